@@ -1,0 +1,43 @@
+"""Enqueue inside the caller's own transaction: the job exists if and only if that commits."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import psycopg
+
+from stepwell.db import afetch, fetch
+from stepwell.errors import ConfigError
+from stepwell.queries import Query
+
+Row = TypeVar("Row")
+
+
+def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
+    """Run a query on the caller's sync connection, in whatever transaction it is in."""
+    if isinstance(connection, psycopg.AsyncConnection):
+        raise ConfigError("connection= is an AsyncConnection: use aenqueue, or give a psycopg.Connection")
+    if not isinstance(connection, psycopg.Connection):
+        raise _unknown(connection)
+    return fetch(_any(connection), query)
+
+
+async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
+    """Run a query on the caller's async connection, in whatever transaction it is in."""
+    if isinstance(connection, psycopg.Connection):
+        raise ConfigError("connection= is a sync Connection: use enqueue, or give a psycopg.AsyncConnection")
+    if not isinstance(connection, psycopg.AsyncConnection):
+        raise _unknown(connection)
+    return await afetch(_any(connection), query)
+
+
+def _unknown(connection: object) -> ConfigError:
+    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    return ConfigError(
+        f"connection= is a {kind}: give a psycopg.Connection or psycopg.AsyncConnection, "
+        "or call stepwell.enqueue(...) in SQL on it"
+    )
+
+
+def _any(connection: Any) -> Any:
+    return connection

@@ -1,0 +1,70 @@
+"""Gather what is asked for side by side into batches, without a timer.
+
+While one batch is under way the next gathers, and it leaves the moment the first returns: alone nobody waits, and
+under load the batches grow by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Coalescer(Generic[Item, Answer]):
+    """Calls `send` with batches of items; each submitter gets its own answer, or its own error.
+
+    `undone` says of an error that nothing of the batch can have been done, so that each item may be sent again, alone.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[list[Item]], Awaitable[Sequence[Answer]]],
+        undone: Callable[[Exception], bool],
+        most: int,
+    ) -> None:
+        self._send = send
+        self._undone = undone
+        self._most = most
+        self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._sender: asyncio.Task[None] | None = None
+
+    async def submit(self, item: Item) -> Answer:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer] = loop.create_future()
+        self._waiting.append((item, future))
+        if self._sender is None or self._sender.done():
+            self._sender = loop.create_task(self._send_all())
+        return await future
+
+    async def _send_all(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            # Who was cancelled before the batch left is not sent for.
+            batch = [(item, future) for item, future in batch if not future.done()]
+            if batch:
+                await self._send_batch(batch)
+
+    async def _send_batch(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+        try:
+            answers = await self._send([item for item, _ in batch])
+        except Exception as error:
+            if len(batch) == 1 or not self._undone(error):
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+                return
+            # One bad item must not fail the others.
+            for single in batch:
+                await self._send_batch([single])
+            return
+        except BaseException:
+            for _, future in batch:
+                future.cancel()
+            raise
+        for (_, future), answer in zip(batch, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)

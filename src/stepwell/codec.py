@@ -1,0 +1,227 @@
+"""Args and results to JSON and back, by the task's own annotations.
+
+A signature becomes one msgspec struct, so decoding checks names and types in one pass. What is enqueued is decoded
+once before it is sent: bad args raise in the caller's face, not in a worker.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from stepwell.context import Context
+from stepwell.errors import BadArgs, ConfigError
+
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class Codec:
+    """Turns the arguments of one function into JSON and back, and its result too."""
+
+    def __init__(self, name: str, fn: Callable[..., Any]) -> None:
+        self._name = name
+        self._fn = fn
+        self._signature = inspect.signature(fn)
+        self._parameters = list(self._signature.parameters.values())
+        self.context_parameter: str | None = None
+        self._ready = False
+        for parameter in self._parameters:
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise ConfigError(
+                    f"task {name!r}: {parameter} cannot be stored by name: declare each argument of the task"
+                )
+        # Annotations may name what is defined further down in the module: then they are read at the first use.
+        try:
+            self._build()
+        except NameError:
+            self.context_parameter = _context_by_text(self._parameters)
+            self._take_context()
+
+    def encode_args(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], most: int) -> str:
+        """The arguments as a JSON object. Raises `BadArgs`, naming the argument, if they do not fit or encode."""
+        self.prepare()
+        named = self._bind(args, kwargs)
+        try:
+            encoded = msgspec.json.encode(named, enc_hook=_encode_other)
+        except Exception as error:
+            raise self._culprit(named, error) from None
+        if b"\\u0000" in encoded and _NUL.search(encoded):
+            for key, value in named.items():
+                if _NUL.search(msgspec.json.encode(value, enc_hook=_encode_other)):
+                    raise BadArgs(
+                        f"task {self._name!r}: argument {key!r} holds a NUL character, which text cannot keep"
+                    )
+        if len(encoded) > most:
+            raise BadArgs(
+                f"task {self._name!r}: the args take {len(encoded)} bytes, more than {most}: store the data "
+                "elsewhere and pass a reference, or raise App(max_args_size=...)"
+            )
+        try:
+            self._decoder.decode(encoded)
+        except msgspec.ValidationError as error:
+            raise BadArgs(f"task {self._name!r}: {_name_the_argument(error)}") from None
+        return encoded.decode()
+
+    def decode_args(self, encoded: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional-only and other arguments, typed. Raises `BadArgs` if the JSON no longer fits the signature."""
+        self.prepare()
+        try:
+            values = self._decoder.decode(encoded)
+        except msgspec.DecodeError as error:
+            raise BadArgs(f"task {self._name!r}: the stored args do not fit: {_name_the_argument(error)}") from None
+        kwargs: dict[str, Any] = {}
+        for name in self._fields:
+            value = getattr(values, name)
+            if value is not msgspec.UNSET:
+                kwargs[name] = value
+        if self._positional_only:
+            return tuple(kwargs.pop(name) for name in self._positional_only if name in kwargs), kwargs
+        return (), kwargs
+
+    def encode_result(self, result: Any, most: int) -> str:
+        """The result as JSON. Raises `BadResult` with the value's type if it does not encode."""
+        if result is None:
+            return "null"
+        what = f"task {self._name!r} returned {_article(type(result).__name__)}"
+        try:
+            encoded = msgspec.json.encode(result, enc_hook=_encode_other)
+        except Exception as error:
+            raise BadResult(f"{what}, which does not encode as JSON: {error}") from None
+        if b"\\u0000" in encoded and _NUL.search(encoded):
+            raise BadResult(f"{what} that holds a NUL character, which text cannot keep")
+        if len(encoded) > most:
+            raise BadResult(f"{what} of {len(encoded)} bytes, more than the {most} of App(max_result_size=...)")
+        return encoded.decode()
+
+    def decode_result(self, encoded: str | None) -> Any:
+        """The result, as the function's return annotation says."""
+        self.prepare()
+        if encoded is None:
+            return None
+        return self._result_decoder.decode(encoded)
+
+    def describe(self) -> str:
+        """The arguments as a person would write them, for lists of tasks."""
+        return ", ".join(str(p) for p in self._parameters if p.name != self.context_parameter)
+
+    def prepare(self) -> None:
+        """Read the annotations, if that had to wait. Raises `ConfigError` if they name something unknown."""
+        if not self._ready:
+            try:
+                self._build()
+            except NameError as error:
+                raise ConfigError(f"task {self._name!r}: its annotations name something unknown: {error}") from None
+
+    def _build(self) -> None:
+        hints = typing.get_type_hints(self._fn, include_extras=True)
+        self.context_parameter = next((p.name for p in self._parameters if hints.get(p.name) is Context), None)
+        self._take_context()
+        fields: list[tuple[str, Any, Any]] = []
+        for parameter in self._parameters:
+            if parameter.name == self.context_parameter:
+                continue
+            annotation = hints.get(parameter.name, Any)
+            if parameter.default is parameter.empty:
+                fields.append((parameter.name, annotation, msgspec.field()))
+            else:
+                optional = Any if annotation is Any else annotation | msgspec.UnsetType
+                fields.append((parameter.name, optional, msgspec.field(default=msgspec.UNSET)))
+        self._fields = [name for name, _, _ in fields]
+        self._positional_only = [
+            p.name for p in self._parameters if p.kind is p.POSITIONAL_ONLY and p.name in self._fields
+        ]
+        self._decoder: msgspec.json.Decoder[Any] = self._decoder_for(
+            lambda: msgspec.defstruct(
+                "Args",
+                [f for f in fields if f[2].default is msgspec.NODEFAULT]
+                + [f for f in fields if f[2].default is not msgspec.NODEFAULT],
+                forbid_unknown_fields=True,
+                kw_only=True,
+            ),
+            "arguments",
+        )
+        result = hints.get("return", Any)
+        self._result_decoder: msgspec.json.Decoder[Any] = self._decoder_for(lambda: result, "result")
+        self._ready = True
+
+    def _decoder_for(self, make: Callable[[], Any], what: str) -> msgspec.json.Decoder[Any]:
+        try:
+            return msgspec.json.Decoder(make(), dec_hook=_decode_other)
+        except TypeError as error:
+            raise ConfigError(f"task {self._name!r}: its {what} cannot be stored as JSON: {error}") from None
+
+    def _take_context(self) -> None:
+        kept = [p for p in self._parameters if p.name != self.context_parameter]
+        self._bindable = self._signature.replace(parameters=kept)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self._bindable.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise BadArgs(f"task {self._name!r} takes ({self.describe()}): {error}") from None
+
+    def _culprit(self, named: Mapping[str, Any], error: Exception) -> BadArgs:
+        for key, value in named.items():
+            try:
+                msgspec.json.encode(value, enc_hook=_encode_other)
+            except Exception as own:
+                kind = type(value).__name__
+                return BadArgs(f"task {self._name!r}: argument {key!r} ({kind}) does not encode as JSON: {own}")
+        return BadArgs(f"task {self._name!r}: the args do not encode as JSON: {error}")
+
+
+class BadResult(Exception):
+    """A handler's result does not encode. Never leaves the executor."""
+
+
+def encode_metadata(metadata: Mapping[str, Any]) -> str:
+    """Metadata as a JSON object."""
+    if not isinstance(metadata, Mapping):
+        raise BadArgs(f"metadata is {_article(type(metadata).__name__)}: give a dict")
+    try:
+        encoded = msgspec.json.encode(dict(metadata), enc_hook=_encode_other)
+    except Exception as error:
+        raise BadArgs(f"metadata does not encode as JSON: {error}") from None
+    if _NUL.search(encoded):
+        raise BadArgs("metadata holds a NUL character, which Postgres cannot keep")
+    return encoded.decode()
+
+
+def _encode_other(value: Any) -> Any:
+    # pydantic models, without importing pydantic
+    dump: Any = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"objects of type {type(value).__name__} are not supported")
+    return dump(mode="json")
+
+
+def _decode_other(kind: type[Any], value: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)
+    if validate is None:
+        raise TypeError(f"values of type {kind.__name__} are not supported")
+    return validate(value)
+
+
+def _name_the_argument(error: Exception) -> str:
+    """msgspec says "Expected `int`, got `str` - at `$.x`"; people want the argument's name."""
+    text = str(error)
+    match = re.search(r" - at `\$\.(\w+)(.*)`$", text)
+    if match:
+        return f"argument {match.group(1)!r}: {text[: match.start()]}" + (
+            f" at {match.group(2)}" if match.group(2) else ""
+        )
+    return text
+
+
+def _context_by_text(parameters: list[inspect.Parameter]) -> str | None:
+    names = ("Context", "stepwell.Context")
+    return next((p.name for p in parameters if p.annotation in names), None)
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

@@ -1,0 +1,113 @@
+"""What a handler may ask of its job."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import psycopg
+
+from stepwell.errors import ConfigError
+
+
+class Context:
+    """Given to a handler whose first parameter is annotated with it."""
+
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002
+        task: str,
+        queue: str,
+        attempt: int,
+        epoch: int,
+        metadata: str | None,
+        deadline: float | None,
+        report: Callable[[str], None],
+    ) -> None:
+        self.id = id
+        self.task = task
+        self.queue = queue
+        self.attempt = attempt
+        """Which counted try this is, from 1."""
+        self.epoch = epoch
+        """How often the job was claimed: with the id, the fence for writes of your own."""
+        self._metadata = metadata
+        self._deadline = deadline
+        self._report = report
+        self._connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None = None
+        self._stop_asked = False
+        self._stop_event: threading.Event | None = None
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the enqueuer attached to the job."""
+        return {} if self._metadata is None else msgspec.json.decode(self._metadata)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the timeout will ask this run to stop, by this machine's clock; None: it has no timeout."""
+        return None if self._deadline is None else datetime.fromtimestamp(self._deadline, UTC)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this run was asked to stop: by cancel, timeout, shutdown or a lost lease.
+
+        A coroutine is cancelled besides. A plain function runs on in its thread and must look here.
+        """
+        return self._stop_asked
+
+    def wait_cancelled(self, timeout: float | None = None) -> bool:
+        """For plain functions: sleep until asked to stop, or for `timeout` seconds. Returns `cancelled`."""
+        # The event is made before the flag is read, and the flag set before the event: neither can be missed.
+        if self._stop_event is None:
+            self._stop_event = threading.Event()
+        if not self._stop_asked:
+            self._stop_event.wait(timeout)
+        return self._stop_asked
+
+    @property
+    def connection(self) -> psycopg.AsyncConnection[Any]:
+        """The connection of a `transaction=True` task: what is done on it commits with the job, or not at all."""
+        if not isinstance(self._connection, psycopg.AsyncConnection):
+            raise ConfigError(self._no_connection("connection", "async def"))
+        return self._connection
+
+    @property
+    def sync_connection(self) -> psycopg.Connection[Any]:
+        """The same as `connection`, for a `transaction=True` task that is a plain function."""
+        if not isinstance(self._connection, psycopg.Connection):
+            raise ConfigError(self._no_connection("sync_connection", "def"))
+        return self._connection
+
+    def _no_connection(self, name: str, kind: str) -> str:
+        return f"ctx.{name} is for tasks declared as @app.task(transaction=True) on '{kind}': {self.task!r} is not one"
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that names the job in every record."""
+        logger = logging.getLogger(f"stepwell.task.{self.task}")
+        return logging.LoggerAdapter(
+            logger, {"job_id": self.id, "task": self.task, "queue": self.queue, "attempt": self.attempt}
+        )
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far this run is. Returns at once; what is said too often is thinned out, the last word is kept."""
+        said = {"done": done, "total": total, "message": message}
+        self._report(msgspec.json.encode({key: value for key, value in said.items() if value is not None}).decode())
+
+    # What follows is for the worker.
+
+    def ask_to_stop(self) -> None:
+        """Make `cancelled` true."""
+        self._stop_asked = True
+        if self._stop_event is not None:
+            self._stop_event.set()
+
+    def lend(self, connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> None:
+        """Make `connection` (or `sync_connection`) this one."""
+        self._connection = connection

@@ -1,0 +1,262 @@
+"""The only Postgres I/O outside the worker's own connections: find the database, open pools, run a query.
+
+Queries are values, so sync and async are two small runners and not two libraries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import args_row
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+
+from stepwell import migrate
+from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
+from stepwell.errors import ConfigError, DatabaseError
+from stepwell.queries import Query
+
+Row = TypeVar("Row")
+
+ENVIRONMENT = "STEPWELL_DATABASE_URL"
+
+# SQLSTATE classes, or whole states, after which the same statement may well succeed a little later.
+_TRANSIENT = (
+    "08",  # connection
+    "40",  # serialisation, deadlock
+    "53",  # out of disk, memory or connections
+    "55006",  # object in use
+    "55P03",  # lock not available
+    "57",  # shutdown, restart, query cancelled
+    "58",  # i/o
+    "25006",  # read-only: a failover is under way
+)
+# A connection that is refused carries no SQLSTATE, only words; these are for a person to mend.
+_HOPELESS_WORDS = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "permission denied for database",
+    "invalid connection option",
+    "not permitted to log in",
+)
+
+
+def fetch(connection: psycopg.Connection[Any], query: Query[Row]) -> list[Row]:
+    """Run a query and return its rows."""
+    with connection.cursor(row_factory=args_row(query.row)) as cursor:
+        return cursor.execute(query.text, query.params).fetchall()
+
+
+async def afetch(connection: psycopg.AsyncConnection[Any], query: Query[Row]) -> list[Row]:
+    """Run a query and return its rows."""
+    async with connection.cursor(row_factory=args_row(query.row)) as cursor:
+        await cursor.execute(query.text, query.params)
+        return await cursor.fetchall()
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the database is only away or busy, so that trying again is right and nobody needs to act."""
+    if isinstance(error, PoolTimeout | OSError):
+        return True
+    if not isinstance(error, psycopg.Error):
+        return False
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_TRANSIENT)
+    if isinstance(error, psycopg.OperationalError):
+        return not any(words in str(error) for words in _HOPELESS_WORDS)
+    # A connection found closed is an InterfaceError or an OperationalError without a state.
+    return isinstance(error, psycopg.InterfaceError)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the server refused the statement for what it says, so that certainly nothing was written."""
+    return isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError)
+
+
+def explain(error: psycopg.Error, dsn: str) -> DatabaseError:
+    """The same trouble, said with the place and the next act."""
+    where = _where(dsn)
+    said = " ".join(str(error).split())
+    if error.sqlstate == "42501":
+        return DatabaseError(f"{where}: missing rights: {said}; grant what docs/operations.md lists for this role")
+    if error.sqlstate in ("3F000", "42P01", "42883"):
+        return DatabaseError(f'{where}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
+    if any(words in said for words in ("authentication failed", "no password supplied", "pg_hba.conf")):
+        return DatabaseError(f"{where}: the server refused this user or password: correct the URL ({said})")
+    if "does not exist" in said:
+        return DatabaseError(f"{where}: {said}; create it, or correct the URL")
+    return DatabaseError(f"{where} cannot be used: {said}; is Postgres running there, and is the URL right?")
+
+
+def _where(dsn: str) -> str:
+    parts = conninfo_to_dict(dsn)
+    host = parts.get("host") or "the default socket"
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"database {parts.get('dbname') or parts.get('user') or ''!s} at {host}{port}"
+
+
+class Database:
+    """Where the app's Postgres is, and the pools to it. Nothing is opened before it is needed."""
+
+    def __init__(self, url: str | None, *, pool_size: int) -> None:
+        self._url = url
+        self._pool_size = pool_size
+        self._lock = threading.RLock()
+        self._dsn: str | None = None
+        self._embedded: EmbeddedPostgres | None = None
+        self._checked = False
+        self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
+        self._async_pools: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, AsyncConnectionPool[psycopg.AsyncConnection[Any]]
+        ] = weakref.WeakKeyDictionary()
+
+    @property
+    def dsn(self) -> str:
+        """The connection string; starts the embedded Postgres if that is the database."""
+        with self._lock:
+            if self._dsn is None:
+                self._dsn = self._find()
+            return self._dsn
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A connection of one's own, in autocommit, not from the pool."""
+        try:
+            return psycopg.connect(self.dsn, autocommit=True)
+        except psycopg.Error as error:
+            raise explain(error, self.dsn) from error
+
+    def ensure_ready(self) -> None:
+        """Check, once, that the database is there and its schema fits; an embedded one is migrated instead."""
+        with self._lock:
+            if self._checked:
+                return
+            with self.connect() as connection:
+                if self._embedded is not None:
+                    migrate.migrate(connection)
+                migrate.check(connection)
+            self._checked = True
+
+    @contextmanager
+    def connection(self) -> Generator[psycopg.Connection[Any]]:
+        """A connection from the pool, in autocommit."""
+        self.ensure_ready()
+        with self._lock:
+            if self._pool is None:
+                self._pool = ConnectionPool[psycopg.Connection[Any]](
+                    self.dsn,
+                    kwargs={"autocommit": True},
+                    min_size=0,
+                    max_size=self._pool_size,
+                    check=_check,
+                    open=True,
+                    name="stepwell",
+                )
+        with self._pool.connection() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def aconnection(self) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
+        """A connection from the running loop's pool, in autocommit."""
+        pool = await self._async_pool()
+        async with pool.connection() as connection:
+            yield connection
+
+    async def _async_pool(self) -> AsyncConnectionPool[psycopg.AsyncConnection[Any]]:
+        if not self._checked:
+            await asyncio.to_thread(self.ensure_ready)
+        loop = asyncio.get_running_loop()
+        pool = self._async_pools.get(loop)
+        if pool is None:
+            pool = AsyncConnectionPool[psycopg.AsyncConnection[Any]](
+                self.dsn,
+                kwargs={"autocommit": True},
+                min_size=0,
+                max_size=self._pool_size,
+                check=_acheck,
+                open=False,
+                name="stepwell",
+            )
+            self._async_pools[loop] = pool
+            await pool.open()
+        return pool
+
+    def fetch(self, query: Query[Row]) -> list[Row]:
+        """Run a query on a pooled connection."""
+        with self.connection() as connection:
+            return fetch(connection, query)
+
+    async def afetch(self, query: Query[Row]) -> list[Row]:
+        """Run a query on a pooled connection."""
+        async with self.aconnection() as connection:
+            return await afetch(connection, query)
+
+    def close(self) -> None:
+        """Close what was opened from sync code, and let go of the embedded Postgres."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
+            self._checked = False
+            if self._embedded is not None:
+                self._embedded.stop()
+                self._embedded = None
+                self._dsn = None
+
+    async def aclose(self) -> None:
+        """Close the running loop's pool, and all that `close` closes."""
+        pool = self._async_pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+        await asyncio.to_thread(self.close)
+
+    def _find(self) -> str:
+        url = self._url or os.environ.get(ENVIRONMENT)
+        if not url:
+            raise ConfigError(
+                "no database is configured. Give one in one of three ways: "
+                'App("postgresql://user@host/database"), '
+                f"the environment variable {ENVIRONMENT}, or, for development, "
+                'App("embedded"), which starts a Postgres of its own'
+            )
+        if is_embedded(url):
+            self._embedded = EmbeddedPostgres(embedded_path(url))
+            dsn = self._embedded.start()
+        else:
+            dsn = url
+        try:
+            given = conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(
+                f"the database URL is not one that Postgres understands ({str(error).strip()}): "
+                "write it as postgresql://user:password@host:5432/database"
+            ) from None
+        defaults = {"application_name": "stepwell", "connect_timeout": "10"}
+        return make_conninfo(dsn, **{key: value for key, value in defaults.items() if key not in given})
+
+
+def _stirs(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether there is something to read on an idle connection: most likely its end."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+# A pooled connection that died while it lay idle is replaced before it is lent. The look costs no round trip.
+def _check(connection: psycopg.Connection[Any]) -> None:
+    if _stirs(connection):
+        connection.execute("select 1")
+
+
+async def _acheck(connection: psycopg.AsyncConnection[Any]) -> None:
+    if _stirs(connection):
+        await connection.execute("select 1")

@@ -1,0 +1,63 @@
+"""What the server is told: its settings, and who may connect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepwell.embedded.user import User
+
+_CONF = """\
+# Written by Stepwell at each start. To change a setting, use "alter system".
+# Nothing here makes it less durable: fsync and synchronous_commit are on, as they are by default.
+max_connections = 200
+shared_buffers = 128MB
+
+timezone = 'UTC'
+lc_messages = 'C'
+lc_monetary = 'C'
+lc_numeric = 'C'
+lc_time = 'C'
+default_text_search_config = 'pg_catalog.english'
+
+log_min_messages = warning
+log_checkpoints = off
+log_line_prefix = '%m [%p] '
+log_timezone = 'UTC'
+"""
+
+_HBA = """\
+# Written by Stepwell at each start.
+local all,replication all peer map=stepwell
+host all all all reject
+"""
+
+_IDENT = """\
+# Written by Stepwell at each start: only who started the server is let in, and that as its superuser.
+stepwell "{name}" postgres
+"""
+
+
+def write_settings(home: Path, user: User) -> None:
+    """Write them beside the data directory, not into it: run by root, that belongs to somebody else."""
+    for name, text in (
+        ("postgresql.conf", _CONF),
+        ("pg_hba.conf", _HBA),
+        ("pg_ident.conf", _IDENT.format(name=user.name)),
+    ):
+        (home / name).write_text(text)
+        (home / name).chmod(0o644)
+
+
+def arguments(home: Path, socket_dir: Path) -> list[str]:
+    """What must hold whatever `alter system` says, and therefore goes on the command line."""
+    quoted = str(socket_dir).replace('"', '""')
+    fixed = {
+        "config_file": home / "postgresql.conf",
+        "hba_file": home / "pg_hba.conf",
+        "ident_file": home / "pg_ident.conf",
+        "listen_addresses": "",
+        "port": 5432,
+        "unix_socket_directories": f'"{quoted}"',
+        "unix_socket_permissions": "0700",
+    }
+    return ["-D", str(home / "data"), *(f"--{name}={value}" for name, value in fixed.items())]

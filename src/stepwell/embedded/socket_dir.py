@@ -1,0 +1,68 @@
+"""The directory of the server's socket: in its home, or somewhere short where that makes too long a name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from stepwell.embedded.user import User
+from stepwell.errors import EmbeddedError
+
+_LONGEST = 103 if sys.platform == "darwin" else 107
+
+
+def socket_dir(home: Path, user: User) -> Path:
+    """Make the directory, the user's alone.
+
+    Only who starts a server asks. Who joins it reads the answer in `postmaster.pid`, and a later start finds
+    the last one by the link in the home, so that all agree although XDG_RUNTIME_DIR and TMPDIR differ between
+    processes.
+    """
+    run = home / "run"
+    if _fits(run):
+        return _private(run, user)
+    name = "stepwell-" + hashlib.sha256(os.fsencode(f"{os.geteuid()}:{home}")).hexdigest()[:16]
+    bases = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]  # noqa: S108 - see _private
+    if run.is_symlink():
+        bases.insert(0, str(run.readlink().parent))
+    for base in map(Path, bases):
+        usable = base.is_absolute() and base.is_dir() and os.access(base, os.W_OK | os.X_OK)
+        if usable and _fits(base / name) and user.reaches(base):
+            directory = _private(base / name, user)
+            run.unlink(missing_ok=True)
+            run.symlink_to(directory)
+            return directory
+    raise EmbeddedError(
+        f"{home} is too long a path for a socket (over {_longest_home()} bytes), and neither XDG_RUNTIME_DIR "
+        "nor TMPDIR names a short directory to use instead: set one of them, or choose a shorter path"
+    )
+
+
+def _fits(directory: Path) -> bool:
+    # libpq takes a host with a comma in it for two hosts.
+    return len(os.fsencode(directory / ".s.PGSQL.5432")) <= _LONGEST and "," not in str(directory)
+
+
+def _longest_home() -> int:
+    return _LONGEST - len("/run/.s.PGSQL.5432")
+
+
+def _private(directory: Path, user: User) -> Path:
+    """Make the directory, or make sure of it: in a place like /tmp, somebody else may have been first."""
+    with suppress(FileExistsError):
+        directory.mkdir(0o700)
+    info = directory.lstat()
+    if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid():
+        user.own(directory)
+        info = directory.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != user.uid or stat.S_IMODE(info.st_mode) != 0o700:
+        raise EmbeddedError(
+            f"{directory} was to hold the server's socket, but it is not a directory of user {user.name!r} "
+            "alone (0700): remove it and start again"
+        )
+    return directory

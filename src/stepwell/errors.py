@@ -1,0 +1,72 @@
+"""Every error Stepwell raises.
+
+    StepwellError
+    ├── ConfigError          the app or the worker is set up wrongly: a person must fix it
+    │   └── DuplicateTask    two tasks with one name
+    ├── DatabaseError        the database cannot be used as it is: a person must fix it
+    │   └── SchemaMismatch   its schema is older or newer than this stepwell needs
+    ├── EmbeddedError        the embedded Postgres did not start
+    ├── BadArgs              args do not fit the task's signature, or do not encode (a TypeError, too)
+    ├── JobNotFound          no such job, or it is no longer kept
+    ├── JobFailed            raised by `result()`: the job failed for good
+    └── JobCancelled         raised by `result()`: the job was cancelled
+
+What a handler raises to say how it went is not an error and stands apart, in `stepwell.outcome`.
+A wait that ran out raises the builtin `TimeoutError`.
+"""
+
+from __future__ import annotations
+
+
+class StepwellError(Exception):
+    """The root of all errors raised by Stepwell."""
+
+
+class ConfigError(StepwellError):
+    """The app or the worker is set up wrongly; the message says what to change."""
+
+
+class DuplicateTask(ConfigError):
+    """Two tasks were registered under one name."""
+
+
+class DatabaseError(StepwellError):
+    """The database cannot be used as it is; the message says what a person must do."""
+
+
+class SchemaMismatch(DatabaseError):
+    """The schema is older or newer than this version of Stepwell can work with."""
+
+
+class EmbeddedError(StepwellError):
+    """The embedded Postgres could not be started; the message says why and what to do."""
+
+
+class BadArgs(StepwellError, TypeError):
+    """The arguments do not fit the task's signature or cannot be encoded. Nothing was enqueued."""
+
+
+class JobNotFound(StepwellError, LookupError):
+    """There is no such job: it was never committed, or its history has expired."""
+
+
+class JobFailed(StepwellError):
+    """The job failed for good. `type`, `message` and `traceback` are the last attempt's."""
+
+    def __init__(self, job_id: str, task: str, type: str, message: str, traceback: str | None) -> None:  # noqa: A002
+        super().__init__(f"job {job_id} ({task}) failed: {type}: {message}")
+        self.job_id = job_id
+        self.task = task
+        self.type = type
+        self.message = message
+        self.traceback = traceback
+
+
+class JobCancelled(StepwellError):
+    """The job was cancelled before it could succeed."""
+
+    def __init__(self, job_id: str, task: str, reason: str | None) -> None:
+        super().__init__(f"job {job_id} ({task}) was cancelled" + (f": {reason}" if reason else ""))
+        self.job_id = job_id
+        self.task = task
+        self.reason = reason

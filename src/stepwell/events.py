@@ -1,0 +1,237 @@
+"""What happens, as values, and all the wording for it.
+
+Code emits an event; this file says how it reads and how loud it is. Tests and metrics subscribe to the same events.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+logger = logging.getLogger("stepwell")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened. `level` is how loud it is logged."""
+
+    level: ClassVar[int] = logging.INFO
+
+    def text(self) -> str:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted(Event):
+    worker_id: str
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+    concurrency: int
+
+    def text(self) -> str:
+        return (
+            f"worker {self.worker_id} runs {len(self.tasks)} tasks from {', '.join(self.queues)}, "
+            f"{self.concurrency} at once"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopping(Event):
+    running: int
+    grace: float
+
+    def text(self) -> str:
+        return f"stopping: waiting up to {self.grace:g} s for {self.running} running jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopped(Event):
+    succeeded: int
+    failed: int
+
+    def text(self) -> str:
+        return f"stopped: {self.succeeded} jobs succeeded, {self.failed} attempts failed"
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted(Event):
+    level = logging.DEBUG
+    job_id: str
+    task: str
+    attempt: int
+
+    def text(self) -> str:
+        return f"{self.task} {self.job_id} started, attempt {self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSucceeded(Event):
+    level = logging.DEBUG
+    job_id: str
+    task: str
+    seconds: float
+
+    def text(self) -> str:
+        return f"{self.task} {self.job_id} succeeded in {self.seconds * 1000:.1f} ms"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed(Event):
+    level = logging.WARNING
+    job_id: str
+    task: str
+    attempt: int
+    reason: str
+    type: str
+    message: str
+    delay: float | None
+
+    def text(self) -> str:
+        then = "not to be tried again" if self.delay is None else f"next try, if any is left, in {self.delay:.3g} s"
+        what = f"({self.reason}): {self.type}: {self.message}"
+        return f"{self.task} {self.job_id} attempt {self.attempt} failed {what}; {then}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRefused(Event):
+    level = logging.WARNING
+    job_id: str
+
+    def text(self) -> str:
+        return f"the outcome of {self.job_id} came too late: the job was given to somebody else"
+
+
+@dataclass(frozen=True, slots=True)
+class JobStopAsked(Event):
+    job_id: str
+    task: str
+    why: str
+
+    def text(self) -> str:
+        return f"{self.task} {self.job_id} is asked to stop: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerAbandoned(Event):
+    level = logging.ERROR
+    job_id: str
+    task: str
+
+    def text(self) -> str:
+        return (
+            f"{self.task} {self.job_id} did not stop when asked: its outcome is written, but it keeps a slot until it "
+            "ends; look at ctx.cancelled in it, or declare the task with process=True so that it can be killed"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobsHandedBack(Event):
+    count: int
+
+    def text(self) -> str:
+        return f"{self.count} jobs handed back unstarted, no attempt used"
+
+
+@dataclass(frozen=True, slots=True)
+class JobsRescued(Event):
+    level = logging.WARNING
+    count: int
+
+    def text(self) -> str:
+        return f"rescued {self.count} jobs from dead workers"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost(Event):
+    level = logging.ERROR
+    worker_id: str
+    running: int
+
+    def text(self) -> str:
+        return (
+            f"worker {self.worker_id} could not renew its lease: its {self.running} jobs are stopped, others run them"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopBlocked(Event):
+    level = logging.WARNING
+    seconds: float
+    task: str | None
+    job_id: str | None
+    stack: str
+
+    def text(self) -> str:
+        who = f"{self.task} {self.job_id}" if self.task else "something"
+        return (
+            f"{who} has blocked the event loop for {self.seconds:.1f} s: make it a plain 'def' task, which runs in a "
+            f"thread, or await what it waits for. It stands here:\n{self.stack}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerDeaf(Event):
+    level = logging.WARNING
+
+    def text(self) -> str:
+        return (
+            "notifications do not arrive, as behind a pooler in transaction mode: polling instead; connect the worker "
+            "to Postgres directly to have them"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerHears(Event):
+    def text(self) -> str:
+        return "notifications arrive again"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseLost(Event):
+    level = logging.WARNING
+    what: str
+    error: str
+
+    def text(self) -> str:
+        return f"{self.what}: the database is away, trying again: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseBack(Event):
+    what: str
+
+    def text(self) -> str:
+        return f"{self.what}: the database is back"
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepFailed(Event):
+    level = logging.WARNING
+    duty: str
+    error: str
+
+    def text(self) -> str:
+        return f"upkeep: {self.duty} failed, to be tried again: {self.error}"
+
+
+class Events:
+    """Hands each event to the log and to whoever subscribed."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[Callable[[Event], None]] = []
+
+    def subscribe(self, receive: Callable[[Event], None]) -> None:
+        """Call `receive` with every event from now on. It must not block; it may be called from any thread."""
+        self._subscribers.append(receive)
+
+    def wanted(self, kind: type[Event]) -> bool:
+        """Whether anybody would hear such an event: asked on the hot path before one is made."""
+        return bool(self._subscribers) or logger.isEnabledFor(kind.level)
+
+    def emit(self, event: Event) -> None:
+        if logger.isEnabledFor(event.level):
+            logger.log(event.level, event.text(), extra={"event": type(event).__name__, "fields": asdict(event)})
+        for receive in self._subscribers:
+            receive(event)

@@ -1,0 +1,85 @@
+"""A job as a value: as its worker claims it, and as people look it up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+State = Literal["scheduled", "ready", "running", "waiting", "blocked", "succeeded", "failed", "cancelled"]
+LIVE: tuple[State, ...] = ("scheduled", "ready", "running", "waiting", "blocked")
+FINISHED: tuple[State, ...] = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(slots=True)
+class ClaimedJob:
+    """A job in a worker's hands. The id stays text and the time a number: they are only handed back."""
+
+    id: str
+    queue: str
+    task: str
+    args: str
+    metadata: str | None
+    epoch: int
+    attempt: int
+    rank: int
+    run_at: int
+    """In microseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An attempt that did not succeed."""
+
+    attempt: int
+    epoch: int
+    reason: str
+    """error, timeout, lease_lost, bad_args or bad_result."""
+    type: str
+    message: str
+    traceback: str | None
+    worker_id: UUID | None
+    claimed_at: datetime | None
+    failed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """All that is known of a job. `args`, `metadata`, `result` and `progress` are plain JSON values."""
+
+    id: UUID
+    state: State
+    task: str
+    queue: str
+    priority: int
+    args: dict[str, Any]
+    metadata: dict[str, Any] | None
+    result: Any
+    error: str | None
+    progress: Any
+    epoch: int
+    attempt: int
+    max_attempts: int | None
+    cancelling: bool
+    worker_id: UUID | None
+    enqueued_at: datetime
+    run_at: datetime
+    claimed_at: datetime | None
+    finished_at: datetime | None
+    expires_at: datetime | None
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a job ended, for those who wait for it; `state` None: no such job is known."""
+
+    id: str
+    state: State | None
+    task: str | None
+    result: str | None
+    error: str | None
+    type: str | None
+    message: str | None
+    traceback: str | None

@@ -1,0 +1,165 @@
+"""Bring the schema up to date, and refuse to work with one that is not.
+
+A migration is a numbered file, frozen once released. Functions, views and rights are replaced whole after it, so each
+stands in one file that is always current; a release that changes one adds a migration, if only an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, LiteralString, cast
+
+import psycopg
+from psycopg.rows import scalar_row
+
+from stepwell.errors import DatabaseError, SchemaMismatch
+
+DEFAULT_KEEPS = (7 * 86400.0, 30 * 86400.0)
+"""Seconds for which successes and failures are kept unless a task says otherwise."""
+
+_LOCK: LiteralString = "select pg_advisory_xact_lock(1937007983, 0)"
+_FIRST_PARTITIONS: LiteralString = "select stepwell.make_partitions('{604800, 2592000}')"
+# Whatever this transaction did not replace stands in no file any more.
+_DROP_STALE_FUNCTIONS: LiteralString = """
+do $$
+declare
+  _stale regprocedure;
+begin
+  for _stale in
+    select p.oid::regprocedure from pg_proc p
+    where p.pronamespace = 'stepwell'::regnamespace
+      and p.xmin::text <> ((pg_current_xact_id()::text::bigint) & 4294967295)::text
+  loop
+    execute format('drop function %s', _stale);
+  end loop;
+end
+$$;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: int
+    name: str
+    sql: LiteralString
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """All migrations, in order."""
+    return tuple(Migration(int(name[:4]), name, sql) for name, sql in _files("migrations"))
+
+
+def newest() -> int:
+    """The version of the schema that this code was written for."""
+    return migrations()[-1].version
+
+
+def current(connection: psycopg.Connection[Any]) -> int:
+    """The version of the schema in this database; 0: there is none."""
+    with connection.cursor(row_factory=scalar_row) as cursor:
+        try:
+            with connection.transaction():
+                return cursor.execute("select stepwell.schema_version()").fetchone() or 0
+        except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction):
+            return 0
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise DatabaseError(
+                f"role {connection.info.user!r} may not use schema stepwell in database {connection.info.dbname!r}: "
+                f"grant it the rights that docs/operations.md lists ({error.diag.message_primary})"
+            ) from error
+
+
+def check(connection: psycopg.Connection[Any]) -> None:
+    """Raise `SchemaMismatch`, with the next act, unless this code and this schema belong together."""
+    version, needed = current(connection), newest()
+    where = f"database {connection.info.dbname!r}"
+    if version == 0:
+        raise SchemaMismatch(f'{where} has no stepwell schema yet: run "stepwell migrate"')
+    if version < needed:
+        raise SchemaMismatch(
+            f'the schema in {where} is at {version}, this stepwell needs {needed}: run "stepwell migrate"'
+        )
+    if version > needed:
+        raise SchemaMismatch(
+            f"the schema in {where} is at {version}, this stepwell knows only {needed}: upgrade the stepwell package"
+        )
+
+
+def migrate(
+    connection: psycopg.Connection[Any],
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    target: int | None = None,
+) -> list[str]:
+    """Apply what is missing, in one transaction, and return the names. Others who migrate at the same time wait.
+
+    `target` stops at that version, for tests of upgrades.
+    """
+    try:
+        with connection.transaction():
+            connection.execute(_LOCK)
+            version = current(connection)
+            if version > newest():
+                check(connection)
+            pending = [m for m in migrations() if version < m.version <= (target or newest())]
+            if pending:
+                connection.execute("set local check_function_bodies = off")
+                connection.execute("set local client_min_messages = warning")
+                connection.execute(_read("bootstrap.sql"))
+                for migration in pending:
+                    say(f"applying {migration.name}")
+                    connection.execute(migration.sql)
+                    connection.execute(
+                        "insert into stepwell.migration (version, name) values (%s, %s)",
+                        (migration.version, migration.name),
+                    )
+                for sql in _replaceable():
+                    connection.execute(sql)
+            return [migration.name for migration in pending]
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise DatabaseError(
+            f"role {connection.info.user!r} may not change the schema in database {connection.info.dbname!r} "
+            f'({error.diag.message_primary}): run "stepwell migrate" as the owner of the database or schema, or '
+            f'"grant create on database {connection.info.dbname} to {connection.info.user}"'
+        ) from error
+
+
+def script(version: int = 0) -> str:
+    """The same as SQL to read or to run by hand, from the given version on."""
+    parts: list[str] = [
+        "begin;",
+        _LOCK + ";",
+        "set local check_function_bodies = off;",
+        _read("bootstrap.sql"),
+    ]
+    for migration in migrations():
+        if migration.version > version:
+            parts += [
+                migration.sql,
+                f"insert into stepwell.migration (version, name) values ({migration.version}, '{migration.name}');",
+            ]
+    parts += [sql.rstrip().rstrip(";") + ";" for sql in _replaceable()]
+    return "\n".join([*parts, "commit;"]) + "\n"
+
+
+def _replaceable() -> list[LiteralString]:
+    functions: list[LiteralString] = [sql for _, sql in _files("functions")]
+    views: list[LiteralString] = [sql for _, sql in _files("views")]
+    return [*functions, _DROP_STALE_FUNCTIONS, *views, _read("rights.sql"), _FIRST_PARTITIONS]
+
+
+@cache
+def _files(folder: str) -> tuple[tuple[str, LiteralString], ...]:
+    names = sorted(
+        entry.name for entry in (resources.files("stepwell") / "sql" / folder).iterdir() if entry.name.endswith(".sql")
+    )
+    return tuple((name.removesuffix(".sql"), _read(f"{folder}/{name}")) for name in names)
+
+
+def _read(path: str) -> LiteralString:
+    # The package's own files are as trustworthy as literals in its code.
+    return cast("LiteralString", (resources.files("stepwell") / "sql" / path).read_text("utf-8"))

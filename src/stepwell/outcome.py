@@ -1,0 +1,72 @@
+"""How a run ended: what a handler may raise to say so, and the value that becomes of it.
+
+`Fail`, `RetryIn`, `Snooze` and `Cancel` are raised by the user's code. An `Outcome` is a plain value that the
+executor makes and the worker writes; it also crosses the pipe from a process, as JSON.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stepwell.duration import Duration, seconds
+
+
+class Fail(Exception):
+    """Raised by a handler: the job failed for good, do not try again."""
+
+
+class RetryIn(Exception):
+    """Raised by a handler: try again after this delay; the attempt counts."""
+
+    def __init__(self, delay: Duration, reason: str = "") -> None:
+        super().__init__(reason or f"try again in {delay}")
+        self.delay = seconds(delay, "RetryIn(delay)")
+
+
+class Snooze(Exception):
+    """Raised by a handler: run the job again after this delay; the attempt does not count."""
+
+    def __init__(self, delay: Duration) -> None:
+        super().__init__(f"snooze for {delay}")
+        self.delay = seconds(delay, "Snooze(delay)")
+
+
+class Cancel(Exception):
+    """Raised by a handler: the job is no longer wanted; it ends as cancelled."""
+
+
+class Succeeded(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
+    """The handler returned; `result` is its value as JSON."""
+
+    result: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
+    """The attempt did not succeed. `delay` is the pause before the next try; None: there must be none."""
+
+    reason: str
+    type: str
+    message: str
+    traceback: str | None
+    delay: float | None
+
+
+class Snoozed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
+    """Give the job back, the attempt uncounted."""
+
+    delay: float
+
+
+class Cancelled(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
+    """The job ends as cancelled."""
+
+    reason: str | None
+
+
+class Settled(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
+    """Nothing is left to write: the job was finished in the handler's own transaction, or is no longer ours."""
+
+    committed: bool
+
+
+Outcome = Succeeded | Failed | Snoozed | Cancelled | Settled

@@ -1,0 +1,306 @@
+"""Every call to Postgres as a value: its text, its parameters, and what a row becomes.
+
+No I/O here. `db.py` runs them, sync or async. All casts are written out, so that the server never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, LiteralString, TypeVar
+from uuid import UUID
+
+from stepwell.job import ClaimedJob, Ended, Failure, JobInfo
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Generic[Row]):
+    """One statement. `row` is called with the columns of each row."""
+
+    text: LiteralString
+    params: Sequence[Any]
+    row: Callable[..., Row]
+
+
+def _only(value: Any) -> Any:
+    return value
+
+
+def _same(*columns: Any) -> tuple[Any, ...]:
+    return columns
+
+
+def _shared(values: list[Any]) -> list[Any] | None:
+    """An option of a batch: None if nobody has it, one element if it is the same for all, else all of them."""
+    first = values[0]
+    if values.count(first) == len(values):
+        return None if first is None else [first]
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What is put in: one call of a task with its options, args already JSON."""
+
+    task: str
+    args: str
+    queue: str | None = None
+    priority: int | None = None
+    delay: float | None = None
+    run_at: Any = None
+    metadata: str | None = None
+    max_attempts: int | None = None
+
+
+def enqueue(jobs: Sequence[NewJob]) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[],"
+        " %s::timestamptz[], %s::text[], %s::integer[])",
+        (
+            _shared([job.task for job in jobs]),
+            [job.args for job in jobs],
+            _shared([job.queue for job in jobs]),
+            _shared([job.priority for job in jobs]),
+            _shared([job.delay for job in jobs]),
+            _shared([job.run_at for job in jobs]),
+            _shared([job.metadata for job in jobs]),
+            _shared([job.max_attempts for job in jobs]),
+        ),
+        _only,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a fetcher stands in a queue: after this job. Nones: at the front."""
+
+    rank: int | None = None
+    run_at: int | None = None
+    id: str | None = None
+
+
+def claim(
+    worker_id: str, queues: Sequence[str], positions: Sequence[Position], tasks: Sequence[str], limit: int
+) -> Query[ClaimedJob]:
+    return Query(
+        "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
+        " (extract(epoch from run_at) * 1000000)::bigint"
+        " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
+        " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
+        " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
+        " %s::uuid[], %s::text[], %s::integer)",
+        (
+            worker_id,
+            list(queues),
+            [position.rank for position in positions],
+            [position.run_at for position in positions],
+            [position.id for position in positions],
+            list(tasks),
+            limit,
+        ),
+        ClaimedJob,
+    )
+
+
+def finish(
+    ids: list[str],
+    epochs: list[int],
+    results: list[str | None],
+    keeps: list[float],
+    states: list[str],
+    errors: list[str | None],
+) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.finish(%s::uuid[], %s::integer[], %s::text[], %s::double precision[], %s::stepwell.state[],"
+        " %s::text[])",
+        (ids, epochs, results, _shared(keeps), _shared(states), errors if any(errors) else None),
+        _only,
+    )
+
+
+def fail(
+    ids: list[str],
+    epochs: list[int],
+    reasons: list[str],
+    types: list[str],
+    messages: list[str],
+    tracebacks: list[str | None],
+    delays: list[float | None],
+    max_attempts: list[int],
+    keeps: list[float],
+) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.fail(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],"
+        " %s::double precision[], %s::integer[], %s::double precision[])",
+        (ids, epochs, reasons, types, messages, tracebacks, delays, max_attempts, keeps),
+        _only,
+    )
+
+
+def snooze(ids: list[str], epochs: list[int], delays: list[float]) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[])",
+        (ids, epochs, delays),
+        _only,
+    )
+
+
+def report_progress(ids: list[str], epochs: list[int], progress: list[str]) -> Query[None]:
+    return Query(
+        "select stepwell.report_progress(%s::uuid[], %s::integer[], %s::text[])",
+        (ids, epochs, progress),
+        _only,
+    )
+
+
+def still_held(job_id: str, epoch: int) -> Query[bool]:
+    return Query("select stepwell.still_held(%s::uuid, %s::integer)", (job_id, epoch), _only)
+
+
+def mark_transaction(mark: str) -> Query[str]:
+    """A mark that lasts as long as the transaction: if it is gone, the handler ended the transaction itself."""
+    return Query("select set_config('stepwell.transaction', %s, true)", (mark,), _only)
+
+
+def transaction_mark() -> Query[str | None]:
+    return Query("select current_setting('stepwell.transaction', true)", (), _only)
+
+
+def register_worker(
+    host: str, pid: int, version: str, queues: Sequence[str], tasks: str, concurrency: int, lease: float
+) -> Query[str]:
+    return Query(
+        "select stepwell.register_worker(%s::text, %s::integer, %s::text, %s::text[], %s::text, %s::integer,"
+        " %s::double precision)::text",
+        (host, pid, version, list(queues), tasks, concurrency, lease),
+        _only,
+    )
+
+
+def renew(worker_id: str, lease: float, running: int) -> Query[list[str]]:
+    return Query(
+        "select cancelling::text[] from stepwell.renew(%s::uuid, %s::double precision, %s::integer)",
+        (worker_id, lease, running),
+        _only,
+    )
+
+
+def unregister_worker(worker_id: str) -> Query[list[UUID]]:
+    return Query("select stepwell.unregister_worker(%s::uuid)", (worker_id,), _only)
+
+
+def rescue() -> Query[list[UUID]]:
+    return Query("select stepwell.rescue()", (), _only)
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """How many jobs became ready, and in how many seconds the next is due."""
+
+    count: int
+    next_due: float | None
+
+
+def promote() -> Query[Promoted]:
+    return Query("select promoted, next_due from stepwell.promote()", (), Promoted)
+
+
+def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
+    return Query("select stepwell.make_partitions(%s::double precision[])", (list(keeps),), _only)
+
+
+def prune() -> Query[list[str]]:
+    return Query("select stepwell.prune()", (), _only)
+
+
+def notify(channel: str, payload: str) -> Query[None]:
+    return Query("select pg_notify(%s, %s)", (channel, payload), _only)
+
+
+def results(ids: Sequence[str]) -> Query[Ended]:
+    return Query(
+        "select id::text, state::text, task, result::text, error, type, message, traceback"
+        " from stepwell.results(%s::uuid[])",
+        (list(ids),),
+        Ended,
+    )
+
+
+def hold_waiting_lock() -> Query[None]:
+    """Held shared by every process that waits for results: while nobody holds it, nothing is notified."""
+    return Query("select pg_advisory_lock_shared(1937007980, 0)", (), _only)
+
+
+def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
+    return Query("select id, state::text from stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), _same)
+
+
+def retry(ids: Sequence[str]) -> Query[list[UUID]]:
+    return Query("select stepwell.retry(%s::uuid[])", (list(ids),), _only)
+
+
+def pause(queue: str) -> Query[None]:
+    return Query("select stepwell.pause(%s::text)", (queue,), _only)
+
+
+def resume(queue: str) -> Query[None]:
+    return Query("select stepwell.resume(%s::text)", (queue,), _only)
+
+
+_INFO: LiteralString = (
+    "select id, state::text, task, queue, priority, args, metadata, result, error, progress, epoch, attempt,"
+    " max_attempts, cancelling, worker_id, enqueued_at, run_at, claimed_at, finished_at, expires_at from stepwell.jobs"
+)
+
+
+def info(job_id: str) -> Query[JobInfo]:
+    return Query(_INFO + " where id = %s::uuid", (job_id,), JobInfo)
+
+
+def failures(job_id: str) -> Query[Failure]:
+    return Query(
+        "select attempt, epoch, reason, type, message, traceback, worker_id, claimed_at, failed_at"
+        " from stepwell.failures where job_id = %s::uuid order by epoch",
+        (job_id,),
+        Failure,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs to list; None: any. Ages in seconds since they were enqueued."""
+
+    states: tuple[str, ...] | None = None
+    queue: str | None = None
+    task: str | None = None
+    older_than: float | None = None
+    newer_than: float | None = None
+    metadata: str | None = None
+
+
+def list_jobs(which: JobFilter, limit: int) -> Query[JobInfo]:
+    """The newest first."""
+    conditions: list[LiteralString] = ["true"]
+    params: list[Any] = []
+    if which.states is not None:
+        conditions.append("state = any (%s::stepwell.state[])")
+        params.append(list(which.states))
+    if which.queue is not None:
+        conditions.append("queue = %s::text")
+        params.append(which.queue)
+    if which.task is not None:
+        conditions.append("task = %s::text")
+        params.append(which.task)
+    if which.older_than is not None:
+        conditions.append("enqueued_at <= clock_timestamp() - %s::double precision * interval '1 second'")
+        params.append(which.older_than)
+    if which.newer_than is not None:
+        conditions.append("enqueued_at > clock_timestamp() - %s::double precision * interval '1 second'")
+        params.append(which.newer_than)
+    if which.metadata is not None:
+        conditions.append("metadata @> %s::jsonb")
+        params.append(which.metadata)
+    where: LiteralString = " and ".join(conditions)
+    return Query(_INFO + " where " + where + " order by id desc limit %s::integer", (*params, limit), JobInfo)

@@ -1,0 +1,78 @@
+"""When to try again: a policy is a value, and the delay a pure function of the attempt."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from stepwell.duration import Duration, seconds
+from stepwell.errors import ConfigError
+
+Backoff = Literal["exponential", "linear", "fixed"] | Callable[[int, BaseException], Duration]
+"""How the pause grows; or a function of the attempt that failed (from 1) and its error that returns the pause."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """How often and when a task is tried again.
+
+    `max_attempts` counts all tries, the first included. The pause starts at `initial`, grows by `backoff` up to
+    `cap`, and is spread by `jitter`, a fraction of it either way. Only errors of the types in `retry_on` and not
+    of those in `never_on` are tried again; a timeout or a crash always is.
+    """
+
+    max_attempts: int = 20
+    backoff: Backoff = "exponential"
+    initial: Duration = "1s"
+    factor: float = 2.0
+    cap: Duration = "1h"
+    jitter: float = 0.1
+    retry_on: tuple[type[BaseException], ...] = (BaseException,)
+    never_on: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_attempts, bool) or not 1 <= self.max_attempts <= 1_000_000:
+            raise ConfigError(f"Retry(max_attempts={self.max_attempts!r}): it must be between 1 and 1000000")
+        if not callable(self.backoff) and self.backoff not in ("exponential", "linear", "fixed"):
+            raise ConfigError(
+                f"Retry(backoff={self.backoff!r}): it must be 'exponential', 'linear', 'fixed' or a function"
+            )
+        if not 0 <= self.jitter <= 1:
+            raise ConfigError(f"Retry(jitter={self.jitter!r}): it must be between 0 and 1")
+        if not 1 <= self.factor <= 1000:
+            raise ConfigError(f"Retry(factor={self.factor!r}): it must be between 1 and 1000")
+        seconds(self.initial, "Retry(initial)")
+        seconds(self.cap, "Retry(cap)")
+        for name in ("retry_on", "never_on"):
+            types: object = getattr(self, name)
+            if isinstance(types, type) and issubclass(types, BaseException):
+                object.__setattr__(self, name, (types,))
+            elif not isinstance(types, tuple | list) or not all(
+                isinstance(t, type) and issubclass(t, BaseException)
+                for t in types  # pyright: ignore[reportUnknownVariableType]
+            ):
+                raise ConfigError(f"Retry({name}={types!r}): give a tuple of exception types")
+            else:
+                object.__setattr__(self, name, tuple(types))  # pyright: ignore[reportUnknownArgumentType]
+
+    def allows(self, error: BaseException) -> bool:
+        """Whether an error of this type may be tried again."""
+        return isinstance(error, self.retry_on) and not isinstance(error, self.never_on)
+
+    def delay(self, attempt: int, error: BaseException) -> float:
+        """Seconds to wait after this failed attempt."""
+        if callable(self.backoff):
+            return seconds(self.backoff(attempt, error), "the pause returned by Retry(backoff)")
+        initial = seconds(self.initial, "Retry(initial)")
+        cap = seconds(self.cap, "Retry(cap)")
+        match self.backoff:
+            case "fixed":
+                pause = initial
+            case "linear":
+                pause = initial * attempt
+            case "exponential":
+                # Past the cap the power only grows; bounding the exponent keeps it a float.
+                pause = initial * self.factor ** min(attempt - 1, 100)
+        return min(pause, cap) * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311

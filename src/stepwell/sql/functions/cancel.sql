@@ -1,0 +1,52 @@
+-- Cancel live jobs. One that waits ends at once; of one that runs the worker is told, and the job ends when its
+-- handler does. Returns a row for each job found, with its state: cancelled, or running for those asked.
+create or replace function stepwell.cancel(
+  _ids uuid[],
+  _reason text default null,
+  _keep double precision default 2592000
+) returns table (id uuid, state stepwell.state)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _cancelled uuid[];
+  _running uuid[];
+begin
+  perform from stepwell.job j where j.id = any (_ids) order by j.id for update;
+
+  with asked as (
+    update stepwell.job j
+    set cancelling = true, reason = coalesce(_reason, j.reason)
+    where j.id = any (_ids) and j.state = 'running'
+    returning j.id, j.worker_id
+  )
+  select array_agg(a.id) into _running
+  from asked a, lateral (select pg_notify('stepwell_cancel', a.id::text)) told;
+
+  with gone as (
+    delete from stepwell.job j
+    where j.id = any (_ids) and j.state <> 'running'
+    returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.epoch, j.attempt, j.max_attempts, j.rank, j.task, j.queue,
+      j.args, j.metadata, j.reason
+  ), kept as (
+    insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, epoch, attempt,
+      max_attempts, rank, state, task, queue, args, metadata, error)
+    select g.id, stepwell.expiry(_now, _keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.epoch, g.attempt,
+      g.max_attempts, g.rank, 'cancelled', g.task, g.queue, g.args, g.metadata, coalesce(_reason, g.reason)
+    from gone g
+    where _keep > 0
+  )
+  select array_agg(g.id) into _cancelled from gone g;
+
+  perform stepwell.notify_done(_cancelled);
+  return query
+    select c.id, 'cancelled'::stepwell.state from unnest(_cancelled) as c (id)
+    union all
+    select r.id, 'running'::stepwell.state from unnest(_running) as r (id);
+end
+$$;

@@ -1,0 +1,53 @@
+-- Refuse what no job may have, before anything is written. Python says the same earlier and with more
+-- context; this is for plain SQL and for other languages.
+create or replace function stepwell.check_options(
+  _now timestamptz,
+  _tasks text[],
+  _args text[],
+  _queues text[],
+  _priorities integer[],
+  _delays double precision[],
+  _run_ats timestamptz[],
+  _max_attempts integer[]
+) returns void
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _count integer := coalesce(cardinality(_args), 0);
+  _wrong text := null;
+begin
+  if _count > 0 and cardinality(_tasks) is distinct from 1 and cardinality(_tasks) is distinct from _count then
+    _wrong := format('%s tasks for %s args: give one task, or one for each', coalesce(cardinality(_tasks), 0), _count);
+  elsif exists (
+    select from unnest(array[
+      cardinality(_queues), cardinality(_priorities), cardinality(_delays), cardinality(_run_ats), cardinality(_max_attempts)
+    ]) n where n not in (1, _count)
+  ) then
+    _wrong := format('an option has neither one element nor %s, one for each item', _count);
+  elsif exists (select from unnest(_tasks) t where t is null or t = '' or length(t) > 200) then
+    _wrong := 'a task''s name must have 1 to 200 characters';
+  elsif exists (select from unnest(_queues) q where q = '' or length(q) > 200) then
+    _wrong := 'a queue''s name must have 1 to 200 characters';
+  elsif exists (select from unnest(_priorities) p where p not between -32767 and 32767) then
+    _wrong := 'priority must be between -32767 and 32767';
+  elsif exists (select from unnest(_delays) d where not d between 0 and 3155760000) then
+    _wrong := 'delay must be between 0 and 100 years';
+  elsif exists (
+    select from unnest(_run_ats) r where not r between '1970-01-01 00:00:00+00' and _now + interval '100 years'
+  ) then
+    _wrong := 'run_at must be between 1970 and 100 years from now';
+  elsif exists (select from unnest(_max_attempts) m where m not between 1 and 1000000) then
+    _wrong := 'max_attempts must be between 1 and 1000000';
+  elsif exists (select from unnest(_args) a where a is null or left(ltrim(a, E' \t\r\n'), 1) <> '{') then
+    _wrong := 'args must be a JSON object of arguments by name, such as {"n": 1}';
+  elsif exists (
+    select from unnest(_args) a where strpos(a, '\u0000') > 0 and a ~ '(^|[^\\])(\\\\)*\\u0000'
+  ) then
+    _wrong := 'args hold a NUL character (\u0000), which Postgres cannot keep in text';
+  end if;
+  if _wrong is not null then
+    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: ' || _wrong;
+  end if;
+end
+$$;

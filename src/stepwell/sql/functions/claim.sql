@@ -1,0 +1,88 @@
+-- Take up to _limit ready jobs of these queues and tasks for a worker whose lease is alive.
+-- The k-th position (_ranks[k], _run_ats[k], _ids[k]) says after which job of _queues[k] to look; nulls: from
+-- the front. Each queue may give its fair share first; what is left goes to those that had more.
+-- The worker's row is locked against rescue, so a job is never claimed for a worker just declared dead.
+create or replace function stepwell.claim(
+  _worker_id uuid,
+  _queues text[],
+  _ranks integer[],
+  _run_ats timestamptz[],
+  _ids uuid[],
+  _tasks text[],
+  _limit integer
+) returns table (
+  id uuid,
+  queue text,
+  task text,
+  args json,
+  metadata jsonb,
+  epoch integer,
+  attempt integer,
+  rank smallint,
+  run_at timestamptz
+)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+-- The plan must not follow the statistics, which are always stale on a table like this.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _open integer[];
+  _full integer[];
+  _left integer := _limit;
+  _share integer;
+  _got integer;
+  _k integer;
+  _ahead integer;
+  -- Where the second round goes on: after the last row this call took from a queue.
+  _rank integer;
+  _run_at timestamptz;
+  _id uuid;
+begin
+  perform from stepwell.worker w where w.id = _worker_id and w.lease_until > _now for key share;
+  if not found then
+    raise exception using errcode = 'SW001', message = format('stepwell: worker %s has no lease', _worker_id);
+  end if;
+
+  select array_agg(k.k order by k.k) into _open
+  from generate_subscripts(_queues, 1) as k (k)
+  where not exists (select from stepwell.queue q where q.name = _queues[k.k] and q.paused_at is not null);
+
+  while _left > 0 and cardinality(_open) > 0 loop
+    _full := '{}';
+    _ahead := cardinality(_open);
+    foreach _k in array _open loop
+      _share := ceil(_left::numeric / _ahead);
+      _ahead := _ahead - 1;
+      exit when _share <= 0;
+      _rank := coalesce(_ranks[_k], -32768);
+      _run_at := coalesce(_run_ats[_k], '-infinity');
+      _id := coalesce(_ids[_k], '00000000-0000-0000-0000-000000000000');
+      return query
+        with picked as materialized (
+          select j.ctid
+          from stepwell.job j
+          where j.state = 'ready' and j.queue = _queues[_k] and j.task = any (_tasks)
+            and (j.rank, j.run_at, j.id) > (_rank, _run_at, _id)
+          order by j.rank, j.run_at, j.id
+          limit _share
+          for no key update skip locked
+        )
+        update stepwell.job j
+        set state = 'running', worker_id = _worker_id, epoch = j.epoch + 1, attempt = j.attempt + 1, claimed_at = _now
+        where j.ctid = any (array(select p.ctid from picked p))
+        returning j.id, j.queue, j.task, j.args, j.metadata, j.epoch, j.attempt, j.rank, j.run_at;
+      get diagnostics _got = row_count;
+      _left := _left - _got;
+      if _got = _share then
+        _full := _full || _k;
+      end if;
+    end loop;
+    _open := _full;
+  end loop;
+end
+$$;

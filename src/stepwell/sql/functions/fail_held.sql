@@ -1,0 +1,30 @@
+-- Fail, as lease_lost, every job that a worker holds; each may run again at once. Returns their ids.
+create or replace function stepwell.fail_held(_worker_id uuid, _message text, _tasks jsonb) returns uuid[]
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _ids uuid[];
+  _epochs integer[];
+  _max_attempts integer[];
+  _keeps double precision[];
+  _count integer;
+begin
+  select array_agg(j.id), array_agg(j.epoch),
+    array_agg(coalesce((_tasks -> j.task ->> 'max_attempts')::integer, 20)),
+    array_agg(coalesce((_tasks -> j.task ->> 'keep_failed')::double precision, 2592000))
+  into _ids, _epochs, _max_attempts, _keeps
+  from stepwell.job j where j.worker_id = _worker_id and j.state = 'running';
+  _count := coalesce(cardinality(_ids), 0);
+  if _count = 0 then
+    return '{}';
+  end if;
+  perform stepwell.fail(
+    _ids, _epochs,
+    array_fill('lease_lost'::text, array[_count]), array_fill('LeaseLost'::text, array[_count]),
+    array_fill(_message, array[_count]), array_fill(null::text, array[_count]),
+    array_fill(0::double precision, array[_count]), _max_attempts, _keeps
+  );
+  return _ids;
+end
+$$;

@@ -1,0 +1,55 @@
+-- End jobs that succeeded or were cancelled: out of stepwell.job, into stepwell.history, in one statement.
+-- Returns the ids that were refused: the fence (id, epoch) found no running row, so somebody else has the job.
+-- _keeps is in seconds: 0 keeps no row, infinity keeps it for ever.
+-- An option is null, one element (the same for all) or one element per job.
+create or replace function stepwell.finish(
+  _ids uuid[],
+  _epochs integer[],
+  _results text[],
+  _keeps double precision[],
+  _states stepwell.state[] default '{succeeded}',
+  _errors text[] default null
+) returns uuid[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _keep double precision := case when cardinality(_keeps) = 1 then _keeps[1] end;
+  _state stepwell.state := case when cardinality(_states) = 1 then _states[1] end;
+  _accepted uuid[];
+begin
+  with outcome as (
+    select u.id, u.epoch, u.result, coalesce(u.keep, _keep) as keep, coalesce(u.state, _state) as state, u.error
+    from unnest(_ids, _epochs, _results, _keeps, _states, _errors) as u (id, epoch, result, keep, state, error)
+    where u.id is not null
+    order by u.id
+  ), gone as (
+    -- worker_id stands for "running" here: the state itself would tempt the planner to the index on running jobs.
+    delete from stepwell.job j
+    using outcome o
+    where j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
+    returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank,
+      j.task, j.queue, j.args, j.metadata, o.result, o.keep, o.state,
+      case when o.state = 'cancelled' then coalesce(o.error, j.reason) end as error
+  ), kept as (
+    insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
+      attempt, max_attempts, rank, state, task, queue, args, metadata, result, error)
+    select g.id, stepwell.expiry(_now, g.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.worker_id, g.epoch,
+      g.attempt, g.max_attempts, g.rank, g.state, g.task, g.queue, g.args, g.metadata, g.result::json, g.error
+    from gone g
+    where g.keep > 0
+  )
+  select array_agg(g.id) into _accepted from gone g;
+  perform stepwell.notify_done(_accepted);
+  if cardinality(_accepted) = cardinality(_ids) then
+    return '{}';
+  end if;
+  return array(select i.id from unnest(_ids) as i (id) where i.id <> all (coalesce(_accepted, '{}')));
+end
+$$;

@@ -1,0 +1,45 @@
+-- Make the partitions that rows kept for so many seconds will need today and in the next two days, where they are
+-- missing. Rows that came too early and went to the default partition are moved. Returns the names of the new ones.
+create or replace function stepwell.make_partitions(_keeps double precision[]) returns text[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+-- A finish that waits for this waits no longer than this; the next round of upkeep tries again.
+set lock_timeout = '1s'
+set timezone = 'UTC'
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _parent text;
+  _day timestamptz;
+  _name text;
+  _made text[] := '{}';
+begin
+  perform pg_advisory_xact_lock(1937007982, 0);
+  for _parent, _day in
+    select p.name, d.day
+    from unnest(array['history', 'failure']) as p (name)
+    cross join (
+      select distinct date_trunc('day', _now + k.keep * interval '1 second') + n * interval '1 day' as day
+      from unnest(_keeps) as k (keep) cross join generate_series(0, 2) as n
+      where k.keep > 0 and k.keep < 3155760000
+    ) d
+    order by 1, 2
+  loop
+    _name := _parent || to_char(_day, '_YYYYMMDD');
+    continue when to_regclass('stepwell.' || _name) is not null;
+    execute format('lock table stepwell.%I in access exclusive mode', _parent || '_default');
+    execute format('create table stepwell.%I (like stepwell.%I including all)', _name, _parent);
+    execute format(
+      'with moved as (delete from stepwell.%I d where d.expires_at >= %L and d.expires_at < %L returning d.*) '
+      'insert into stepwell.%I select m.* from moved m',
+      _parent || '_default', _day, _day + interval '1 day', _name
+    );
+    execute format(
+      'alter table stepwell.%I attach partition stepwell.%I for values from (%L) to (%L)',
+      _parent, _name, _day, _day + interval '1 day'
+    );
+    _made := _made || _name;
+  end loop;
+  return _made;
+end
+$$;

@@ -1,0 +1,33 @@
+-- Make due jobs ready, in the order of their times. Returns how many, and in how many seconds the next one is due
+-- (0: more are due already; null: none).
+create or replace function stepwell.promote(_limit integer default 5000, out promoted integer, out next_due double precision)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _queues text[];
+begin
+  with due as materialized (
+    select j.ctid
+    from stepwell.job j
+    where j.state = 'scheduled' and j.run_at <= _now
+    order by j.run_at
+    limit _limit
+    for no key update skip locked
+  ), made as (
+    update stepwell.job j
+    set state = 'ready'
+    where j.ctid = any (array(select d.ctid from due d))
+    returning j.queue
+  )
+  select count(*), array_agg(distinct m.queue) into promoted, _queues from made m;
+  perform stepwell.notify_waiting(_queues, null);
+  select greatest(0, extract(epoch from j.run_at - _now)) into next_due
+  from stepwell.job j where j.state = 'scheduled' order by j.run_at limit 1;
+end
+$$;

@@ -1,0 +1,42 @@
+-- Drop the partitions whose day is over, and delete what has expired in the default partitions.
+-- Returns the names of what was dropped. A partition somebody reads is left for the next round.
+create or replace function stepwell.prune(_limit integer default 10000) returns text[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '1s'
+set timezone = 'UTC'
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _name text;
+  _dropped text[] := '{}';
+begin
+  if not pg_try_advisory_xact_lock(1937007982, 0) then
+    return _dropped;
+  end if;
+  for _name in
+    select c.relname
+    from pg_inherits i
+    join pg_class c on c.oid = i.inhrelid
+    where i.inhparent in ('stepwell.history'::regclass, 'stepwell.failure'::regclass)
+      and c.relname ~ '_[0-9]{8}$'
+      and to_date(right(c.relname, 8), 'YYYYMMDD')::timestamptz + interval '1 day' <= _now
+    order by c.relname
+  loop
+    begin
+      execute format('drop table stepwell.%I', _name);
+      _dropped := _dropped || _name;
+    exception when lock_not_available then
+      null;
+    end;
+  end loop;
+  foreach _name in array array['history_default', 'failure_default'] loop
+    execute format(
+      'delete from stepwell.%1$I d where d.ctid = any (array('
+      'select e.ctid from stepwell.%1$I e where e.expires_at <= $1 limit $2))',
+      _name
+    ) using _now, _limit;
+  end loop;
+  return _dropped;
+end
+$$;

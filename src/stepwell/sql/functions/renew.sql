@@ -1,0 +1,33 @@
+-- Renew a worker's lease and see to it that this session holds the worker's advisory lock (1937007981, number), by
+-- which peers tell that it lives. Returns the jobs it must stop; no row: it was declared dead and must start anew.
+create or replace function stepwell.renew(
+  _worker_id uuid,
+  _lease double precision,
+  _running integer
+) returns table (cancelling uuid[])
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _number integer;
+  _held boolean;
+begin
+  select w.number into _number from stepwell.worker w where w.id = _worker_id for no key update;
+  if not found then
+    return;
+  end if;
+  _held := exists (
+    select from pg_locks l
+    where l.locktype = 'advisory' and l.classid = 1937007981 and l.objid = _number::oid and l.objsubid = 2
+      and l.pid = pg_backend_pid() and l.granted
+      and l.database = (select d.oid from pg_database d where d.datname = current_database())
+  ) or pg_try_advisory_lock(1937007981, _number);
+  update stepwell.worker w
+  set renewed_at = _now, lease_until = _now + _lease * interval '1 second', running = _running, lock_held = _held,
+    lock_missing_since = null
+  where w.id = _worker_id;
+  return query
+    select array(select j.id from stepwell.job j where j.worker_id = _worker_id and j.cancelling);
+end
+$$;

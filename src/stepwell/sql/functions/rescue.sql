@@ -1,0 +1,52 @@
+-- Give back what dead workers held, through the same fail as any error, and take them off the registry.
+-- A worker is dead when its lease has ended, or when its session's advisory lock was found free by two looks at
+-- least _patience seconds apart: sooner a mere reconnect would count, and after a restart of Postgres all reconnect.
+-- Returns the ids of the rescued jobs.
+create or replace function stepwell.rescue(_patience double precision default 1) returns uuid[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _rescued uuid[] := '{}';
+  _worker record;
+  _free boolean;
+begin
+  for _worker in
+    select w.id, w.number, w.host, w.pid, w.tasks, w.lease_until, w.lock_missing_since
+    from stepwell.worker w
+    where w.lock_held or w.lease_until <= _now
+    order by w.id
+  loop
+    if _worker.lease_until > _now then
+      _free := pg_try_advisory_lock(1937007981, _worker.number);
+      if _free then
+        perform pg_advisory_unlock(1937007981, _worker.number);
+      end if;
+      if _free <> (_worker.lock_missing_since is not null) then
+        update stepwell.worker w set lock_missing_since = case when _free then _now end where w.id = _worker.id;
+      end if;
+      continue when not _free or _worker.lock_missing_since is null
+        or _worker.lock_missing_since > _now - _patience * interval '1 second';
+    end if;
+    -- A renewal that came in between clears lock_missing_since and moves the lease: then the worker lives.
+    delete from stepwell.worker w
+    where w.id = _worker.id and (w.lease_until <= _now or w.lock_missing_since = _worker.lock_missing_since);
+    continue when not found;
+    _rescued := _rescued || stepwell.fail_held(
+      _worker.id,
+      format('worker %s (pid %s on %s) died while it ran this job', _worker.id, _worker.pid, _worker.host),
+      _worker.tasks
+    );
+  end loop;
+
+  -- Nothing should ever be held by a worker that is not registered; if it is, it must not stay so.
+  for _worker in
+    select distinct j.worker_id as id from stepwell.job j
+    where j.state = 'running' and not exists (select from stepwell.worker w where w.id = j.worker_id)
+  loop
+    _rescued := _rescued || stepwell.fail_held(_worker.id, format('worker %s is not registered', _worker.id), '{}');
+  end loop;
+  return _rescued;
+end
+$$;

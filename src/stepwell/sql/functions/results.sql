@@ -1,0 +1,36 @@
+-- How jobs ended, for those who wait: a row for each that is finished, or that is not known at all (state null).
+-- Live jobs give no row: wait on.
+create or replace function stepwell.results(_ids uuid[]) returns table (
+  id uuid,
+  state stepwell.state,
+  task text,
+  result json,
+  error text,
+  type text,
+  message text,
+  traceback text
+)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+  _live uuid[];
+begin
+  -- Two statements: a job that moves from live to finished between them is seen by the second.
+  _live := array(select j.id from stepwell.job j where j.id = any (_ids));
+  return query
+    select i.id, h.state, h.task, h.result, h.error, f.type, f.message, f.traceback
+    from unnest(_ids) as i (id)
+    left join lateral (
+      select h.state, h.task, h.result, h.error from stepwell.history h where h.id = i.id limit 1
+    ) h on true
+    left join lateral (
+      select f.type, f.message, f.traceback from stepwell.failure f
+      where f.job_id = i.id and h.state = 'failed'
+      order by f.epoch desc limit 1
+    ) f on true
+    where i.id <> all (_live);
+end
+$$;

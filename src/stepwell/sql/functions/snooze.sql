@@ -1,0 +1,42 @@
+-- Give running jobs back without counting the attempt: now (delay 0, in their old place) or after a delay.
+-- Clean shutdowns, prefetched jobs that never started and handlers that raise Snooze all end here.
+-- Returns the ids that were refused by the fence.
+create or replace function stepwell.snooze(_ids uuid[], _epochs integer[], _delays double precision[]) returns uuid[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _accepted uuid[];
+  _cancelling uuid[];
+  _queues text[];
+  _due_in double precision;
+begin
+  with outcome as (
+    select u.id, u.epoch, u.delay from unnest(_ids, _epochs, _delays) as u (id, epoch, delay) order by u.id
+  ), given as (
+    update stepwell.job j
+    set state = case when o.delay > 0 then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
+      run_at = case when o.delay > 0 then _now + o.delay * interval '1 second' else j.run_at end,
+      attempt = j.attempt - 1, worker_id = null, progress = null
+    from outcome o
+    where j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
+    returning j.id, j.queue, j.state, j.run_at, j.cancelling
+  )
+  select array_agg(g.id), array_agg(g.id) filter (where g.cancelling),
+    array_agg(distinct g.queue) filter (where g.state = 'ready'),
+    extract(epoch from min(g.run_at) filter (where g.state = 'scheduled') - _now)
+  into _accepted, _cancelling, _queues, _due_in
+  from given g;
+  perform stepwell.notify_waiting(_queues, _due_in);
+  if _cancelling is not null then
+    perform stepwell.cancel(_cancelling);
+  end if;
+  return array(select i.id from unnest(_ids) as i (id) where i.id <> all (coalesce(_accepted, '{}')));
+end
+$$;

@@ -1,0 +1,12 @@
+-- A worker leaves. What it still holds, should there be anything, is failed as a dead worker's would be.
+create or replace function stepwell.unregister_worker(_worker_id uuid) returns uuid[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _tasks jsonb;
+begin
+  delete from stepwell.worker w where w.id = _worker_id returning w.tasks into _tasks;
+  return stepwell.fail_held(_worker_id, format('worker %s stopped while it held this job', _worker_id), coalesce(_tasks, '{}'));
+end
+$$;

@@ -1,0 +1,19 @@
+-- The queues that hold live jobs or have settings, with what stands in them.
+create or replace view stepwell.queues as
+select coalesce(c.queue, q.name) as name, q.paused_at,
+  coalesce(c.ready, 0) as ready, coalesce(c.scheduled, 0) as scheduled, coalesce(c.running, 0) as running,
+  coalesce(c.waiting, 0) as waiting, coalesce(c.blocked, 0) as blocked, c.oldest_ready_at
+from (
+  select j.queue,
+    count(*) filter (where j.state = 'ready') as ready,
+    count(*) filter (where j.state = 'scheduled') as scheduled,
+    count(*) filter (where j.state = 'running') as running,
+    count(*) filter (where j.state = 'waiting') as waiting,
+    count(*) filter (where j.state = 'blocked') as blocked,
+    min(j.run_at) filter (where j.state = 'ready') as oldest_ready_at
+  from stepwell.job j
+  group by j.queue
+) c
+full join stepwell.queue q on q.name = c.queue;
+
+comment on view stepwell.queues is 'Live jobs counted by queue and state.';

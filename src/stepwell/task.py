@@ -1,0 +1,238 @@
+"""A task: a function, its name, its defaults, and the ways to enqueue it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar
+
+from stepwell.codec import Codec, encode_metadata
+from stepwell.duration import Duration, seconds
+from stepwell.errors import BadArgs, ConfigError
+from stepwell.handle import JobHandle
+from stepwell.queries import NewJob
+from stepwell.retry import Retry
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+Kind = Literal["async", "thread", "process"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """One call of a task, made by `task.call(...)` and not yet enqueued: for `enqueue_many` with options per item."""
+
+    task: Task[..., R]
+    job: NewJob
+
+
+class Sink(Protocol):
+    """What a task needs of its app: somewhere to put jobs."""
+
+    max_args_size: int
+
+    def put(self, calls: list[Call[Any]], connection: object | None) -> list[JobHandle[Any]]: ...
+
+    async def aput(self, calls: list[Call[Any]], connection: object | None) -> list[JobHandle[Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `using` says of a job; None: what the task says."""
+
+    queue: str | None = None
+    priority: int | None = None
+    delay: float | None = None
+    run_at: datetime | None = None
+    metadata: str | None = None
+    max_attempts: int | None = None
+    connection: object | None = None
+
+
+class Enqueuer(Generic[P, R]):
+    """A task with options for the jobs to come. Made by `task.using(...)`; `using` again adds to them."""
+
+    def __init__(self, task: Task[P, R], options: Options) -> None:
+        self._task = task
+        self._options = options
+
+    def using(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        max_attempts: int | None = None,
+        connection: object | None = None,
+    ) -> Enqueuer[P, R]:
+        """The same task with these options for its jobs.
+
+        `delay` and `run_at` (with a time zone) exclude each other. A higher `priority` goes first. With `connection`, a
+        psycopg connection of your own, the job exists if and only if your transaction commits.
+        """
+        given = self._options
+        if queue is not None:
+            given = replace(given, queue=check_name(queue, "queue"))
+        if priority is not None:
+            given = replace(given, priority=check_priority(priority))
+        if delay is not None:
+            given = replace(given, delay=seconds(delay, "delay"))
+        if run_at is not None:
+            given = replace(given, run_at=_check_run_at(run_at))
+        if metadata is not None:
+            given = replace(given, metadata=encode_metadata(metadata))
+        if max_attempts is not None:
+            if isinstance(max_attempts, bool) or not 1 <= max_attempts <= 1_000_000:
+                raise ConfigError(f"max_attempts is {max_attempts!r}: it must be between 1 and 1000000")
+            given = replace(given, max_attempts=max_attempts)
+        if connection is not None:
+            given = replace(given, connection=connection)
+        if given.delay is not None and given.run_at is not None:
+            raise ConfigError("delay and run_at exclude each other: give one")
+        return Enqueuer(self._task, given)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """One call with these arguments, checked and encoded, to be given to `enqueue_many`."""
+        return self._call(args, kwargs)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Put one job in. Once this has returned it is durable (with `connection`: once you commit)."""
+        return self._task.sink.put([self._call(args, kwargs)], self._options.connection)[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """The same as `enqueue`, for async code. Calls side by side share one round trip."""
+        return (await self._task.sink.aput([self._call(args, kwargs)], self._options.connection))[0]
+
+    def enqueue_many(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[JobHandle[R]]:
+        """Put many jobs in, all or none. An item is a dict of arguments, or `task.using(...).call(...)`."""
+        return self._task.sink.put(self._calls(items), self._options.connection)
+
+    async def aenqueue_many(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[JobHandle[R]]:
+        """The same as `enqueue_many`, for async code."""
+        return await self._task.sink.aput(self._calls(items), self._options.connection)
+
+    def _calls(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[Call[Any]]:
+        calls: list[Call[Any]] = []
+        for item in items:
+            if isinstance(item, Call):
+                if item.task is not self._task:
+                    raise BadArgs(
+                        f"a call of {item.task.name!r} among those of {self._task.name!r}: use app.enqueue_many"
+                    )
+                calls.append(item)
+            elif isinstance(item, Mapping):
+                calls.append(self._call((), item))
+            else:
+                raise BadArgs(
+                    f"enqueue_many takes dicts of arguments or {self._task.name}.call(...), not {type(item).__name__}"
+                )
+        return calls
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[Any]:
+        task, options = self._task, self._options
+        return Call(
+            task,
+            NewJob(
+                task.name,
+                task.codec.encode_args(args, kwargs, task.sink.max_args_size),
+                options.queue or task.queue,
+                task.priority if options.priority is None else options.priority,
+                options.delay,
+                options.run_at,
+                options.metadata,
+                options.max_attempts,
+            ),
+        )
+
+
+class Task(Enqueuer[P, R]):
+    """A function that can be enqueued. Made by `@app.task`; `fn` is the function itself."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        fn: Callable[..., Any],
+        *,
+        name: str,
+        queue: str,
+        priority: int,
+        retry: Retry,
+        timeout: float | None,
+        timeout_grace: float,
+        keep: float,
+        keep_failed: float,
+        process: bool,
+        transaction: bool,
+    ) -> None:
+        super().__init__(self, Options())
+        self.sink = sink
+        self.fn = fn
+        self.name = check_name(name, "the task's name")
+        self.queue = check_name(queue, "queue")
+        self.priority = check_priority(priority)
+        self.retry = retry
+        self.timeout = timeout
+        self.timeout_grace = timeout_grace
+        self.keep = keep
+        self.keep_failed = keep_failed
+        self.transaction = transaction
+        self.kind: Kind = _kind(name, fn, process=process)
+        if transaction and process:
+            raise ConfigError(f"task {name!r}: transaction=True and process=True exclude each other")
+        self.codec = Codec(name, fn)
+        if transaction and self.codec.context_parameter is None:
+            raise ConfigError(
+                f"task {name!r}: with transaction=True it needs a first parameter 'ctx: Context' for ctx.connection"
+            )
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}({self.codec.describe()})>"
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError(
+            f"{self.name!r} is a task: enqueue it with {self.name}.enqueue(...) or await {self.name}.aenqueue(...), "
+            f"or call the function itself as {self.name}.fn(...)"
+        )
+
+
+def check_name(name: str, what: str) -> str:
+    """A name that fits a queue or a task."""
+    if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
+        raise ConfigError(f"{what} is {name!r}: it must be text of 1 to 200 printable characters")
+    return name
+
+
+def check_priority(priority: int) -> int:
+    """A priority that a job can have."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or not -32767 <= priority <= 32767:
+        raise ConfigError(f"priority is {priority!r}: it must be a whole number between -32767 and 32767")
+    return priority
+
+
+def _check_run_at(run_at: datetime) -> datetime:
+    if not isinstance(run_at, datetime):
+        raise ConfigError(f"run_at is {run_at!r}: give a datetime with a time zone")
+    if run_at.utcoffset() is None:
+        raise ConfigError(f"run_at is {run_at!r}, without a time zone: say datetime.now(timezone.utc) or the like")
+    if not 1970 <= run_at.year <= 2200:
+        raise ConfigError(f"run_at is in the year {run_at.year}: it must be between 1970 and 100 years from now")
+    return run_at
+
+
+def _kind(name: str, fn: Callable[..., Any], *, process: bool) -> Kind:
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise ConfigError(f"task {name!r} is a generator: return a list, or enqueue a job for each item")
+    if inspect.iscoroutinefunction(fn):
+        if process:
+            raise ConfigError(f"task {name!r}: process=True is for plain functions: drop 'async', or the option")
+        return "async"
+    if process:
+        if "<locals>" in getattr(fn, "__qualname__", "<locals>"):
+            raise ConfigError(f"task {name!r}: with process=True the function must stand at the top of its module")
+        return "process"
+    return "thread"

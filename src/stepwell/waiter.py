@@ -1,0 +1,163 @@
+"""Wait for jobs to end: one thread and one listening connection per process, however many wait.
+
+NOTIFY wakes it; a poll stands behind, for whatever NOTIFY missed. The thread starts with the first who waits and ends
+when nobody has waited for a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from concurrent.futures import Future
+from typing import Any
+
+import psycopg
+
+from stepwell import queries
+from stepwell.db import Database, fetch, is_transient
+from stepwell.job import Ended
+
+_LINGER = 5.0
+_POLL = 1.0
+# Right after the start a job may end by a transaction that looked for listeners before there was one.
+_EARLY_POLLS = (0.05, 0.2, 0.5)
+_BATCH = 1000
+
+
+class Waiter:
+    """Resolves a future for each job waited for. Safe to call from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._futures: dict[str, list[Future[Ended]]] = {}
+        self._unasked: set[str] = set()
+        self._thread: threading.Thread | None = None
+        self._wake: int | None = None
+        self._closing = False
+
+    def wait(self, job_id: str) -> Future[Ended]:
+        """A future for how this job ends. Cancelling it is giving up."""
+        future: Future[Ended] = Future()
+        with self._lock:
+            self._futures.setdefault(job_id, []).append(future)
+            self._unasked.add(job_id)
+            if self._thread is None:
+                self._closing = False
+                woken, self._wake = os.pipe()
+                self._thread = threading.Thread(
+                    target=self._run, args=(woken, self._wake), name="stepwell-waiter", daemon=True
+                )
+                self._thread.start()
+            else:
+                self._stir()
+        return future
+
+    def forget(self, job_id: str, future: Future[Ended]) -> None:
+        """Nobody waits for this future any more."""
+        with self._lock:
+            left = [other for other in self._futures.get(job_id, []) if other is not future]
+            if left:
+                self._futures[job_id] = left
+            else:
+                self._futures.pop(job_id, None)
+                self._unasked.discard(job_id)
+
+    def close(self) -> None:
+        """Stop the thread; who still waits gets an error."""
+        with self._lock:
+            self._closing = True
+            thread = self._thread
+            self._stir()
+        if thread is not None:
+            thread.join()
+
+    def _stir(self) -> None:
+        if self._wake is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._wake, b"x")
+
+    def _run(self, woken: int, wake: int) -> None:
+        os.set_blocking(wake, False)
+        try:
+            while True:
+                try:
+                    with self._database.connect() as connection:
+                        self._listen(connection, woken)
+                        return
+                except Exception as error:
+                    if not is_transient(error.__cause__ or error):
+                        self._leave(error)
+                        return
+                if self._closing:
+                    self._leave(_closed())
+                    return
+                select.select([woken], [], [], 0.2)
+        finally:
+            os.close(wake)
+            os.close(woken)
+
+    def _leave(self, error: Exception) -> None:
+        """Let go of everything under the lock, so that nobody can begin to wait on a thread about to end."""
+        with self._lock:
+            futures = [future for waiting in self._futures.values() for future in waiting]
+            self._futures.clear()
+            self._unasked.clear()
+            self._thread = self._wake = None
+        for future in futures:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+
+    def _listen(self, connection: psycopg.Connection[Any], woken: int) -> None:
+        connection.execute("listen stepwell_done")
+        fetch(connection, queries.hold_waiting_lock())
+        early = list(_EARLY_POLLS)
+        idle_since = time.monotonic()
+        poll_at = time.monotonic() + early.pop(0)
+        self._look(connection, list(self._futures))
+        while True:
+            if self._closing:
+                self._leave(_closed())
+                return
+            with self._lock:
+                if self._futures:
+                    idle_since = time.monotonic()
+                elif time.monotonic() - idle_since > _LINGER:
+                    self._thread = self._wake = None
+                    return
+                asked, self._unasked = list(self._unasked), set()
+            if asked:
+                self._look(connection, asked)
+            readable, _, _ = select.select([connection.fileno(), woken], [], [], max(0, poll_at - time.monotonic()))
+            if woken in readable:
+                os.read(woken, 4096)
+            if connection.fileno() in readable:
+                done = [
+                    job_id
+                    for note in connection.notifies(timeout=0)
+                    for job_id in note.payload.split(",")
+                    if job_id in self._futures
+                ]
+                if done:
+                    self._look(connection, done)
+                    self._unasked.difference_update(done)
+            if time.monotonic() >= poll_at:
+                poll_at = time.monotonic() + (early.pop(0) if early else _POLL)
+                self._look(connection, list(self._futures))
+
+    def _look(self, connection: psycopg.Connection[Any], job_ids: list[str]) -> None:
+        for start in range(0, len(job_ids), _BATCH):
+            for ended in fetch(connection, queries.results(job_ids[start : start + _BATCH])):
+                with self._lock:
+                    futures = self._futures.pop(ended.id, [])
+                    self._unasked.discard(ended.id)
+                for future in futures:
+                    if future.set_running_or_notify_cancel():
+                        future.set_result(ended)
+
+
+def _closed() -> Exception:
+    return RuntimeError("the app was closed while a result was waited for")

@@ -1,0 +1,152 @@
+"""Claim jobs: one fetcher per worker feeds its slots.
+
+It remembers where it stands in each queue and claims after that, so the scan never walks over the dead rows behind it.
+It starts over from the front when it comes up short, when it is woken, and at least every quarter of a second: what
+came in ahead of it, by priority or by a late commit, waits no longer than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+
+import psycopg
+
+from stepwell import queries
+from stepwell.job import ClaimedJob
+from stepwell.queries import Position
+from stepwell.worker.link import Link
+from stepwell.worker.outcomes import Outcomes
+from stepwell.worker.runner import Runner
+
+_RESTART = 0.25
+_MOST_PREFETCH = 1000
+_FRONT = Position()
+
+
+class Fetcher:
+    """Keeps the runner fed. `worker_id` is None while there is no lease: then nothing is claimed."""
+
+    def __init__(
+        self,
+        link: Link,
+        runner: Runner,
+        outcomes: Outcomes,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        poll: Callable[[], float],
+        lease_gone: Callable[[], None],
+    ) -> None:
+        self._link = link
+        self._runner = runner
+        self._outcomes = outcomes
+        self._queues = list(queues)
+        self._tasks = list(tasks)
+        self._poll = poll
+        self._lease_gone = lease_gone
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._positions: dict[str, Position] = {}
+        self._front_at = 0.0
+        self._from_front = True
+        self._claim_seconds = 0.002
+        self._rate = 0.0
+        self._measured = 0
+        self._measured_at = 0.0
+        self.worker_id: str | None = None
+        self.stopping = False
+
+    def wake(self) -> None:
+        """Something may be ready: look from the front."""
+        self._front_at = 0.0
+        self._wake.set()
+
+    def freed(self) -> None:
+        """A slot is free."""
+        self._room.set()
+
+    def stop(self) -> None:
+        """Claim no more."""
+        self.stopping = True
+        self._wake.set()
+        self._room.set()
+
+    async def run(self) -> None:
+        """Claim until stopped."""
+        while not self.stopping:
+            wanted = self._wanted()
+            if self.worker_id is None or wanted == 0:
+                waits_for = self._wake if self.worker_id is None else self._room
+                waits_for.clear()
+                await self._wait(waits_for)
+                continue
+            self._wake.clear()
+            jobs = await self._claim(self.worker_id, wanted)
+            if jobs is None:
+                continue
+            self._runner.take(jobs)
+            if len(jobs) < wanted:
+                # A queue had less than asked for. If that was all of it, there is nothing to do until woken.
+                self._positions.clear()
+                if self._from_front:
+                    await self._wait(self._wake)
+
+    def _wanted(self) -> int:
+        """How many jobs to ask for now; 0: enough are here, or too many outcomes wait to be written."""
+        if self._outcomes.count > 2 * (self._runner.concurrency + _MOST_PREFETCH):
+            return 0
+        prefetch = self._prefetch()
+        waiting = len(self._runner.waiting)
+        return 0 if waiting > prefetch // 2 else max(0, self._runner.free + prefetch - waiting)
+
+    def _prefetch(self) -> int:
+        """How many jobs to hold ready: what this worker ends in the time that a claim takes, twice over.
+
+        Quick jobs make it large, so that slots never wait for a claim; with slow ones it is zero, and what is not
+        running here stays free for others.
+        """
+        now = asyncio.get_running_loop().time()
+        passed = now - self._measured_at
+        if passed > 0.02:
+            rate = (self._runner.ended - self._measured) / passed
+            self._rate += (rate - self._rate) * (0.5 if rate > self._rate else 0.2)
+            self._measured, self._measured_at = self._runner.ended, now
+        return min(_MOST_PREFETCH, int(self._rate * (self._claim_seconds + 0.005) * 2))
+
+    async def _wait(self, event: asyncio.Event) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(event.wait(), self._poll() * random.uniform(0.8, 1.2))  # noqa: S311
+
+    async def _claim(self, worker_id: str, wanted: int) -> list[ClaimedJob] | None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        if began >= self._front_at:
+            self._positions.clear()
+            # A walk from the front over many jobs that are not ours must not become all we do.
+            self._front_at = began + max(_RESTART, 10 * self._claim_seconds)
+        self._from_front = not self._positions
+        # Each round begins with another queue, so that none is always the last to share what is free.
+        self._queues.append(self._queues.pop(0))
+        positions = [self._positions.get(queue, _FRONT) for queue in self._queues]
+        query = queries.claim(worker_id, self._queues, positions, self._tasks, wanted)
+        try:
+            jobs = await self._link.insist(query, lambda: self.worker_id == worker_id and not self.stopping)
+        except psycopg.Error as error:
+            if error.sqlstate != "SW001":
+                raise
+            self.worker_id = None
+            self._lease_gone()
+            return None
+        if jobs is None:
+            return None
+        self._claim_seconds += (loop.time() - began - self._claim_seconds) * 0.2
+        jobs.sort(key=_order)
+        for job in jobs:
+            self._positions[job.queue] = Position(job.rank, job.run_at, job.id)
+        return jobs
+
+
+def _order(job: ClaimedJob) -> tuple[int, int, str]:
+    return job.rank, job.run_at, job.id

@@ -1,0 +1,187 @@
+"""The worker's lease, renewed by a thread and a connection of its own.
+
+A blocked event loop or a full pool cannot lose it. The same thread watches the loop, because it is the one that still
+can when the loop is blocked. What it learns it hands to the loop; it never touches jobs itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from stepwell import queries
+from stepwell.db import Database, explain, fetch, is_transient
+from stepwell.queries import Query
+
+_TICK = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCallbacks:
+    """What the lease thread tells the worker, always on its event loop, but for `blocked`, which cannot wait for it."""
+
+    gained: Callable[[str], None]
+    lost: Callable[[], None]
+    cancel: Callable[[list[str]], None]
+    failed: Callable[[Exception], None]
+    blocked: Callable[[float, str], None]
+
+
+class Lease:
+    """Registers the worker, keeps its lease, and registers it anew if the lease was lost."""
+
+    def __init__(
+        self,
+        database: Database,
+        register: Query[str],
+        lease: float,
+        renew: float,
+        blocked_after: float,
+        running: Callable[[], int],
+        callbacks: LeaseCallbacks,
+    ) -> None:
+        self._database = database
+        self._register = register
+        self._lease = lease
+        self._renew = renew
+        self._blocked_after = blocked_after
+        self._running = running
+        self._callbacks = callbacks
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._kick = threading.Event()
+        self._stopping = False
+        self._connection: psycopg.Connection[Any] | None = None
+        self._worker_id: str | None = None
+        self._thread = threading.Thread(target=self._run, name="stepwell-lease", daemon=True)
+        self._every = renew
+
+    def start(self) -> str:
+        """Register and begin to renew. Raises what keeps it from registering. Blocks: call it in a thread."""
+        self._connection = self._database.connect()
+        worker_id = self._worker_id = fetch(self._connection, self._register)[0]
+        self._renewed_at = time.monotonic()
+        self._renew_once()
+        self._thread.start()
+        return worker_id
+
+    def renew_now(self) -> None:
+        """Something says the lease may be gone: find out."""
+        self._kick.set()
+
+    def hurry(self, hurried: bool) -> None:
+        """Renew every second, or as usual: renewals carry cancels too, for when notifications do not arrive."""
+        self._every = min(1.0, self._renew) if hurried else self._renew
+
+    def stop(self) -> None:
+        """Stop renewing and take the worker off the registry. Blocks: call it in a thread."""
+        self._stopping = True
+        self._kick.set()
+        self._thread.join()
+        if self._connection is not None:
+            try:
+                if self._worker_id is not None:
+                    fetch(self._connection, queries.unregister_worker(self._worker_id))
+            except psycopg.Error:
+                pass  # the lease will run out by itself
+            finally:
+                self._connection.close()
+
+    def _run(self) -> None:
+        watch = _LoopWatch(self._loop, self._loop_thread, self._blocked_after, self._callbacks.blocked)
+        renew_at = time.monotonic() + self._renew
+        try:
+            while not self._stopping:
+                kicked = self._kick.wait(_TICK)
+                self._kick.clear()
+                watch.look()
+                if self._stopping or (not kicked and time.monotonic() < min(renew_at, self._renewed_at + self._every)):
+                    continue
+                renew_at = time.monotonic() + (self._every if self._try_to_renew() else _TICK)
+        except Exception as error:  # what only a person can mend ends the worker, loudly
+            self._tell(self._callbacks.failed, error)
+
+    def _try_to_renew(self) -> bool:
+        try:
+            if self._connection is None or self._connection.broken or self._connection.closed:
+                self._connection = psycopg.connect(self._database.dsn, autocommit=True, connect_timeout=3)
+            if self._worker_id is None:
+                asked_at = time.monotonic()
+                worker_id = fetch(self._connection, self._register)[0]
+                self._renewed_at, self._worker_id = asked_at, worker_id
+                self._tell(self._callbacks.gained, worker_id)
+            self._renew_once()
+        except (psycopg.Error, OSError) as error:
+            if isinstance(error, psycopg.Error) and not is_transient(error):
+                raise explain(error, self._database.dsn) from error
+            # The others will take the jobs when the lease ends by the database's clock, which started no later than
+            # ours. Stop them a good while before.
+            if self._worker_id is not None and time.monotonic() > self._renewed_at + 0.8 * self._lease:
+                self._lose()
+            return False
+        return True
+
+    def _renew_once(self) -> None:
+        assert self._connection is not None
+        if self._worker_id is None:
+            return
+        asked_at = time.monotonic()
+        renewed = fetch(self._connection, queries.renew(self._worker_id, self._lease, self._running()))
+        if not renewed:  # declared dead
+            self._lose()
+            self._kick.set()
+            return
+        self._renewed_at = asked_at
+        if renewed[0]:
+            self._tell(self._callbacks.cancel, renewed[0])
+
+    def _lose(self) -> None:
+        self._worker_id = None
+        self._tell(self._callbacks.lost)
+
+    def _tell(self, callback: Callable[..., None], *args: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback, *args)
+
+
+class _LoopWatch:
+    """Pings the event loop and, when it does not answer, says where it stands."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        thread: int,
+        patience: float,
+        blocked: Callable[[float, str], None],
+    ) -> None:
+        self._loop = loop
+        self._thread = thread
+        self._patience = patience
+        self._blocked = blocked
+        self._pinged_at: float | None = None
+        self._next_report = patience
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if self._pinged_at is None:
+            if not self._loop.is_closed():
+                self._pinged_at = now
+                self._loop.call_soon_threadsafe(self._pong)
+        elif now - self._pinged_at > self._next_report:
+            # Once, and again each time it has lasted twice as long.
+            self._next_report = 2 * (now - self._pinged_at)
+            frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]
+            stack = "".join(traceback.format_stack(frame)[-12:]) if frame else "(no stack)"
+            self._blocked(now - self._pinged_at, stack)
+
+    def _pong(self) -> None:
+        self._pinged_at = None
+        self._next_report = self._patience

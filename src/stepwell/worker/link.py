@@ -1,0 +1,74 @@
+"""One connection of the worker, which comes back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import psycopg
+
+from stepwell.db import Database, afetch, explain, is_refusal, is_transient
+from stepwell.events import DatabaseBack, DatabaseLost, Events
+from stepwell.queries import Query
+
+Row = TypeVar("Row")
+
+_LONGEST_PAUSE = 1.0
+
+
+class Link:
+    """Runs queries on one connection, reconnecting as needed. Not for concurrent use."""
+
+    def __init__(self, name: str, database: Database, events: Events) -> None:
+        self._name = name
+        self._database = database
+        self._events = events
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+
+    async def fetch(self, query: Query[Row]) -> list[Row]:
+        """Run a query once. A connection that is lost is dropped, so the next call opens another."""
+        try:
+            return await afetch(await self.connect(), query)
+        except BaseException:
+            if self._connection is not None and (self._connection.broken or self._connection.closed):
+                await self.close()
+            raise
+
+    async def insist(self, query: Query[Row], worthwhile: Callable[[], bool] = lambda: True) -> list[Row] | None:
+        """Run a query until it works, pausing between tries, as long as it is `worthwhile`; else None.
+
+        Raises what the server refused for what it says, and, explained, what only a person can mend.
+        """
+        pause = 0.05
+        lost = False
+        while worthwhile():
+            try:
+                rows = await self.fetch(query)
+            except (psycopg.Error, OSError) as error:
+                if not is_transient(error):
+                    if is_refusal(error) and error.sqlstate not in ("42501", "3F000", "42P01", "42883"):  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+                        raise
+                    raise explain(error, self._database.dsn) from error  # pyright: ignore[reportArgumentType]
+                if not lost:
+                    lost = True
+                    self._events.emit(DatabaseLost(self._name, " ".join(str(error).split())))
+                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                if lost:
+                    self._events.emit(DatabaseBack(self._name))
+                return rows
+        return None
+
+    async def connect(self) -> psycopg.AsyncConnection[Any]:
+        """The connection, opened if there is none."""
+        if self._connection is None:
+            self._connection = await psycopg.AsyncConnection.connect(self._database.dsn, autocommit=True)
+        return self._connection
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()

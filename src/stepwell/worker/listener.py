@@ -1,0 +1,113 @@
+"""Turn notifications into wake-ups, and notice when they do not arrive.
+
+A notification is a hint: whatever it says is looked up. The listener sends itself one now and then; if that does not
+come back, as behind a pooler in transaction mode, the worker polls more often until it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from stepwell import queries
+from stepwell.db import Database, explain, is_transient
+from stepwell.events import Events, ListenerDeaf, ListenerHears
+from stepwell.worker.link import Link
+
+_TEST_EVERY = 30.0
+_TEST_PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerCallbacks:
+    """Whom to wake."""
+
+    ready: Callable[[], None]
+    due: Callable[[float], None]
+    cancel: Callable[[str], None]
+    hearing: Callable[[bool], None]
+
+
+class Listener:
+    """Listens on a connection of its own."""
+
+    def __init__(
+        self,
+        database: Database,
+        sender: Link,
+        queues: Collection[str],
+        events: Events,
+        callbacks: ListenerCallbacks,
+    ) -> None:
+        self._database = database
+        self._sender = sender
+        self._queues = frozenset(queues)
+        self._events = events
+        self._callbacks = callbacks
+        self._channel = f"stepwell_self_{secrets.token_hex(8)}"
+        self._heard = asyncio.Event()
+        self._hears = True
+
+    async def run(self) -> None:
+        """Listen until cancelled, reconnecting as needed."""
+        while True:
+            try:
+                connection = await psycopg.AsyncConnection.connect(self._database.dsn, autocommit=True)
+                async with connection:
+                    for channel in ("stepwell_ready", "stepwell_due", "stepwell_cancel"):
+                        await connection.execute(_listen(channel))
+                    await connection.execute(_listen(self._channel))
+                    # What was sent while nobody listened is found by looking.
+                    self._callbacks.ready()
+                    self._callbacks.due(0)
+                    async for note in connection.notifies():
+                        self._hear(note.channel, note.payload)
+            except (psycopg.Error, OSError) as error:
+                if isinstance(error, psycopg.Error) and not is_transient(error):
+                    raise explain(error, self._database.dsn) from error
+                await asyncio.sleep(0.2)
+
+    async def test(self) -> None:
+        """Send a notification to oneself every half minute, until cancelled."""
+        while True:
+            self._heard.clear()
+            await self._sender.insist(queries.notify(self._channel, ""))
+            try:
+                await asyncio.wait_for(self._heard.wait(), _TEST_PATIENCE)
+            except asyncio.TimeoutError:  # noqa: UP041
+                self._found(hears=False)
+                continue
+            self._found(hears=True)
+            await asyncio.sleep(_TEST_EVERY)
+
+    async def close(self) -> None:
+        await self._sender.close()
+
+    def _found(self, *, hears: bool) -> None:
+        if hears != self._hears:
+            self._hears = hears
+            self._events.emit(ListenerHears() if hears else ListenerDeaf())
+            self._callbacks.hearing(hears)
+
+    def _hear(self, channel: str, payload: str) -> None:
+        match channel:
+            case "stepwell_ready":
+                if payload in self._queues:
+                    self._callbacks.ready()
+            case "stepwell_due":
+                # Anybody may notify: a payload that is not a number is not ours.
+                if payload.isdecimal() and len(payload) < 16:
+                    self._callbacks.due(int(payload) / 1000)
+            case "stepwell_cancel":
+                self._callbacks.cancel(payload)
+            case _:
+                self._heard.set()
+
+
+def _listen(channel: str) -> sql.Composed:
+    return sql.SQL("listen {}").format(sql.Identifier(channel))

@@ -1,0 +1,170 @@
+"""Gather how jobs ended and write that in batches.
+
+While one flush is under way the next gathers; it leaves the moment the first returns. What cannot be written now, with
+the database away or its disk full, is kept and tried again: the fence decides whether it still counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from stepwell import queries
+from stepwell.events import AttemptFailed, Events, OutcomeRefused
+from stepwell.executor import storable
+from stepwell.job import ClaimedJob
+from stepwell.outcome import Cancelled, Failed, Outcome, Settled, Snoozed, Succeeded
+from stepwell.queries import Query
+from stepwell.task import Task
+from stepwell.worker.link import Link
+
+_MOST = 2000
+_PROGRESS_PAUSE = 0.25
+
+Ending = tuple[ClaimedJob, Task[..., Any], Outcome]
+
+
+class Outcomes:
+    """Where the runner leaves outcomes. `run` writes them, one flush after the other."""
+
+    def __init__(self, link: Link, events: Events, wrote: Callable[[], None]) -> None:
+        self._link = link
+        self._events = events
+        self._wrote = wrote
+        self._waiting: list[Ending] = []
+        self._under_way = 0
+        self._come = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._progress: dict[str, tuple[int, str]] = {}
+        self.succeeded = 0
+        self.failed = 0
+
+    @property
+    def count(self) -> int:
+        """Outcomes not yet written."""
+        return len(self._waiting) + self._under_way
+
+    def add(self, job: ClaimedJob, task: Task[..., Any], outcome: Outcome) -> None:
+        """Leave an outcome to be written."""
+        if isinstance(outcome, Succeeded):
+            self.succeeded += 1
+        elif isinstance(outcome, Settled):
+            self.succeeded += outcome.committed
+            return
+        elif isinstance(outcome, Failed):
+            self.failed += 1
+            self._events.emit(
+                AttemptFailed(
+                    job.id,
+                    job.task,
+                    job.attempt,
+                    outcome.reason,
+                    outcome.type,
+                    outcome.message,
+                    outcome.delay,
+                )
+            )
+        self._waiting.append((job, task, outcome))
+        self._come.set()
+        self._empty.clear()
+
+    def report(self, job: ClaimedJob, said: str) -> None:
+        """Leave a word on a running job's progress; only the last one counts."""
+        self._progress[job.id] = (job.epoch, said)
+        self._come.set()
+
+    async def written(self) -> None:
+        """Wait until nothing is left to write."""
+        await self._empty.wait()
+
+    async def run(self) -> None:
+        """Write outcomes as they come, until cancelled."""
+        loop = asyncio.get_running_loop()
+        progress_at = 0.0
+        while True:
+            await self._come.wait()
+            self._come.clear()
+            while self._waiting:
+                batch, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+                self._under_way = len(batch)
+                await self._flush(batch)
+                self._under_way = 0
+                self._wrote()
+            self._empty.set()
+            if self._progress:
+                if loop.time() >= progress_at:
+                    progress_at = loop.time() + _PROGRESS_PAUSE
+                    await self._flush_progress()
+                else:
+                    loop.call_at(progress_at, self._come.set)
+
+    async def _flush(self, batch: list[Ending]) -> None:
+        ended = [item for item in batch if isinstance(item[2], Succeeded | Cancelled)]
+        failed = [item for item in batch if isinstance(item[2], Failed)]
+        snoozed = [item for item in batch if isinstance(item[2], Snoozed)]
+        for items in (ended, failed, snoozed):
+            if items:
+                await self._write(items)
+
+    async def _write(self, items: list[Ending]) -> None:
+        try:
+            refused = await self._link.insist(_query(items))
+        except psycopg.Error as error:
+            if len(items) > 1:
+                # One bad row must not fail its batch.
+                for item in items:
+                    await self._write([item])
+                return
+            job, task, outcome = items[0]
+            if isinstance(outcome, Failed):
+                raise
+            message = storable(f"its outcome cannot be stored: {error}")
+            await self._write([(job, task, Failed("bad_result", type(error).__name__, message, None, None))])
+            return
+        for job_id in (refused or [[]])[0]:
+            self._events.emit(OutcomeRefused(str(job_id)))
+
+    async def _flush_progress(self) -> None:
+        said, self._progress = self._progress, {}
+        await self._link.insist(
+            queries.report_progress(
+                list(said), [epoch for epoch, _ in said.values()], [text for _, text in said.values()]
+            )
+        )
+
+
+def _query(items: list[Ending]) -> Query[list[Any]]:
+    ids = [job.id for job, _, _ in items]
+    epochs = [job.epoch for job, _, _ in items]
+    if isinstance(items[0][2], Failed):
+        failures = [(task, outcome) for _, task, outcome in items if isinstance(outcome, Failed)]
+        return queries.fail(
+            ids,
+            epochs,
+            [outcome.reason for _, outcome in failures],
+            [outcome.type for _, outcome in failures],
+            [outcome.message for _, outcome in failures],
+            [outcome.traceback for _, outcome in failures],
+            [outcome.delay for _, outcome in failures],
+            [task.retry.max_attempts for task, _ in failures],
+            [task.keep_failed for task, _ in failures],
+        )
+    if isinstance(items[0][2], Snoozed):
+        return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed)])
+    return finish_query(items)
+
+
+def finish_query(items: list[Ending]) -> Query[list[Any]]:
+    """The statement that ends jobs which succeeded or were cancelled."""
+    return queries.finish(
+        [job.id for job, _, _ in items],
+        [job.epoch for job, _, _ in items],
+        [outcome.result if isinstance(outcome, Succeeded) else None for _, _, outcome in items],
+        [task.keep if isinstance(outcome, Succeeded) else task.keep_failed for _, task, outcome in items],
+        ["succeeded" if isinstance(outcome, Succeeded) else "cancelled" for _, _, outcome in items],
+        [outcome.reason if isinstance(outcome, Cancelled) else None for _, _, outcome in items],
+    )

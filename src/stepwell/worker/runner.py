@@ -1,0 +1,287 @@
+"""Run claimed jobs, each in a slot: start them, stop them when asked, and hand on how they ended.
+
+A slot is free again when its handler has really ended, not when it was asked to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Literal
+
+import psycopg
+
+from stepwell import queries
+from stepwell.context import Context
+from stepwell.db import Database
+from stepwell.duration import describe
+from stepwell.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, JobSucceeded
+from stepwell.executor import execute, execute_plain, outcome_of
+from stepwell.job import ClaimedJob
+from stepwell.outcome import Cancelled, Failed, Outcome, Settled, Snoozed, Succeeded
+from stepwell.task import Task
+from stepwell.worker.link import Link
+from stepwell.worker.outcomes import Outcomes
+from stepwell.worker.process import Processes, decode_outcome
+from stepwell.worker.transaction import execute_in_transaction, execute_plain_in_transaction
+
+Why = Literal["timeout", "cancel", "shutdown", "lease"]
+
+
+class Run:
+    """One job in its slot."""
+
+    __slots__ = (
+        "abandoned",
+        "ctx",
+        "deadline",
+        "finishing",
+        "future",
+        "handler",
+        "job",
+        "started",
+        "task",
+        "timer",
+        "why",
+    )
+
+    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: Context, deadline: float | None) -> None:
+        self.job = job
+        self.task = task
+        self.ctx = ctx
+        self.deadline = deadline
+        self.handler: asyncio.Task[None] | None = None
+        self.future: Future[Any] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.why: Why | None = None
+        self.started = False
+        self.finishing = False
+        self.abandoned = False
+
+
+class Runner:
+    """The slots of a worker, and the claimed jobs that wait for one."""
+
+    def __init__(
+        self,
+        database: Database,
+        tasks: Mapping[str, Task[..., Any]],
+        concurrency: int,
+        max_result_size: int,
+        outcomes: Outcomes,
+        settle: Link,
+        events: Events,
+        freed: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._tasks = tasks
+        self.concurrency = concurrency
+        self._max_result_size = max_result_size
+        self._outcomes = outcomes
+        self._settle = settle
+        self._events = events
+        self._freed = freed
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="stepwell-task")
+        self._processes = Processes(concurrency, self._process_said)
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.waiting: deque[ClaimedJob] = deque()
+        self.running: dict[str, Run] = {}
+        self.ended = 0
+
+    @property
+    def free(self) -> int:
+        """Slots that nothing holds or waits for."""
+        return self.concurrency - len(self.running)
+
+    @property
+    def abandoned(self) -> int:
+        """Handlers that did not stop when asked and still run."""
+        return sum(run.abandoned for run in self.running.values())
+
+    def take(self, jobs: list[ClaimedJob]) -> None:
+        """Take claimed jobs and start as many as there are free slots."""
+        self.waiting.extend(jobs)
+        self._fill()
+
+    def give_back(self) -> list[ClaimedJob]:
+        """The claimed jobs that have not started; they are no longer this runner's."""
+        jobs = list(self.waiting)
+        self.waiting.clear()
+        return jobs
+
+    def stop(self, job_id: str, why: Why) -> None:
+        """Ask a job to stop. One that has not started is taken off; one that is not here is none of our business."""
+        run = self.running.get(job_id)
+        if run is not None:
+            self._stop(run, why)
+            return
+        for job in self.waiting:
+            if job.id == job_id:
+                self.waiting.remove(job)
+                unstarted = self._new(job)
+                unstarted.why = why
+                self._outcomes.add(job, unstarted.task, self._stopped(unstarted))
+                return
+
+    def stop_all(self, why: Why) -> None:
+        """Ask every running job to stop."""
+        for run in list(self.running.values()):
+            self._stop(run, why)
+
+    def abandon_all(self) -> None:
+        """Write for every job still running that it was stopped, and no longer wait for its handler."""
+        for run in list(self.running.values()):
+            self._abandon(run)
+
+    async def idle(self) -> None:
+        """Wait until no handler runs."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Let go of threads and processes. Threads that still run are not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._processes.close()
+
+    def on_loop(self) -> Run | None:
+        """The job whose coroutine the event loop is running at this moment. For other threads to ask."""
+        current = asyncio.current_task(self._loop)
+        return next((run for run in list(self.running.values()) if run.handler is current), None)
+
+    def _fill(self) -> None:
+        while self.waiting and len(self.running) < self.concurrency:
+            run = self._new(self.waiting.popleft())
+            self.running[run.job.id] = run
+            self._idle.clear()
+            # A context of its own, so that what a handler sets in contextvars stays its own.
+            run.handler = self._loop.create_task(self._run(run))
+
+    def _new(self, job: ClaimedJob) -> Run:
+        task = self._tasks[job.task]
+        deadline = None if task.timeout is None else time.time() + task.timeout
+        ctx = Context(
+            id=job.id,
+            task=job.task,
+            queue=job.queue,
+            attempt=job.attempt,
+            epoch=job.epoch,
+            metadata=job.metadata,
+            deadline=deadline,
+            report=partial(self._said, job),
+        )
+        return Run(job, task, ctx, deadline)
+
+    async def _run(self, run: Run) -> None:
+        began = time.perf_counter()
+        run.started = True
+        if self._events.wanted(JobStarted):
+            self._events.emit(JobStarted(run.job.id, run.job.task, run.job.attempt))
+        if run.task.timeout is not None:
+            run.timer = self._loop.call_later(run.task.timeout, self._stop, run, "timeout")
+        outcome = await self._execute(run) if run.why is None else self._stopped(run)
+        if run.why is not None and not isinstance(outcome, Succeeded | Settled):
+            outcome = self._stopped(run, outcome)
+        if run.timer is not None:
+            run.timer.cancel()
+        del self.running[run.job.id]
+        self.ended += 1
+        if not run.abandoned:
+            self._outcomes.add(run.job, run.task, outcome)
+            if self._events.wanted(JobSucceeded) and _succeeded(outcome):
+                self._events.emit(JobSucceeded(run.job.id, run.job.task, time.perf_counter() - began))
+        self._fill()
+        if not self.running:
+            self._idle.set()
+        self._freed()
+
+    async def _execute(self, run: Run) -> Outcome:
+        job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
+        if task.transaction:
+            return await self._execute_in_transaction(run)
+        if task.kind == "async":
+            outcome = await execute(task, job.args, ctx, most)
+            run.finishing = True
+            return outcome
+        if task.kind == "thread":
+            return await self._loop.run_in_executor(self._threads, execute_plain, task, job.args, ctx, most)
+        try:
+            run.future = self._processes.submit(job, task, run.deadline, most)
+            return decode_outcome(await asyncio.wrap_future(run.future))
+        except (Exception, asyncio.CancelledError) as error:  # it was killed, died, or could not be started
+            return outcome_of(error, task, job.attempt)
+
+    async def _execute_in_transaction(self, run: Run) -> Outcome:
+        job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
+        if task.kind == "async":
+
+            def finishing() -> None:
+                run.finishing = True
+
+            outcome = await execute_in_transaction(self._database, job, task, ctx, most, finishing)
+        else:
+            outcome = await self._loop.run_in_executor(
+                self._threads, execute_plain_in_transaction, self._database, job, task, ctx, most
+            )
+        if not isinstance(outcome, psycopg.Error):
+            return outcome
+        # The commit is in doubt: look, and never guess.
+        run.finishing = True
+        held = await self._settle.insist(queries.still_held(job.id, job.epoch))
+        if held and held[0]:
+            return outcome_of(outcome, task, job.attempt)
+        return Settled(committed=True)
+
+    def _stop(self, run: Run, why: Why) -> None:
+        if run.finishing or run.abandoned or (run.why is not None and why != "lease"):
+            return
+        run.why = why
+        self._events.emit(JobStopAsked(run.job.id, run.job.task, why))
+        run.ctx.ask_to_stop()
+        if run.task.kind == "async" and run.started and run.handler is not None:
+            run.handler.cancel()
+        if run.future is not None:
+            run.future.cancel()
+        if why == "timeout":
+            run.timer = self._loop.call_later(run.task.timeout_grace, self._abandon, run)
+
+    def _abandon(self, run: Run) -> None:
+        if run.finishing or run.abandoned or run.why is None:
+            return
+        run.abandoned = True
+        self._outcomes.add(run.job, run.task, self._stopped(run))
+        self._events.emit(HandlerAbandoned(run.job.id, run.job.task))
+
+    def _stopped(self, run: Run, outcome: Outcome | None = None) -> Outcome:
+        """What becomes of a job that was asked to stop."""
+        match run.why:
+            case "timeout":
+                error = TimeoutError(f"it ran longer than its timeout of {describe(run.task.timeout or 0)}")
+                failed = outcome_of(error, run.task, run.job.attempt)
+                if isinstance(failed, Failed):
+                    trace = outcome.traceback if isinstance(outcome, Failed) else None
+                    delay = run.task.retry.delay(run.job.attempt, error) if failed.delay is None else failed.delay
+                    return Failed("timeout", failed.type, failed.message, trace, delay)
+                return failed
+            case "cancel":
+                return Cancelled(None)
+            case "shutdown":
+                return Snoozed(0)
+            case "lease" | None:
+                return Settled(committed=False)
+
+    def _said(self, job: ClaimedJob, text: str) -> None:
+        self._loop.call_soon_threadsafe(self._outcomes.report, job, text)
+
+    def _process_said(self, job_id: str, text: str) -> None:
+        run = self.running.get(job_id)
+        if run is not None:
+            self._outcomes.report(run.job, text)
+
+
+def _succeeded(outcome: Outcome) -> bool:
+    return isinstance(outcome, Succeeded) or (isinstance(outcome, Settled) and outcome.committed)

@@ -1,0 +1,105 @@
+"""Run a handler inside a transaction that commits with its job's completion, or not at all.
+
+The completion is the fence: it deletes the job's row by (id, epoch) in the same transaction, so a late run finds
+nothing and is rolled back. When the connection is lost around the commit nobody guesses: `still_held` waits for the
+server's side of it to end, and then looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from stepwell import queries
+from stepwell.context import Context
+from stepwell.db import Database, afetch, fetch
+from stepwell.executor import execute, execute_plain, outcome_of
+from stepwell.job import ClaimedJob
+from stepwell.outcome import Outcome, Settled, Succeeded
+from stepwell.task import Task
+from stepwell.worker.outcomes import finish_query
+
+
+class _RolledBack(Exception):
+    """Leaves the transaction block without a commit."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+
+class TransactionEnded(Exception):
+    """The handler committed or rolled back the transaction that was to commit with its job."""
+
+
+async def execute_in_transaction(
+    database: Database,
+    job: ClaimedJob,
+    task: Task[..., Any],
+    ctx: Context,
+    max_result_size: int,
+    finishing: Callable[[], None],
+) -> Outcome | psycopg.Error:
+    """Run a coroutine function; `finishing` is called when it has ended and must no longer be cancelled.
+
+    An error that is returned, not raised, leaves the commit in doubt.
+    """
+    handed_over = False
+    try:
+        async with database.aconnection() as connection, connection.transaction():
+            mark = f"{job.id}/{job.epoch}"
+            await afetch(connection, queries.mark_transaction(mark))
+            ctx.lend(connection)
+            outcome = await execute(task, job.args, ctx, max_result_size)
+            finishing()
+            if not isinstance(outcome, Succeeded):
+                raise _RolledBack(outcome)
+            if (await afetch(connection, queries.transaction_mark()))[0] != mark:
+                raise _ended(task)
+            handed_over = True
+            refused = (await afetch(connection, finish_query([(job, task, outcome)])))[0]
+            if refused:
+                raise _RolledBack(Settled(committed=False))
+        return Settled(committed=True)
+    except _RolledBack as rolled_back:
+        return rolled_back.outcome
+    except psycopg.OperationalError as error:
+        return error if handed_over else outcome_of(error, task, job.attempt)
+    except Exception as error:
+        return outcome_of(error, task, job.attempt)
+
+
+def execute_plain_in_transaction(
+    database: Database, job: ClaimedJob, task: Task[..., Any], ctx: Context, max_result_size: int
+) -> Outcome | psycopg.Error:
+    """The same for a plain function, in this thread."""
+    handed_over = False
+    try:
+        with database.connection() as connection, connection.transaction():
+            mark = f"{job.id}/{job.epoch}"
+            fetch(connection, queries.mark_transaction(mark))
+            ctx.lend(connection)
+            outcome = execute_plain(task, job.args, ctx, max_result_size)
+            if not isinstance(outcome, Succeeded):
+                raise _RolledBack(outcome)
+            if fetch(connection, queries.transaction_mark())[0] != mark:
+                raise _ended(task)
+            handed_over = True
+            refused = fetch(connection, finish_query([(job, task, outcome)]))[0]
+            if refused:
+                raise _RolledBack(Settled(committed=False))
+        return Settled(committed=True)
+    except _RolledBack as rolled_back:
+        return rolled_back.outcome
+    except psycopg.OperationalError as error:
+        return error if handed_over else outcome_of(error, task, job.attempt)
+    except Exception as error:
+        return outcome_of(error, task, job.attempt)
+
+
+def _ended(task: Task[..., Any]) -> TransactionEnded:
+    return TransactionEnded(
+        f"task {task.name!r} committed or rolled back ctx.connection itself: it is committed with the job; for a "
+        "transaction of your own take a connection of your own"
+    )

@@ -1,0 +1,98 @@
+"""What any worker does for all: promote due jobs, rescue those of dead workers, make and drop partitions.
+
+Every duty is idempotent and safe to do twice at once. One that fails is said and tried again; it stops no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import psycopg
+
+from stepwell import queries
+from stepwell.db import explain
+from stepwell.events import Events, JobsRescued, UpkeepFailed
+from stepwell.queries import Query
+from stepwell.worker.link import Link
+
+Row = TypeVar("Row")
+
+_RESCUE_EVERY = 1.0
+_PARTITIONS_EVERY = 600.0
+_LONGEST_NAP = 5.0
+
+
+class Upkeep:
+    """Runs the duties, each in its own loop."""
+
+    def __init__(
+        self,
+        due_link: Link,
+        link: Link,
+        keeps: Sequence[float],
+        dsn: Callable[[], str],
+        events: Events,
+        promoted: Callable[[], None],
+    ) -> None:
+        self._due_link = due_link
+        self._link = link
+        self._keeps = list(keeps)
+        self._dsn = dsn
+        self._events = events
+        self._promoted = promoted
+        self._look_at = 0.0
+        self._sooner = asyncio.Event()
+
+    def due(self, seconds: float) -> None:
+        """Something will be due in so many seconds."""
+        at = asyncio.get_running_loop().time() + seconds
+        if at < self._look_at:
+            self._look_at = at
+            self._sooner.set()
+
+    async def promote(self) -> None:
+        """Make due jobs ready at their time, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            promoted = await self._do(self._due_link, "promoting due jobs", queries.promote())
+            nap = _LONGEST_NAP
+            if promoted:
+                if promoted[0].count:
+                    self._promoted()
+                if promoted[0].next_due is not None:
+                    nap = min(nap, promoted[0].next_due)
+            self._look_at = loop.time() + nap
+            self._sooner.clear()
+            while (left := self._look_at - loop.time()) > 0:
+                try:
+                    await asyncio.wait_for(self._sooner.wait(), left)
+                except asyncio.TimeoutError:  # noqa: UP041
+                    break
+                self._sooner.clear()
+
+    async def keep_house(self) -> None:
+        """Rescue, and look after partitions, until cancelled."""
+        loop = asyncio.get_running_loop()
+        partitions_at = loop.time()
+        while True:
+            rescued = await self._do(self._link, "rescuing", queries.rescue())
+            if rescued and rescued[0]:
+                self._events.emit(JobsRescued(len(rescued[0])))
+            if loop.time() >= partitions_at:
+                partitions_at = loop.time() + _PARTITIONS_EVERY * random.uniform(0.8, 1.2)  # noqa: S311
+                await self._do(self._link, "making partitions", queries.make_partitions(self._keeps))
+                await self._do(self._link, "dropping expired partitions", queries.prune())
+            await asyncio.sleep(_RESCUE_EVERY * random.uniform(0.8, 1.0))  # noqa: S311
+
+    async def _do(self, link: Link, duty: str, query: Query[Row]) -> list[Row] | None:
+        try:
+            return await link.fetch(query)
+        except (psycopg.Error, OSError) as error:
+            self._events.emit(UpkeepFailed(duty, " ".join(str(error).split())))
+            if isinstance(error, psycopg.Error) and error.sqlstate in ("42501", "3F000", "42P01", "42883"):
+                raise explain(error, self._dsn()) from error
+            await asyncio.sleep(0.5)
+            return None

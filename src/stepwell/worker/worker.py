@@ -1,0 +1,387 @@
+"""The worker as one sees it: start it, stop it, and what it does in between."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine, Iterable
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from stepwell import queries
+from stepwell.app import App
+from stepwell.duration import Duration, seconds
+from stepwell.errors import ConfigError, StepwellError
+from stepwell.events import (
+    Event,
+    Events,
+    JobsHandedBack,
+    LeaseLost,
+    LoopBlocked,
+    WorkerStarted,
+    WorkerStopped,
+    WorkerStopping,
+)
+from stepwell.outcome import Snoozed
+from stepwell.task import check_name
+from stepwell.worker.fetcher import Fetcher
+from stepwell.worker.lease import Lease, LeaseCallbacks
+from stepwell.worker.link import Link
+from stepwell.worker.listener import Listener, ListenerCallbacks
+from stepwell.worker.outcomes import Outcomes
+from stepwell.worker.runner import Runner
+from stepwell.worker.upkeep import Upkeep
+
+_DEAF_POLL = 0.2
+_CANCEL_PATIENCE = 5.0
+
+
+class Worker:
+    """Runs an app's jobs. `async with Worker(app):` runs it beside your code; `await Worker(app).run()` until stopped.
+
+    It claims from `queues`, by default those its tasks name, and runs up to `concurrency` jobs at once. On `stop` it
+    claims no more and waits up to `grace` for what runs; the rest is asked to stop and handed back, no attempt used.
+    `lease` is how long others wait before they take over its jobs when it falls silent; a worker that dies is noticed
+    sooner. `poll` is how often it looks without being told.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        queues: Iterable[str] | None = None,
+        concurrency: int = 10,
+        grace: Duration = "30s",
+        lease: Duration = "20s",
+        renew: Duration = "5s",
+        poll: Duration = "1s",
+        blocked_after: Duration = "1s",
+    ) -> None:
+        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= 100_000:
+            raise ConfigError(f"concurrency is {concurrency!r}: it must be a whole number between 1 and 100000")
+        if isinstance(queues, str):
+            raise ConfigError(f"queues is the text {queues!r}: give a list, such as [{queues!r}]")
+        self._app = app
+        self._queues = _unique(queues)
+        self._concurrency = concurrency
+        self._grace = seconds(grace, "grace")
+        self._lease = seconds(lease, "lease")
+        self._renew = seconds(renew, "renew")
+        self._poll = seconds(poll, "poll")
+        self._blocked_after = seconds(blocked_after, "blocked_after")
+        if not 0 < self._renew <= self._lease / 3:
+            raise ConfigError(
+                f"renew is {renew!r} and lease {lease!r}: a lease must be at least three times the renewal"
+            )
+        if self._poll <= 0:
+            raise ConfigError("poll is 0: it must be more")
+        self._events = Events()
+        self._stop_asked = asyncio.Event()
+        self._now_asked = asyncio.Event()
+        self._started = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+        self._crew: _Crew | None = None
+
+    @property
+    def id(self) -> str | None:
+        """The id under which it is registered now; None while it holds no lease."""
+        return self._crew.fetcher.worker_id if self._crew else None
+
+    def subscribe(self, receive: Callable[[Event], None]) -> None:
+        """Call `receive` with each event of `stepwell.events`. It must not block, and may be called in any thread."""
+        self._events.subscribe(receive)
+
+    def stop(self) -> None:
+        """Claim no more, wait for what runs, then end. Safe to call twice; from other threads use the loop."""
+        self._stop_asked.set()
+
+    def stop_now(self) -> None:
+        """Stop, and do not wait: running jobs are asked to stop and are handed back."""
+        self._now_asked.set()
+        self._stop_asked.set()
+
+    async def started(self) -> None:
+        """Wait until the worker has registered and claims jobs."""
+        await self._started.wait()
+
+    async def __aenter__(self) -> Self:
+        self._group = asyncio.TaskGroup()
+        await self._group.__aenter__()
+        running = self._group.create_task(self.run())
+        waiting = asyncio.ensure_future(self._started.wait())
+        await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if running.done() and not self._started.is_set():
+            # It never started: say why, plainly.
+            try:
+                await self._group.__aexit__(None, None, None)
+            except BaseExceptionGroup as group:
+                raise _the_one(group) from None
+            raise StepwellError("the worker ended before it started")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._group is not None
+        self.stop()
+        group, self._group = self._group, None
+        if kind is not None and kind is not asyncio.CancelledError:
+            # The body failed: still end in order, not by cancellation.
+            kind = error = trace = None
+        try:
+            await group.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as failed:
+            raise _the_one(failed) from None
+
+    async def run(self) -> None:
+        """Run jobs until stopped. Raises only what a person must fix, with a message that says what."""
+        if self._crew is not None:
+            raise ConfigError("this worker runs already")
+        await asyncio.to_thread(self._app.database.ensure_ready)
+        for task in self._app.tasks.values():
+            task.codec.prepare()
+        if not self._app.tasks:
+            raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
+        crew = self._crew = _Crew(self._app, self._events, self._queue_names(), self._concurrency, self._poll)
+        lease = crew.lease_for(self._lease, self._renew, self._blocked_after)
+        try:
+            crew.fetcher.worker_id = await asyncio.to_thread(lease.start)
+            try:
+                await self._work(crew)
+            finally:
+                await asyncio.to_thread(lease.stop)
+        finally:
+            await crew.close()
+            self._crew = None
+            self._started.clear()
+
+    async def _work(self, crew: _Crew) -> None:
+        assert crew.fetcher.worker_id is not None
+        cancelled = False
+        try:
+            async with asyncio.TaskGroup() as group:
+                loops = [group.create_task(loop) for loop in crew.loops()]
+                fetching = group.create_task(crew.fetcher.run())
+                self._events.emit(
+                    WorkerStarted(crew.fetcher.worker_id, tuple(crew.queues), tuple(self._app.tasks), self._concurrency)
+                )
+                self._started.set()
+                try:
+                    await self._stop_asked.wait()
+                except asyncio.CancelledError:
+                    if any(loop.done() for loop in [*loops, fetching]):
+                        raise  # one of them failed, and the group is coming down
+                    cancelled = True
+                    self._now_asked.set()
+                crew.fetcher.stop()
+                await fetching
+                await self._drain(crew)
+                for loop in loops:
+                    loop.cancel()
+        except BaseExceptionGroup as failed:
+            raise _the_one(failed) from None
+        self._events.emit(WorkerStopped(crew.outcomes.succeeded, crew.outcomes.failed))
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _drain(self, crew: _Crew) -> None:
+        crew.hand_back()
+        self._events.emit(WorkerStopping(len(crew.runner.running), self._grace))
+        idle = asyncio.ensure_future(crew.runner.idle())
+        now = asyncio.ensure_future(self._now_asked.wait())
+        await asyncio.wait([idle, now], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
+        now.cancel()
+        if not idle.done():
+            crew.runner.stop_all("shutdown")
+            await asyncio.wait([idle], timeout=_CANCEL_PATIENCE)
+            crew.runner.abandon_all()
+        idle.cancel()
+        try:
+            await asyncio.wait_for(crew.outcomes.written(), self._lease)
+        except asyncio.TimeoutError:  # noqa: UP041
+            raise StepwellError(
+                f"stopped with {crew.outcomes.count} outcomes that could not be written, the database being away: "
+                "those jobs will run again"
+            ) from None
+
+    def _queue_names(self) -> list[str]:
+        if self._queues is not None:
+            return self._queues
+        return sorted({task.queue for task in self._app.tasks.values()} | {self._app.queue})
+
+
+class _Crew:
+    """Everything that lives as long as one run of the worker, wired together."""
+
+    def __init__(self, app: App, events: Events, queues: list[str], concurrency: int, poll: float) -> None:
+        self._app = app
+        self._events = events
+        self._concurrency = concurrency
+        self._normal_poll = self._poll = poll
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lease: Lease | None = None
+        self._links = {
+            name: Link(name, app.database, events) for name in ("claim", "outcomes", "due", "upkeep", "settle")
+        }
+        self.queues = queues
+        self.outcomes = Outcomes(self._links["outcomes"], events, self._freed)
+        self.runner = Runner(
+            app.database,
+            app.tasks,
+            concurrency,
+            app.max_result_size,
+            self.outcomes,
+            self._links["settle"],
+            events,
+            self._freed,
+        )
+        self.fetcher = Fetcher(
+            self._links["claim"],
+            self.runner,
+            self.outcomes,
+            queues,
+            list(app.tasks),
+            lambda: self._poll,
+            self._lease_gone,
+        )
+        keeps = {keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed)}
+        self._upkeep = Upkeep(
+            self._links["due"],
+            self._links["upkeep"],
+            sorted(keeps),
+            lambda: app.dsn,
+            events,
+            self.fetcher.wake,
+        )
+        self._listener = Listener(
+            app.database,
+            Link("self-test", app.database, events),
+            queues,
+            events,
+            ListenerCallbacks(self.fetcher.wake, self._upkeep.due, self._cancel, self._hearing),
+        )
+
+    def lease_for(self, lease: float, renew: float, blocked_after: float) -> Lease:
+        tasks = {
+            name: {
+                "max_attempts": task.retry.max_attempts,
+                "keep_failed": "Infinity" if task.keep_failed == float("inf") else task.keep_failed,
+            }
+            for name, task in self._app.tasks.items()
+        }
+        register = queries.register_worker(
+            socket.gethostname(),
+            os.getpid(),
+            version("stepwell"),
+            self.queues,
+            msgspec.json.encode(tasks).decode(),
+            self._concurrency,
+            lease,
+        )
+        self._lease = Lease(
+            self._app.database,
+            register,
+            lease,
+            renew,
+            blocked_after,
+            lambda: len(self.runner.running),
+            LeaseCallbacks(self._gained, self._lost, self._cancel_all, self._lease_failed, self._blocked),
+        )
+        return self._lease
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        return [
+            self.outcomes.run(),
+            self._listener.run(),
+            self._listener.test(),
+            self._upkeep.promote(),
+            self._upkeep.keep_house(),
+            self._tend(),
+            self._watch_lease(),
+        ]
+
+    def hand_back(self) -> None:
+        """Give unstarted jobs back, for others to run."""
+        jobs = self.runner.give_back()
+        for job in jobs:
+            self.outcomes.add(job, self._app.tasks[job.task], Snoozed(0))
+        if jobs:
+            self._events.emit(JobsHandedBack(len(jobs)))
+
+    async def close(self) -> None:
+        self.runner.stop_all("lease")
+        self.runner.close()
+        await self._listener.close()
+        for link in self._links.values():
+            await link.close()
+
+    async def _tend(self) -> None:
+        """Hand prefetched jobs back when nothing has moved for a second: others may be free to run them."""
+        while True:
+            ended = self.runner.ended
+            await asyncio.sleep(1)
+            if self.runner.ended == ended and self.runner.waiting:
+                self.hand_back()
+
+    async def _watch_lease(self) -> None:
+        await self._failed
+
+    def _freed(self) -> None:
+        self.fetcher.freed()
+
+    def _hearing(self, hears: bool) -> None:
+        self._poll = self._normal_poll if hears else min(_DEAF_POLL, self._normal_poll)
+        if self._lease is not None:
+            self._lease.hurry(not hears)
+
+    def _gained(self, worker_id: str) -> None:
+        self.fetcher.worker_id = worker_id
+        self.fetcher.wake()
+
+    def _lost(self) -> None:
+        self._events.emit(LeaseLost(self.fetcher.worker_id or "?", len(self.runner.running)))
+        self.fetcher.worker_id = None
+        self.runner.give_back()
+        self.runner.stop_all("lease")
+
+    def _lease_gone(self) -> None:
+        assert self._lease is not None
+        self._lease.renew_now()
+
+    def _lease_failed(self, error: Exception) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(error)
+
+    def _cancel(self, job_id: str) -> None:
+        self.runner.stop(job_id, "cancel")
+
+    def _cancel_all(self, job_ids: list[str]) -> None:
+        for job_id in job_ids:
+            self.runner.stop(job_id, "cancel")
+
+    def _blocked(self, length: float, stack: str) -> None:
+        run = self.runner.on_loop()
+        self._events.emit(LoopBlocked(length, run.job.task if run else None, run.job.id if run else None, stack))
+
+
+def _unique(queues: Iterable[str] | None) -> list[str] | None:
+    if queues is None:
+        return None
+    names = [check_name(queue, "queue") for queue in queues]
+    if not names:
+        raise ConfigError("queues is empty: name at least one, or leave it out for those the tasks name")
+    return list(dict.fromkeys(names))
+
+
+def _the_one(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error behind a group, if there is one that tells the others' cause."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            return _the_one(error)  # pyright: ignore[reportUnknownArgumentType]
+        return error
+    return group

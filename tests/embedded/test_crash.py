@@ -1,0 +1,137 @@
+"""What a crash leaves behind, of ours, of the server's or of the machine's, and how the next start copes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from stepwell.embedded import EmbeddedPostgres, keeper
+from stepwell.embedded.user import server_user
+
+from .program import Program, is_free, pid, runs, until
+
+StartProgram = Callable[..., Program]
+
+
+@pytest.fixture
+def stranger() -> Generator[int]:
+    """The pid of a process that is no Postgres, but runs as the user that Postgres runs as."""
+    user = server_user()
+    process = subprocess.Popen(
+        ["sleep", "60"],
+        user=user.uid if user.is_another else None,
+        group=user.gid if user.is_another else None,
+        extra_groups=[] if user.is_another else None,
+    )
+    yield process.pid
+    assert process.poll() is None, "the stranger was left alone"
+    process.kill()
+    process.wait()
+
+
+def test_a_killed_server_comes_back_with_all_it_had_committed(place: Path) -> None:
+    with EmbeddedPostgres(place) as embedded:
+        with psycopg.connect(embedded.dsn) as connection:
+            connection.execute("create table kept as select n from generate_series(1, 1000) n")
+        killed = pid(place)
+        os.kill(killed, signal.SIGKILL)
+        with EmbeddedPostgres(place) as next_user, psycopg.connect(next_user.dsn) as connection:
+            assert connection.execute("select count(*) from kept").fetchone() == (1000,)
+            assert pid(place) != killed
+        with psycopg.connect(embedded.dsn) as connection:
+            assert connection.execute("select count(*) from kept").fetchone() == (1000,)
+
+
+def test_who_uses_it_already_brings_a_killed_server_back_by_start(place: Path) -> None:
+    with EmbeddedPostgres(place) as embedded:
+        dsn = embedded.dsn
+        os.kill(pid(place), signal.SIGKILL)
+        assert embedded.start() == dsn
+        psycopg.connect(dsn).close()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
+def test_a_server_that_somebody_stopped_is_started_again(place: Path, sent: signal.Signals) -> None:
+    with EmbeddedPostgres(place) as embedded:
+        os.kill(pid(place), sent)
+        embedded.start()
+        psycopg.connect(embedded.dsn).close()
+
+
+def test_a_start_that_is_killed_while_it_makes_the_database_leaves_no_half_of_it(
+    room: Path, program: StartProgram
+) -> None:
+    path = room / "new"
+    starter = program(path)
+    until(lambda: (path / "data.new" / "PG_VERSION").exists(), "initdb is at work")
+    starter.kill()
+    assert not (path / "data").exists()
+    with EmbeddedPostgres(path) as embedded:
+        psycopg.connect(embedded.dsn).close()
+        assert not (path / "data.new").exists()
+
+
+def test_a_start_that_is_killed_while_the_server_starts_leaves_nothing_behind(
+    place: Path, program: StartProgram
+) -> None:
+    starter = program(place)
+    until(lambda: (place / "data" / "postmaster.pid").exists(), "the server is on its way")
+    starter.kill()
+    until(lambda: is_free(place / keeper.KEEPER), "the keeper has done its work")
+    assert not runs(place)
+    with EmbeddedPostgres(place) as embedded:
+        psycopg.connect(embedded.dsn).close()
+
+
+def test_leftovers_of_a_power_failure_do_not_keep_it_from_starting(place: Path, stranger: int) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for left in (dead.pid, stranger):
+        # As Postgres writes them, ready, in a file that outlived it.
+        lines = [left, place / "data", 1700000000, 5432, place / "run", "", "  1234567  1", "ready   "]
+        (place / "data" / "postmaster.pid").write_text("".join(f"{line}\n" for line in lines))
+        (place / "run" / ".s.PGSQL.5432.lock").write_text("".join(f"{line}\n" for line in lines[:5]))
+        (place / "run" / ".s.PGSQL.5432").touch()
+        with EmbeddedPostgres(place) as embedded:
+            assert pid(place) != left
+            psycopg.connect(embedded.dsn).close()
+
+
+def test_a_keeper_does_not_mistake_a_stranger_for_the_server(place: Path, stranger: int) -> None:
+    (place / "data" / "postmaster.pid").write_text(f"{stranger}\n{place / 'data'}\n1700000000\n5432\n\n")
+    keeper.stop(place)
+
+
+def test_a_server_whose_socket_was_removed_is_started_again(place: Path) -> None:
+    with EmbeddedPostgres(place) as embedded:
+        (place / "run" / ".s.PGSQL.5432").unlink()
+        with EmbeddedPostgres(place) as next_user:
+            psycopg.connect(next_user.dsn).close()
+        psycopg.connect(embedded.dsn).close()
+
+
+def test_removing_the_directory_of_a_running_server_means_a_new_one(place: Path) -> None:
+    embedded = EmbeddedPostgres(place)
+    embedded.start()
+    orphan = pid(place)
+    shutil.rmtree(place)
+    with EmbeddedPostgres(place) as anew:
+        assert pid(place) != orphan
+        embedded.stop()
+        psycopg.connect(anew.dsn).close()
+    # Postgres would notice within a minute.
+    os.kill(orphan, signal.SIGKILL)
+
+
+def test_the_log_does_not_grow_for_ever(place: Path) -> None:
+    (place / "postgres.log").write_bytes(b"." * 10_000_001)
+    with EmbeddedPostgres(place):
+        assert (place / "postgres.log").stat().st_size < 10_000
+        assert (place / "postgres.log.old").stat().st_size == 10_000_001
