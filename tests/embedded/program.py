@@ -83,6 +83,9 @@ def pid(path: Path) -> int:
 
 
 def is_free(lock: Path) -> bool:
+    """Whether nobody holds the lock, or nobody ever got so far as to make it."""
+    if not lock.exists():
+        return True
     held = keeper.try_hold(lock)
     if held is not None:
         keeper.release(held)

@@ -98,7 +98,7 @@ def test_a_file_is_refused(room: Path) -> None:
     path.write_text("mine")
     assert "is a file, not a directory: choose another path" in refusal(path)
     assert path.read_text() == "mine"
-    assert "Not a directory" in refusal(path / "below")
+    assert f"lies below a file, {path}: choose another path" in refusal(path / "below")
 
 
 def test_a_directory_with_foreign_files_is_refused_and_left_alone(room: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_server_that_does_not_start_tells_the_end_of_its_log(place: Path) -> N
 
 
 def test_binaries_that_are_not_there_are_named(room: Path) -> None:
-    with pytest.raises(EmbeddedError, match=rf"{room}/pg/bin/initdb"):
+    with pytest.raises(EmbeddedError, match=f"{room}/pg/bin holds no Postgres"):
         EmbeddedPostgres(room / "new", bin_dir=room / "pg" / "bin").start()
 
 

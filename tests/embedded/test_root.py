@@ -137,7 +137,7 @@ def unreachable(private: Path) -> Path:
     """The wheel as a venv below /root has it, made under the strictest umask."""
     package = wheel_bin_dir().parents[1]
     for part in (f"{package.name}.libs", f"{package.name}/pginstall18"):
-        shutil.copytree(package.parent / part, private / part)
+        shutil.copytree(package.parent / part, private / part, ignore=shutil.ignore_patterns("include", "*.a"))
     subprocess.run(["chmod", "-R", "go=", private], check=True)
     return private / package.name / "pginstall18" / "bin"
 

@@ -41,7 +41,10 @@ def claim(path: Path) -> None:
     """Make the directory, or make sure that the one that is there is ours to use. Touches nothing else."""
     if "\n" in str(path):
         raise EmbeddedError(f"{str(path)!r} has a line break in it, which Postgres cannot store: choose another path")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise EmbeddedError(f"{path} lies below a file, {error.filename}: choose another path") from error
     try:
         # Root's is made to be passed by the server's user. All that stands in it is closed by itself.
         path.mkdir(0o711 if os.geteuid() == 0 else 0o700)

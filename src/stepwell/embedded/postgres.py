@@ -102,6 +102,8 @@ class EmbeddedPostgres:
 
 
 def _reachable(bin_dir: Path, user: User) -> Path:
+    if not (bin_dir / "initdb").exists():
+        raise EmbeddedError(f"{bin_dir} holds no Postgres: name a directory with initdb and postgres in it")
     if not user.is_another or user.reaches(bin_dir):
         return bin_dir
     return shelter.binaries(bin_dir)

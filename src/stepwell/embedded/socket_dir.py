@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -25,6 +26,8 @@ def socket_dir(home: Path, user: User) -> Path:
     """
     run = home / "run"
     if _fits(run):
+        if run.is_symlink():
+            run.unlink()  # the home was moved here from a longer path
         return _private(run, user)
     name = "stepwell-" + hashlib.sha256(os.fsencode(f"{os.geteuid()}:{home}")).hexdigest()[:16]
     bases = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]  # noqa: S108 - see _private
@@ -34,7 +37,10 @@ def socket_dir(home: Path, user: User) -> Path:
         usable = base.is_absolute() and base.is_dir() and os.access(base, os.W_OK | os.X_OK)
         if usable and _fits(base / name) and user.reaches(base):
             directory = _private(base / name, user)
-            run.unlink(missing_ok=True)
+            if run.is_symlink():
+                run.unlink()
+            elif run.exists():
+                shutil.rmtree(run)  # it was moved here from a shorter one
             run.symlink_to(directory)
             return directory
     raise EmbeddedError(

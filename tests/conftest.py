@@ -1,0 +1,99 @@
+"""A real Postgres for every test: one embedded server per run, a database of its own per test.
+
+STEPWELL_TEST_POSTGRES chooses another version: 16 for the one in the wheel, or a directory with Postgres' programs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from stepwell import App
+from stepwell.embedded import EmbeddedPostgres, wheel_bin_dir
+from stepwell.migrate import migrate
+
+_SERVER = "STEPWELL_TEST_SERVER"
+_TEMPLATE = "stepwell_template"
+_running: list[tuple[EmbeddedPostgres, Path]] = []
+
+
+def postgres_bin_dir() -> Path:
+    """The Postgres programs that this run tests against."""
+    chosen = os.environ.get("STEPWELL_TEST_POSTGRES", "18")
+    return wheel_bin_dir(int(chosen)) if chosen.isdecimal() else Path(chosen)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Only the process that starts the run; the others of xdist inherit the variable.
+    if hasattr(config, "workerinput"):
+        return
+    place = Path(tempfile.mkdtemp(prefix="sw"))
+    place.chmod(0o755)
+    server = EmbeddedPostgres(place / "pg", bin_dir=postgres_bin_dir())
+    dsn = server.start()
+    _running.append((server, place))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(_TEMPLATE)))
+    with psycopg.connect(make_conninfo(dsn, dbname=_TEMPLATE), autocommit=True) as connection:
+        migrate(connection)
+    os.environ[_SERVER] = dsn
+
+
+def pytest_unconfigure() -> None:
+    while _running:
+        server, place = _running.pop()
+        server.stop()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server_dsn() -> str:
+    """The server of this run, database postgres."""
+    return os.environ[_SERVER]
+
+
+@pytest.fixture
+def empty_dsn(server_dsn: str) -> Iterator[str]:
+    """A database with nothing in it."""
+    yield from _database(server_dsn, "template1")
+
+
+@pytest.fixture
+def dsn(server_dsn: str) -> Iterator[str]:
+    """A migrated database of this test's own."""
+    yield from _database(server_dsn, _TEMPLATE)
+
+
+def _database(server_dsn: str, template: str) -> Iterator[str]:
+    name = f"t{uuid4().hex[:12]}"
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+        )
+    yield make_conninfo(server_dsn, dbname=name)
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def conn(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to this test's database, in autocommit."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def app(dsn: str) -> AsyncIterator[App]:
+    """An app on this test's database."""
+    async with App(dsn) as app:
+        yield app
