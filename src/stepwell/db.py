@@ -39,6 +39,14 @@ _TRANSIENT = (
     "58",  # i/o
     "25006",  # read-only: a failover is under way
 )
+_HOPELESS = (
+    "28",  # the user or password is refused
+    "3D000",  # no such database
+    "3F000",  # no such schema
+    "42501",  # missing rights
+    "42P01",  # no such table
+    "42883",  # no such function
+)
 # A connection that is refused carries no SQLSTATE, only words; these are for a person to mend.
 _HOPELESS_WORDS = (
     "authentication failed",
@@ -64,18 +72,25 @@ async def afetch(connection: psycopg.AsyncConnection[Any], query: Query[Row]) ->
         return await cursor.fetchall()
 
 
+def is_hopeless(error: BaseException) -> bool:
+    """Whether only a person can mend it: no rights, no schema, a user or database that is not there."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_HOPELESS)
+    return isinstance(error, psycopg.OperationalError) and any(words in str(error) for words in _HOPELESS_WORDS)
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether the database is only away or busy, so that trying again is right and nobody needs to act."""
     if isinstance(error, PoolTimeout | OSError):
         return True
-    if not isinstance(error, psycopg.Error):
+    if not isinstance(error, psycopg.Error) or is_hopeless(error):
         return False
     if error.sqlstate is not None:
         return error.sqlstate.startswith(_TRANSIENT)
-    if isinstance(error, psycopg.OperationalError):
-        return not any(words in str(error) for words in _HOPELESS_WORDS)
-    # A connection found closed is an InterfaceError or an OperationalError without a state.
-    return isinstance(error, psycopg.InterfaceError)
+    # A connection that is lost, or found closed, carries no state.
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -83,13 +98,14 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError)
 
 
-def explain(error: psycopg.Error, dsn: str) -> DatabaseError:
+def explain(error: BaseException, dsn: str) -> DatabaseError:
     """The same trouble, said with the place and the next act."""
     where = _where(dsn)
     said = " ".join(str(error).split())
-    if error.sqlstate == "42501":
+    sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
+    if sqlstate == "42501":
         return DatabaseError(f"{where}: missing rights: {said}; grant what docs/operations.md lists for this role")
-    if error.sqlstate in ("3F000", "42P01", "42883"):
+    if sqlstate in ("3F000", "42P01", "42883"):
         return DatabaseError(f'{where}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
     if any(words in said for words in ("authentication failed", "no password supplied", "pg_hba.conf")):
         return DatabaseError(f"{where}: the server refused this user or password: correct the URL ({said})")

@@ -140,7 +140,7 @@ def script(version: int = 0) -> str:
         if migration.version > version:
             parts += [
                 migration.sql,
-                f"insert into stepwell.migration (version, name) values ({migration.version}, '{migration.name}');",
+                f"insert into stepwell.migration (version, name) values ({migration.version}, '{migration.name}');",  # noqa: S608
             ]
     parts += [sql.rstrip().rstrip(";") + ";" for sql in _replaceable()]
     return "\n".join([*parts, "commit;"]) + "\n"

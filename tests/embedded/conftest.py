@@ -5,6 +5,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,37 +18,54 @@ from .program import USE, Program, is_free, runs, until
 @pytest.fixture
 def room() -> Generator[Path]:
     """A directory that every user can reach, by a short name. Nothing may be alive in it at the end."""
-    room = Path(tempfile.mkdtemp(prefix="sw"))
-    room.chmod(0o711)
-    yield room
-    places = [lock.parent for lock in room.rglob(keeper.USERS)]
-    for path in places:
-        until(lambda path=path: not runs(path), f"the server at {path} is gone")
-        until(lambda path=path: is_free(path / keeper.KEEPER), f"the keeper at {path} is gone")
-    shutil.rmtree(room)
+    with _room() as room:
+        yield room
+        for lock in room.rglob(keeper.USERS):
+            wait_until_left(lock.parent)
 
 
 @pytest.fixture(scope="session")
-def template() -> Generator[Path]:
-    """A place where a database has been made, once for all tests that do not care how."""
-    with tempfile.TemporaryDirectory(prefix="sw") as name:
-        Path(name).chmod(0o711)
-        with EmbeddedPostgres(Path(name) / "db") as embedded:
+def made() -> Generator[Path]:
+    """A path that holds a database already, made once: to make one takes longer than most tests."""
+    with _room() as room:
+        with EmbeddedPostgres(room / "db"):
             pass
-        until(lambda: is_free(embedded.path / keeper.KEEPER), "the keeper is gone")
-        yield embedded.path
+        yield room / "db"
 
 
 @pytest.fixture
-def place(room: Path, template: Path) -> Path:
-    """A path that holds a database already."""
-    subprocess.run(["cp", "-a", template, room / "db"], check=True)
+def place(made: Path) -> Generator[Path]:
+    """A path that holds a database, as the last test left it."""
+    yield made
+    wait_until_left(made)
+
+
+@pytest.fixture
+def spare(place: Path, room: Path) -> Path:
+    """A path that holds a database which a test may ruin."""
+    subprocess.run(["cp", "-a", place, room / "db"], check=True)
     return room / "db"
 
 
 @pytest.fixture
-def program(room: Path) -> Generator[Callable[..., Program]]:
-    """Start programs that use the server at a path; what is left of them is killed."""
+def move(place: Path, room: Path) -> Generator[Callable[[Path], Path]]:
+    """Move the database to another path, until the test ends."""
+    paths: list[Path] = []
+
+    def to(path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        paths.append(place.rename(path))
+        return path
+
+    yield to
+    for path in paths:
+        wait_until_left(path)
+        path.rename(place)
+
+
+@pytest.fixture
+def program(room: Path, place: Path) -> Generator[Callable[..., Program]]:
+    """Start programs that use the server at a path; what is left of them at the end is killed."""
     programs: list[Program] = []
 
     def start(path: Path, body: str = USE) -> Program:
@@ -68,3 +86,18 @@ def modes(room: Path) -> Callable[[], dict[str, tuple[int, int]]]:
         return {str(each): (stat.S_IMODE(each.stat().st_mode), each.stat().st_uid) for each in above}
 
     return look
+
+
+@contextmanager
+def _room() -> Generator[Path]:
+    room = Path(tempfile.mkdtemp(prefix="sw"))
+    room.chmod(0o711)
+    try:
+        yield room
+    finally:
+        shutil.rmtree(room)
+
+
+def wait_until_left(path: Path) -> None:
+    until(lambda: not runs(path), f"the server at {path} is gone")
+    until(lambda: is_free(path / keeper.KEEPER), f"the keeper at {path} is gone")

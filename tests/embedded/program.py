@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -79,6 +81,20 @@ def pid(path: Path) -> int:
     """The pid of the server at a path."""
     master = keeper.postmaster(home(path))
     assert master, f"no server runs at {path}"
+    return master.pid
+
+
+def crash(path: Path, how: signal.Signals = signal.SIGKILL) -> int:
+    """Signal the server, wait until it has taken notice, and return its pid."""
+    master = keeper.postmaster(home(path))
+    assert master, f"no server runs at {path}"
+    os.kill(master.pid, how)
+
+    def has_noticed() -> bool:
+        now = keeper.postmaster(home(path))
+        return now is None or not now.ready or keeper.listener(now) is None
+
+    until(has_noticed, f"the server at {path} has noticed {how.name}")
     return master.pid
 
 

@@ -15,7 +15,7 @@ import pytest
 from stepwell.embedded import EmbeddedPostgres, keeper
 from stepwell.embedded.user import server_user
 
-from .program import Program, is_free, pid, runs, until
+from .program import Program, crash, is_free, pid, runs, until
 
 StartProgram = Callable[..., Program]
 
@@ -39,20 +39,20 @@ def stranger() -> Generator[int]:
 def test_a_killed_server_comes_back_with_all_it_had_committed(place: Path) -> None:
     with EmbeddedPostgres(place) as embedded:
         with psycopg.connect(embedded.dsn) as connection:
-            connection.execute("create table kept as select n from generate_series(1, 1000) n")
-        killed = pid(place)
-        os.kill(killed, signal.SIGKILL)
+            connection.execute("drop table if exists crashed")
+            connection.execute("create table crashed as select n from generate_series(1, 1000) n")
+        killed = crash(place)
         with EmbeddedPostgres(place) as next_user, psycopg.connect(next_user.dsn) as connection:
-            assert connection.execute("select count(*) from kept").fetchone() == (1000,)
+            assert connection.execute("select count(*) from crashed").fetchone() == (1000,)
             assert pid(place) != killed
         with psycopg.connect(embedded.dsn) as connection:
-            assert connection.execute("select count(*) from kept").fetchone() == (1000,)
+            assert connection.execute("select count(*) from crashed").fetchone() == (1000,)
 
 
 def test_who_uses_it_already_brings_a_killed_server_back_by_start(place: Path) -> None:
     with EmbeddedPostgres(place) as embedded:
         dsn = embedded.dsn
-        os.kill(pid(place), signal.SIGKILL)
+        crash(place)
         assert embedded.start() == dsn
         psycopg.connect(dsn).close()
 
@@ -60,7 +60,7 @@ def test_who_uses_it_already_brings_a_killed_server_back_by_start(place: Path) -
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
 def test_a_server_that_somebody_stopped_is_started_again(place: Path, sent: signal.Signals) -> None:
     with EmbeddedPostgres(place) as embedded:
-        os.kill(pid(place), sent)
+        crash(place, sent)
         embedded.start()
         psycopg.connect(embedded.dsn).close()
 
@@ -117,13 +117,13 @@ def test_a_server_whose_socket_was_removed_is_started_again(place: Path) -> None
         psycopg.connect(embedded.dsn).close()
 
 
-def test_removing_the_directory_of_a_running_server_means_a_new_one(place: Path) -> None:
-    embedded = EmbeddedPostgres(place)
+def test_removing_the_directory_of_a_running_server_means_a_new_one(spare: Path) -> None:
+    embedded = EmbeddedPostgres(spare)
     embedded.start()
-    orphan = pid(place)
-    shutil.rmtree(place)
-    with EmbeddedPostgres(place) as anew:
-        assert pid(place) != orphan
+    orphan = pid(spare)
+    shutil.rmtree(spare)
+    with EmbeddedPostgres(spare) as anew:
+        assert pid(spare) != orphan
         embedded.stop()
         psycopg.connect(anew.dsn).close()
     # Postgres would notice within a minute.

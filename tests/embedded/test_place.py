@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import stat
 import subprocess
 import sys
@@ -81,10 +80,8 @@ def test_it_runs_other_versions_and_never_mixes_them(room: Path, bin_dir: Path) 
 
 
 @pytest.mark.parametrize("name", ["with space", "100%", "it's", 'say "x"', "a,b", "ä€", "-n", "$HOME", "a&b=c?d#e"])
-def test_any_name_will_do(room: Path, template: Path, name: str) -> None:
-    path = room / name
-    subprocess.run(["cp", "-a", template, path], check=True)
-    with EmbeddedPostgres(path) as embedded:
+def test_any_name_will_do(room: Path, move: Callable[[Path], Path], name: str) -> None:
+    with EmbeddedPostgres(move(room / name)) as embedded:
         assert version(embedded.dsn) == 18
 
 
@@ -112,10 +109,10 @@ def test_a_directory_with_foreign_files_is_refused_and_left_alone(room: Path) ->
     assert sorted(each.name for each in path.iterdir()) == ["README", "data", "lib", "main.py"]
 
 
-def test_a_data_directory_that_is_no_database_is_refused(place: Path) -> None:
-    (place / "data" / "PG_VERSION").unlink()
-    assert "is not a Postgres database: move it away" in refusal(place)
-    assert (place / "data" / "base").exists()
+def test_a_data_directory_that_is_no_database_is_refused(spare: Path) -> None:
+    (spare / "data" / "PG_VERSION").unlink()
+    assert "is not a Postgres database: move it away" in refusal(spare)
+    assert (spare / "data" / "base").exists()
 
 
 def test_a_directory_that_anybody_may_write_to_is_refused(room: Path) -> None:
@@ -144,11 +141,11 @@ def test_a_directory_of_another_users_is_refused(room: Path) -> None:
     assert "belongs to another user" in refusal(path)
 
 
-def test_a_server_that_does_not_start_tells_the_end_of_its_log(place: Path) -> None:
-    (place / "data" / "global" / "pg_control").unlink()
-    said = refusal(place)
+def test_a_server_that_does_not_start_tells_the_end_of_its_log(spare: Path) -> None:
+    (spare / "data" / "global" / "pg_control").unlink()
+    said = refusal(spare)
     assert "did not start: it ended at once" in said
-    assert f"{place}/postgres.log" in said
+    assert f"{spare}/postgres.log" in said
     assert "could not open file" in said or "could not find the database system" in said
     assert said.endswith("start again.")
 
@@ -205,7 +202,8 @@ sys.stdin.read()
         yield disk
         path = disk / "db"
         until(lambda: is_free(path / keeper.KEEPER) and is_free(path / keeper.SERVER), "all is gone")
-        subprocess.run(["umount", disk], check=True)
+        # A process lets go of its locks a little before it is gone.
+        until(lambda: subprocess.run(["umount", disk], check=False).returncode == 0, "it is unmounted")
 
     @pytest.mark.skipif(not ROOT, reason="only root can mount a small disk; the limit on files is tested")
     def test_a_full_disk_is_told_and_forgotten_once_there_is_room(self, small_disk: Path) -> None:
@@ -223,12 +221,8 @@ class TestLongPath:
     """A path that is too long for the name of a socket."""
 
     @pytest.fixture
-    def path(self, room: Path, template: Path) -> Path:
-        path = room / ("long" * 25) / "db"
-        path.parent.mkdir()
-        subprocess.run(["cp", "-a", template, path], check=True)
-        shutil.rmtree(path / "run")
-        return path
+    def path(self, room: Path, move: Callable[[Path], Path]) -> Path:
+        return move(room / ("long" * 25) / "db")
 
     @pytest.fixture(autouse=True)
     def runtime(self, room: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

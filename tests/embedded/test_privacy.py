@@ -49,6 +49,7 @@ def test_its_directories_and_its_socket_are_its_owners_alone(room: Path) -> None
 
 
 def test_it_has_no_tcp_port_even_if_asked_for_one(embedded: EmbeddedPostgres) -> None:
+    assert show(embedded.dsn, "listen_addresses") == ""
     with psycopg.connect(embedded.dsn, autocommit=True) as connection:
         connection.execute("alter system set listen_addresses = '*'")
         connection.execute("alter system set unix_socket_permissions = '0777'")
@@ -56,6 +57,8 @@ def test_it_has_no_tcp_port_even_if_asked_for_one(embedded: EmbeddedPostgres) ->
     embedded.start()
     assert show(embedded.dsn, "listen_addresses") == ""
     assert show(embedded.dsn, "unix_socket_permissions") == "0700"
+    with psycopg.connect(embedded.dsn, autocommit=True) as connection:
+        connection.execute("alter system reset all")
 
 
 def test_only_its_owner_is_let_in_and_that_by_the_kernels_word(embedded: EmbeddedPostgres) -> None:
@@ -67,6 +70,7 @@ def test_only_its_owner_is_let_in_and_that_by_the_kernels_word(embedded: Embedde
 
 def test_its_owner_is_let_in_as_nobody_but_the_superuser(embedded: EmbeddedPostgres) -> None:
     with psycopg.connect(embedded.dsn) as connection:
+        connection.execute("drop role if exists other")
         connection.execute("create role other login superuser")
     with pytest.raises(psycopg.OperationalError, match="Peer authentication failed"):
         psycopg.connect(embedded.dsn, user="other")
@@ -107,7 +111,7 @@ def test_variables_of_libpq_do_not_lead_its_users_astray(place: Path, monkeypatc
 def test_the_secrets_of_an_application_stay_with_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRIPE_KEY", "secret-of-mine")
     with EmbeddedPostgres(place) as embedded, psycopg.connect(embedded.dsn) as connection:
-        connection.execute("create table environment (line text)")
+        connection.execute("create temp table environment (line text)")
         connection.execute("copy environment from program 'env'")
         lines = connection.execute("select line from environment").fetchall()
         assert ("LC_CTYPE=C",) in lines

@@ -125,11 +125,11 @@ def test_a_shelter_that_was_cleared_means_a_new_database(private: Path, sheltere
         psycopg.connect(embedded.dsn).close()
 
 
-def test_a_database_that_went_out_of_reach_is_not_replaced_by_an_empty_one(place: Path) -> None:
-    place.chmod(0o700)
+def test_a_database_that_went_out_of_reach_is_not_replaced_by_an_empty_one(spare: Path) -> None:
+    spare.chmod(0o700)
     with pytest.raises(EmbeddedError, match=r"user 'nobody', can no longer reach .*: let that user pass"):
-        EmbeddedPostgres(place).start()
-    assert mode(place) == (0o700, 0)
+        EmbeddedPostgres(spare).start()
+    assert mode(spare) == (0o700, 0)
 
 
 @pytest.fixture
@@ -143,12 +143,10 @@ def unreachable(private: Path) -> Path:
 
 
 def test_binaries_it_cannot_reach_are_copied_once(
-    room: Path, template: Path, unreachable: Path, sheltered: Path, modes: Modes
+    place: Path, unreachable: Path, sheltered: Path, modes: Modes
 ) -> None:
     before = modes()
-    path = room / "db"
-    subprocess.run(["cp", "-a", template, path], check=True)
-    with EmbeddedPostgres(path, bin_dir=unreachable) as embedded:
+    with EmbeddedPostgres(place, bin_dir=unreachable) as embedded:
         psycopg.connect(embedded.dsn).close()
     assert modes() == before
     (copy,) = sheltered.glob("pginstall18-*")
@@ -163,7 +161,7 @@ def test_binaries_it_cannot_reach_are_copied_once(
         )
         assert "not found" not in linked.stdout
         assert str(unreachable.parents[2]) not in linked.stdout
-    with EmbeddedPostgres(path, bin_dir=unreachable):
+    with EmbeddedPostgres(place, bin_dir=unreachable):
         assert copy.stat().st_ino == made
 
 

@@ -44,6 +44,7 @@ def test_starting_and_stopping_again_change_nothing(place: Path) -> None:
 
 def test_what_was_written_is_there_at_the_next_start(place: Path) -> None:
     with EmbeddedPostgres(place) as embedded, psycopg.connect(embedded.dsn) as connection:
+        connection.execute("drop table if exists kept")
         connection.execute("create table kept as select 42 as answer")
     with EmbeddedPostgres(place) as embedded, psycopg.connect(embedded.dsn) as connection:
         assert connection.execute("select answer from kept").fetchone() == (42,)

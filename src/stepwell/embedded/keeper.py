@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import socket
 import struct
 import subprocess
@@ -201,9 +200,6 @@ def _signal(pid: int, name: str, home: Path) -> None:
 
 def main() -> None:
     """`keeper.py PATH HOME DESCRIPTOR`, the last being that of `keeper.lock`, locked and inherited."""
-    for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        # It ends when its users end. Before that, ending would only leave the server without a keeper.
-        signal.signal(ignored, signal.SIG_IGN)
     path, home, keeper = sys.argv[1:]
     keep(Path(path), Path(home), int(keeper))
 

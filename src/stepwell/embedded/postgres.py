@@ -117,7 +117,8 @@ def _start_keeper(place: Place) -> bool:
     log = open_log(place)
     try:
         script = [sys.executable, "-I", "-S", keeper.__file__, str(place.path), str(place.home), str(lock)]
-        current_user().spawn(script, output=log, keep=[lock])
+        # It ends when its users have ended. To end before would only leave the server without a keeper.
+        current_user().spawn(script, output=log, keep=[lock], deaf=True)
     finally:
         os.close(log)
         keeper.release(lock)

@@ -42,11 +42,13 @@ class User:
             extra_groups=[] if self.is_another else None,
         )
 
-    def spawn(self, argv: Sequence[str | Path], *, output: int, keep: Sequence[int] = ()) -> None:
+    def spawn(self, argv: Sequence[str | Path], *, output: int, keep: Sequence[int] = (), deaf: bool = False) -> None:
         """Start a program that lives on by itself: in a session of its own, so that Ctrl-C does not reach it,
-        and as nobody's child here, so that the caller never meets it in `wait()` or as a zombie."""
+        and as nobody's child here, so that the caller never meets it in `wait()` or as a zombie. A deaf one
+        cannot be asked to end, from its first moment on."""
+        script = """trap '' HUP INT TERM; "$@" &""" if deaf else '"$@" &'
         subprocess.run(  # noqa: S603
-            ["/bin/sh", "-c", '"$@" &', "sh", *argv],
+            ["/bin/sh", "-c", script, "sh", *argv],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

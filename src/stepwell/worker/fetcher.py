@@ -1,8 +1,8 @@
 """Claim jobs: one fetcher per worker feeds its slots.
 
 It remembers where it stands in each queue and claims after that, so the scan never walks over the dead rows behind it.
-It starts over from the front when it comes up short, when it is woken, and at least every quarter of a second: what
-came in ahead of it, by priority or by a late commit, waits no longer than that.
+It starts over from the front when it comes up short and at least every quarter of a second: what came in ahead of it,
+by priority or by a late commit, waits no longer than that.
 """
 
 from __future__ import annotations
@@ -59,13 +59,16 @@ class Fetcher:
         self.stopping = False
 
     def wake(self) -> None:
-        """Something may be ready: look from the front."""
-        self._front_at = 0.0
+        """Something may be ready: look."""
         self._wake.set()
 
     def freed(self) -> None:
         """A slot is free."""
         self._room.set()
+
+    def slow_down(self) -> None:
+        """What was prefetched is not being run: hold nothing ready until jobs end quickly again."""
+        self._rate = 0.0
 
     def stop(self) -> None:
         """Claim no more."""
@@ -111,7 +114,8 @@ class Fetcher:
         passed = now - self._measured_at
         if passed > 0.02:
             rate = (self._runner.ended - self._measured) / passed
-            self._rate += (rate - self._rate) * (0.5 if rate > self._rate else 0.2)
+            # The longer the look, the more it counts: after a tenth of a second it is all that counts.
+            self._rate += (rate - self._rate) * min(1.0, passed * 10)
             self._measured, self._measured_at = self._runner.ended, now
         return min(_MOST_PREFETCH, int(self._rate * (self._claim_seconds + 0.005) * 2))
 

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.db import Database, explain, fetch, is_transient
+from stepwell.db import Database, explain, fetch, is_hopeless
 from stepwell.queries import Query
 
 _TICK = 0.25
@@ -120,7 +120,7 @@ class Lease:
                 self._tell(self._callbacks.gained, worker_id)
             self._renew_once()
         except (psycopg.Error, OSError) as error:
-            if isinstance(error, psycopg.Error) and not is_transient(error):
+            if is_hopeless(error):
                 raise explain(error, self._database.dsn) from error
             # The others will take the jobs when the lease ends by the database's clock, which started no later than
             # ours. Stop them a good while before.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from stepwell.db import Database, afetch, explain, is_refusal, is_transient
+from stepwell.db import Database, afetch, explain, is_hopeless, is_transient
 from stepwell.events import DatabaseBack, DatabaseLost, Events
 from stepwell.queries import Query
 
@@ -47,10 +47,10 @@ class Link:
             try:
                 rows = await self.fetch(query)
             except (psycopg.Error, OSError) as error:
+                if is_hopeless(error):
+                    raise explain(error, self._database.dsn) from error
                 if not is_transient(error):
-                    if is_refusal(error) and error.sqlstate not in ("42501", "3F000", "42P01", "42883"):  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-                        raise
-                    raise explain(error, self._database.dsn) from error  # pyright: ignore[reportArgumentType]
+                    raise
                 if not lost:
                     lost = True
                     self._events.emit(DatabaseLost(self._name, " ".join(str(error).split())))

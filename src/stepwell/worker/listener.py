@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from stepwell import queries
-from stepwell.db import Database, explain, is_transient
+from stepwell.db import Database, explain, is_hopeless
 from stepwell.events import Events, ListenerDeaf, ListenerHears
 from stepwell.worker.link import Link
 
@@ -68,7 +68,7 @@ class Listener:
                     async for note in connection.notifies():
                         self._hear(note.channel, note.payload)
             except (psycopg.Error, OSError) as error:
-                if isinstance(error, psycopg.Error) and not is_transient(error):
+                if is_hopeless(error):
                     raise explain(error, self._database.dsn) from error
                 await asyncio.sleep(0.2)
 

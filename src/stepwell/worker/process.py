@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -137,6 +138,15 @@ _pipe: Pipe | None = None
 def _begin(pipe: Pipe) -> None:
     global _pipe
     _pipe = pipe
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    """A worker that was killed cannot kill its processes: they must not go on without it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _obey(encoded: str) -> str:

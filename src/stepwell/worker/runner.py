@@ -6,6 +6,7 @@ A slot is free again when its handler has really ended, not when it was asked to
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -90,6 +91,7 @@ class Runner:
         self._processes = Processes(concurrency, self._process_said)
         self._idle = asyncio.Event()
         self._idle.set()
+        self._stop_on_arrival: set[str] = set()
         self.waiting: deque[ClaimedJob] = deque()
         self.running: dict[str, Run] = {}
         self.ended = 0
@@ -107,6 +109,9 @@ class Runner:
     def take(self, jobs: list[ClaimedJob]) -> None:
         """Take claimed jobs and start as many as there are free slots."""
         self.waiting.extend(jobs)
+        for job_id in self._stop_on_arrival.intersection(job.id for job in jobs) if self._stop_on_arrival else ():
+            self.stop(job_id, "cancel")
+        self._stop_on_arrival.clear()
         self._fill()
 
     def give_back(self) -> list[ClaimedJob]:
@@ -116,7 +121,7 @@ class Runner:
         return jobs
 
     def stop(self, job_id: str, why: Why) -> None:
-        """Ask a job to stop. One that has not started is taken off; one that is not here is none of our business."""
+        """Ask a job to stop. One that has not started is taken off the queue of those that wait."""
         run = self.running.get(job_id)
         if run is not None:
             self._stop(run, why)
@@ -128,6 +133,9 @@ class Runner:
                 unstarted.why = why
                 self._outcomes.add(job, unstarted.task, self._stopped(unstarted))
                 return
+        if why == "cancel" and len(self._stop_on_arrival) < 10_000:
+            # Most likely another worker's, but it may be one whose claim is still on its way to us.
+            self._stop_on_arrival.add(job_id)
 
     def stop_all(self, why: Why) -> None:
         """Ask every running job to stop."""
@@ -183,7 +191,10 @@ class Runner:
             self._events.emit(JobStarted(run.job.id, run.job.task, run.job.attempt))
         if run.task.timeout is not None:
             run.timer = self._loop.call_later(run.task.timeout, self._stop, run, "timeout")
-        outcome = await self._execute(run) if run.why is None else self._stopped(run)
+        try:
+            outcome = await self._execute(run) if run.why is None else self._stopped(run)
+        except (Exception, asyncio.CancelledError) as error:  # around the handler, not in it
+            outcome = outcome_of(error, run.task, run.job.attempt)
         if run.why is not None and not isinstance(outcome, Succeeded | Settled):
             outcome = self._stopped(run, outcome)
         if run.timer is not None:
@@ -275,7 +286,8 @@ class Runner:
                 return Settled(committed=False)
 
     def _said(self, job: ClaimedJob, text: str) -> None:
-        self._loop.call_soon_threadsafe(self._outcomes.report, job, text)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: an abandoned thread is still talking
+            self._loop.call_soon_threadsafe(self._outcomes.report, job, text)
 
     def _process_said(self, job_id: str, text: str) -> None:
         run = self.running.get(job_id)

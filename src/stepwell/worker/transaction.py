@@ -11,15 +11,19 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+from psycopg_pool import PoolTimeout
 
 from stepwell import queries
 from stepwell.context import Context
 from stepwell.db import Database, afetch, fetch
 from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.job import ClaimedJob
-from stepwell.outcome import Outcome, Settled, Succeeded
+from stepwell.outcome import Outcome, Settled, Snoozed, Succeeded
 from stepwell.task import Task
 from stepwell.worker.outcomes import finish_query
+
+# The handler has not run: that no connection was to be had is not its failure.
+_NO_CONNECTION_PAUSE = 1.0
 
 
 class _RolledBack(Exception):
@@ -64,6 +68,8 @@ async def execute_in_transaction(
         return Settled(committed=True)
     except _RolledBack as rolled_back:
         return rolled_back.outcome
+    except PoolTimeout:
+        return Snoozed(_NO_CONNECTION_PAUSE)
     except psycopg.OperationalError as error:
         return error if handed_over else outcome_of(error, task, job.attempt)
     except Exception as error:
@@ -92,6 +98,8 @@ def execute_plain_in_transaction(
         return Settled(committed=True)
     except _RolledBack as rolled_back:
         return rolled_back.outcome
+    except PoolTimeout:
+        return Snoozed(_NO_CONNECTION_PAUSE)
     except psycopg.OperationalError as error:
         return error if handed_over else outcome_of(error, task, job.attempt)
     except Exception as error:

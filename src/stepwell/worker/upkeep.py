@@ -13,7 +13,7 @@ from typing import TypeVar
 import psycopg
 
 from stepwell import queries
-from stepwell.db import explain
+from stepwell.db import explain, is_hopeless
 from stepwell.events import Events, JobsRescued, UpkeepFailed
 from stepwell.queries import Query
 from stepwell.worker.link import Link
@@ -23,6 +23,7 @@ Row = TypeVar("Row")
 _RESCUE_EVERY = 1.0
 _PARTITIONS_EVERY = 600.0
 _LONGEST_NAP = 5.0
+_SHORTEST_NAP = 0.002
 
 
 class Upkeep:
@@ -64,6 +65,9 @@ class Upkeep:
                     self._promoted()
                 if promoted[0].next_due is not None:
                     nap = min(nap, promoted[0].next_due)
+                if not promoted[0].count:
+                    # What is due is being promoted by somebody else: do not race them in circles.
+                    nap = max(nap, _SHORTEST_NAP)
             self._look_at = loop.time() + nap
             self._sooner.clear()
             while (left := self._look_at - loop.time()) > 0:
@@ -91,8 +95,8 @@ class Upkeep:
         try:
             return await link.fetch(query)
         except (psycopg.Error, OSError) as error:
-            self._events.emit(UpkeepFailed(duty, " ".join(str(error).split())))
-            if isinstance(error, psycopg.Error) and error.sqlstate in ("42501", "3F000", "42P01", "42883"):
+            if is_hopeless(error):
                 raise explain(error, self._dsn()) from error
+            self._events.emit(UpkeepFailed(duty, " ".join(str(error).split())))
             await asyncio.sleep(0.5)
             return None

@@ -83,7 +83,8 @@ class Worker:
         self._stop_asked = asyncio.Event()
         self._now_asked = asyncio.Event()
         self._started = asyncio.Event()
-        self._group: asyncio.TaskGroup | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._took_body_down = False
         self._crew: _Crew | None = None
 
     @property
@@ -109,34 +110,40 @@ class Worker:
         await self._started.wait()
 
     async def __aenter__(self) -> Self:
-        self._group = asyncio.TaskGroup()
-        await self._group.__aenter__()
-        running = self._group.create_task(self.run())
-        waiting = asyncio.ensure_future(self._started.wait())
-        await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if running.done() and not self._started.is_set():
-            # It never started: say why, plainly.
-            try:
-                await self._group.__aexit__(None, None, None)
-            except BaseExceptionGroup as group:
-                raise _the_one(group) from None
-            raise StepwellError("the worker ended before it started")
+        body = asyncio.current_task()
+        running = self._running = asyncio.create_task(self.run(), name="stepwell-worker")
+        started = asyncio.create_task(self._started.wait())
+        await asyncio.wait([running, started], return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        if running.done():
+            await running  # raises why it did not start
+
+        def ended(running: asyncio.Task[None]) -> None:
+            # A worker that dies takes the code beside it down, or that would wait for ever.
+            if not running.cancelled() and running.exception() is not None and self._running and body:
+                self._took_body_down = body.cancel()
+
+        running.add_done_callback(ended)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._group is not None
+        running, self._running = self._running, None
+        assert running is not None
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            self.stop_now()
         self.stop()
-        group, self._group = self._group, None
-        if kind is not None and kind is not asyncio.CancelledError:
-            # The body failed: still end in order, not by cancellation.
-            kind = error = trace = None
         try:
-            await group.__aexit__(kind, error, trace)
-        except BaseExceptionGroup as failed:
-            raise _the_one(failed) from None
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            self.stop_now()
+            await asyncio.wait([running])
+            raise
+        body = asyncio.current_task()
+        if self._took_body_down and body is not None:
+            body.uncancel()
+        await running
 
     async def run(self) -> None:
         """Run jobs until stopped. Raises only what a person must fix, with a message that says what."""
@@ -326,6 +333,7 @@ class _Crew:
             ended = self.runner.ended
             await asyncio.sleep(1)
             if self.runner.ended == ended and self.runner.waiting:
+                self.fetcher.slow_down()
                 self.hand_back()
 
     async def _watch_lease(self) -> None:

@@ -1,0 +1,49 @@
+"""Tasks for processes: these must stand at the top of a module that the process can import."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from stepwell import App, Context, Retry
+from stepwell.task import Task
+
+_once = Retry(max_attempts=1)
+_app = App()
+
+
+@_app.task(process=True)
+def square(n: int) -> tuple[int, int]:
+    return os.getpid(), n * n
+
+
+@_app.task(process=True, retry=_once)
+def divide(n: int) -> float:
+    return 1 / n
+
+
+@_app.task(process=True, retry=_once)
+def die() -> None:
+    os._exit(7)
+
+
+@_app.task(process=True, retry=_once, timeout="1s")
+def sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+@_app.task(process=True)
+def progress(ctx: Context, flag: str) -> None:
+    ctx.progress(1, 3, "one")
+    while not os.path.exists(flag):  # noqa: PTH110
+        time.sleep(0.01)
+
+
+def register(app: App) -> dict[str, Task[..., Any]]:
+    """The same functions as tasks of another app, by name."""
+    registered: dict[str, Task[..., Any]] = {}
+    for task in (square, divide, die, sleep, progress):
+        limit = "1s" if task is sleep else None
+        registered[task.name] = app.task(process=True, retry=task.retry, timeout=limit)(task.fn)
+    return registered

@@ -1,0 +1,58 @@
+"""Wait for something real to happen, with a deadline, instead of sleeping and hoping."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from stepwell import Worker
+from stepwell.events import Event
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Event)
+
+
+def until(holds: Callable[[], T], within: float = 20.0) -> T:
+    """Call until it returns something true, and return that."""
+    deadline = time.monotonic() + within
+    while not (value := holds()):
+        assert time.monotonic() < deadline, f"did not happen within {within:g} s"
+        time.sleep(0.01)
+    return value
+
+
+async def auntil(holds: Callable[[], Awaitable[T]], within: float = 20.0) -> T:
+    """The same for a coroutine function."""
+    deadline = time.monotonic() + within
+    while not (value := await holds()):
+        assert time.monotonic() < deadline, f"did not happen within {within:g} s"
+        await asyncio.sleep(0.01)
+    return value
+
+
+class Heard:
+    """Collects a worker's events and lets a test wait for one."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.events: list[Event] = []
+        self._loop = asyncio.get_running_loop()
+        self._came = asyncio.Event()
+        worker.subscribe(self._receive)
+
+    def _receive(self, event: Event) -> None:
+        self.events.append(event)
+        self._loop.call_soon_threadsafe(self._came.set)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """All events of a kind so far."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def wait_for(self, kind: type[E], within: float = 20.0) -> E:
+        """The first event of a kind, waiting for it if need be."""
+        async with asyncio.timeout(within):
+            while not (found := self.of(kind)):
+                self._came.clear()
+                await self._came.wait()
+            return found[0]
