@@ -33,12 +33,18 @@ def postgres_bin_dir() -> Path:
     return wheel_bin_dir(int(chosen)) if chosen.isdecimal() else Path(chosen)
 
 
+def make_open_dir() -> Path:
+    """A short directory that every user may enter: root's Postgres runs as another user."""
+    place = Path(tempfile.mkdtemp(prefix="sw"))
+    place.chmod(0o755)
+    return place
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # Only the process that starts the run; the others of xdist inherit the variable.
     if hasattr(config, "workerinput"):
         return
-    place = Path(tempfile.mkdtemp(prefix="sw"))
-    place.chmod(0o755)
+    place = make_open_dir()
     server = EmbeddedPostgres(place / "pg", bin_dir=postgres_bin_dir())
     dsn = server.start()
     _running.append((server, place))
@@ -58,6 +64,14 @@ def pytest_unconfigure() -> None:
         server, place = _running.pop()
         server.stop()
         shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture
+def open_dir() -> Iterator[Path]:
+    """Like tmp_path, but short, and every user may enter it."""
+    place = make_open_dir()
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,45 @@
+"""`stepwell enqueue`: put a job in by its task's name, without the app."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stepwell import queries
+from stepwell.cli import usage
+from stepwell.cli.output import say
+from stepwell.cli.session import DatabaseOption, session
+from stepwell.codec import encode_metadata
+from stepwell.db import fetch
+
+
+def enqueue(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.", show_default=False)],
+    args: Annotated[str, typer.Argument(metavar="JSON", help="The arguments by name, a JSON object.")] = "{}",
+    queue: Annotated[str, typer.Option("--queue", "-q", metavar="NAME", help="Into this queue.")] = "default",
+    priority: Annotated[int, typer.Option(help="A higher one goes first.", min=-32767, max=32767)] = 0,
+    delay: Annotated[str | None, typer.Option(metavar="LENGTH", help="Not before then: 30s, 1h30m, 7d.")] = None,
+    run_at: Annotated[str | None, typer.Option(metavar="TIME", help="Not before 2030-12-31T23:59:00+01:00.")] = None,
+    metadata: Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to find the job by.")] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(help="Instead of what the task says.", min=1, max=1_000_000)
+    ] = None,
+    database: DatabaseOption = None,
+) -> None:
+    """Put a job in and print its id. Whether the arguments fit the task is seen when it runs: the app is not asked."""
+    usage.json_object(args, "JSON")
+    if delay is not None and run_at is not None:
+        raise usage.Usage("--delay and --run-at exclude each other: give one")
+    job = queries.NewJob(
+        usage.name(task, "TASK"),
+        args,
+        usage.name(queue, "--queue"),
+        priority,
+        usage.length(delay, "--delay"),
+        usage.moment(run_at, "--run-at"),
+        None if metadata is None else encode_metadata(usage.json_object(metadata, "--metadata")),
+        max_attempts,
+    )
+    with session(database) as connection:
+        say(str(fetch(connection, queries.enqueue([job]))[0][0]))

@@ -1,0 +1,79 @@
+"""Where the command starts and ends: every error in one line, and the exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, NoReturn, TextIO, cast
+
+import psycopg
+import typer
+import typer.main
+
+from stepwell.cli.output import complain
+from stepwell.cli.root import cli
+from stepwell.cli.usage import Usage
+from stepwell.errors import StepwellError
+
+# Typer has no public name for its usage errors, but a bad parameter is one.
+_UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
+
+
+def main() -> NoReturn:
+    """Run the command that `sys.argv` names, and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # A terminal that cannot show a character gets its number instead of a traceback.
+            stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    try:
+        code = _run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = 1
+        _forget(sys.stdout)
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        for typed in argv:
+            _check_text(typed)
+        said: Any = typer.main.get_command(cli).main(args=argv, prog_name="stepwell", standalone_mode=False)
+        return said if isinstance(said, int) else 0
+    except typer.Exit as end:
+        return end.exit_code
+    except typer.Abort:
+        return 130
+    except Usage as error:
+        complain(str(error))
+        return 2
+    except _UsageError as error:
+        complain(_reword(error))
+        return 2
+    except (StepwellError, psycopg.Error) as error:
+        complain(str(error))
+        return 1
+    except RecursionError:
+        complain("a stored JSON value is nested too deeply for Python to read: look at it with psql")
+        return 1
+
+
+def _check_text(typed: str) -> None:
+    try:
+        typed.encode()
+    except UnicodeEncodeError:
+        raise Usage(f"the argument {typed!r} is not valid UTF-8 text") from None
+
+
+def _reword(error: Exception) -> str:
+    said = str(cast("Any", error).format_message()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "stepwell"
+    return f'{said}: see "{command} --help"'
+
+
+def _forget(stream: TextIO) -> None:
+    """Whoever read our output is gone: let Python's last flush go nowhere, and not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,58 @@
+"""One job on a page of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from stepwell.cli.output import clean, compact, fields, local, say
+from stepwell.duration import describe
+from stepwell.job import Failure, JobInfo
+
+_LONGEST_LINE = 100
+
+
+def print_job(job: JobInfo, failures: Sequence[Failure]) -> None:
+    """Print every field of a job, then the attempts that failed."""
+    known = [
+        ("id", job.id),
+        ("state", f"{job.state}, asked to stop" if job.cancelling else job.state),
+        ("task", clean(job.task)),
+        ("queue", clean(job.queue)),
+        ("priority", job.priority),
+        ("args", _json(job.args)),
+        ("metadata", None if job.metadata is None else _json(job.metadata)),
+        ("result", _json(job.result) if job.state == "succeeded" else None),
+        ("error", job.error),
+        ("progress", None if job.progress is None else _json(job.progress)),
+        ("attempt", job.attempt if job.max_attempts is None else f"{job.attempt} of {job.max_attempts}"),
+        ("epoch", job.epoch),
+        ("worker", job.worker_id),
+        ("enqueued at", local(job.enqueued_at)),
+        ("run at", local(job.run_at)),
+        ("claimed at", local(job.claimed_at)),
+        ("finished at", local(job.finished_at)),
+        ("expires at", local(job.expires_at)),
+    ]
+    fields((name, value) for name, value in known if value is not None and value != "")
+    for failure in failures:
+        say("", f"attempt {failure.attempt} failed at {local(failure.failed_at)}{_lasted(failure)}")
+        detail = [
+            ("reason", clean(failure.reason)),
+            ("epoch", failure.epoch),
+            ("worker", failure.worker_id),
+            ("error", f"{failure.type}: {failure.message}"),
+            ("traceback", failure.traceback and failure.traceback.rstrip("\n")),
+        ]
+        fields((f"  {name}", value) for name, value in detail if value is not None)
+
+
+def _json(value: object) -> str:
+    line = compact(value)
+    return line if len(line) <= _LONGEST_LINE else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _lasted(failure: Failure) -> str:
+    if failure.claimed_at is None:
+        return ""
+    return f" after {describe(max((failure.failed_at - failure.claimed_at).total_seconds(), 0))}"

@@ -1,0 +1,180 @@
+"""Print: tables and sentences for people, one JSON document for programs.
+
+Names, messages and tracebacks come from whoever enqueued or wrote a job. They are shown, never obeyed: control
+characters are written out, and nothing is read as markup.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from stepwell.duration import describe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDEST_WHEN_PIPED = 200
+_NARROWEST = 8
+_GAP = "  "
+_STYLES = {
+    "ok": "green",
+    "warning": "yellow",
+    "problem": "bold red",
+    "running": "cyan",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+    "paused": "yellow",
+    "dead": "red",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. One that may be cut gives way when the terminal is narrow; ids never are."""
+
+    title: str
+    cut: bool = False
+    right: bool = False
+
+
+def clean(text: str, *, lines: bool = False) -> str:
+    """The text with whatever a terminal might obey written out: "\\x1b" for an escape. `lines` keeps line breaks."""
+    if text.isprintable():
+        return text
+    kept = "\n" if lines else ""
+    text = text.replace("\t", "    ") if lines else text
+    return "".join(
+        char if char.isprintable() or char in kept else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def say(*lines: str) -> None:
+    """Print lines as they are, cleaned."""
+    for line in lines:
+        sys.stdout.write(clean(line, lines=True) + "\n")
+
+
+def complain(message: str) -> None:
+    """Say what is wrong, in one line on stderr."""
+    sys.stderr.write(f"stepwell: {clean(' '.join(message.split()))}\n")
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table. Cells that say how something is have the colour for it, on a terminal."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    cells = [["" if cell is None else clean(str(cell)) for cell in row] for row in rows]
+    widths = [
+        max([len(column.title), *(cell_len(row[index]) for row in cells)]) for index, column in enumerate(columns)
+    ]
+    widths = _fit(columns, widths)
+    out = _console()
+    out.print(_line(columns, widths, [Text(column.title, "bold") for column in columns]), soft_wrap=True)
+    for row in cells:
+        texts = [Text(cell, _STYLES.get(cell, "")) for cell in row]
+        out.print(_line(columns, widths, texts), soft_wrap=True)
+
+
+def fields(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print names and values one below the other; a value of several lines goes on below its name."""
+    shown = [(name, "" if value is None else clean(str(value), lines=True)) for name, value in pairs]
+    width = max(len(name) for name, _ in shown)
+    for name, value in shown:
+        first, *more = value.split("\n")
+        say(f"{name:<{width}}{_GAP}{first}".rstrip(), *(f"{'':<{width}}{_GAP}{line}".rstrip() for line in more))
+
+
+def status(word: str, text: str) -> None:
+    """Print a sentence with a word on how things stand before it."""
+    from rich.text import Text
+
+    line = Text.assemble((f"{word:<8}", _STYLES.get(word, "")), _GAP, clean(text))
+    _console().print(line, soft_wrap=True)
+
+
+def dump(value: object) -> None:
+    """Print one JSON document: ASCII only, times in UTC as ISO 8601."""
+    sys.stdout.write(json.dumps(value, indent=2, default=_plain) + "\n")
+
+
+def record(value: Any, *without: str) -> dict[str, Any]:
+    """A dataclass as an object for `dump`."""
+    return {
+        field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.name not in without
+    }
+
+
+def compact(value: object) -> str:
+    """A JSON value in a line."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def ago(at: datetime | None, now: datetime) -> str:
+    """How long ago, or how far ahead, a time is."""
+    if at is None:
+        return ""
+    length = (now - at).total_seconds()
+    if abs(length) < 1:
+        return "now"
+    return f"{describe(length)} ago" if length > 0 else f"in {describe(-length)}"
+
+
+def local(at: datetime | None) -> str:
+    """A time as the clock on the wall here shows it, with its offset."""
+    return "" if at is None else at.astimezone().isoformat(" ", "milliseconds")
+
+
+@cache
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def _fit(columns: Sequence[Column], widths: list[int]) -> list[int]:
+    """Make the widest of the columns that may be cut narrower until the table fits."""
+    out = _console()
+    if not out.is_terminal:
+        return [
+            min(width, _WIDEST_WHEN_PIPED) if column.cut else width
+            for column, width in zip(columns, widths, strict=True)
+        ]
+    widths = [min(width, out.width) if column.cut else width for column, width in zip(columns, widths, strict=True)]
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > out.width:
+        widest = max((index for index, column in enumerate(columns) if column.cut), key=widths.__getitem__, default=0)
+        if not columns[widest].cut or widths[widest] <= _NARROWEST:
+            break  # the terminal wraps the lines: better than half an id
+        widths[widest] -= 1
+    return widths
+
+
+def _line(columns: Sequence[Column], widths: Sequence[int], texts: Sequence[Any]) -> Any:
+    from rich.text import Text
+
+    line = Text(no_wrap=True)
+    for index, (column, width, text) in enumerate(zip(columns, widths, texts, strict=True)):
+        if column.cut:
+            text.truncate(width, overflow="ellipsis")
+        text.align("right" if column.right else "left", width)
+        line.append_text(text)
+        if index < len(columns) - 1:
+            line.append(_GAP)
+    line.rstrip()
+    return line
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return record(value)
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).isoformat()
+    return str(value)

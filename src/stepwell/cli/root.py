@@ -1,0 +1,57 @@
+"""All commands under one roof."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from stepwell.cli import doctor, enqueue, jobs, migrate, queues, schema, tasks, worker, workers
+from stepwell.cli.output import say
+from stepwell.cli.session import DatabaseOption
+from stepwell.db import ENVIRONMENT
+
+cli = typer.Typer(
+    help="Background jobs in Postgres: run workers, look after jobs.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"stepwell {version('stepwell')}")
+        raise typer.Exit
+
+
+@cli.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    database: DatabaseOption = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    if database is not None:
+        # For the command, and for the processes it may start.
+        os.environ[ENVIRONMENT] = database
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+        raise typer.Exit(2)
+
+
+cli.command("worker")(worker.worker)
+cli.command("enqueue")(enqueue.enqueue)
+cli.add_typer(jobs.group, name="jobs")
+cli.command("queues")(queues.queues)
+cli.command("pause")(queues.pause)
+cli.command("resume")(queues.resume)
+cli.command("workers")(workers.workers)
+cli.command("tasks")(tasks.tasks)
+cli.command("doctor")(doctor.doctor)
+cli.command("migrate")(migrate.migrate)
+cli.add_typer(schema.group, name="schema")

@@ -1,0 +1,25 @@
+"""`stepwell schema`: what the database has, and what this stepwell needs."""
+
+from __future__ import annotations
+
+import typer
+
+from stepwell import migrate
+from stepwell.cli.output import say
+from stepwell.cli.session import DatabaseOption, session
+
+group = typer.Typer(help="The schema in the database.", no_args_is_help=True)
+
+
+@group.callback()
+def schema() -> None:
+    pass
+
+
+@group.command()
+def version(database: DatabaseOption = None) -> None:
+    """Print the schema's version and the one that this stepwell needs; exit code 1 if they differ."""
+    with session(database, any_schema=True) as connection:
+        found = migrate.current(connection)
+        say(f"schema is at {found}, this stepwell needs {migrate.newest()}")
+        migrate.check(connection)

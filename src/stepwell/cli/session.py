@@ -1,0 +1,52 @@
+"""A connection for the length of one command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import psycopg
+import typer
+
+from stepwell.db import Database, explain
+from stepwell.errors import DatabaseError, StepwellError
+
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        "-d",
+        metavar="URL",
+        help='Where the jobs are: a Postgres URL, or "embedded[:PATH]".  [env: STEPWELL_DATABASE_URL]',
+        show_default=False,
+    ),
+]
+
+
+@contextmanager
+def session(database: str | None, *, any_schema: bool = False) -> Iterator[psycopg.Connection[Any]]:
+    """A connection in autocommit. Unless `any_schema` will do, the schema is checked first."""
+    found = Database(database, pool_size=1)
+    try:
+        with explained(found):
+            if not any_schema:
+                found.ensure_ready()
+            with found.connect() as connection:
+                yield connection
+    finally:
+        found.close()
+
+
+@contextmanager
+def explained(database: Database) -> Iterator[None]:
+    """Say what Postgres refuses in our own words, with the next act."""
+    try:
+        yield
+    except psycopg.Error as error:
+        said = error.diag.message_primary or str(error)
+        if said.startswith("stepwell: "):
+            raise DatabaseError(said.removeprefix("stepwell: ")) from error
+        if isinstance(error, psycopg.DataError):
+            raise StepwellError(f"Postgres does not take this: {said}") from error
+        raise explain(error, database.dsn) from error

@@ -1,0 +1,79 @@
+"""Read what was typed: lengths of time, JSON, times, ids. What cannot be read is a usage error, exit code 2."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from stepwell.duration import seconds
+from stepwell.errors import ConfigError, StepwellError
+from stepwell.task import check_name
+
+
+class Usage(StepwellError):
+    """The command line does not say what to do; the message says how to write it."""
+
+
+def name(typed: str, what: str) -> str:
+    """The name of a queue or a task."""
+    try:
+        return check_name(typed, what)
+    except ConfigError as error:
+        raise Usage(str(error)) from None
+
+
+def length(typed: str | None, option: str) -> float | None:
+    """A length of time in seconds."""
+    if typed is None:
+        return None
+    try:
+        return seconds(typed, option)
+    except ConfigError as error:
+        raise Usage(str(error)) from None
+
+
+def moment(typed: str | None, option: str) -> datetime | None:
+    """A point in time."""
+    if typed is None:
+        return None
+    try:
+        at = datetime.fromisoformat(typed)
+    except ValueError:
+        raise Usage(f"{option} is {typed!r}: write it as 2030-12-31T23:59:00+01:00") from None
+    if at.utcoffset() is None:
+        raise Usage(f"{option} is {typed!r}, without a time zone: add one, such as {typed}Z or {typed}+01:00")
+    return at
+
+
+def json_object(typed: str, what: str) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        value = msgspec.json.decode(typed)
+    except msgspec.DecodeError as error:
+        raise Usage(f"{what} is not JSON ({error}): write it as '{{\"n\": 1}}', in quotes for the shell") from None
+    except RecursionError:
+        raise Usage(f"{what} is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise Usage(f"{what} is a JSON {_kind(value)}, not an object: write it as '{{\"n\": 1}}'")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def job_id(typed: str) -> str:
+    """A job's id."""
+    try:
+        return str(UUID(typed))
+    except ValueError:
+        raise Usage(f"{typed!r} is not a job's id: give a uuid, as 'stepwell jobs list' shows them") from None
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "number"

@@ -1,0 +1,123 @@
+"""A database that is wrong, away, or not ours: what the app says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from stepwell import App, ConfigError, DatabaseError, SchemaMismatch, Worker
+
+
+def test_no_database_names_the_three_ways_to_configure_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STEPWELL_DATABASE_URL", raising=False)
+    with pytest.raises(ConfigError) as caught:
+        App().__enter__()
+    for way in ('App("postgresql://', "STEPWELL_DATABASE_URL", 'App("embedded")'):
+        assert way in str(caught.value)
+
+
+def test_the_environment_names_the_database(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPWELL_DATABASE_URL", dsn)
+    with App() as app:
+        assert app.dsn.startswith("user=") or "host" in app.dsn
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://nobody-there.invalid/db", "cannot be used"),
+        ("postgresql://postgres@127.0.0.1:1/db", "is Postgres running there"),
+        ("not a url at all", "write it as postgresql://"),
+        ("mysql://root@localhost/db", "write it as postgresql://"),
+        ("host=/nowhere dbname=x", "is Postgres running there"),
+    ],
+)
+def test_a_wrong_url_is_explained(url: str, said: str) -> None:
+    with pytest.raises((ConfigError, DatabaseError), match=said):
+        App(url).__enter__()
+
+
+def test_a_database_that_does_not_exist_is_named(server_dsn: str) -> None:
+    with pytest.raises(DatabaseError, match=r'"nowhere" does not exist.*create it, or correct the URL'):
+        App(make_conninfo(server_dsn, dbname="nowhere")).__enter__()
+
+
+async def test_a_schema_not_migrated_names_the_command(empty_dsn: str) -> None:
+    with pytest.raises(SchemaMismatch, match='run "stepwell migrate"'):
+        async with App(empty_dsn):
+            pass
+    app = App(empty_dsn)
+
+    @app.task
+    async def note() -> None: ...
+
+    with pytest.raises(SchemaMismatch, match='run "stepwell migrate"'):
+        await note.aenqueue()
+    with pytest.raises(SchemaMismatch, match='run "stepwell migrate"'):
+        await Worker(app).run()
+    await app.aclose()
+
+
+def test_a_role_without_rights_is_told_where_they_are_listed(dsn: str, conn: psycopg.Connection[Any]) -> None:
+    role = f"r{conn.info.dbname}"
+    conn.execute(sql.SQL("create role {} login").format(sql.Identifier(role)))
+    try:
+        # Peer authentication lets only the owner in, so take the role on inside.
+        options = f"-c role={role}"
+        with pytest.raises(DatabaseError, match="grant it the rights"):
+            App(make_conninfo(dsn, options=options)).__enter__()
+        conn.execute(sql.SQL("grant usage on schema stepwell to {}").format(sql.Identifier(role)))
+        with App(make_conninfo(dsn, options=options)) as app:
+
+            @app.task
+            def note() -> None: ...
+
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                note.enqueue()
+    finally:
+        conn.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(role)))
+
+
+async def test_enqueue_goes_on_after_its_idle_connections_were_cut(app: App, conn: psycopg.Connection[Any]) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    await asyncio.gather(*[note.aenqueue(n) for n in range(5)])
+    assert cut_others(conn) >= 1
+    await note.aenqueue(6)
+
+
+def test_a_sync_pool_survives_cut_connections_too(dsn: str, conn: psycopg.Connection[Any]) -> None:
+    with App(dsn) as app:
+
+        @app.task
+        def note(n: int) -> None: ...
+
+        note.enqueue(1)
+        assert cut_others(conn) >= 1
+        assert note.enqueue(2).info() is not None
+
+
+async def test_an_app_is_usable_without_being_opened(dsn: str) -> None:
+    app = App(dsn)
+
+    @app.task
+    async def note(n: int) -> None: ...
+
+    job = await note.aenqueue(1)
+    assert await job.ainfo() is not None
+    await app.aclose()
+
+
+def cut_others(conn: psycopg.Connection[Any]) -> int:
+    """End every other connection to this database, and say how many there were."""
+    cursor = conn.execute(
+        "select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity "
+        "where pid <> pg_backend_pid() and datname = current_database()"
+    )
+    return (cursor.fetchone() or (0,))[0]

@@ -1,0 +1,386 @@
+"""Putting jobs in: options, batches, transactions, and what bad input gets."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, Connection
+from psycopg.rows import dict_row
+
+from stepwell import App, BadArgs, ConfigError, DuplicateTask, StepwellError
+from stepwell.queries import NewJob
+
+
+def rows(conn: Connection[Any]) -> list[dict[str, Any]]:
+    with conn.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute("select * from stepwell.jobs order by id").fetchall()
+
+
+async def test_options_land_on_the_job(app: App, conn: Connection[Any]) -> None:
+    @app.task(queue="mail", priority=3)
+    async def send(to: str, subject: str = "hi") -> None: ...
+
+    await send.aenqueue("ada")
+    await send.using(queue="bulk", priority=-2, delay="1h", metadata={"a": 1}, max_attempts=7).aenqueue(
+        "bob", subject="x"
+    )
+    first, second = rows(conn)
+    assert (first["queue"], first["priority"], first["state"], first["args"]) == ("mail", 3, "ready", {"to": "ada"})
+    assert (second["queue"], second["priority"], second["state"]) == ("bulk", -2, "scheduled")
+    assert (second["metadata"], second["max_attempts"]) == ({"a": 1}, 7)
+    assert second["args"] == {"to": "bob", "subject": "x"}
+    assert second["run_at"] - second["enqueued_at"] == timedelta(hours=1)
+
+
+async def test_using_adds_up_and_leaves_the_task_as_it_was(app: App, conn: Connection[Any]) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    urgent = note.using(priority=9)
+    await urgent.using(queue="fast").aenqueue(1)
+    await note.aenqueue(2)
+    assert [(row["priority"], row["queue"]) for row in rows(conn)] == [(9, "fast"), (0, "default")]
+
+
+def test_many_jobs_go_in_at_once_with_ids_in_order(dsn: str, conn: Connection[Any]) -> None:
+    with App(dsn) as app:
+
+        @app.task
+        def note(n: int) -> None: ...
+
+        @app.task
+        def other(text: str) -> None: ...
+
+        jobs = note.enqueue_many([{"n": n} for n in range(12_000)])
+        assert [str(job.id) for job in jobs] == sorted(str(job.id) for job in jobs)
+        stored = dict(conn.execute("select id, (args ->> 'n')::int from stepwell.jobs").fetchall())
+        assert [stored[job.id] for job in jobs] == list(range(12_000))
+
+        mixed = app.enqueue_many([note.using(priority=5).call(1), other.using(delay="1h").call("x"), note.call(2)])
+        assert len(mixed) == 3
+        kinds = [(info.task, info.state, info.priority) for job in mixed if (info := job.info())]
+        assert kinds == [("note", "ready", 5), ("other", "scheduled", 0), ("note", "ready", 0)]
+        assert note.enqueue_many([]) == []
+
+
+async def test_many_are_put_in_all_or_none(app: App, conn: Connection[Any]) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    with pytest.raises(BadArgs, match="'n'"):
+        await note.aenqueue_many([{"n": 1}, {"n": "two"}])
+    assert rows(conn) == []
+    conn.execute("create function refuse() returns trigger language plpgsql as $$ begin raise 'no'; end $$")
+    conn.execute(
+        "create trigger refuse before insert on stepwell.job for each row "
+        "when (new.args ->> 'n' = '7000') execute function refuse()"
+    )
+    with pytest.raises(psycopg.Error):
+        await note.aenqueue_many([{"n": n} for n in range(8000)])
+    assert rows(conn) == []
+
+
+async def test_calls_made_side_by_side_share_round_trips(app: App, conn: Connection[Any]) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    batches: list[int] = []
+    send = app._enqueuer()._send  # pyright: ignore[reportPrivateUsage]
+
+    async def counted(jobs: list[NewJob]) -> Any:
+        batches.append(len(jobs))
+        return await send(jobs)
+
+    app._enqueuer()._send = counted  # pyright: ignore[reportPrivateUsage]
+    jobs = await asyncio.gather(*[note.aenqueue(n) for n in range(100)])
+    stored = dict(conn.execute("select id, (args ->> 'n')::int from stepwell.jobs").fetchall())
+    assert [stored[job.id] for job in jobs] == list(range(100))
+    assert sum(batches) == 100
+    assert len(batches) <= 3
+
+
+async def test_one_bad_item_does_not_fail_those_beside_it(app: App, conn: Connection[Any]) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    conn.execute(
+        "create function refuse() returns trigger language plpgsql as "
+        "$$ begin raise exception using errcode = '23514', message = 'no sevens'; end $$"
+    )
+    conn.execute(
+        "create trigger refuse before insert on stepwell.job for each row "
+        "when (new.args ->> 'n' = '7') execute function refuse()"
+    )
+    outcomes = await asyncio.gather(*[note.aenqueue(n) for n in range(10)], return_exceptions=True)
+    assert [isinstance(outcome, psycopg.Error) for outcome in outcomes] == [n == 7 for n in range(10)]
+    assert len(rows(conn)) == 9
+
+
+async def test_a_job_exists_if_and_only_if_the_callers_transaction_commits(app: App, dsn: str) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    async with await AsyncConnection.connect(dsn) as connection:
+        job = await note.using(connection=connection).aenqueue(1)
+        many = await note.using(connection=connection).aenqueue_many([{"n": 2}, {"n": 3}])
+        assert await job.ainfo() is None
+        await connection.rollback()
+    assert await job.ainfo() is None
+    assert await many[1].ainfo() is None
+    async with await AsyncConnection.connect(dsn) as connection:
+        job = await note.using(connection=connection).aenqueue(1)
+    assert await job.ainfo() is not None
+
+
+def test_the_same_with_a_sync_connection(dsn: str) -> None:
+    with App(dsn) as app:
+
+        @app.task
+        def note(n: int) -> None: ...
+
+        with psycopg.connect(dsn) as connection:
+            gone = note.using(connection=connection).enqueue(1)
+            connection.rollback()
+            kept = app.enqueue_many([note.call(2)], connection=connection)[0]
+        assert gone.info() is None
+        assert kept.info() is not None
+
+
+async def test_the_wrong_kind_of_connection_is_named(app: App, dsn: str, conn: Connection[Any]) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    with pytest.raises(ConfigError, match="use enqueue"):
+        await note.using(connection=conn).aenqueue(1)
+    with pytest.raises(ConfigError, match=r"psycopg\.Connection"):
+        await note.using(connection="a string").aenqueue(1)
+    async with await AsyncConnection.connect(dsn) as connection:
+        with pytest.raises(ConfigError, match="use aenqueue"):
+            await asyncio.to_thread(note.using(connection=connection).enqueue, 1)
+
+
+async def test_plain_sql_enqueues_with_all_options(conn: Connection[Any]) -> None:
+    conn.execute("select stepwell.enqueue('ship')")
+    conn.execute(
+        """select stepwell.enqueue(task => 'ship', args => '{"n": 1}', queue => 'q', priority => 4,
+        delay => interval '1 minute', metadata => '{"k": "v"}', max_attempts => 2)"""
+    )
+    plain, full = rows(conn)
+    assert (plain["state"], plain["queue"], plain["args"], plain["metadata"]) == ("ready", "default", {}, None)
+    assert (full["queue"], full["priority"], full["args"], full["metadata"]) == ("q", 4, {"n": 1}, {"k": "v"})
+    assert (full["max_attempts"], full["run_at"] - full["enqueued_at"]) == (2, timedelta(minutes=1))
+
+
+async def test_blocking_calls_inside_an_event_loop_name_the_async_ones(app: App) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    job = await note.aenqueue(1)
+    for call, instead in (
+        (lambda: note.enqueue(1), "aenqueue"),
+        (lambda: note.enqueue_many([{"n": 1}]), "aenqueue"),
+        (job.result, "aresult"),
+        (job.info, "ainfo"),
+        (job.cancel, "acancel"),
+        (job.retry, "aretry"),
+        (lambda: app.pause("default"), "apause"),
+    ):
+        with pytest.raises(StepwellError, match=instead):
+            call()
+
+
+class Odd:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "said"),
+    [
+        ((), {}, "missing a required argument: 'n'"),
+        ((1, "a", 3), {}, "too many positional arguments"),
+        ((1,), {"nope": 2}, "'nope'"),
+        (("text",), {}, "'n': Expected `int`, got `str`"),
+        ((1.5,), {}, "'n': Expected `int`"),
+        ((None,), {}, "'n': Expected `int`, got `null`"),
+        ((1, 5), {}, "'text': Expected `str`, got `int`"),
+        ((1, "a\x00b"), {}, "'text' holds a NUL"),
+        ((1, "\ud800"), {}, "'text'"),
+        ((1, "a", [1, "x"]), {}, "too many"),
+    ],
+)
+async def test_args_that_do_not_fit_are_refused_by_name(
+    app: App, conn: Connection[Any], args: Any, kwargs: Any, said: str
+) -> None:
+    @app.task
+    async def note(n: int, text: str = "") -> None: ...
+
+    with pytest.raises(BadArgs, match=said):
+        await note.aenqueue(*args, **kwargs)
+    assert rows(conn) == []
+
+
+async def test_values_that_do_not_encode_are_refused_by_name(app: App, conn: Connection[Any]) -> None:
+    @app.task
+    async def anything(n: int, value: Any, more: dict[str, list[int]] | None = None) -> None: ...
+
+    endless: list[Any] = []
+    endless.append(endless)
+    for bad in (Odd(), {"deep": [Odd()]}, lambda: None, endless, object()):
+        with pytest.raises(BadArgs, match="'value'"):
+            await anything.aenqueue(1, bad)
+    with pytest.raises(BadArgs, match=r"'more'.*Expected `int`, got `str`"):
+        await anything.aenqueue(1, 1, {"a": ["x"]})  # pyright: ignore[reportArgumentType]
+    assert rows(conn) == []
+    await anything.aenqueue(1, "a backslash \\u0000 is not a NUL")
+    assert len(rows(conn)) == 1
+
+
+async def test_args_over_the_limit_are_refused(dsn: str) -> None:
+    async with App(dsn) as app:
+
+        @app.task
+        async def note(text: str) -> None: ...
+
+        await note.aenqueue("x" * 1_000_000)
+        with pytest.raises(BadArgs, match="1048587 bytes, more than 1048576"):
+            await note.aenqueue("x" * (1024 * 1024))
+    async with App(dsn, max_args_size=100) as small:
+
+        @small.task
+        async def note(text: str) -> None: ...
+
+        with pytest.raises(BadArgs, match="max_args_size"):
+            await note.aenqueue("x" * 100)
+
+
+NOW = datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"delay": -1}, "delay is -1: it cannot be negative"),
+        ({"delay": "-5s"}, "delay"),
+        ({"delay": "soon"}, "write it as"),
+        ({"delay": math.nan}, "delay"),
+        ({"delay": math.inf}, "100 years"),
+        ({"delay": 10**400}, "100 years"),
+        ({"delay": timedelta(days=40_000)}, "100 years"),
+        ({"delay": True}, "bool"),
+        ({"delay": [1]}, "list"),
+        ({"run_at": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001
+        ({"run_at": datetime(9999, 1, 1, tzinfo=UTC)}, "year 9999"),
+        ({"run_at": datetime(1, 1, 1, tzinfo=UTC)}, "year 1"),
+        ({"run_at": "tomorrow"}, "datetime"),
+        ({"delay": 1, "run_at": NOW}, "exclude each other"),
+        ({"priority": 32768}, "between -32767 and 32767"),
+        ({"priority": 10**30}, "between"),
+        ({"priority": 1.5}, "whole number"),
+        ({"priority": True}, "whole number"),
+        ({"queue": ""}, "queue"),
+        ({"queue": "a\x00b"}, "queue"),
+        ({"queue": "x" * 201}, "200"),
+        ({"queue": 5}, "queue"),
+        ({"metadata": [1]}, "give a dict"),
+        ({"metadata": {"a": Odd()}}, "metadata"),
+        ({"metadata": {"a": "\x00"}}, "NUL"),
+        ({"max_attempts": 0}, "max_attempts"),
+    ],
+)
+async def test_senseless_options_are_refused_by_name(app: App, options: dict[str, Any], said: str) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    with pytest.raises(StepwellError, match=said):
+        note.using(**options)
+
+
+async def test_an_unknown_option_is_a_type_error(app: App) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    with pytest.raises(TypeError, match="colour"):
+        note.using(colour="red")  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="colour"):
+        app.task(colour="red")(note.fn)  # pyright: ignore
+
+
+async def test_two_tasks_with_one_name_are_refused(app: App) -> None:
+    def register(name: str | None = None) -> None:
+        @app.task(name=name)
+        async def note(n: int) -> None: ...
+
+    register()
+    with pytest.raises(DuplicateTask, match=r"'note'.*@app.task\(name="):
+        register()
+    register("another")
+    assert set(app.tasks) == {"note", "another"}
+
+
+async def test_what_cannot_be_a_task_is_refused_at_registration(app: App) -> None:
+    def generator() -> Any:
+        yield 1
+
+    async def agenerator() -> Any:
+        yield 1
+
+    def variadic(*numbers: int) -> None: ...
+
+    def keywords(**numbers: int) -> None: ...
+
+    async def async_process() -> None: ...
+
+    def local() -> None: ...
+
+    async def without_context() -> None: ...
+
+    async def fine() -> None: ...
+
+    for fn, options, said in (
+        (generator, {}, "generator"),
+        (agenerator, {}, "generator"),
+        (variadic, {}, "declare each argument"),
+        (keywords, {}, "declare each argument"),
+        (async_process, {"process": True}, "plain functions"),
+        (local, {"process": True}, "top of its module"),
+        (without_context, {"transaction": True}, "ctx: Context"),
+        (fine, {"name": ""}, "name"),
+        (fine, {"timeout": 0}, "timeout"),
+        (fine, {"keep": "a while"}, "keep"),
+        (fine, {"priority": 99999}, "priority"),
+        ("text", {}, "function"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            app.task(**options)(fn)  # pyright: ignore
+
+
+async def test_calling_a_task_says_how_to_enqueue_it(app: App) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    with pytest.raises(TypeError, match=r"note\.fn"):
+        note(1)
+
+
+async def test_annotations_may_name_what_is_defined_later(app: App) -> None:
+    namespace: dict[str, Any] = {"app": app}
+    exec(
+        "from __future__ import annotations\n"
+        "from stepwell import Context\n"
+        "@app.task\n"
+        "async def later(ctx: Context, thing: Thing) -> Thing: return thing\n"
+        "from dataclasses import dataclass\n"
+        "@dataclass\n"
+        "class Thing:\n"
+        "    n: int\n",
+        namespace,
+    )
+    later, thing = namespace["later"], namespace["Thing"]
+    await later.aenqueue(thing(1))
+    with pytest.raises(BadArgs, match="'thing'"):
+        await later.aenqueue("no")

@@ -1,0 +1,33 @@
+"""What the package says it offers is what it offers."""
+
+from __future__ import annotations
+
+import inspect
+import types
+
+import stepwell
+
+
+def test_all_is_exact_and_sorted() -> None:
+    public = {
+        name
+        for name, value in vars(stepwell).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert set(stepwell.__all__) == public
+    assert list(stepwell.__all__) == sorted(stepwell.__all__)
+
+
+def test_everything_public_is_documented() -> None:
+    undocumented: list[str] = []
+    for name in stepwell.__all__:
+        thing = getattr(stepwell, name)
+        if not inspect.isclass(thing):
+            continue
+        if not thing.__doc__:
+            undocumented.append(name)
+        for member, value in vars(thing).items():
+            target = value.fget if isinstance(value, property) else value
+            if not member.startswith("_") and inspect.isfunction(target) and not target.__doc__:
+                undocumented.append(f"{name}.{member}")
+    assert undocumented == []

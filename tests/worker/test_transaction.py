@@ -1,0 +1,178 @@
+"""Transactional tasks: the handler's writes, the job's completion and what it enqueues, together or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+
+from stepwell import App, Cancel, ConfigError, Context, JobCancelled, JobFailed, Retry, Snooze, Worker
+
+
+@pytest.fixture
+def effects(conn: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    conn.execute("create table effect (n int)")
+    return conn
+
+
+def count(conn: psycopg.Connection[Any]) -> int:
+    return (conn.execute("select count(*) from effect").fetchone() or (0,))[0]
+
+
+async def test_writes_completion_and_enqueues_commit_together(app: App, effects: psycopg.Connection[Any]) -> None:
+    @app.task
+    async def child(n: int) -> int:
+        return n
+
+    seen: list[int] = []
+
+    @app.task(transaction=True)
+    async def settle(ctx: Context, n: int) -> str:
+        await ctx.connection.execute("insert into effect values (%s)", (n,))
+        job = await child.using(connection=ctx.connection).aenqueue(n)
+        assert await job.ainfo() is None
+        seen.append(count(effects))
+        return str(job.id)
+
+    async with Worker(app):
+        job = await settle.aenqueue(1)
+        child_id = await job.aresult(timeout="10s")
+        assert await app.job(child_id).aresult(timeout="10s") == 1
+    assert (seen, count(effects)) == ([0], 1)
+
+
+async def test_a_plain_function_has_the_same(app: App, effects: psycopg.Connection[Any]) -> None:
+    @app.task(transaction=True, retry=Retry(max_attempts=2, initial=0))
+    def settle(ctx: Context, n: int) -> int:
+        ctx.sync_connection.execute("insert into effect values (%s)", (n,))
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return n
+
+    async with Worker(app):
+        assert await (await settle.aenqueue(1)).aresult(timeout="10s") == 1
+    assert count(effects) == 1
+
+
+@pytest.mark.parametrize("how", ["error", "snooze", "cancel", "bad result", "sql error swallowed"])
+async def test_nothing_is_written_when_it_does_not_succeed(
+    app: App, effects: psycopg.Connection[Any], how: str
+) -> None:
+    runs: list[int] = []
+
+    @app.task(transaction=True, retry=Retry(max_attempts=2, initial=0))
+    async def settle(ctx: Context) -> Any:
+        runs.append(ctx.attempt)
+        await ctx.connection.execute("insert into effect values (1)")
+        if len(runs) > 1:
+            raise Cancel("enough")
+        match how:
+            case "error":
+                raise ValueError("no")
+            case "snooze":
+                raise Snooze(0)
+            case "cancel":
+                raise Cancel("no longer")
+            case "bad result":
+                return object()
+            case _:
+                try:
+                    await ctx.connection.execute("select 1 / 0")
+                except psycopg.Error:
+                    return "as if nothing had happened"
+
+    async with Worker(app):
+        job = await settle.aenqueue()
+        with pytest.raises((JobFailed, JobCancelled)):
+            await job.aresult(timeout="10s")
+    assert count(effects) == 0
+    assert runs == {"error": [1, 2], "snooze": [1, 1], "sql error swallowed": [1, 2]}.get(how, [1])
+
+
+@pytest.mark.parametrize("word", ["commit", "rollback"])
+async def test_a_handler_that_ends_the_transaction_itself_is_told_so(
+    app: App, effects: psycopg.Connection[Any], word: str
+) -> None:
+    @app.task(transaction=True, retry=Retry(max_attempts=1))
+    async def leaks(ctx: Context) -> None:
+        await ctx.connection.execute("commit" if word == "commit" else "rollback")
+
+    async with Worker(app):
+        with pytest.raises(JobFailed, match=r"committed or rolled back ctx\.connection itself"):
+            await (await leaks.aenqueue()).aresult(timeout="10s")
+
+        @app.task(name="after")
+        async def after() -> None: ...
+
+
+async def test_a_deferred_constraint_that_fails_at_commit_fails_the_attempt(
+    app: App, effects: psycopg.Connection[Any]
+) -> None:
+    effects.execute("create table parent (n int primary key)")
+    effects.execute("create table strict (n int references parent deferrable initially deferred)")
+
+    @app.task(transaction=True, retry=Retry(max_attempts=1))
+    async def orphan(ctx: Context) -> None:
+        await ctx.connection.execute("insert into strict values (1)")
+
+    async with Worker(app):
+        with pytest.raises(JobFailed, match="ForeignKeyViolation"):
+            await (await orphan.aenqueue()).aresult(timeout="10s")
+
+
+async def test_a_run_that_lost_its_job_is_rolled_back(app: App, effects: psycopg.Connection[Any]) -> None:
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task(transaction=True)
+    async def settle(ctx: Context) -> int:
+        await ctx.connection.execute("insert into effect values (%s)", (ctx.epoch,))
+        if ctx.epoch == 1:
+            entered.set()
+            await go_on.wait()
+        return ctx.epoch
+
+    async with Worker(app):
+        job = await settle.aenqueue()
+        await entered.wait()
+        # As if the worker had been declared dead: the job is given to another run.
+        effects.execute(
+            "select stepwell.fail_held(worker_id, 'declared dead', '{}') from stepwell.jobs where id = %s", (job.id,)
+        )
+        assert await job.aresult(timeout="10s") == 2
+        go_on.set()
+    assert effects.execute("select n from effect").fetchall() == [(2,)]
+
+
+async def test_more_transactions_than_connections_wait_their_turn(dsn: str, effects: psycopg.Connection[Any]) -> None:
+    async with App(dsn, pool_size=2) as app:
+
+        @app.task(transaction=True)
+        async def settle(ctx: Context) -> None:
+            await ctx.connection.execute("insert into effect values (1)")
+
+        async with Worker(app, concurrency=20):
+            jobs = await settle.aenqueue_many([dict[str, int]()] * 50)
+            await asyncio.gather(*[job.aresult(timeout="30s") for job in jobs])
+    assert count(effects) == 50
+
+
+async def test_ctx_connection_without_a_transaction_says_what_to_declare(app: App) -> None:
+    @app.task(retry=Retry(max_attempts=1))
+    async def plain(ctx: Context) -> None:
+        await ctx.connection.execute("select 1")
+
+    async with Worker(app):
+        with pytest.raises(JobFailed, match="transaction=True"):
+            await (await plain.aenqueue()).aresult(timeout="10s")
+
+
+def test_transaction_and_process_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        App("embedded").task(transaction=True, process=True)(in_process)
+
+
+def in_process(ctx: Context) -> None:
+    assert threading.current_thread()
