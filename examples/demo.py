@@ -28,7 +28,8 @@ from rich.text import Text
 
 from stepwell import App, Context, Retry
 
-app = App("embedded")
+# The worker, a process of its own, is told by the environment which database it is.
+app = App(os.environ.get("STEPWELL_DATABASE_URL", "embedded"))
 
 
 @app.task(queue="mail")
@@ -38,7 +39,7 @@ async def send_mail(to: str) -> str:
 
 
 @app.task
-def resize(photo: int, width: int) -> tuple[int, int]:
+def resize(width: int) -> tuple[int, int]:
     """A plain function: it runs in a thread."""
     time.sleep(random.uniform(0.005, 0.03))
     return width, width * 3 // 4
@@ -79,7 +80,7 @@ async def produce(until: float) -> int:
         calls: list[Any] = [
             send_mail.call(f"user{random.randrange(1000)}@example.org") for _ in range(random.randrange(60))
         ]
-        calls += [resize.call(random.randrange(1000), 640) for _ in range(random.randrange(12))]
+        calls += [resize.call(640) for _ in range(random.randrange(12))]
         calls += [call_partner.call(n) for n in range(random.randrange(10))]
         if random.random() < 0.3:
             calls.append(report.using(priority=5).call(random.randint(3, 8)))
@@ -151,12 +152,13 @@ async def show(console: Console, seconds: float) -> None:
             env={**os.environ, "STEPWELL_DATABASE_URL": app.dsn},
         )
         until = time.monotonic() + seconds
-        producing = asyncio.create_task(produce(until))
         seen = Seen()
+        producing: asyncio.Task[int] | None = None
         try:
             async with await psycopg.AsyncConnection.connect(app.dsn, autocommit=True) as connection:
                 row = await (await connection.execute("select clock_timestamp()")).fetchone()
                 since = row[0] if row else None
+                producing = asyncio.create_task(produce(until))
                 looked = time.monotonic()
                 with (
                     Live(console=console, auto_refresh=False)
@@ -175,11 +177,12 @@ async def show(console: Console, seconds: float) -> None:
                             break
             put = await producing
             console.print(
-                f"\n{put:,} jobs were enqueued, {seen.done:,} have finished. They are kept in the Postgres in .stepwell: "
-                "see them with\n  STEPWELL_DATABASE_URL=embedded .venv/bin/stepwell jobs list"
+                f"\n{put:,} jobs were enqueued, {seen.done:,} have finished. See them with\n"
+                "  .venv/bin/stepwell --database embedded jobs list"
             )
         finally:
-            producing.cancel()
+            if producing is not None:
+                producing.cancel()
             worker.terminate()
             await asyncio.to_thread(worker.wait)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from stepwell import Worker
 from stepwell.events import Event
@@ -23,13 +24,17 @@ def until(holds: Callable[[], T], within: float = 20.0) -> T:
     return value
 
 
-async def auntil(holds: Callable[[], Awaitable[T]], within: float = 20.0) -> T:
-    """The same for a coroutine function."""
+async def auntil(holds: Callable[[], T | Awaitable[T]], within: float = 20.0) -> T:
+    """The same in async code; what is called may be a coroutine function."""
     deadline = time.monotonic() + within
-    while not (value := await holds()):
+    while not (value := await _value(holds())):
         assert time.monotonic() < deadline, f"did not happen within {within:g} s"
         await asyncio.sleep(0.01)
     return value
+
+
+async def _value(given: T | Awaitable[T]) -> T:
+    return await cast("Awaitable[T]", given) if inspect.isawaitable(given) else cast("T", given)
 
 
 class Heard:

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -25,6 +25,8 @@ from stepwell.errors import ConfigError, DatabaseError
 from stepwell.queries import Query
 
 Row = TypeVar("Row")
+
+AsyncPool: TypeAlias = AsyncConnectionPool[psycopg.AsyncConnection[Any]]
 
 ENVIRONMENT = "STEPWELL_DATABASE_URL"
 
@@ -132,9 +134,10 @@ class Database:
         self._embedded: EmbeddedPostgres | None = None
         self._checked = False
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
-        self._async_pools: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, AsyncConnectionPool[psycopg.AsyncConnection[Any]]
-        ] = weakref.WeakKeyDictionary()
+        self._async_pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[AsyncPool]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._process = os.getpid()
 
     @property
     def dsn(self) -> str:
@@ -165,10 +168,11 @@ class Database:
     @contextmanager
     def connection(self) -> Generator[psycopg.Connection[Any]]:
         """A connection from the pool, in autocommit."""
+        self._forget_after_fork()
         self.ensure_ready()
         with self._lock:
             if self._pool is None:
-                self._pool = ConnectionPool[psycopg.Connection[Any]](
+                self._pool = ConnectionPool(
                     self.dsn,
                     kwargs={"autocommit": True},
                     min_size=0,
@@ -177,34 +181,44 @@ class Database:
                     open=True,
                     name="stepwell",
                 )
-        with self._pool.connection() as connection:
+            pool = self._pool
+        with pool.connection() as connection:
             yield connection
 
     @asynccontextmanager
     async def aconnection(self) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
         """A connection from the running loop's pool, in autocommit."""
-        pool = await self._async_pool()
-        async with pool.connection() as connection:
-            yield connection
-
-    async def _async_pool(self) -> AsyncConnectionPool[psycopg.AsyncConnection[Any]]:
+        self._forget_after_fork()
         if not self._checked:
             await asyncio.to_thread(self.ensure_ready)
         loop = asyncio.get_running_loop()
-        pool = self._async_pools.get(loop)
-        if pool is None:
-            pool = AsyncConnectionPool[psycopg.AsyncConnection[Any]](
-                self.dsn,
-                kwargs={"autocommit": True},
-                min_size=0,
-                max_size=self._pool_size,
-                check=_acheck,
-                open=False,
-                name="stepwell",
-            )
-            self._async_pools[loop] = pool
-            await pool.open()
+        opening = self._async_pools.get(loop)
+        if opening is None:
+            opening = self._async_pools[loop] = loop.create_task(self._open_async_pool())
+        pool = await asyncio.shield(opening)
+        async with pool.connection() as connection:
+            yield connection
+
+    async def _open_async_pool(self) -> AsyncPool:
+        pool: AsyncPool = AsyncConnectionPool(
+            self.dsn,
+            kwargs={"autocommit": True},
+            min_size=0,
+            max_size=self._pool_size,
+            check=_acheck,
+            open=False,
+            name="stepwell",
+        )
+        await pool.open()
         return pool
+
+    def _forget_after_fork(self) -> None:
+        """A forked child must not use its parent's connections; it opens its own."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._lock = threading.RLock()
+            self._pool = None
+            self._async_pools.clear()
 
     def fetch(self, query: Query[Row]) -> list[Row]:
         """Run a query on a pooled connection."""
@@ -230,19 +244,18 @@ class Database:
 
     async def aclose(self) -> None:
         """Close the running loop's pool, and all that `close` closes."""
-        pool = self._async_pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.close()
+        opening = self._async_pools.pop(asyncio.get_running_loop(), None)
+        if opening is not None:
+            await (await opening).close()
         await asyncio.to_thread(self.close)
 
     def _find(self) -> str:
         url = self._url or os.environ.get(ENVIRONMENT)
         if not url:
             raise ConfigError(
-                "no database is configured. Give one in one of three ways: "
-                'App("postgresql://user@host/database"), '
-                f"the environment variable {ENVIRONMENT}, or, for development, "
-                'App("embedded"), which starts a Postgres of its own'
+                'no database is configured. Name one in the code, as App("postgresql://user@host/database"), in the '
+                f"environment variable {ENVIRONMENT}, or on the command line with --database; for development, "
+                '"embedded" starts a Postgres of its own'
             )
         if is_embedded(url):
             self._embedded = EmbeddedPostgres(embedded_path(url))
@@ -260,7 +273,7 @@ class Database:
         return make_conninfo(dsn, **{key: value for key, value in defaults.items() if key not in given})
 
 
-def _stirs(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+def stirs(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether there is something to read on an idle connection: most likely its end."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
@@ -269,10 +282,10 @@ def _stirs(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -
 
 # A pooled connection that died while it lay idle is replaced before it is lent. The look costs no round trip.
 def _check(connection: psycopg.Connection[Any]) -> None:
-    if _stirs(connection):
+    if stirs(connection):
         connection.execute("select 1")
 
 
 async def _acheck(connection: psycopg.AsyncConnection[Any]) -> None:
-    if _stirs(connection):
+    if stirs(connection):
         await connection.execute("select 1")

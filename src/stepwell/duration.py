@@ -36,7 +36,8 @@ def describe(length: float) -> str:
         return "100 years"
     for unit in ("d", "h", "m", "s", "ms"):
         if length >= _UNITS[unit]:
-            return f"{length / _UNITS[unit]:.3g}{unit}"
+            number = length / _UNITS[unit]
+            return f"{number:.3g}{unit}" if number < 1000 else f"{number:.0f}{unit}"
     return f"{length * 1e6:.3g}us" if length else "0s"
 
 

@@ -38,10 +38,14 @@ class Waiter:
         self._thread: threading.Thread | None = None
         self._wake: int | None = None
         self._closing = False
+        self._process = os.getpid()
 
     def wait(self, job_id: str) -> Future[Ended]:
         """A future for how this job ends. Cancelling it is giving up."""
         future: Future[Ended] = Future()
+        if self._process != os.getpid():
+            # A forked child has no such thread, and its parent's waits are not its own.
+            self.__init__(self._database)
         with self._lock:
             self._futures.setdefault(job_id, []).append(future)
             self._unasked.add(job_id)
@@ -117,7 +121,7 @@ class Waiter:
         early = list(_EARLY_POLLS)
         idle_since = time.monotonic()
         poll_at = time.monotonic() + early.pop(0)
-        self._look(connection, list(self._futures))
+        self._look(connection, self._awaited())
         while True:
             if self._closing:
                 self._leave(_closed())
@@ -143,10 +147,13 @@ class Waiter:
                 ]
                 if done:
                     self._look(connection, done)
-                    self._unasked.difference_update(done)
             if time.monotonic() >= poll_at:
                 poll_at = time.monotonic() + (early.pop(0) if early else _POLL)
-                self._look(connection, list(self._futures))
+                self._look(connection, self._awaited())
+
+    def _awaited(self) -> list[str]:
+        with self._lock:
+            return list(self._futures)
 
     def _look(self, connection: psycopg.Connection[Any], job_ids: list[str]) -> None:
         for start in range(0, len(job_ids), _BATCH):

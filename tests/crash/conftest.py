@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from .audit import open_ledger
 from .fleet import Fleet
+from .proxy import Proxy
 
 
 @pytest.fixture
@@ -37,3 +40,12 @@ def dice() -> random.Random:
     seed = int(os.environ.get("STEPWELL_CRASH_SEED") or secrets.randbelow(2**32))
     print(f"STEPWELL_CRASH_SEED={seed}")
     return random.Random(seed)
+
+
+@pytest.fixture
+def proxy(dsn: str) -> Iterator[Proxy]:
+    """Between a worker and the test's database."""
+    with tempfile.TemporaryDirectory(prefix="sw") as directory:
+        proxy = Proxy(dsn, Path(directory))
+        yield proxy
+        proxy.close()

@@ -28,7 +28,7 @@ def enqueue(
     database: DatabaseOption = None,
 ) -> None:
     """Put a job in and print its id. Whether the arguments fit the task is seen when it runs: the app is not asked."""
-    usage.json_object(args, "JSON")
+    usage.json_object(args, "the argument after TASK")
     if delay is not None and run_at is not None:
         raise usage.Usage("--delay and --run-at exclude each other: give one")
     job = queries.NewJob(
@@ -36,8 +36,8 @@ def enqueue(
         args,
         usage.name(queue, "--queue"),
         priority,
-        usage.length(delay, "--delay"),
-        usage.moment(run_at, "--run-at"),
+        None if delay is None else usage.length(delay, "--delay"),
+        None if run_at is None else usage.moment(run_at, "--run-at"),
         None if metadata is None else encode_metadata(usage.json_object(metadata, "--metadata")),
         max_attempts,
     )

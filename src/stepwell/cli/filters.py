@@ -44,7 +44,7 @@ def job_filter(
         tuple(states) if states else None,
         queue,
         task,
-        usage.length(older_than, "--older-than"),
-        usage.length(newer_than, "--newer-than"),
+        None if older_than is None else usage.length(older_than, "--older-than"),
+        None if newer_than is None else usage.length(newer_than, "--newer-than"),
         metadata,
     )

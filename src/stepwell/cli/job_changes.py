@@ -58,7 +58,7 @@ def change(
         return
     for state in which.states or ():
         if state not in what.states:
-            raise usage.Usage(f"a job that is {state} cannot be changed by {what.verb}: only {', '.join(what.states)}")
+            raise usage.Usage(f"--state is {state!r}: jobs {what.verb} is for those {', '.join(what.states)}")
     _change_filtered(what, replace(which, states=which.states or what.default), reason, database, yes=yes)
 
 
@@ -70,8 +70,7 @@ def _change_ids(what: Change, ids: list[str], reason: str | None, database: str 
         left = [job_id for job_id in ids if job_id not in became]
         states = dict(fetch(connection, queries.job_states(left))) if left else {}
     for job_id in ids:
-        said = _BECAME[became[job_id]] if job_id in became else _refusal(what, states.get(job_id))
-        say(f"{job_id} {said}")
+        say(f"{job_id} {_BECAME[became[job_id]] if job_id in became else _refusal(what, states.get(job_id))}")
     if left:
         raise typer.Exit(1)
 
@@ -125,7 +124,7 @@ _BECAME: dict[Became, str] = {
 def _refusal(what: Change, state: str | None) -> str:
     match state:
         case None:
-            return "no such job"
+            return "is not known: no such job, or its history is not kept any more"
         case "succeeded" | "failed":
             return f"has already {state}: nothing to {what.verb}"
         case "cancelled" | "ready":

@@ -17,6 +17,7 @@ from stepwell.cli.filters import (
     TaskOption,
     job_filter,
 )
+from stepwell.cli.group import new_group
 from stepwell.cli.job_changes import CANCEL, RETRY, change
 from stepwell.cli.job_page import print_job
 from stepwell.cli.options import JsonOption
@@ -25,9 +26,9 @@ from stepwell.cli.session import DatabaseOption, session
 from stepwell.db import fetch
 from stepwell.errors import JobNotFound
 
-group = typer.Typer(help="List, show, retry and cancel jobs.", no_args_is_help=True)
+group = new_group("List, show, retry and cancel jobs.")
 
-IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The jobs' ids.", show_default=False)]
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The jobs' ids.", show_default=False)]
 AllOption = Annotated[bool, typer.Option("--all", help="All that there are: for when no filter is given.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -76,6 +77,7 @@ def list_(
             )
             for job in found
         ),
+        empty="no job matches",
     )
 
 
@@ -131,7 +133,7 @@ def cancel(
     yes: YesOption = False,
     database: DatabaseOption = None,
 ) -> None:
-    """Cancel jobs: at once if they wait, while the workers of those that run are told to stop them. Name them by id or by
-    filters; exit code 1 if one of the ids could not be cancelled."""
+    """Cancel jobs: at once if they wait, while the workers of those that run are told to stop them. Name them by id or
+    by filters; exit code 1 if one of the ids could not be cancelled."""
     which = job_filter(state, queue, task, older_than, newer_than, metadata)
     change(CANCEL, ids or [], which, everything=all_, yes=yes, reason=reason, database=database)

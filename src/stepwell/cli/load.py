@@ -41,6 +41,11 @@ def load_app(path: str) -> App:
 def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
+    except SystemExit:
+        raise ConfigError(
+            f"module {name!r} ends the program when it is imported: put what must not run then under "
+            "if __name__ == '__main__'"
+        ) from None
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise ConfigError(

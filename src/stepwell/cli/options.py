@@ -11,6 +11,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 AppArgument = Annotated[
     str,
     typer.Argument(
-        metavar="MODULE:APP", help="Where the app is, such as shop.jobs:app for 'app' in shop/jobs.py.", show_default=False
+        metavar="MODULE:APP",
+        help="Where the app is, such as shop.jobs:app for 'app' in shop/jobs.py.",
+        show_default=False,
     ),
 ]

@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -67,12 +67,15 @@ def complain(message: str) -> None:
     sys.stderr.write(f"stepwell: {clean(' '.join(message.split()))}\n")
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table. Cells that say how something is have the colour for it, on a terminal."""
+def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """Print a table, or that it is `empty`. Cells that say how something is have the colour for it, on a terminal."""
     from rich.cells import cell_len
     from rich.text import Text
 
     cells = [["" if cell is None else clean(str(cell)) for cell in row] for row in rows]
+    if not cells:
+        say(empty)
+        return
     widths = [
         max([len(column.title), *(cell_len(row[index]) for row in cells)]) for index, column in enumerate(columns)
     ]
@@ -108,9 +111,7 @@ def dump(value: object) -> None:
 
 def record(value: Any, *without: str) -> dict[str, Any]:
     """A dataclass as an object for `dump`."""
-    return {
-        field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.name not in without
-    }
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.name not in without}
 
 
 def compact(value: object) -> str:
@@ -176,5 +177,5 @@ def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return record(value)
     if isinstance(value, datetime):
-        return value.astimezone(timezone.utc).isoformat()
+        return value.astimezone(UTC).isoformat()
     return str(value)

@@ -44,6 +44,7 @@ def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:
             )
             for queue in found
         ),
+        empty="no queue holds live jobs or is paused",
     )
 
 

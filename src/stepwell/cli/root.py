@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from stepwell.cli import doctor, enqueue, jobs, migrate, queues, schema, tasks, worker, workers
+from stepwell.cli.group import help_instead
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption
 from stepwell.db import ENVIRONMENT
@@ -32,16 +33,14 @@ def _version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     database: DatabaseOption = None,
-    version: Annotated[
+    _version_wanted: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     if database is not None:
         # For the command, and for the processes it may start.
         os.environ[ENVIRONMENT] = database
-    if context.invoked_subcommand is None:
-        say(context.get_help())
-        raise typer.Exit(2)
+    help_instead(context)
 
 
 cli.command("worker")(worker.worker)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import typer
-
 from stepwell import migrate
+from stepwell.cli.group import new_group
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption, session
 
-group = typer.Typer(help="The schema in the database.", no_args_is_help=True)
-
-
-@group.callback()
-def schema() -> None:
-    pass
+group = new_group("The schema in the database.")
 
 
 @group.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ DatabaseOption = Annotated[
 
 
 @contextmanager
-def session(database: str | None, *, any_schema: bool = False) -> Iterator[psycopg.Connection[Any]]:
+def session(database: str | None, *, any_schema: bool = False) -> Generator[psycopg.Connection[Any]]:
     """A connection in autocommit. Unless `any_schema` will do, the schema is checked first."""
     found = Database(database, pool_size=1)
     try:
@@ -39,7 +39,7 @@ def session(database: str | None, *, any_schema: bool = False) -> Iterator[psyco
 
 
 @contextmanager
-def explained(database: Database) -> Iterator[None]:
+def explained(database: Database) -> Generator[None]:
     """Say what Postgres refuses in our own words, with the next act."""
     try:
         yield

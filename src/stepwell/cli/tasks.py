@@ -44,6 +44,7 @@ def tasks(app: AppArgument, json: JsonOption = False) -> None:
             )
             for task in found
         ),
+        empty="the app has no tasks",
     )
 
 

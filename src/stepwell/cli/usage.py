@@ -25,26 +25,22 @@ def name(typed: str, what: str) -> str:
         raise Usage(str(error)) from None
 
 
-def length(typed: str | None, option: str) -> float | None:
+def length(typed: str, option: str) -> float:
     """A length of time in seconds."""
-    if typed is None:
-        return None
     try:
         return seconds(typed, option)
     except ConfigError as error:
         raise Usage(str(error)) from None
 
 
-def moment(typed: str | None, option: str) -> datetime | None:
+def moment(typed: str, option: str) -> datetime:
     """A point in time."""
-    if typed is None:
-        return None
     try:
         at = datetime.fromisoformat(typed)
     except ValueError:
         raise Usage(f"{option} is {typed!r}: write it as 2030-12-31T23:59:00+01:00") from None
     if at.utcoffset() is None:
-        raise Usage(f"{option} is {typed!r}, without a time zone: add one, such as {typed}Z or {typed}+01:00")
+        raise Usage(f"{option} is {typed!r}, without a time zone: write it as 2030-12-31T23:59:00+01:00")
     return at
 
 

@@ -45,4 +45,5 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
             )
             for worker in found
         ),
+        empty="no worker is registered",
     )

@@ -23,7 +23,6 @@ import struct
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +44,7 @@ def hold(file: Path, how: int = fcntl.LOCK_EX) -> int:
         lock = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             fcntl.flock(lock, how)
-            current = _is_still(file, lock)
+            current = is_still(file, lock)
         except BaseException:
             os.close(lock)
             raise
@@ -71,6 +70,20 @@ def release(lock: int) -> None:
     os.close(lock)
 
 
+def is_still(file: Path, lock: int) -> bool:
+    """Whether the file is the one that this lock is on; if not, it locks nobody out."""
+    try:
+        return os.path.samestat(file.stat(), os.fstat(lock))
+    except FileNotFoundError:
+        return False
+
+
+def home_of(path: Path) -> Path:
+    """Where the server of a path has its files: there, or where a link says."""
+    link = path / "elsewhere"
+    return link.readlink() if link.is_symlink() else path
+
+
 def postmaster(home: Path) -> Postmaster | None:
     """What `postmaster.pid` says. True while `server.lock` is held: who starts a server removes a stale file
     first."""
@@ -88,10 +101,10 @@ def listener(master: Postmaster) -> int | None:
         client.settimeout(5)
         try:
             client.connect(str(master.socket))
-        except (FileNotFoundError, ConnectionRefusedError):
-            return None
         except (BlockingIOError, TimeoutError):
             return master.pid  # too busy to answer is alive
+        except OSError:
+            return None
         if not hasattr(socket, "SO_PEERCRED"):
             return master.pid
         pid, _, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -103,7 +116,7 @@ def stop(home: Path) -> None:
     by an immediate one, which costs a recovery at the next start and no data. Call it with `stepwell.lock`
     held."""
     begun, sent = time.monotonic(), set[tuple[int, str]]()
-    while (lock := try_hold(home / SERVER)) is None:
+    while not _is_free(home / SERVER):
         patience = time.monotonic() - begun
         if patience > STOP_SECONDS:
             return
@@ -115,10 +128,9 @@ def stop(home: Path) -> None:
             _signal(master.pid, how, home)
             sent.add((master.pid, how))
         time.sleep(0.01)
-    release(lock)
 
 
-def stop_unused(path: Path, home: Path, keeper: int | None = None) -> bool:
+def stop_unused(path: Path, keeper: int | None = None) -> bool:
     """Stop the server if nobody uses it; the keeper's own lock goes with it."""
     mutex = hold(path / MUTEX)
     try:
@@ -131,7 +143,7 @@ def stop_unused(path: Path, home: Path, keeper: int | None = None) -> bool:
         if users is None:
             return False
         try:
-            stop(home)
+            stop(home_of(path))
         finally:
             release(users)
         if keeper is not None:
@@ -142,18 +154,20 @@ def stop_unused(path: Path, home: Path, keeper: int | None = None) -> bool:
         release(mutex)
 
 
-def keep(path: Path, home: Path, keeper: int) -> None:
+def keep(path: Path, keeper: int) -> None:
     """Wait until nobody uses the server, stop it, and return."""
-    users = os.open(path / USERS, os.O_RDWR | os.O_CLOEXEC)
+    home, users = home_of(path), os.open(path / USERS, os.O_RDWR | os.O_CLOEXEC)
     while True:
         fcntl.flock(users, fcntl.LOCK_EX)
         # Not kept while waiting for the mutex: who starts a server takes these two the other way round.
         fcntl.flock(users, fcntl.LOCK_UN)
-        with suppress(FileNotFoundError):
-            if _is_still(path / USERS, users):
-                if stop_unused(path, home, keeper):
-                    return
-                continue
+        try:
+            ours = is_still(path / USERS, users)
+            if ours and stop_unused(path, keeper):
+                return
+        except FileNotFoundError:
+            ours = False
+        if not ours:
             # The directory was removed under the server. What may be there now is somebody else's.
             if home != path:
                 stop(home)
@@ -174,11 +188,15 @@ def _leave_locks_to_the_parent() -> None:
 os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
 
 
-def _is_still(file: Path, lock: int) -> bool:
+def _is_free(file: Path) -> bool:
+    """Whether nobody holds the lock. One that was removed, with the server's files, is nobody's."""
     try:
-        return os.path.samestat(file.stat(), os.fstat(lock))
+        lock = try_hold(file)
     except FileNotFoundError:
-        return False
+        return True
+    if lock is not None:
+        release(lock)
+    return lock is not None
 
 
 def _signal(pid: int, name: str, home: Path) -> None:
@@ -199,9 +217,9 @@ def _signal(pid: int, name: str, home: Path) -> None:
 
 
 def main() -> None:
-    """`keeper.py PATH HOME DESCRIPTOR`, the last being that of `keeper.lock`, locked and inherited."""
-    path, home, keeper = sys.argv[1:]
-    keep(Path(path), Path(home), int(keeper))
+    """`keeper.py PATH DESCRIPTOR`, the latter being that of `keeper.lock`, locked and inherited."""
+    path, keeper = sys.argv[1:]
+    keep(Path(path), int(keeper))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ class EmbeddedPostgres:
     def __init__(self, path: Path | None = None, *, bin_dir: Path | None = None) -> None:
         self.path = Path(path or ".stepwell").resolve()
         self._bin_dir = bin_dir
-        self._place: Place | None = None
         self._users: int | None = None
         self._dsn: str | None = None
         self._one_at_a_time = threading.Lock()
@@ -57,12 +56,11 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Use the server no longer. If nobody else does, it is stopped when this returns."""
         with self._one_at_a_time:
-            if self._users is None or self._place is None:
+            if self._users is None:
                 return
-            keeper.release(self._users)
-            self._users = self._dsn = None
+            self._leave()
             with suppress(FileNotFoundError):  # somebody removed the directory; the keeper cleans up
-                keeper.stop_unused(self.path, self._place.home)
+                keeper.stop_unused(self.path)
 
     def __enter__(self) -> Self:
         self.start()
@@ -80,25 +78,36 @@ class EmbeddedPostgres:
         mutex = keeper.hold(self.path / keeper.MUTEX)
         try:
             place = settle(self.path, user)
-            users = self._users
-            if users is None:
-                users = keeper.hold(self.path / keeper.USERS, fcntl.LOCK_SH)
+            joined = self._join()
             try:
-                # First the keeper, so that there is no moment at which we could die and leave the server
-                # alone.
+                # First the keeper, so that there is no moment at which we could die and leave a server alone.
                 keeper_is_new = _start_keeper(place)
                 master = run_server(place, bin_dir, user)
                 if keeper_is_new:
                     _check_keeper(place)
             except BaseException:
-                if self._users is None:
-                    keeper.release(users)
+                if joined:
+                    self._leave()
                 raise
         finally:
             keeper.release(mutex)
-        self._place, self._users = place, users
         # With its port, or libpq would take the one in PGPORT.
         return f"postgresql://postgres@/postgres?host={quote(os.fsencode(master.socket.parent))}&port=5432"
+
+    def _join(self) -> bool:
+        """Become a user, unless we are one: of this directory, not of one that was here and was removed."""
+        users = self.path / keeper.USERS
+        if self._users is not None:
+            if keeper.is_still(users, self._users):
+                return False
+            self._leave()
+        self._users = keeper.hold(users, fcntl.LOCK_SH)
+        return True
+
+    def _leave(self) -> None:
+        if self._users is not None:
+            keeper.release(self._users)
+        self._users = self._dsn = None
 
 
 def _reachable(bin_dir: Path, user: User) -> Path:
@@ -116,7 +125,7 @@ def _start_keeper(place: Place) -> bool:
         return False
     log = open_log(place)
     try:
-        script = [sys.executable, "-I", "-S", keeper.__file__, str(place.path), str(place.home), str(lock)]
+        script = [sys.executable, "-I", "-S", keeper.__file__, str(place.path), str(lock)]
         # It ends when its users have ended. To end before would only leave the server without a keeper.
         current_user().spawn(script, output=log, keep=[lock], deaf=True)
     finally:

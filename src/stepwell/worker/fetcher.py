@@ -140,8 +140,9 @@ class Fetcher:
         except psycopg.Error as error:
             if error.sqlstate != "SW001":
                 raise
-            self.worker_id = None
+            # The lease finds out whether it is gone, and says so by a new id; this one may be new already.
             self._lease_gone()
+            await self._wait(self._wake)
             return None
         if jobs is None:
             return None

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.db import Database, explain, fetch, is_hopeless
+from stepwell.db import Database, explain, fetch, is_hopeless, stirs
 from stepwell.queries import Query
 
 _TICK = 0.25
@@ -103,7 +103,11 @@ class Lease:
                 kicked = self._kick.wait(_TICK)
                 self._kick.clear()
                 watch.look()
-                if self._stopping or (not kicked and time.monotonic() < min(renew_at, self._renewed_at + self._every)):
+                if self._stopping:
+                    continue
+                # A connection that was cut gave up the advisory lock: peers take that for death in a second or two.
+                cut = self._connection is not None and not self._connection.closed and stirs(self._connection)
+                if not (kicked or cut) and time.monotonic() < min(renew_at, self._renewed_at + self._every):
                     continue
                 renew_at = time.monotonic() + (self._every if self._try_to_renew() else _TICK)
         except Exception as error:  # what only a person can mend ends the worker, loudly

@@ -50,6 +50,7 @@ class Listener:
         self._events = events
         self._callbacks = callbacks
         self._channel = f"stepwell_self_{secrets.token_hex(8)}"
+        self._listening = asyncio.Event()
         self._heard = asyncio.Event()
         self._hears = True
 
@@ -62,12 +63,14 @@ class Listener:
                     for channel in ("stepwell_ready", "stepwell_due", "stepwell_cancel"):
                         await connection.execute(_listen(channel))
                     await connection.execute(_listen(self._channel))
+                    self._listening.set()
                     # What was sent while nobody listened is found by looking.
                     self._callbacks.ready()
                     self._callbacks.due(0)
                     async for note in connection.notifies():
                         self._hear(note.channel, note.payload)
             except (psycopg.Error, OSError) as error:
+                self._listening.clear()
                 if is_hopeless(error):
                     raise explain(error, self._database.dsn) from error
                 await asyncio.sleep(0.2)
@@ -75,12 +78,15 @@ class Listener:
     async def test(self) -> None:
         """Send a notification to oneself every half minute, until cancelled."""
         while True:
+            # Not to listen is not to be deaf: the connection may not be up yet, or was cut.
+            await self._listening.wait()
             self._heard.clear()
             await self._sender.insist(queries.notify(self._channel, ""))
             try:
                 await asyncio.wait_for(self._heard.wait(), _TEST_PATIENCE)
             except asyncio.TimeoutError:  # noqa: UP041
-                self._found(hears=False)
+                if self._listening.is_set():
+                    self._found(hears=False)
                 continue
             self._found(hears=True)
             await asyncio.sleep(_TEST_EVERY)

@@ -20,8 +20,10 @@ from stepwell.worker.link import Link
 
 Row = TypeVar("Row")
 
+# A little more than the patience of stepwell.rescue, so that its second look at a silent worker is the last.
 _RESCUE_EVERY = 1.0
 _PARTITIONS_EVERY = 600.0
+_PARTITIONS_AGAIN = 5.0
 _LONGEST_NAP = 5.0
 _SHORTEST_NAP = 0.002
 
@@ -86,10 +88,11 @@ class Upkeep:
             if rescued and rescued[0]:
                 self._events.emit(JobsRescued(len(rescued[0])))
             if loop.time() >= partitions_at:
-                partitions_at = loop.time() + _PARTITIONS_EVERY * random.uniform(0.8, 1.2)  # noqa: S311
-                await self._do(self._link, "making partitions", queries.make_partitions(self._keeps))
-                await self._do(self._link, "dropping expired partitions", queries.prune())
-            await asyncio.sleep(_RESCUE_EVERY * random.uniform(0.8, 1.0))  # noqa: S311
+                made = await self._do(self._link, "making partitions", queries.make_partitions(self._keeps))
+                pruned = await self._do(self._link, "dropping expired partitions", queries.prune())
+                done = made is not None and pruned is not None
+                partitions_at = loop.time() + (_PARTITIONS_EVERY if done else _PARTITIONS_AGAIN)
+            await asyncio.sleep(_RESCUE_EVERY * random.uniform(1.0, 1.1))  # noqa: S311
 
     async def _do(self, link: Link, duty: str, query: Query[Row]) -> list[Row] | None:
         try:

@@ -15,10 +15,13 @@ create or replace function stepwell.fail(
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+-- A plan made while the table was empty is kept when it is full. So the only way to the rows is job_pkey by _ids, in its
+-- order, joined by a hash: it walks no other row and locks in id order. A hash that spilled would lose that order.
 set enable_seqscan = off
 set enable_bitmapscan = off
-set enable_hashjoin = off
+set enable_nestloop = off
 set enable_mergejoin = off
+set work_mem = '256MB'
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -37,7 +40,8 @@ begin
       j.worker_id, j.cancelling,
       o.delay is not null and not j.cancelling and j.attempt < coalesce(j.max_attempts, o.max_attempts) as again
     from outcome o
-    join stepwell.job j on j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
+    join stepwell.job j on j.id = o.id and j.epoch = o.epoch
+    where j.id = any (_ids) and j.worker_id is not null
     for no key update of j
   ), recorded as (
     insert into stepwell.failure (job_id, expires_at, failed_at, claimed_at, worker_id, epoch, attempt, reason, type,
@@ -51,12 +55,12 @@ begin
     set state = case when h.delay > 0 then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
       run_at = _now + h.delay * interval '1 second', worker_id = null, progress = null
     from held h
-    where h.again and j.id = h.id
+    where h.again and j.id = any (_ids) and j.id = h.id
     returning j.queue, j.state, j.run_at
   ), ended as (
     delete from stepwell.job j
     using held h
-    where not h.again and j.id = h.id
+    where not h.again and j.id = any (_ids) and j.id = h.id
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank,
       j.task, j.queue, j.args, j.metadata, j.reason, h.cancelling, h.keep, h.type, h.message
   ), kept as (

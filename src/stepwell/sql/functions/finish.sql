@@ -13,10 +13,13 @@ create or replace function stepwell.finish(
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+-- A plan made while the table was empty is kept when it is full. So the only way to the rows is job_pkey by _ids, in its
+-- order, joined by a hash: it walks no other row and locks in id order. A hash that spilled would lose that order.
 set enable_seqscan = off
 set enable_bitmapscan = off
-set enable_hashjoin = off
+set enable_nestloop = off
 set enable_mergejoin = off
+set work_mem = '256MB'
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -33,7 +36,7 @@ begin
     -- worker_id stands for "running" here: the state itself would tempt the planner to the index on running jobs.
     delete from stepwell.job j
     using outcome o
-    where j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
+    where j.id = any (_ids) and j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank,
       j.task, j.queue, j.args, j.metadata, o.result, o.keep, o.state,
       case when o.state = 'cancelled' then coalesce(o.error, j.reason) end as error

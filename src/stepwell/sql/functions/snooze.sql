@@ -5,10 +5,13 @@ create or replace function stepwell.snooze(_ids uuid[], _epochs integer[], _dela
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+-- A plan made while the table was empty is kept when it is full. So the only way to the rows is job_pkey by _ids, in its
+-- order, joined by a hash: it walks no other row and locks in id order. A hash that spilled would lose that order.
 set enable_seqscan = off
 set enable_bitmapscan = off
-set enable_hashjoin = off
+set enable_nestloop = off
 set enable_mergejoin = off
+set work_mem = '256MB'
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -25,7 +28,7 @@ begin
       run_at = case when o.delay > 0 then _now + o.delay * interval '1 second' else j.run_at end,
       attempt = j.attempt - 1, worker_id = null, progress = null
     from outcome o
-    where j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
+    where j.id = any (_ids) and j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
     returning j.id, j.queue, j.state, j.run_at, j.cancelling
   )
   select array_agg(g.id), array_agg(g.id) filter (where g.cancelling),

@@ -1,0 +1,110 @@
+"""A worker as a process: its event loop, the signals that stop it, and an end that nothing can hold up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+
+from stepwell.app import App
+from stepwell.cli.output import complain
+from stepwell.cli.session import explained
+from stepwell.errors import StepwellError
+from stepwell.worker import Worker
+
+_PATIENCE = 1.0
+# Ours, and those that the runner has for plain handlers.
+_THREADS = ("stepwell-thread", "stepwell-task")
+
+
+def run(app: App, worker: Worker) -> int:
+    """Run the worker until a signal stops it, and return the exit code.
+
+    The first SIGTERM or SIGINT drains, the second hands back what runs, a third ends the process on the spot. Handlers
+    that did not stop when asked are left behind: then this ends the process itself and does not return.
+    """
+    loop = _new_loop()
+    threads = ThreadPoolExecutor(thread_name_prefix=_THREADS[0])
+    loop.set_default_executor(threads)
+    _Signals(loop, worker).listen()
+    code = 1
+    try:
+        with explained(app.database):
+            loop.run_until_complete(_work(app, worker))
+        code = 0
+    except StepwellError as error:
+        complain(str(error))
+    except Exception:
+        traceback.print_exc()
+    threads.shutdown(wait=False, cancel_futures=True)
+    if _cancel_tasks(loop) and _threads_end():
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+        return code
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _work(app: App, worker: Worker) -> None:
+    try:
+        await worker.run()
+    finally:
+        await app.aclose()
+
+
+class _Signals:
+    """Python's own handlers, not the loop's: they are called even while a job blocks the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
+        self._loop = loop
+        self._steps = [worker.stop, worker.stop_now]
+
+    def listen(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._receive)
+
+    def _receive(self, number: int, _: FrameType | None) -> None:
+        if not self._steps:
+            os._exit(128 + number)
+        step = self._steps.pop(0)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(step)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> bool:
+    """Cancel what still runs on the loop; False if something would not end."""
+    tasks = asyncio.all_tasks(loop)
+    if not tasks:
+        return True
+    for task in tasks:
+        task.cancel()
+    _, left = loop.run_until_complete(asyncio.wait(tasks, timeout=_PATIENCE))
+    return not left
+
+
+def _threads_end() -> bool:
+    """Wait a moment for the threads that jobs ran in; False if one goes on, for Python would wait for it at exit."""
+    deadline = time.monotonic() + _PATIENCE
+    for thread in threading.enumerate():
+        if thread.name.startswith(_THREADS):
+            thread.join(max(deadline - time.monotonic(), 0))
+            if thread.is_alive():
+                return False
+    return True

@@ -1,0 +1,144 @@
+"""A proxy between a worker and Postgres that can lose what a real network loses, at a moment of the test's choosing.
+
+It reads just enough of the protocol to know which statement a message runs, prepared or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from pathlib import Path
+from typing import Literal
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+Loss = Literal["request", "reply", "client"]
+"""What is lost: the request, which never reaches the server; the reply, once the server has given it; or the client,
+at once, while the server is still at work."""
+
+
+class Proxy:
+    """Listens in a directory, as Postgres does, and passes everything on, but for what it was told to lose."""
+
+    def __init__(self, dsn: str, directory: Path) -> None:
+        self._upstream = f"{conninfo_to_dict(dsn)['host']}/.s.PGSQL.5432"
+        self.dsn = make_conninfo(dsn, host=str(directory))
+        self._rule: tuple[str, Loss] | None = None
+        self.lost = threading.Event()
+        self.flowing = threading.Event()
+        self.flowing.set()
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(directory / ".s.PGSQL.5432"))
+        self._listener.listen(100)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def lose(self, what: Loss, statement: str) -> None:
+        """Lose this the next time a statement that contains this text is run, and cut that connection."""
+        self.lost.clear()
+        self._rule = statement, what
+
+    def close(self) -> None:
+        self.flowing.set()
+        for each in [self._listener, *self._sockets]:
+            _shut(each)
+            each.close()
+
+    def take_rule(self, text: str) -> Loss | None:
+        """What to lose of a statement. Each rule is used once."""
+        with self._lock:
+            if self._rule is None or self._rule[0] not in text:
+                return None
+            (_, what), self._rule = self._rule, None
+            return what
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                self._sockets += [client, server]
+                server.connect(self._upstream)
+                _Session(self, client, server)
+
+
+class _Session:
+    """One connection: a thread each way."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._statements: dict[bytes, str] = {}
+        self._losing: Loss | None = None
+        for pump in (self._requests, self._replies):
+            threading.Thread(target=pump, daemon=True).start()
+
+    def _requests(self) -> None:
+        buffer, started = b"", False
+        with contextlib.suppress(OSError):
+            while chunk := self._client.recv(65536):
+                self._proxy.flowing.wait()
+                buffer += chunk
+                while (frame := _frame(buffer, typed=started)) is not None:
+                    buffer = buffer[len(frame) :]
+                    if started and self._losing is None:
+                        self._losing = self._proxy.take_rule(self._runs(frame))
+                        if self._losing == "request":
+                            self._cut(self._client, self._server)
+                            return
+                    self._server.sendall(frame)
+                    # A statement is complete, and will be answered, with its Sync.
+                    if self._losing == "client" and frame[:1] in b"QS":
+                        self._cut(self._client)
+                        return
+                    started = True
+        if self._losing is None:
+            _shut(self._server)
+
+    def _replies(self) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := self._server.recv(65536):
+                self._proxy.flowing.wait()
+                if self._losing is None:
+                    self._client.sendall(chunk)
+                # ReadyForQuery, always the last of a reply: five bytes and the state of the transaction.
+                elif chunk[-6:-1] == b"Z\0\0\0\5" and self._losing == "reply":
+                    self._cut(self._client, self._server)
+                    return
+        _shut(self._client)
+
+    def _runs(self, frame: bytes) -> str:
+        """The statement that a message asks to run, if it does."""
+        kind, body = frame[:1], frame[5:]
+        if kind == b"Q":
+            return body[:-1].decode()
+        if kind == b"P":
+            name, text, _ = body.split(b"\0", 2)
+            self._statements[name] = text.decode()
+        elif kind == b"B":
+            _, name, _ = body.split(b"\0", 2)
+            return self._statements.get(name, "")
+        return ""
+
+    def _cut(self, *ends: socket.socket) -> None:
+        for end in ends:
+            _shut(end)
+        self._proxy.lost.set()
+
+
+def _frame(buffer: bytes, *, typed: bool) -> bytes | None:
+    """The first message in the buffer, if it is all there. The one that opens a session has no type."""
+    start = 1 if typed else 0
+    if len(buffer) < start + 4:
+        return None
+    (length,) = struct.unpack_from("!i", buffer, start)
+    return buffer[: start + length] if len(buffer) >= start + length else None
+
+
+def _shut(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)

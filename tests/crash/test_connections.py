@@ -1,0 +1,68 @@
+"""Connections that are cut, one after the other, under load: the worker lives on, and so do its jobs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+import pytest
+
+from .audit import audit, count, enqueue, left
+from .fleet import Fleet, until
+
+pytestmark = pytest.mark.crash
+
+# A backend is known by what it did last.
+_CONNECTIONS: Mapping[str, str] = {
+    "lease": "stepwell.(renew|register_worker)",
+    "claim": "stepwell.claim",
+    "outcomes": "stepwell.(finish|fail|snooze)",
+    "listen": "^listen",
+    "due": "stepwell.promote",
+    "upkeep": "stepwell.(rescue|make_partitions|prune)",
+    "self-test": "pg_notify",
+    "pool": "crash.effect|^(begin|commit|rollback)",
+}
+_CUT = """
+select count(pg_terminate_backend(a.pid)) from (
+  select a.pid from pg_stat_activity a
+  where a.datname = current_database() and a.application_name = 'stepwell' and a.query ~* %s
+  order by random() limit %s
+) a
+"""
+
+
+def test_no_cut_connection_costs_a_job_or_a_worker(
+    witness: psycopg.Connection[Any], fleet: Fleet, dice: random.Random
+) -> None:
+    # The lease and its renewal are the defaults: a lease connection that is cut is noticed long before the renewal.
+    workers = fleet.start(2)
+    enqueue(witness, "quick", [{"ms": 6000}] * 4)
+    enqueue(witness, "plain", [{"ms": 6000}] * 4)
+    for which in dice.sample(list(_CONNECTIONS), len(_CONNECTIONS)) * 2:
+        for task in ("quick", "plain", "paid", "paid_plain"):
+            enqueue(witness, task, [{"ms": dice.randrange(20)} for _ in range(25)])
+        until(lambda: count(witness, _CUT, _CONNECTIONS[which], 1), f"the connection for {which} was there to cut")  # noqa: B023
+    until(lambda: not left(witness), "all jobs are done")
+    assert all(worker.alive for worker in workers)
+    assert not any(worker.heard("LeaseLost") for worker in workers)
+    # Only the handler of a transactional task meets the cut itself.
+    audit(witness, failures={"error"})
+    blamed = """
+        select count(*) from stepwell.failure f join stepwell.history h on h.id = f.job_id
+        where h.task not in ('paid', 'paid_plain')"""
+    assert count(witness, blamed) == 0
+
+
+def test_a_live_worker_is_not_taken_for_dead_when_its_lease_connection_is_cut(
+    witness: psycopg.Connection[Any], fleet: Fleet
+) -> None:
+    workers = fleet.start(2, lease="20s", renew="5s")
+    enqueue(witness, "quick", [{"ms": 5000}] * 10)
+    until(lambda: count(witness, "select count(*) from crash.ledger") == 10, "all are running")
+    assert count(witness, _CUT, _CONNECTIONS["lease"], 2) == 2
+    until(lambda: not left(witness), "all jobs are done")
+    assert not any(worker.heard("LeaseLost") for worker in workers)
+    audit(witness)

@@ -1,0 +1,43 @@
+"""A statement whose reply is lost was run or was not: the worker must come to the same end either way."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import psycopg
+import pytest
+
+from .audit import audit, enqueue, left
+from .fleet import Fleet, until
+from .proxy import Loss, Proxy
+
+pytestmark = pytest.mark.crash
+
+
+@pytest.mark.parametrize("loss", ["request", "reply", "client"])
+def test_whichever_exchange_is_lost_every_job_is_done(
+    witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, loss: Loss
+) -> None:
+    (worker,) = fleet.start(dsn=proxy.dsn, lease="6s", renew="2s")
+    for statement in ("claim", "finish", "fail", "renew", "rescue", "promote"):
+        proxy.lose(loss, f"stepwell.{statement}(")
+        enqueue(witness, "quick", [{}] * 20)
+        enqueue(witness, "sour", [{"until": 2}] * 5)
+        until(proxy.lost.is_set, f"the {loss} of {statement} is lost")
+        until(lambda: not left(witness), f"all jobs are done, though the {loss} of {statement} was lost", 10)
+    # What a worker hands back when it stops.
+    enqueue(witness, "held", [{"until": 2}] * 10)
+    enqueue(witness, "quick", [{}] * 10)
+    started = "select from crash.ledger l join stepwell.job j on j.id = l.job_id where j.task = 'held'"
+    until(lambda: len(witness.execute(started).fetchall()) == 10, "all are running")
+    proxy.lose(loss, "stepwell.snooze(")
+    worker.send(signal.SIGTERM)
+    until(lambda: worker.heard("WorkerStopping"), "it stops")
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert proxy.lost.is_set()
+    assert not worker.noise
+    fleet.start()
+    until(lambda: not left(witness), "all jobs are done")
+    audit(witness, failures={"error"})
