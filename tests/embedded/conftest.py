@@ -60,6 +60,8 @@ def move(place: Path, room: Path) -> Generator[Callable[[Path], Path]]:
     yield to
     for path in paths:
         wait_until_left(path)
+        if (path / "run").is_symlink():
+            (path / "run").unlink()
         path.rename(place)
 
 

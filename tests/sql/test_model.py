@@ -1,0 +1,327 @@
+"""Random lives of many jobs, step by step against the model: nothing is lost, doubled, or written by a late worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from math import inf
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from psycopg.rows import dict_row
+
+from . import calls
+from .calls import FRONT, Connection, Held, Position
+from .model import Failure, Model, Worker
+
+TASKS = ("mail", "ship")
+QUEUES = ("default", "slow")
+LIMITS = {"mail": {"max_attempts": 2.0}, "ship": {"max_attempts": 3.0, "keep_failed": 0.0}}
+MIDNIGHT = 1_800_000_000.0
+
+tasks = st.sampled_from(TASKS)
+queues = st.sampled_from(QUEUES)
+priorities = st.sampled_from([0, -1, 5])
+delays = st.sampled_from([None, 0.0, 5.0, 60.0])
+some_limit = st.sampled_from([None, 1, 2])
+keeps = st.sampled_from([60.0, 0.0, inf])
+reasons = st.sampled_from([None, "enough", "mistake"])
+
+
+class JobLives(RuleBasedStateMachine):
+    """Each rule makes one call and tells the model; then all tables are compared."""
+
+    def __init__(self, conn: Connection, sessions: list[Connection]) -> None:
+        super().__init__()
+        self.conn = conn
+        self.sessions = sessions
+        self.model = Model(MIDNIGHT)
+        self.enqueued: set[str] = set()
+        self.fences: list[Held] = []
+        """Every claim ever made: most are stale."""
+        self.registered: list[str] = []
+        self.session_of: dict[str, Connection] = {}
+        # On a few rows cheaper than truncating some twenty partitions.
+        for table in ("job", "history", "failure", "worker", "queue"):
+            conn.execute(psycopg.sql.SQL("delete from {}").format(psycopg.sql.Identifier("stepwell", table)))
+        calls.set_clock(conn, MIDNIGHT)
+        for session in sessions:
+            session.execute("select pg_advisory_unlock_all()")
+            self.register(session)
+
+    def register(self, session: Connection) -> None:
+        worker = calls.register_worker(session, tasks=LIMITS, lease=30.0)
+        self.registered.append(worker)
+        self.session_of[worker] = session
+        self.model.workers[worker] = Worker(worker, self.model.now + 30.0, LIMITS)
+
+    @rule(task=tasks, queue=queues, priority=priorities, delay=delays, max_attempts=some_limit)
+    def enqueue(self, task: str, queue: str, priority: int, delay: float | None, max_attempts: int | None) -> None:
+        job = calls.enqueue(
+            self.conn, task, queue=queue, priority=priority, delay=delay, max_attempts=max_attempts
+        )
+        self.put(job, task, queue, priority, delay, max_attempts)
+
+    @rule(items=st.lists(st.tuples(tasks, queues, priorities, delays, some_limit), min_size=1, max_size=5))
+    def enqueue_many(self, items: list[tuple[str, str, int, float | None, int | None]]) -> None:
+        some_tasks, some_queues, some_priorities, some_delays, limits = zip(*items, strict=True)
+        jobs = calls.enqueue_many(
+            self.conn,
+            ["{}"] * len(items),
+            tasks=some_tasks,
+            queues=some_queues,
+            priorities=some_priorities,
+            delays=some_delays,
+            max_attempts=limits,
+        )
+        assert jobs == sorted(jobs)
+        for job, item in zip(jobs, items, strict=True):
+            self.put(job, *item)
+
+    @rule(task=tasks, count=st.integers(1, 4), priority=priorities, delay=delays)
+    def enqueue_many_alike(self, task: str, count: int, priority: int, delay: float | None) -> None:
+        jobs = calls.enqueue_many(
+            self.conn, ["{}"] * count, tasks=[task], priorities=[priority], delays=None if delay is None else [delay]
+        )
+        for job in jobs:
+            self.put(job, task, "default", priority, delay, None)
+
+    def put(
+        self, job: str, task: str, queue: str, priority: int, delay: float | None, max_attempts: int | None
+    ) -> None:
+        assert job not in self.enqueued
+        self.enqueued.add(job)
+        self.model.enqueue(job, task, queue, priority, delay, max_attempts)
+
+    @rule(
+        data=st.data(),
+        some_queues=st.permutations(QUEUES) | st.lists(queues, min_size=1, max_size=1),
+        some_tasks=st.just(TASKS) | st.tuples(tasks),
+        limit=st.integers(1, 6),
+    )
+    def claim(self, data: st.DataObject, some_queues: list[str], some_tasks: tuple[str, ...], limit: int) -> None:
+        worker = data.draw(st.sampled_from(self.registered), "worker")
+        known = [Position(*job.place) for job in self.model.live.values()]
+        somewhere = st.just(FRONT) | st.sampled_from(known) if known else st.just(FRONT)
+        after = [data.draw(somewhere, "after") for _ in some_queues]
+        alive = self.model.workers.get(worker)
+        if alive is None or alive.lease_until <= self.model.now:
+            with pytest.raises(psycopg.Error, match="has no lease") as refused:
+                calls.claim(self.conn, worker, limit, queues=some_queues, tasks=some_tasks, positions=after)
+            assert refused.value.sqlstate == "SW001"
+            return
+        claimable = {
+            queue: self.model.claimable(queue, some_tasks, None if position == FRONT else position)  # type: ignore[arg-type]
+            for queue, position in zip(some_queues, after, strict=True)
+        }
+        taken = calls.claim(self.conn, worker, limit, queues=some_queues, tasks=some_tasks, positions=after)
+        assert len(taken) == min(limit, sum(len(jobs) for jobs in claimable.values()))
+        fair = limit // sum(queue not in self.model.paused for queue in some_queues) if taken else 0
+        for queue, jobs in claimable.items():
+            mine = [held.id for held in taken if held.queue == queue]
+            assert mine == [job.id for job in jobs[: len(mine)]], "not the first ones in claim order"
+            assert len(mine) == len(jobs) or len(mine) >= fair, "less than a fair share, and there was more"
+        for held in taken:
+            job = self.model.claim(held.id, worker)
+            assert held == Held(job.id, job.queue, job.task, job.epoch, job.attempt, job.rank, job.run_at)
+        self.fences += taken
+
+    def some_fences(self, data: st.DataObject) -> list[Held]:
+        """Claims of different jobs, current and stale."""
+        current = [fence for fence in self.fences if self.model.held(fence.id, fence.epoch)]
+        one = st.sampled_from(current) | st.sampled_from(self.fences) if current else st.sampled_from(self.fences)
+        return data.draw(st.lists(one, min_size=1, max_size=4, unique_by=lambda fence: fence.id), "fences")
+
+    @precondition(lambda self: self.fences)
+    @rule(data=st.data(), state=st.sampled_from(["succeeded", "cancelled"]), keep=keeps)
+    def finish(self, data: st.DataObject, state: str, keep: float) -> None:
+        fences = self.some_fences(data)
+        result = "7" if state == "succeeded" else None
+        refused = calls.finish(self.conn, fences, result=result, keep=keep, state=state)
+        assert refused == [f.id for f in fences if not self.model.finish(f.id, f.epoch, state, result, keep)]
+
+    @precondition(lambda self: self.fences)
+    @rule(data=st.data(), delay=delays, max_attempts=st.integers(1, 3), keep=keeps)
+    def fail(self, data: st.DataObject, delay: float | None, max_attempts: int, keep: float) -> None:
+        fences = self.some_fences(data)
+        refused = calls.fail(self.conn, fences, delay=delay, max_attempts=max_attempts, keep=keep)
+        assert refused == [
+            f.id
+            for f in fences
+            if not self.model.fail(f.id, f.epoch, "error", "ValueError", delay, max_attempts, keep)
+        ]
+
+    @precondition(lambda self: self.fences)
+    @rule(data=st.data(), delay=st.sampled_from([0.0, 5.0]))
+    def snooze(self, data: st.DataObject, delay: float) -> None:
+        fences = self.some_fences(data)
+        refused = calls.snooze(self.conn, fences, delay=delay)
+        assert refused == [f.id for f in fences if not self.model.snooze(f.id, f.epoch, delay)]
+
+    @precondition(lambda self: self.fences)
+    @rule(data=st.data())
+    def ask_whether_held(self, data: st.DataObject) -> None:
+        for fence in self.some_fences(data):
+            assert calls.still_held(self.conn, fence) == (self.model.held(fence.id, fence.epoch) is not None)
+
+    def some_jobs(self, data: st.DataObject) -> list[str]:
+        """In any state, the forgotten ones included."""
+        return data.draw(st.lists(st.sampled_from(sorted(self.enqueued)), min_size=1, max_size=4, unique=True), "jobs")
+
+    @precondition(lambda self: self.enqueued)
+    @rule(data=st.data(), reason=reasons)
+    def cancel(self, data: st.DataObject, reason: str | None) -> None:
+        jobs = self.some_jobs(data)
+        expected = {job: self.model.cancel(job, reason) for job in jobs}
+        found = calls.cancel(self.conn, jobs, reason)
+        assert found == {job: state for job, state in expected.items() if state is not None}
+
+    @precondition(lambda self: self.enqueued)
+    @rule(data=st.data())
+    def retry(self, data: st.DataObject) -> None:
+        jobs = self.some_jobs(data)
+        assert set(calls.retry(self.conn, jobs)) == {job for job in jobs if self.model.retry(job)}
+
+    @rule(limit=st.sampled_from([5000, 1]))
+    def promote(self, limit: int) -> None:
+        due = sorted(self.model.due(), key=lambda job: job.run_at)
+        promoted, next_due = calls.promote(self.conn, limit)
+        assert promoted == min(limit, len(due))
+        for job in due:
+            # Among equal times any may go first.
+            if calls.state(self.conn, job.id) == "ready":
+                job.state = "ready"
+                assert job.run_at <= due[promoted - 1].run_at
+        assert sum(job.state == "ready" for job in due) == promoted
+        assert next_due == self.model.next_due()
+
+    @rule(queue=queues)
+    def pause(self, queue: str) -> None:
+        self.conn.execute("select stepwell.pause(%s)", (queue,))
+        self.model.paused.add(queue)
+
+    @rule(queue=queues)
+    def resume(self, queue: str) -> None:
+        self.conn.execute("select stepwell.resume(%s)", (queue,))
+        self.model.paused.discard(queue)
+
+    @rule(seconds=st.sampled_from([0.25, 1.0, 5.0, 29.0, 30.0, 90.0]))
+    def wait(self, seconds: float) -> None:
+        self.model.now += seconds
+        calls.set_clock(self.conn, self.model.now)
+
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(self.registered), "worker")
+        stop = calls.renew(self.session_of[worker], worker, 30.0)
+        assert (None if stop is None else set(stop)) == self.model.renew(worker, 30.0)
+
+    @rule(data=st.data())
+    def lose_session(self, data: st.DataObject) -> None:
+        """What the others see when a worker's process is killed."""
+        worker = data.draw(st.sampled_from(self.registered), "worker")
+        self.session_of[worker].execute("select pg_advisory_unlock_all()")
+        for known in self.model.workers.values():
+            if self.session_of[known.id] is self.session_of[worker]:
+                known.lock_held = False
+
+    @rule()
+    def rescue(self) -> None:
+        assert set(calls.rescue(self.conn)) == self.model.rescue()
+
+    @rule(data=st.data())
+    def unregister_worker(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(self.registered), "worker")
+        assert set(calls.unregister_worker(self.conn, worker)) == self.model.leave(worker)
+
+    @precondition(lambda self: len(self.model.workers) < len(self.sessions))
+    @rule()
+    def start_again(self) -> None:
+        busy = [self.session_of[worker] for worker in self.model.workers]
+        self.register(next(session for session in self.sessions if session not in busy))
+
+    @invariant()
+    def the_tables_are_as_the_model_says(self) -> None:
+        assert self.jobs() == {
+            job.id: dict(
+                state=job.state, task=job.task, queue=job.queue, rank=job.rank, run_at=job.run_at,
+                enqueued_at=job.enqueued_at, claimed_at=job.claimed_at, worker=job.worker, epoch=job.epoch,
+                attempt=job.attempt, max_attempts=job.max_attempts, cancelling=job.cancelling, error=job.reason,
+                finished_at=None, expires_at=None, result=None,
+            )
+            for job in self.model.live.values()
+        } | {
+            job.id: dict(
+                state=job.state, task=job.task, queue=job.queue, rank=job.rank, run_at=job.run_at,
+                enqueued_at=job.enqueued_at, claimed_at=job.claimed_at, worker=job.worker, epoch=job.epoch,
+                attempt=job.attempt, max_attempts=job.max_attempts, cancelling=False, error=job.error,
+                finished_at=job.finished_at, expires_at=job.expires_at, result=job.result,
+            )
+            for job in self.model.history.values()
+        }  # fmt: skip
+        assert self.failures() == sorted(self.model.failures)
+
+    @invariant()
+    def no_job_is_lost_and_only_running_ones_have_a_worker(self) -> None:
+        kept = self.model.live.keys() | self.model.history.keys()
+        assert kept | self.model.forgotten == self.enqueued
+        assert not kept & self.model.forgotten
+        for job in self.model.live.values():
+            assert (job.worker is not None) == (job.state == "running")
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        with self.conn.cursor(row_factory=dict_row) as cursor:
+            rows = cursor.execute(
+                """
+                select id::text, state::text, task, queue, -priority as rank, epoch, attempt, max_attempts, cancelling,
+                  extract(epoch from run_at)::double precision as run_at,
+                  extract(epoch from enqueued_at)::double precision as enqueued_at,
+                  extract(epoch from claimed_at)::double precision as claimed_at,
+                  extract(epoch from finished_at)::double precision as finished_at,
+                  extract(epoch from expires_at)::double precision as expires_at,
+                  worker_id::text as worker, result::text, split_part(error, ':', 1) as error
+                from stepwell.jobs
+                """
+            ).fetchall()
+        jobs = {row.pop("id"): row for row in rows}
+        assert len(jobs) == len(rows), "a job is doubled"
+        return jobs
+
+    def failures(self) -> list[Failure]:
+        rows = self.conn.execute(
+            """
+            select job_id::text, epoch, attempt, reason, worker_id::text,
+              extract(epoch from claimed_at)::double precision,
+              extract(epoch from failed_at)::double precision,
+              extract(epoch from expires_at)::double precision
+            from stepwell.failure
+            """
+        )
+        return sorted(Failure(*row) for row in rows)
+
+
+@contextmanager
+def quick_session(dsn: str) -> Iterator[Connection]:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("set synchronous_commit = off")
+        yield conn
+
+
+def test_jobs_live_as_the_model_says(dsn: str) -> None:
+    with ExitStack() as stack:
+        conn = stack.enter_context(quick_session(dsn))
+        sessions = [stack.enter_context(quick_session(dsn)) for _ in range(2)]
+        run_state_machine_as_test(
+            lambda: JobLives(conn, sessions),
+            settings=settings(
+                max_examples=60,
+                stateful_step_count=40,
+                deadline=None,
+                print_blob=True,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
