@@ -10,6 +10,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID
 
 from stepwell import queries
+from stepwell.aside import aside
 from stepwell.bridge import afetch_on, fetch_on
 from stepwell.coalesce import Coalescer
 from stepwell.context import Context
@@ -102,7 +103,7 @@ class App:
         self.close()
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.database.ensure_ready)
+        await aside(self.database.ensure_ready)
         return self
 
     async def __aexit__(
@@ -117,7 +118,7 @@ class App:
 
     async def aclose(self) -> None:
         """Close what this event loop opened, and the rest."""
-        await asyncio.to_thread(self._waiter.close)
+        await aside(self._waiter.close)
         await self.database.aclose()
 
     @overload

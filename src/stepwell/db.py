@@ -20,6 +20,7 @@ from psycopg.rows import args_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from stepwell import migrate
+from stepwell.aside import aside
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError, DatabaseError
 from stepwell.queries import Query
@@ -190,7 +191,7 @@ class Database:
         """A connection from the running loop's pool, in autocommit."""
         self._forget_after_fork()
         if not self._checked:
-            await asyncio.to_thread(self.ensure_ready)
+            await aside(self.ensure_ready)
         loop = asyncio.get_running_loop()
         opening = self._async_pools.get(loop)
         if opening is None:
@@ -247,7 +248,7 @@ class Database:
         opening = self._async_pools.pop(asyncio.get_running_loop(), None)
         if opening is not None:
             await (await opening).close()
-        await asyncio.to_thread(self.close)
+        await aside(self.close)
 
     def _find(self) -> str:
         url = self._url or os.environ.get(ENVIRONMENT)

@@ -148,6 +148,12 @@ def snooze(ids: list[str], epochs: list[int], delays: list[float]) -> Query[list
     )
 
 
+def hand_back_unknown(worker_id: str, ids: list[str], epochs: list[int]) -> Query[list[UUID] | None]:
+    return Query(
+        "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])", (worker_id, ids, epochs), _only
+    )
+
+
 def report_progress(ids: list[str], epochs: list[int], progress: list[str]) -> Query[None]:
     return Query(
         "select stepwell.report_progress(%s::uuid[], %s::integer[], %s::text[])",
@@ -319,10 +325,10 @@ def _where(which: JobFilter, *, to_retry: bool = False) -> tuple[LiteralString, 
         conditions.append("task = %s::text")
         params.append(which.task)
     if which.older_than is not None:
-        conditions.append("enqueued_at <= clock_timestamp() - %s::double precision * interval '1 second'")
+        conditions.append("enqueued_at <= (select stepwell.now()) - %s::double precision * interval '1 second'")
         params.append(which.older_than)
     if which.newer_than is not None:
-        conditions.append("enqueued_at > clock_timestamp() - %s::double precision * interval '1 second'")
+        conditions.append("enqueued_at > (select stepwell.now()) - %s::double precision * interval '1 second'")
         params.append(which.newer_than)
     if which.metadata is not None:
         conditions.append("metadata @> %s::jsonb")

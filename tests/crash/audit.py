@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, LiteralString
 from uuid import UUID
@@ -70,6 +71,8 @@ _CHECKS: Mapping[str, LiteralString] = {
         select e.job_id, count(h.id) from crash.enqueued e left join stepwell.history h on h.id = e.job_id
         group by e.job_id having count(h.id) <> 1""",
     "more than once in history": "select id, count(*) from stepwell.history group by id having count(*) > 1",
+    "not a success": """
+        select id, task, state, error from stepwell.history where state <> 'succeeded' and task <> 'poison'""",
     "finished, and never ran": """
         select h.id, h.state from stepwell.history h
         where not exists (select from crash.ledger l where l.job_id = h.id and l.phase = 'start')""",
@@ -126,9 +129,20 @@ def open_ledger(conn: psycopg.Connection[Any]) -> None:
     conn.execute(_SCHEMA)
 
 
-def enqueue(conn: psycopg.Connection[Any], task: str, args: Sequence[Mapping[str, object]]) -> list[UUID]:
-    """Put jobs in and note that they are in, all in one transaction."""
+def enqueue(conn: psycopg.Connection[Any], task: str, jobs: int, **args: object) -> list[UUID]:
+    """Put so many jobs in, all alike."""
+    return _enqueue(conn, task, [args] * jobs)
+
+
+def enqueue_mixed(conn: psycopg.Connection[Any], dice: random.Random, **jobs: int) -> None:
+    """Put so many jobs of each task in, all of a few milliseconds."""
+    for task, number in jobs.items():
+        _enqueue(conn, task, [{"ms": dice.randrange(20)} for _ in range(number)])
+
+
+def _enqueue(conn: psycopg.Connection[Any], task: str, args: Sequence[Mapping[str, object]]) -> list[UUID]:
     encoded = [msgspec.json.encode(each).decode() for each in args]
+    # Noted in the same statement: what is in the ledger was acknowledged.
     rows = conn.execute(
         "insert into crash.enqueued select unnest(stepwell.enqueue_many(array[%s::text], %s::text[])) returning job_id",
         (task, encoded),
@@ -141,6 +155,16 @@ def left(conn: psycopg.Connection[Any]) -> int:
     return count(conn, "select count(*) from stepwell.job")
 
 
+def ended(conn: psycopg.Connection[Any]) -> int:
+    """How many jobs are finished."""
+    return count(conn, "select count(*) from stepwell.history")
+
+
+def started(conn: psycopg.Connection[Any], epoch: int) -> int:
+    """How many jobs have begun their run with this epoch."""
+    return count(conn, "select count(*) from crash.ledger where phase = 'start' and epoch = %s", epoch)
+
+
 def count(conn: psycopg.Connection[Any], query: LiteralString, *params: object) -> int:
     """The one number that a query returns."""
     row = conn.execute(query, params).fetchone()
@@ -149,7 +173,7 @@ def count(conn: psycopg.Connection[Any], query: LiteralString, *params: object) 
 
 
 def audit(conn: psycopg.Connection[Any], *, failures: Collection[str] = ()) -> None:
-    """Check all that must hold when everything is done. `failures` are the reasons that attempts may have failed for."""
+    """Check all that must hold when everything is done. `failures`: for which reasons attempts may have failed."""
     wrong: list[str] = []
     for what, query in _CHECKS.items():
         found = conn.execute(query).fetchall()

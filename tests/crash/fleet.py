@@ -98,17 +98,22 @@ class Fleet:
     def alive(self) -> list[WorkerProcess]:
         return [worker for worker in self.all if worker.alive]
 
-    def launch(self, *, dsn: str | None = None, **settings: object) -> WorkerProcess:
-        """Start a worker and do not wait for it."""
+    def launch(
+        self, *, dsn: str | None = None, lease: str = "20s", renew: str = "5s", concurrency: int = 10
+    ) -> WorkerProcess:
+        """Start a worker, with Stepwell's own defaults, and do not wait for it."""
+        settings: dict[str, object] = {"lease": lease, "renew": renew, "concurrency": concurrency}
         worker = WorkerProcess(dsn or self.dsn, self._ledger_dsn, settings)
         self.all.append(worker)
         return worker
 
-    def start(self, count: int = 1, *, dsn: str | None = None, **settings: object) -> list[WorkerProcess]:
-        """Start workers and wait until all of them claim jobs."""
-        workers = [self.launch(dsn=dsn, **settings) for _ in range(count)]
-        until(lambda: all(worker.has_started() for worker in workers), "the workers have started")
-        return workers
+    def start(
+        self, *, dsn: str | None = None, lease: str = "20s", renew: str = "5s", concurrency: int = 10
+    ) -> WorkerProcess:
+        """Start a worker and wait until it claims jobs."""
+        worker = self.launch(dsn=dsn, lease=lease, renew=renew, concurrency=concurrency)
+        until(worker.has_started, "the worker has started")
+        return worker
 
     def close(self) -> None:
         for worker in self.all:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -45,7 +45,7 @@ class Ledger:
         self._coalescer = Coalescer[Entry, None](self._asend, undone=lambda _: False, most=500)
 
     @asynccontextmanager
-    async def arun(self, ctx: Context) -> AsyncIterator[None]:
+    async def arun(self, ctx: Context) -> AsyncGenerator[None]:
         """Witness a run of a coroutine: its start, and its end, stop or error."""
         run = uuid4().hex
         try:
@@ -60,7 +60,7 @@ class Ledger:
             raise
 
     @contextmanager
-    def run(self, ctx: Context) -> Iterator[None]:
+    def run(self, ctx: Context) -> Generator[None]:
         """The same for a plain function."""
         run = uuid4().hex
         try:

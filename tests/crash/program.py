@@ -21,7 +21,7 @@ from stepwell import App, Context, Retry, Worker
 from stepwell.events import Event, JobStarted, JobSucceeded
 
 told: dict[str, Any] = json.loads(os.environ["CRASH"])
-app = App(told["dsn"], pool_size=3, retry=Retry(backoff="fixed", initial="50ms"))
+app = App(told["dsn"], pool_size=3, retry=Retry(initial="50ms", cap="1s"))
 ledger = Ledger(told["ledger_dsn"])
 
 _EFFECT = "insert into crash.effect (job_id, epoch) values (%s, %s)"
@@ -60,7 +60,7 @@ def paid_plain(ctx: Context, ms: int = 0) -> int:
 
 
 @app.task
-async def held(ctx: Context, until: int) -> int:
+async def held(ctx: Context, until: int, ballast: str = "") -> int:
     """Ends only in the run with this epoch, or a later one."""
     async with ledger.arun(ctx):
         if ctx.epoch < until:
@@ -102,7 +102,7 @@ def held_process(ctx: Context, until: int) -> int:
     return ctx.epoch
 
 
-@app.task(retry=Retry(max_attempts=3, backoff="fixed", initial="50ms"))
+@app.task(retry=Retry(max_attempts=3))
 async def poison(ctx: Context) -> int:
     async with ledger.arun(ctx):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -14,9 +14,9 @@ from typing import Literal
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-Loss = Literal["request", "reply", "client"]
-"""What is lost: the request, which never reaches the server; the reply, once the server has given it; or the client,
-at once, while the server is still at work."""
+Loss = Literal["request", "reply", "client", "network"]
+"""What is lost: the request, which never reaches the server; the reply, once the server has given it; the client, at
+once, while the server is still at work; or the whole network, as by `part`, once the server has the request."""
 
 
 class Proxy:
@@ -27,10 +27,10 @@ class Proxy:
         self.dsn = make_conninfo(dsn, host=str(directory))
         self._rule: tuple[str, Loss] | None = None
         self.lost = threading.Event()
-        self.flowing = threading.Event()
-        self.flowing.set()
+        self._parted = threading.Event()
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
+        self._sessions: list[_Session] = []
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(directory / ".s.PGSQL.5432"))
         self._listener.listen(100)
@@ -41,8 +41,22 @@ class Proxy:
         self.lost.clear()
         self._rule = statement, what
 
+    def part(self) -> None:
+        """From now on everything is swallowed, and nobody is told."""
+        self._parted.set()
+        for session in self._sessions:
+            session.silent = True
+
+    def heal(self) -> None:
+        """Let new connections through. Those that were there, or were tried meanwhile, stay silent for ever."""
+        self._parted.clear()
+
+    def time_out(self) -> None:
+        """End the silent connections on the server's side, as its network does in the end."""
+        for session in self._sessions:
+            session.time_out()
+
     def close(self) -> None:
-        self.flowing.set()
         for each in [self._listener, *self._sockets]:
             _shut(each)
             each.close()
@@ -62,14 +76,15 @@ class Proxy:
                 server = socket.socket(socket.AF_UNIX)
                 self._sockets += [client, server]
                 server.connect(self._upstream)
-                _Session(self, client, server)
+                self._sessions.append(_Session(self, client, server, silent=self._parted.is_set()))
 
 
 class _Session:
     """One connection: a thread each way."""
 
-    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket, *, silent: bool) -> None:
         self._proxy = proxy
+        self.silent = silent
         self._client = client
         self._server = server
         self._statements: dict[bytes, str] = {}
@@ -77,11 +92,16 @@ class _Session:
         for pump in (self._requests, self._replies):
             threading.Thread(target=pump, daemon=True).start()
 
+    def time_out(self) -> None:
+        if self.silent:
+            _shut(self._server)
+
     def _requests(self) -> None:
         buffer, started = b"", False
         with contextlib.suppress(OSError):
             while chunk := self._client.recv(65536):
-                self._proxy.flowing.wait()
+                if self.silent:
+                    continue
                 buffer += chunk
                 while (frame := _frame(buffer, typed=started)) is not None:
                     buffer = buffer[len(frame) :]
@@ -95,14 +115,18 @@ class _Session:
                     if self._losing == "client" and frame[:1] in b"QS":
                         self._cut(self._client)
                         return
+                    if self._losing == "network" and frame[:1] in b"QS":
+                        self._proxy.part()
+                        self._proxy.lost.set()
                     started = True
-        if self._losing is None:
+        if self._losing is None and not self.silent:
             _shut(self._server)
 
     def _replies(self) -> None:
         with contextlib.suppress(OSError):
             while chunk := self._server.recv(65536):
-                self._proxy.flowing.wait()
+                if self.silent:
+                    return
                 if self._losing is None:
                     self._client.sendall(chunk)
                 # ReadyForQuery, always the last of a reply: five bytes and the state of the transaction.

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from .audit import audit, count, enqueue, left
+from .audit import audit, count, enqueue, enqueue_mixed, left, started
 from .fleet import Fleet, until
 
 pytestmark = pytest.mark.crash
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.crash
 # A backend is known by what it did last.
 _CONNECTIONS: Mapping[str, str] = {
     "lease": "stepwell.(renew|register_worker)",
-    "claim": "stepwell.claim",
+    "claim": "stepwell.(claim|hand_back_unknown)",
     "outcomes": "stepwell.(finish|fail|snooze)",
     "listen": "^listen",
     "due": "stepwell.promote",
@@ -37,14 +37,16 @@ select count(pg_terminate_backend(a.pid)) from (
 def test_no_cut_connection_costs_a_job_or_a_worker(
     witness: psycopg.Connection[Any], fleet: Fleet, dice: random.Random
 ) -> None:
-    # The lease and its renewal are the defaults: a lease connection that is cut is noticed long before the renewal.
-    workers = fleet.start(2)
-    enqueue(witness, "quick", [{"ms": 6000}] * 4)
-    enqueue(witness, "plain", [{"ms": 6000}] * 4)
+    workers = [fleet.start(), fleet.start()]
+    enqueue(witness, "quick", 4, ms=5000)
+    enqueue(witness, "plain", 4, ms=5000)
     for which in dice.sample(list(_CONNECTIONS), len(_CONNECTIONS)) * 2:
-        for task in ("quick", "plain", "paid", "paid_plain"):
-            enqueue(witness, task, [{"ms": dice.randrange(20)} for _ in range(25)])
-        until(lambda: count(witness, _CUT, _CONNECTIONS[which], 1), f"the connection for {which} was there to cut")  # noqa: B023
+        enqueue_mixed(witness, dice, quick=40, plain=20, paid=20, paid_plain=20)
+
+        def cut(which: str = which) -> int:
+            return count(witness, _CUT, _CONNECTIONS[which], 1)
+
+        until(cut, f"the connection for {which} was there to cut")
     until(lambda: not left(witness), "all jobs are done")
     assert all(worker.alive for worker in workers)
     assert not any(worker.heard("LeaseLost") for worker in workers)
@@ -59,9 +61,10 @@ def test_no_cut_connection_costs_a_job_or_a_worker(
 def test_a_live_worker_is_not_taken_for_dead_when_its_lease_connection_is_cut(
     witness: psycopg.Connection[Any], fleet: Fleet
 ) -> None:
-    workers = fleet.start(2, lease="20s", renew="5s")
-    enqueue(witness, "quick", [{"ms": 5000}] * 10)
-    until(lambda: count(witness, "select count(*) from crash.ledger") == 10, "all are running")
+    # The next renewal is due long after its peer would have missed the lock that went with the connection.
+    workers = [fleet.start(lease="20s", renew="5s"), fleet.start(lease="20s", renew="5s")]
+    enqueue(witness, "quick", 10, ms=4000)
+    until(lambda: started(witness, 1) == 10, "all are running")
     assert count(witness, _CUT, _CONNECTIONS["lease"], 2) == 2
     until(lambda: not left(witness), "all jobs are done")
     assert not any(worker.heard("LeaseLost") for worker in workers)

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from .audit import audit, enqueue, left
+from .audit import audit, count, enqueue, left
 from .fleet import Fleet, until
 from .proxy import Loss, Proxy
 
@@ -19,18 +19,18 @@ pytestmark = pytest.mark.crash
 def test_whichever_exchange_is_lost_every_job_is_done(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, loss: Loss
 ) -> None:
-    (worker,) = fleet.start(dsn=proxy.dsn, lease="6s", renew="2s")
+    worker = fleet.start(dsn=proxy.dsn, lease="6s", renew="0.5s")
     for statement in ("claim", "finish", "fail", "renew", "rescue", "promote"):
         proxy.lose(loss, f"stepwell.{statement}(")
-        enqueue(witness, "quick", [{}] * 20)
-        enqueue(witness, "sour", [{"until": 2}] * 5)
+        enqueue(witness, "quick", 20)
+        enqueue(witness, "sour", 5, until=2)
         until(proxy.lost.is_set, f"the {loss} of {statement} is lost")
         until(lambda: not left(witness), f"all jobs are done, though the {loss} of {statement} was lost", 10)
     # What a worker hands back when it stops.
-    enqueue(witness, "held", [{"until": 2}] * 10)
-    enqueue(witness, "quick", [{}] * 10)
-    started = "select from crash.ledger l join stepwell.job j on j.id = l.job_id where j.task = 'held'"
-    until(lambda: len(witness.execute(started).fetchall()) == 10, "all are running")
+    enqueue(witness, "held", 10, until=2)
+    enqueue(witness, "quick", 10)
+    running = "select count(*) from crash.ledger l join stepwell.job j on j.id = l.job_id and j.task = 'held'"
+    until(lambda: count(witness, running) == 10, "all are running")
     proxy.lose(loss, "stepwell.snooze(")
     worker.send(signal.SIGTERM)
     until(lambda: worker.heard("WorkerStopping"), "it stops")

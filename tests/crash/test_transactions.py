@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from .audit import audit, count, enqueue, left
 from .fleet import Fleet, until
@@ -14,19 +15,24 @@ from .proxy import Proxy
 pytestmark = [pytest.mark.crash, pytest.mark.parametrize("task", ["paid", "paid_plain"])]
 
 _BACKENDS = "from pg_stat_activity where datname = current_database() and application_name = 'stepwell'"
-# Runs at the commit, and takes its time in the first run.
+# Runs at the commit.
 _SLOW_COMMIT = """
 create function crash.dawdle() returns trigger language plpgsql as $$
 begin
   if new.epoch = 1 then
-    perform pg_sleep(%s);
+    perform pg_sleep(tg_argv[0]::float8);
   end if;
   return null;
 end $$;
 create constraint trigger dawdle after insert on crash.effect deferrable initially deferred
-for each row execute function crash.dawdle();
+for each row execute function crash.dawdle({});
 """
 _COMMITTING = "(wait_event = 'PgSleep' and query = 'COMMIT')"
+
+
+def slow_commits(witness: psycopg.Connection[Any], seconds: float) -> None:
+    """Let each commit of an effect take its time in the first run."""
+    witness.execute(sql.SQL(_SLOW_COMMIT).format(sql.Literal(seconds)))
 
 
 def epochs(witness: psycopg.Connection[Any]) -> list[int]:
@@ -40,7 +46,7 @@ def test_a_backend_that_is_ended_in_the_handler_leaves_no_effect_of_that_run(
     witness: psycopg.Connection[Any], fleet: Fleet, task: str
 ) -> None:
     fleet.start()
-    enqueue(witness, f"held_{task}", [{"until": 2}] * 3)
+    enqueue(witness, f"held_{task}", 3, until=2)
     asleep = f"{_BACKENDS} and wait_event = 'PgSleep'"
     until(lambda: count(witness, f"select count(*) {asleep}") == 3, "the handlers are at work")
     witness.execute(f"select pg_terminate_backend(pid) {asleep}")
@@ -50,9 +56,9 @@ def test_a_backend_that_is_ended_in_the_handler_leaves_no_effect_of_that_run(
 def test_a_backend_that_is_ended_at_the_commit_leaves_no_effect_of_that_run(
     witness: psycopg.Connection[Any], fleet: Fleet, task: str
 ) -> None:
-    witness.execute(_SLOW_COMMIT % 60)
+    slow_commits(witness, 60)
     fleet.start()
-    enqueue(witness, task, [{}] * 3)
+    enqueue(witness, task, 3)
     until(lambda: count(witness, f"select count(*) {_BACKENDS} and {_COMMITTING}") == 3, "they are at their commits")
     witness.execute(f"select pg_terminate_backend(pid) {_BACKENDS} and {_COMMITTING}")
     assert epochs(witness) == [2, 2, 2]
@@ -61,9 +67,9 @@ def test_a_backend_that_is_ended_at_the_commit_leaves_no_effect_of_that_run(
 def test_a_commit_whose_reply_is_lost_is_not_done_again(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, task: str
 ) -> None:
-    proxy.lose("reply", "COMMIT")
     fleet.start(dsn=proxy.dsn)
-    enqueue(witness, task, [{}])
+    proxy.lose("reply", "COMMIT")
+    enqueue(witness, task, 1)
     assert epochs(witness) == [1]
     assert proxy.lost.is_set()
 
@@ -71,9 +77,9 @@ def test_a_commit_whose_reply_is_lost_is_not_done_again(
 def test_a_commit_that_never_reached_the_server_is_done_again(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, task: str
 ) -> None:
-    proxy.lose("request", "COMMIT")
     fleet.start(dsn=proxy.dsn)
-    enqueue(witness, task, [{}])
+    proxy.lose("request", "COMMIT")
+    enqueue(witness, task, 1)
     assert epochs(witness) == [2]
     assert proxy.lost.is_set()
 
@@ -81,10 +87,10 @@ def test_a_commit_that_never_reached_the_server_is_done_again(
 def test_a_commit_still_under_way_when_its_client_is_cut_off_is_waited_for(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, task: str
 ) -> None:
-    witness.execute(_SLOW_COMMIT % 1)
-    proxy.lose("client", "COMMIT")
+    slow_commits(witness, 1)
     fleet.start(dsn=proxy.dsn)
-    enqueue(witness, task, [{}])
+    proxy.lose("client", "COMMIT")
+    enqueue(witness, task, 1)
     until(lambda: count(witness, f"select count(*) {_BACKENDS} and wait_event_type = 'Lock'"), "the worker waits")
     assert epochs(witness) == [1]
 
@@ -92,10 +98,10 @@ def test_a_commit_still_under_way_when_its_client_is_cut_off_is_waited_for(
 def test_a_commit_that_fails_after_its_client_was_cut_off_is_done_again(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, task: str
 ) -> None:
-    witness.execute(_SLOW_COMMIT % 60)
-    proxy.lose("client", "COMMIT")
+    slow_commits(witness, 60)
     fleet.start(dsn=proxy.dsn)
-    enqueue(witness, task, [{}])
+    proxy.lose("client", "COMMIT")
+    enqueue(witness, task, 1)
     until(lambda: count(witness, f"select count(*) {_BACKENDS} and wait_event_type = 'Lock'"), "the worker waits")
     witness.execute(f"select pg_terminate_backend(pid) {_BACKENDS} and {_COMMITTING}")
     assert epochs(witness) == [2]

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from .calls import FRONT, Position
+
 DEFAULT_MAX_ATTEMPTS = 20
 DEFAULT_KEEP_FAILED = 30 * 86400.0
 PATIENCE = 1.0
@@ -29,17 +31,16 @@ class Job:
     worker: str | None = None
     claimed_at: float | None = None
     cancelling: bool = False
-    reason: str | None = None
-    # Only once it has ended.
+    error: str | None = None
+    """Why it failed or was cancelled; while it runs, why it shall be."""
     finished_at: float | None = None
     expires_at: float | None = None
     result: str | None = None
-    error: str | None = None
 
     @property
-    def place(self) -> tuple[int, float, str]:
+    def place(self) -> Position:
         """Where it stands in its queue."""
-        return self.rank, self.run_at, self.id
+        return Position(self.rank, self.run_at, self.id)
 
 
 @dataclass(frozen=True, order=True)
@@ -84,13 +85,13 @@ class Model:
         state = "scheduled" if run_at > self.now else "ready"
         self.live[job_id] = Job(job_id, task, queue, -priority, max_attempts, run_at, self.now, state)
 
-    def claimable(self, queue: str, tasks: Sequence[str], after: tuple[int, float, str] | None) -> list[Job]:
+    def claimable(self, queue: str, tasks: Sequence[str], after: Position) -> list[Job]:
         """In the order in which they must go."""
         if queue in self.paused:
             return []
         waiting = [job for job in self.live.values() if job.state == "ready" and job.queue == queue]
         return sorted(
-            (job for job in waiting if job.task in tasks and (after is None or job.place > after)),
+            (job for job in waiting if job.task in tasks and (after == FRONT or job.place > after)),
             key=lambda job: job.place,
         )
 
@@ -110,7 +111,8 @@ class Model:
         job = self.held(job_id, epoch)
         if job is None:
             return False
-        self._end(job, state, keep, result=result, error=job.reason if state == "cancelled" else None)
+        self._end(job, state, keep, job.error if state == "cancelled" else None)
+        job.result = result
         return True
 
     def fail(
@@ -123,15 +125,13 @@ class Model:
         assert job.claimed_at is not None
         if keep > 0:
             self.failures.append(
-                Failure(
-                    job_id, epoch, job.attempt, reason, job.worker, job.claimed_at, self.now, self._expiry(keep)
-                )
+                Failure(job_id, epoch, job.attempt, reason, job.worker, job.claimed_at, self.now, self._expiry(keep))
             )
         limit = max_attempts if job.max_attempts is None else job.max_attempts
         if job.cancelling:
-            self._end(job, "cancelled", keep, error=job.reason)
+            self._end(job, "cancelled", keep, job.error)
         elif delay is None or job.attempt >= limit:
-            self._end(job, "failed", keep, error=text)
+            self._end(job, "failed", keep, text)
         else:
             self._give_back(job, delay)
             job.run_at = self.now + delay
@@ -154,11 +154,11 @@ class Model:
         job = self.live.get(job_id)
         if job is None:
             return None
-        job.reason = job.reason if reason is None else reason
+        job.error = job.error if reason is None else reason
         if job.state == "running":
             job.cancelling = True
             return "running"
-        self._end(job, "cancelled", DEFAULT_KEEP_FAILED, error=job.reason)
+        self._end(job, "cancelled", DEFAULT_KEEP_FAILED, job.error)
         return "cancelled"
 
     def retry(self, job_id: str) -> bool:
@@ -182,6 +182,14 @@ class Model:
     def next_due(self) -> float | None:
         times = [job.run_at for job in self.live.values() if job.state == "scheduled"]
         return max(0.0, min(times) - self.now) if times else None
+
+    def alive(self) -> list[str]:
+        """The workers that may claim."""
+        return [worker.id for worker in self.workers.values() if worker.lease_until > self.now]
+
+    def is_suspect(self, worker: Worker) -> bool:
+        """Whether a rescue has anything to do with this worker."""
+        return worker.lease_until <= self.now or (worker.lock_claimed and not worker.lock_held)
 
     def renew(self, worker_id: str, lease: float) -> set[str] | None:
         worker = self.workers.get(worker_id)
@@ -233,14 +241,12 @@ class Model:
         job.state = "scheduled" if delay > 0 else "ready"
         job.worker = None
 
-    def _end(
-        self, job: Job, state: str, keep: float, *, result: str | None = None, error: str | None = None
-    ) -> None:
+    def _end(self, job: Job, state: str, keep: float, error: str | None) -> None:
         del self.live[job.id]
         if keep <= 0:
             self.forgotten.add(job.id)
             return
-        job.state, job.result, job.error = state, result, error
+        job.state, job.error, job.cancelling = state, error, False
         job.finished_at, job.expires_at = self.now, self._expiry(keep)
         self.history[job.id] = job
 

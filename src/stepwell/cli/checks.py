@@ -112,8 +112,13 @@ def check_dead_rows(connection: psycopg.Connection[Any], _: Database) -> Finding
 
 def check_snapshots(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Who keeps dead rows from being taken away."""
-    holders = fetch(connection, queries.snapshot_holders())
-    hidden = fetch(connection, queries.hidden_sessions())[0]
+    return judge_snapshots(
+        fetch(connection, queries.snapshot_holders()), fetch(connection, queries.hidden_sessions())[0]
+    )
+
+
+def judge_snapshots(holders: list[queries.SnapshotHolder], hidden: int) -> Finding:
+    """What it means that these hold snapshots, and that some sessions are hidden from us."""
     details = tuple(record(holder) for holder in holders)
     unseen = (
         f'; {hidden} sessions are hidden from this role: "grant pg_read_all_stats" to it to see them' if hidden else ""

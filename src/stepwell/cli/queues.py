@@ -50,13 +50,15 @@ def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:
 
 def pause(queue: QueueArgument, database: DatabaseOption = None) -> None:
     """Claim nothing more from a queue until it is resumed; what runs goes on."""
+    asked = queries.pause(usage.name(queue, "QUEUE"))
     with session(database) as connection:
-        fetch(connection, queries.pause(usage.name(queue, "QUEUE")))
+        fetch(connection, asked)
     say(f"queue {queue} is paused")
 
 
 def resume(queue: QueueArgument, database: DatabaseOption = None) -> None:
     """Claim from a paused queue again."""
+    asked = queries.resume(usage.name(queue, "QUEUE"))
     with session(database) as connection:
-        fetch(connection, queries.resume(usage.name(queue, "QUEUE")))
+        fetch(connection, asked)
     say(f"queue {queue} is not paused")

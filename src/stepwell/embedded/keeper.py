@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MUTEX, USERS, KEEPER, SERVER = "stepwell.lock", "users.lock", "keeper.lock", "server.lock"
+ELSEWHERE = "elsewhere"
 FAST_SECONDS, STOP_SECONDS = 30.0, 60.0
 
 
@@ -80,7 +81,7 @@ def is_still(file: Path, lock: int) -> bool:
 
 def home_of(path: Path) -> Path:
     """Where the server of a path has its files: there, or where a link says."""
-    link = path / "elsewhere"
+    link = path / ELSEWHERE
     return link.readlink() if link.is_symlink() else path
 
 

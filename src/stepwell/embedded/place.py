@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwell.embedded import shelter
-from stepwell.embedded.keeper import KEEPER, MUTEX, SERVER, USERS, home_of
+from stepwell.embedded.keeper import ELSEWHERE, KEEPER, MUTEX, SERVER, USERS, home_of
 from stepwell.embedded.user import User
 from stepwell.errors import EmbeddedError
 
@@ -87,15 +87,15 @@ def _check_ours(path: Path) -> None:
 
 
 def _home(path: Path, user: User) -> Path:
-    home = home_of(path)
-    if not home.exists():
-        (path / "elsewhere").unlink()
-    if home.exists() and (home != path or (path / "data").exists()):
-        return home
+    link = path / ELSEWHERE
+    if link.is_symlink() and not link.exists():
+        link.unlink()  # somebody cleared the shelter
+    if link.is_symlink() or (path / "data").exists():
+        return home_of(path)
     if not user.is_another or user.reaches(path):
         return path
     home = shelter.new_home(path)
-    (path / "elsewhere").symlink_to(home)
+    link.symlink_to(home)
     return home
 
 

@@ -11,18 +11,21 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
 import psycopg
 
 from stepwell import queries
 from stepwell.job import ClaimedJob
-from stepwell.queries import Position
+from stepwell.queries import Position, Query
 from stepwell.worker.link import Link
 from stepwell.worker.outcomes import Outcomes
 from stepwell.worker.runner import Runner
 
 _RESTART = 0.25
 _MOST_PREFETCH = 1000
+_RECKON_EVERY = 10.0
+_RECKON_AGAIN = 1.0
 _FRONT = Position()
 
 
@@ -55,6 +58,8 @@ class Fetcher:
         self._rate = 0.0
         self._measured = 0
         self._measured_at = 0.0
+        self._reckon_at = 0.0
+        self._losses = 0
         self.worker_id: str | None = None
         self.stopping = False
 
@@ -79,6 +84,7 @@ class Fetcher:
     async def run(self) -> None:
         """Claim until stopped."""
         while not self.stopping:
+            await self._reckon()
             wanted = self._wanted()
             if self.worker_id is None or wanted == 0:
                 waits_for = self._wake if self.worker_id is None else self._room
@@ -95,6 +101,29 @@ class Fetcher:
                 self._positions.clear()
                 if self._from_front:
                     await self._wait(self._wake)
+        if self.worker_id is not None and self._link.losses != self._losses:
+            with contextlib.suppress(psycopg.Error, OSError):
+                await self._link.fetch(self._unknown(self.worker_id))
+
+    async def _reckon(self) -> None:
+        """Hand back what this worker holds and does not know of: the reply to a claim was lost, after its commit.
+
+        At once when one was, and now and then, for what the server ran long after we had stopped waiting for it. Asked
+        between claims, when every job that we know of is in our books.
+        """
+        now, worker_id = asyncio.get_running_loop().time(), self.worker_id
+        if self._link.losses != self._losses:
+            self._losses, self._reckon_at = self._link.losses, now
+        if worker_id is None or now < self._reckon_at:
+            return
+        query = self._unknown(worker_id)
+        found = await self._link.insist(query, lambda: self.worker_id == worker_id and not self.stopping)
+        if found is not None:
+            self._reckon_at = now + (_RECKON_AGAIN if found[0] is None else _RECKON_EVERY)
+
+    def _unknown(self, worker_id: str) -> Query[list[UUID] | None]:
+        jobs = [*self._runner.jobs, *self._outcomes.jobs]
+        return queries.hand_back_unknown(worker_id, [job.id for job in jobs], [job.epoch for job in jobs])
 
     def _wanted(self) -> int:
         """How many jobs to ask for now; 0: enough are here, or too many outcomes wait to be written."""
@@ -144,8 +173,8 @@ class Fetcher:
             self._lease_gone()
             await self._wait(self._wake)
             return None
-        if jobs is None:
-            return None
+        if jobs is None or self.worker_id != worker_id:
+            return None  # with the lease went the right to run them
         self._claim_seconds += (loop.time() - began - self._claim_seconds) * 0.2
         jobs.sort(key=_order)
         for job in jobs:

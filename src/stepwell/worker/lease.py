@@ -20,8 +20,11 @@ import psycopg
 from stepwell import queries
 from stepwell.db import Database, explain, fetch, is_hopeless, stirs
 from stepwell.queries import Query
+from stepwell.worker.link import sever
 
 _TICK = 0.25
+# A lease that could not be renewed is given up after this part of it, well before others may take the jobs.
+_SAFE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,8 @@ class LeaseCallbacks:
     """What the lease thread tells the worker, always on its event loop, but for `blocked`, which cannot wait for it."""
 
     gained: Callable[[str], None]
-    lost: Callable[[], None]
+    lost: Callable[[bool], None]
+    """True: for want of an answer. False: the database said so."""
     cancel: Callable[[list[str]], None]
     failed: Callable[[Exception], None]
     blocked: Callable[[float, str], None]
@@ -76,6 +80,13 @@ class Lease:
     def renew_now(self) -> None:
         """Something says the lease may be gone: find out."""
         self._kick.set()
+
+    def check(self) -> None:
+        """Give the lease up in time when its renewal hangs, on a network that says nothing. For the event loop."""
+        if self._overdue():
+            self._lose(unanswered=True)
+            if self._connection is not None:
+                sever(self._connection)
 
     def hurry(self, hurried: bool) -> None:
         """Renew every second, or as usual: renewals carry cancels too, for when notifications do not arrive."""
@@ -126,30 +137,35 @@ class Lease:
         except (psycopg.Error, OSError) as error:
             if is_hopeless(error):
                 raise explain(error, self._database.dsn) from error
-            # The others will take the jobs when the lease ends by the database's clock, which started no later than
-            # ours. Stop them a good while before.
-            if self._worker_id is not None and time.monotonic() > self._renewed_at + 0.8 * self._lease:
-                self._lose()
+            if self._overdue():
+                self._lose(unanswered=True)
             return False
         return True
 
+    def _overdue(self) -> bool:
+        """Whether the lease ends soon. By the database's clock it began no earlier than by ours."""
+        return self._worker_id is not None and time.monotonic() > self._renewed_at + _SAFE * self._lease
+
     def _renew_once(self) -> None:
         assert self._connection is not None
-        if self._worker_id is None:
+        worker_id = self._worker_id
+        if worker_id is None:
             return
         asked_at = time.monotonic()
-        renewed = fetch(self._connection, queries.renew(self._worker_id, self._lease, self._running()))
+        renewed = fetch(self._connection, queries.renew(worker_id, self._lease, self._running()))
+        if worker_id != self._worker_id:
+            return  # given up while we waited
         if not renewed:  # declared dead
-            self._lose()
+            self._lose(unanswered=False)
             self._kick.set()
             return
         self._renewed_at = asked_at
         if renewed[0]:
             self._tell(self._callbacks.cancel, renewed[0])
 
-    def _lose(self) -> None:
+    def _lose(self, *, unanswered: bool) -> None:
         self._worker_id = None
-        self._tell(self._callbacks.lost)
+        self._tell(self._callbacks.lost, unanswered)
 
     def _tell(self, callback: Callable[..., None], *args: object) -> None:
         if not self._loop.is_closed():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import random
+import socket
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -26,6 +29,8 @@ class Link:
         self._database = database
         self._events = events
         self._connection: psycopg.AsyncConnection[Any] | None = None
+        self.losses = 0
+        """How often `insist` had to try again: each time what it asked may have been done, and only the reply lost."""
 
     async def fetch(self, query: Query[Row]) -> list[Row]:
         """Run a query once. A connection that is lost is dropped, so the next call opens another."""
@@ -51,6 +56,7 @@ class Link:
                     raise explain(error, self._database.dsn) from error
                 if not is_transient(error):
                     raise
+                self.losses += 1
                 if not lost:
                     lost = True
                     self._events.emit(DatabaseLost(self._name, " ".join(str(error).split())))
@@ -68,7 +74,18 @@ class Link:
             self._connection = await psycopg.AsyncConnection.connect(self._database.dsn, autocommit=True)
         return self._connection
 
+    def sever(self) -> None:
+        """Make whatever waits for an answer on this connection fail now, and the next call open another."""
+        if self._connection is not None:
+            sever(self._connection)
+
     async def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def sever(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """End a connection from this side, so that who waits on it, in whatever thread, fails at once."""
+    with contextlib.suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)

@@ -10,6 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -17,7 +18,7 @@ from psycopg import sql
 from stepwell import queries
 from stepwell.db import Database, explain, is_hopeless
 from stepwell.events import Events, ListenerDeaf, ListenerHears
-from stepwell.worker.link import Link
+from stepwell.worker.link import Link, sever
 
 _TEST_EVERY = 30.0
 _TEST_PATIENCE = 2.0
@@ -50,6 +51,7 @@ class Listener:
         self._events = events
         self._callbacks = callbacks
         self._channel = f"stepwell_self_{secrets.token_hex(8)}"
+        self._connection: psycopg.AsyncConnection[Any] | None = None
         self._listening = asyncio.Event()
         self._heard = asyncio.Event()
         self._hears = True
@@ -59,6 +61,7 @@ class Listener:
         while True:
             try:
                 connection = await psycopg.AsyncConnection.connect(self._database.dsn, autocommit=True)
+                self._connection = connection
                 async with connection:
                     for channel in ("stepwell_ready", "stepwell_due", "stepwell_cancel"):
                         await connection.execute(_listen(channel))
@@ -90,6 +93,12 @@ class Listener:
                 continue
             self._found(hears=True)
             await asyncio.sleep(_TEST_EVERY)
+
+    def sever(self) -> None:
+        """Listen and test on new connections: these give no answer."""
+        self._sender.sever()
+        if self._connection is not None:
+            sever(self._connection)
 
     async def close(self) -> None:
         await self._sender.close()

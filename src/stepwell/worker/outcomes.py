@@ -35,7 +35,7 @@ class Outcomes:
         self._events = events
         self._wrote = wrote
         self._waiting: list[Ending] = []
-        self._under_way = 0
+        self._under_way: list[Ending] = []
         self._come = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -46,7 +46,12 @@ class Outcomes:
     @property
     def count(self) -> int:
         """Outcomes not yet written."""
-        return len(self._waiting) + self._under_way
+        return len(self._waiting) + len(self._under_way)
+
+    @property
+    def jobs(self) -> list[ClaimedJob]:
+        """The jobs whose outcomes are not yet written."""
+        return [job for job, _, _ in (*self._waiting, *self._under_way)]
 
     def add(self, job: ClaimedJob, task: Task[..., Any], outcome: Outcome) -> None:
         """Leave an outcome to be written."""
@@ -90,9 +95,9 @@ class Outcomes:
             self._come.clear()
             while self._waiting:
                 batch, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
-                self._under_way = len(batch)
+                self._under_way = batch
                 await self._flush(batch)
-                self._under_way = 0
+                self._under_way = []
                 self._wrote()
             self._empty.set()
             if self._progress:

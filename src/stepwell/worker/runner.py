@@ -93,7 +93,8 @@ class Runner:
         self._idle.set()
         self._stop_on_arrival: set[str] = set()
         self.waiting: deque[ClaimedJob] = deque()
-        self.running: dict[str, Run] = {}
+        # By id and epoch: a job can come back while its lost or abandoned run still goes on here.
+        self.running: dict[tuple[str, int], Run] = {}
         self.ended = 0
 
     @property
@@ -105,6 +106,11 @@ class Runner:
     def abandoned(self) -> int:
         """Handlers that did not stop when asked and still run."""
         return sum(run.abandoned for run in self.running.values())
+
+    @property
+    def jobs(self) -> list[ClaimedJob]:
+        """The claimed jobs that run or wait here."""
+        return [*(run.job for run in self.running.values()), *self.waiting]
 
     def take(self, jobs: list[ClaimedJob]) -> None:
         """Take claimed jobs and start as many as there are free slots."""
@@ -122,9 +128,10 @@ class Runner:
 
     def stop(self, job_id: str, why: Why) -> None:
         """Ask a job to stop. One that has not started is taken off the queue of those that wait."""
-        run = self.running.get(job_id)
-        if run is not None:
+        runs = self._runs(job_id)
+        for run in runs:
             self._stop(run, why)
+        if runs:
             return
         for job in self.waiting:
             if job.id == job_id:
@@ -164,7 +171,7 @@ class Runner:
     def _fill(self) -> None:
         while self.waiting and len(self.running) < self.concurrency:
             run = self._new(self.waiting.popleft())
-            self.running[run.job.id] = run
+            self.running[run.job.id, run.job.epoch] = run
             self._idle.clear()
             # A context of its own, so that what a handler sets in contextvars stays its own.
             run.handler = self._loop.create_task(self._run(run))
@@ -199,7 +206,7 @@ class Runner:
             outcome = self._stopped(run, outcome)
         if run.timer is not None:
             run.timer.cancel()
-        del self.running[run.job.id]
+        del self.running[run.job.id, run.job.epoch]
         self.ended += 1
         if not run.abandoned:
             self._outcomes.add(run.job, run.task, outcome)
@@ -290,9 +297,11 @@ class Runner:
             self._loop.call_soon_threadsafe(self._outcomes.report, job, text)
 
     def _process_said(self, job_id: str, text: str) -> None:
-        run = self.running.get(job_id)
-        if run is not None:
+        for run in self._runs(job_id):
             self._outcomes.report(run.job, text)
+
+    def _runs(self, job_id: str) -> list[Run]:
+        return [run for run in self.running.values() if run.job.id == job_id]
 
 
 def _succeeded(outcome: Outcome) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 
 from stepwell import queries
 from stepwell.app import App
+from stepwell.aside import aside
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.events import (
@@ -38,6 +39,7 @@ from stepwell.worker.upkeep import Upkeep
 
 _DEAF_POLL = 0.2
 _CANCEL_PATIENCE = 5.0
+_LEASE_LOOK = 0.25
 
 
 class Worker:
@@ -149,7 +151,7 @@ class Worker:
         """Run jobs until stopped. Raises only what a person must fix, with a message that says what."""
         if self._crew is not None:
             raise ConfigError("this worker runs already")
-        await asyncio.to_thread(self._app.database.ensure_ready)
+        await aside(self._app.database.ensure_ready)
         for task in self._app.tasks.values():
             task.codec.prepare()
         if not self._app.tasks:
@@ -157,11 +159,11 @@ class Worker:
         crew = self._crew = _Crew(self._app, self._events, self._queue_names(), self._concurrency, self._poll)
         lease = crew.lease_for(self._lease, self._renew, self._blocked_after)
         try:
-            crew.fetcher.worker_id = await asyncio.to_thread(lease.start)
+            crew.fetcher.worker_id = await aside(lease.start)
             try:
                 await self._work(crew)
             finally:
-                await asyncio.to_thread(lease.stop)
+                await aside(lease.stop)
         finally:
             await crew.close()
             self._crew = None
@@ -337,6 +339,10 @@ class _Crew:
                 self.hand_back()
 
     async def _watch_lease(self) -> None:
+        assert self._lease is not None
+        while not self._failed.done():
+            await asyncio.wait([self._failed], timeout=_LEASE_LOOK)
+            self._lease.check()
         await self._failed
 
     def _freed(self) -> None:
@@ -346,16 +352,22 @@ class _Crew:
         self._poll = self._normal_poll if hears else min(_DEAF_POLL, self._normal_poll)
         if self._lease is not None:
             self._lease.hurry(not hears)
+        self.fetcher.wake()  # it may be in a long pause that counted on being woken
 
     def _gained(self, worker_id: str) -> None:
         self.fetcher.worker_id = worker_id
         self.fetcher.wake()
 
-    def _lost(self) -> None:
+    def _lost(self, unanswered: bool) -> None:
         self._events.emit(LeaseLost(self.fetcher.worker_id or "?", len(self.runner.running)))
         self.fetcher.worker_id = None
         self.runner.give_back()
         self.runner.stop_all("lease")
+        if unanswered:
+            # What hangs now could hang for a quarter of an hour, long after the network is back.
+            for link in self._links.values():
+                link.sever()
+            self._listener.sever()
 
     def _lease_gone(self) -> None:
         assert self._lease is not None

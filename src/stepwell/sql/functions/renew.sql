@@ -13,7 +13,9 @@ declare
   _number integer;
   _held boolean;
 begin
-  select w.number into _number from stepwell.worker w where w.id = _worker_id for no key update;
+  select w.number into _number from stepwell.worker w
+  where w.id = _worker_id and w.lease_until > 'epoch' -- where rescue puts it
+  for no key update;
   if not found then
     return;
   end if;

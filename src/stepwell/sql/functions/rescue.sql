@@ -30,9 +30,13 @@ begin
         or _worker.lock_missing_since > _now - _patience * interval '1 second';
     end if;
     -- A renewal that came in between clears lock_missing_since and moves the lease: then the worker lives.
-    delete from stepwell.worker w
+    update stepwell.worker w set lease_until = 'epoch'
     where w.id = _worker.id and (w.lease_until <= _now or w.lock_missing_since = _worker.lock_missing_since);
     continue when not found;
+    -- A claim that is still under way keeps the row, and must not be waited for: its worker may be one that was stopped
+    -- or cut off while the reply was on its way. What it brings is found by the next look.
+    delete from stepwell.worker w
+    where w.id = (select d.id from stepwell.worker d where d.id = _worker.id for update skip locked);
     _rescued := _rescued || stepwell.fail_held(
       _worker.id,
       format('worker %s (pid %s on %s) died while it ran this job', _worker.id, _worker.pid, _worker.host),

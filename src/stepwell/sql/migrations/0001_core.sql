@@ -25,7 +25,9 @@ create table stepwell.job (
   metadata jsonb,
   progress json,
   reason text,
-  constraint job_pkey primary key (id)
+  constraint job_pkey primary key (id),
+  -- By this, and its counterpart on history, a look for one state does not search the other table.
+  constraint job_is_live check (state < 'succeeded')
 ) with (
   fillfactor = 80,
   -- Every job leaves two dead rows behind, so the table is vacuumed early, often and without pauses.
@@ -82,7 +84,8 @@ create table stepwell.history (
   args json not null,
   metadata jsonb,
   result json,
-  error text
+  error text,
+  constraint history_is_finished check (state >= 'succeeded')
 ) partition by range (expires_at);
 comment on table stepwell.history is 'Finished jobs, append-only, one partition per day of expiry; pruning drops whole partitions.';
 comment on column stepwell.history.id is 'The job''s id.';

@@ -1,0 +1,26 @@
+-- Give back, no attempt used, what a worker holds and does not know of: the claim that took it was committed, but its
+-- reply was lost. (_ids, _epochs) are the jobs that the worker does know. Returns the ids of the others; null if a claim
+-- is still under way, on a connection that was lost: ask again.
+create or replace function stepwell.hand_back_unknown(_worker_id uuid, _ids uuid[], _epochs integer[]) returns uuid[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _unknown uuid[];
+  _at integer[];
+begin
+  perform from stepwell.worker w where w.id = _worker_id for update skip locked;
+  if not found then
+    return null;
+  end if;
+  select array_agg(j.id), array_agg(j.epoch) into _unknown, _at
+  from stepwell.job j
+  where j.worker_id = _worker_id and j.state = 'running'
+    and not exists (select from unnest(_ids, _epochs) as k (id, epoch) where k.id = j.id and k.epoch = j.epoch);
+  if _unknown is null then
+    return '{}';
+  end if;
+  perform stepwell.snooze(_unknown, _at, array_fill(0::double precision, array[cardinality(_unknown)]));
+  return _unknown;
+end
+$$;

@@ -1,0 +1,5 @@
+def fail() -> None:
+    raise LookupError("no such [setting]")
+
+
+fail()

@@ -1,0 +1,76 @@
+"""What the tests of the command line share: how a command ran, and jobs in every state."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from stepwell import queries
+from stepwell.db import fetch
+from stepwell.job import ClaimedJob
+from stepwell.queries import NewJob, Position
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+class Jobs:
+    """Jobs in every state, made by hand."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+
+    def ready(self, task: str = "add", args: str = '{"x": 1}', **options: Any) -> str:
+        return str(fetch(self.connection, queries.enqueue([NewJob(task, args, **options)]))[0][0])
+
+    def worker(self, *tasks: str, queues_: tuple[str, ...] = ("default",), lease: float = 60) -> str:
+        known = json.dumps({task: {"max_attempts": 3, "keep_failed": 3600} for task in tasks})
+        return fetch(self.connection, queries.register_worker("somewhere", 7, "0.0", list(queues_), known, 5, lease))[0]
+
+    def claim(self, task: str = "add") -> ClaimedJob:
+        return fetch(self.connection, queries.claim(self.worker(task), ["default"], [Position()], [task], 1))[0]
+
+    def running(self, task: str = "add", **options: Any) -> str:
+        self.ready(task, **options)
+        return self.claim(task).id
+
+    def succeeded(self, result: str = "3", keep: float = 3600, **options: Any) -> str:
+        self.ready(**options)
+        job = self.claim(options.get("task", "add"))
+        fetch(self.connection, queries.finish([job.id], [job.epoch], [result], [keep], ["succeeded"], [None]))
+        return job.id
+
+    def failed(self, message: str = "boom", delay: float | None = None, **options: Any) -> str:
+        self.ready(**options)
+        job = self.claim(options.get("task", "add"))
+        trace = f"Traceback (most recent call last):\n  the line\nValueError: {message}\n"
+        fetch(
+            self.connection,
+            queries.fail([job.id], [job.epoch], ["error"], ["ValueError"], [message], [trace], [delay], [3], [3600.0]),
+        )
+        return job.id
+
+    def state(self, job_id: str) -> str:
+        return dict(fetch(self.connection, queries.job_states([job_id])))[job_id]

@@ -1,0 +1,72 @@
+"""Run the command: here in this process, where that shows the same, or as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from cli.commands import HERE, Jobs, Ran, Run, Start
+
+from stepwell.cli import main
+from stepwell.db import ENVIRONMENT
+
+
+@pytest.fixture
+def run_without_database(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process, in the directory of the tests, where shop.py is."""
+    monkeypatch.delenv(ENVIRONMENT, raising=False)
+    monkeypatch.chdir(HERE)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def run(*argv: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["stepwell", *argv])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def run(run_without_database: Run, monkeypatch: pytest.MonkeyPatch, dsn: str) -> Run:
+    """The same on this test's database."""
+    monkeypatch.setenv(ENVIRONMENT, dsn)
+    return run_without_database
+
+
+@pytest.fixture
+def start(dsn: str) -> Iterator[Start]:
+    """Start a command as a process on this test's database. What still runs at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*argv: str, **options: Any) -> subprocess.Popen[str]:
+        given: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "cwd": HERE,
+            "env": {**os.environ, ENVIRONMENT: dsn},
+            **options,
+        }
+        process = subprocess.Popen([sys.executable, "-m", "stepwell", *argv], text=True, **given)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        with process:
+            pass
+
+
+@pytest.fixture
+def jobs(conn: psycopg.Connection[Any]) -> Jobs:
+    return Jobs(conn)

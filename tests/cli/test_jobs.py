@@ -1,0 +1,169 @@
+"""`stepwell jobs`."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import uuid
+
+import pytest
+from cli.commands import Jobs, Run, Start
+from waiting import until
+
+
+def ids(run: Run, *options: str) -> list[str]:
+    return [job["id"] for job in run("jobs", "list", "--json", *options).json]
+
+
+def test_jobs_are_listed_newest_first_by_filters(run: Run, jobs: Jobs) -> None:
+    first = jobs.failed()
+    second = jobs.ready("greet", "{}", queue="mail", metadata='{"tenant": 7, "plan": "free"}')
+    third = jobs.ready("greet", "{}", delay=3600)
+    assert ids(run) == [third, second, first]
+    assert ids(run, "--limit", "1") == [third]
+    assert ids(run, "--state", "failed", "--state", "ready") == [second, first]
+    assert ids(run, "--queue", "mail") == [second]
+    assert ids(run, "--task", "greet") == [third, second]
+    assert ids(run, "--metadata", '{"tenant": 7}') == [second]
+    assert ids(run, "--older-than", "1h") == []
+    assert ids(run, "--newer-than", "1h") == [third, second, first]
+
+
+def test_a_list_for_people_has_whole_ids_and_no_colours(run: Run, jobs: Jobs) -> None:
+    job = jobs.failed("out of stock")
+    lines = run("jobs", "list").out.splitlines()
+    assert lines[0].split() == ["id", "state", "task", "queue", "attempt", "enqueued", "due", "error"]
+    assert lines[1].split()[:5] == [job, "failed", "add", "default", "1"]
+    assert lines[1].endswith("ValueError: out of stock")
+    assert "\x1b" not in "".join(lines)
+
+
+def test_an_empty_list_says_so(run: Run) -> None:
+    assert run("jobs", "list").out == "no job matches\n"
+    assert run("jobs", "list", "--json").json == []
+
+
+def test_a_job_is_shown_with_its_failed_attempts(run: Run, jobs: Jobs) -> None:
+    job = jobs.failed("out of stock", args='{"x": 1, "note": "ä"}', metadata='{"tenant": 7}')
+    shown = run("jobs", "show", job)
+    assert (shown.code, shown.err) == (0, "")
+    for said in (job, "failed", '{"x": 1, "note": "ä"}', '{"tenant": 7}', "attempt 1 failed at", "  the line"):
+        assert said in shown.out
+    as_json = run("jobs", "show", job, "--json").json
+    assert (as_json["id"], as_json["state"], as_json["args"]) == (job, "failed", {"x": 1, "note": "ä"})
+    assert as_json["enqueued_at"].endswith("+00:00")
+    (failure,) = as_json["failures"]
+    assert (failure["reason"], failure["type"], failure["message"]) == ("error", "ValueError", "out of stock")
+    assert "the line" in failure["traceback"]
+
+
+def test_a_result_is_shown_and_what_is_kept_for_ever_too(run: Run, jobs: Jobs) -> None:
+    job = jobs.succeeded('{"total": 3}', keep=float("inf"))
+    shown = run("jobs", "show", job)
+    assert (shown.code, shown.err) == (0, "")
+    assert '{"total": 3}' in shown.out
+    as_json = run("jobs", "show", job, "--json").json
+    assert (as_json["result"], as_json["expires_at"]) == ({"total": 3}, None)
+    assert ids(run) == [job]
+
+
+def test_a_job_that_is_not_there_is_an_error(run: Run) -> None:
+    ran = run("jobs", "show", str(uuid.uuid4()))
+    assert (ran.code, ran.out) == (1, "")
+    assert "there is no job" in ran.err
+
+
+def test_retrying_by_id_says_what_became_of_each(run: Run, jobs: Jobs) -> None:
+    succeeded, failed, waits = jobs.succeeded(), jobs.failed(), jobs.failed(delay=3600)
+    running, absent = jobs.running(), str(uuid.uuid4())
+    ran = run("jobs", "retry", failed, waits, failed)
+    assert (ran.code, ran.out) == (0, f"{failed} is ready to run again\n{waits} is ready to run again\n")
+    ran = run("jobs", "retry", failed, succeeded, running, absent)
+    assert ran.code == 1
+    assert ran.out.splitlines() == [
+        f"{failed} is already ready: nothing to retry",
+        f"{succeeded} has already succeeded: nothing to retry",
+        f"{running} is running: nothing to retry",
+        f"{absent} is not known: no such job, or its history is not kept any more",
+    ]
+
+
+def test_cancelling_by_id_says_what_became_of_each(run: Run, jobs: Jobs) -> None:
+    succeeded, failed, running, ready = jobs.succeeded(), jobs.failed(), jobs.running(), jobs.ready()
+    ran = run("jobs", "cancel", ready, running, "--reason", "not wanted")
+    assert ran.code == 0
+    assert ran.out.splitlines() == [f"{ready} is cancelled", f"{running} is running: its worker was told to stop it"]
+    assert run("jobs", "show", ready, "--json").json["error"] == "not wanted"
+    assert "running, asked to stop" in run("jobs", "show", running).out
+    ran = run("jobs", "cancel", ready, succeeded, failed)
+    assert ran.code == 1
+    assert ran.out.splitlines() == [
+        f"{ready} is already cancelled: nothing to cancel",
+        f"{succeeded} has already succeeded: nothing to cancel",
+        f"{failed} has already failed: nothing to cancel",
+    ]
+
+
+def test_retrying_by_filter_takes_the_failed_ones_unless_told(run: Run, jobs: Jobs) -> None:
+    failed, waits = jobs.failed(task="add"), jobs.failed(task="greet", delay=3600)
+    planned = jobs.ready("greet", "{}", delay=3600)
+    cancelled = jobs.ready("add")
+    run("jobs", "cancel", cancelled)
+    assert run("jobs", "retry", "--task", "greet").out == "retried 0 jobs\n"
+    assert run("jobs", "retry", "--all").out == "retried 1 job\n"
+    assert jobs.state(failed) == "ready"
+    assert run("jobs", "retry", "--state", "scheduled", "--state", "cancelled").out == "retried 2 jobs\n"
+    assert [jobs.state(job) for job in (waits, cancelled, planned)] == ["ready", "ready", "scheduled"]
+
+
+def test_cancelling_by_filter_works_in_batches_and_meets_running_jobs_once(run: Run, jobs: Jobs) -> None:
+    running = jobs.running()
+    jobs.connection.execute("select stepwell.enqueue('many') from generate_series(1, 2500)")
+    other = jobs.ready("other")
+    assert run("jobs", "cancel", "--task", "many").out == "cancelled 2500 jobs\n"
+    assert jobs.state(other) == "ready"
+    assert run("jobs", "cancel", "--all").out == "cancelled 1 job; told the workers of 1 that run\n"
+    assert jobs.state(running) == "running"
+
+
+@pytest.mark.parametrize("verb", ["retry", "cancel"])
+def test_which_jobs_are_meant_must_be_said(run: Run, jobs: Jobs, verb: str) -> None:
+    job = jobs.ready()
+    for argv in ((), (job, "--all"), (job, "--task", "add"), ("--state", "succeeded"), ("nonsense",)):
+        ran = run("jobs", verb, *argv)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.count("\n") == 1
+    assert jobs.state(job) == "ready"
+
+
+@pytest.mark.parametrize(("answer", "code", "state"), [("n", 1, "ready"), ("y", 0, "cancelled")])
+def test_on_a_terminal_one_is_asked_first(start: Start, jobs: Jobs, answer: str, code: int, state: str) -> None:
+    job = jobs.ready()
+    ours, theirs = pty.openpty()
+    process = start("jobs", "cancel", "--task", "add", stdin=theirs)
+    os.write(ours, f"{answer}\n".encode())
+    out, err = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == code
+    assert "cancel 1 job?" in err
+    assert ("cancelled 1 job" in out) is (code == 0)
+    assert jobs.state(job) == state
+
+
+def test_on_a_terminal_yes_asks_nothing(start: Start, jobs: Jobs) -> None:
+    job = jobs.ready()
+    ours, theirs = pty.openpty()
+    process = start("jobs", "cancel", "--all", "--yes", stdin=theirs)
+    assert process.communicate(timeout=60) == ("cancelled 1 job\n", "")
+    os.close(ours)
+    os.close(theirs)
+    until(lambda: jobs.state(job) == "cancelled")
+
+
+def test_deep_and_odd_json_is_printed_as_json(run: Run, jobs: Jobs) -> None:
+    odd = '{"x": "\\ud800", "y": [1.5, null, 12345678901234567890]}'
+    job = jobs.ready(args=odd)
+    assert run("jobs", "show", job, "--json").json["args"] == json.loads(odd)
+    assert "\\ud800" in run("jobs", "show", job).out

@@ -1,0 +1,79 @@
+"""`stepwell tasks`, and finding the app that MODULE:APP names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli.commands import Run
+
+
+def test_tasks_are_listed_without_a_database(run_without_database: Run) -> None:
+    tasks = {task["name"]: task for task in run_without_database("tasks", "shop:app", "--json").json}
+    assert list(tasks) == ["add", "greet", "hold", "shout", "stuck"]
+    add, greet = tasks["add"], tasks["greet"]
+    assert (add["kind"], add["queue"], add["arguments"], add["timeout"]) == (
+        "async",
+        "default",
+        "x: int, y: int = 2",
+        None,
+    )
+    assert (greet["kind"], greet["queue"], greet["priority"], greet["timeout"]) == ("thread", "mail", 5, 30.0)
+    assert (greet["max_attempts"], greet["keep"]) == (1, "forever")
+    lines = run_without_database("tasks", "shop:app").out.splitlines()
+    assert lines[1].split()[:3] == ["add", "async", "default"]
+    assert "20 attempts, exponential from 1s to 1h" in lines[1]
+    assert "for ever" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("shop", 2, "is not MODULE:APP"),
+        ("shop:", 2, "is not MODULE:APP"),
+        ("./shop.py:app", 2, "is not MODULE:APP"),
+        ("shop.py:app", 1, "did you mean 'shop'?"),
+        ("no_shop:app", 1, "there is no module 'no_shop' here"),
+        ("broken.absent:app", 1, "there is no module 'broken.absent' here"),
+        ("shop:absent", 1, "module 'shop' has no 'absent': did you mean shop:app?"),
+        ("shop:not_an_app", 1, "is of type int, not an App: did you mean shop:app?"),
+        ("broken:app", 1, "there is no App in it"),
+        ("broken.leaves:app", 1, "ends the program when it is imported"),
+    ],
+)
+def test_an_app_that_cannot_be_found_is_one_line(run_without_database: Run, path: str, code: int, said: str) -> None:
+    for command in ("tasks", "worker"):
+        ran = run_without_database(command, path)
+        assert (ran.code, ran.out) == (code, "")
+        assert said in ran.err
+        assert ran.err.count("\n") == 1
+
+
+def test_an_error_in_the_users_module_shows_their_traceback_and_not_ours(run_without_database: Run) -> None:
+    ran = run_without_database("tasks", "broken.raises:app")
+    assert ran.code == 1
+    lines = ran.err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-2] == "LookupError: 'no such [setting]'" or lines[-2] == "LookupError: no such [setting]"
+    assert lines[-1].startswith("stepwell: module 'broken.raises' cannot be imported: LookupError")
+    files = [line for line in lines if line.strip().startswith("File ")]
+    assert len(files) == 2
+    assert all("raises.py" in line for line in files)
+
+
+def test_a_module_that_the_users_module_misses_is_their_error(run_without_database: Run) -> None:
+    ran = run_without_database("tasks", "broken.imports:app")
+    assert ran.code == 1
+    assert "imports.py" in ran.err
+    assert "No module named 'there_is_no_such_module'" in ran.err.splitlines()[-1]
+
+
+def test_a_syntax_error_names_the_line(
+    run_without_database: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_written.py").write_text("app = (\n")
+    monkeypatch.chdir(tmp_path)
+    ran = run_without_database("tasks", "half_written:app")
+    assert ran.code == 1
+    assert 'half_written.py", line 1' in ran.err
+    assert ran.err.splitlines()[-1].startswith("stepwell: module 'half_written' cannot be imported: SyntaxError")

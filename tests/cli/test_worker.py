@@ -1,0 +1,139 @@
+"""`stepwell worker` as a process: it runs jobs, and signals end it in order."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.commands import Jobs, Run, Start
+from waiting import until
+
+pytestmark = pytest.mark.crash
+
+
+class Process:
+    """A worker's process and what it logs."""
+
+    def __init__(self, start: Start, tmp_path: Path, *options: str) -> None:
+        self._log = tmp_path / "log"
+        with self._log.open("w") as log:
+            self._process = start("worker", "shop:app", *options, stdout=subprocess.DEVNULL, stderr=log)
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for what it does while it runs."""
+        until(lambda: holds() or not self.runs)
+        assert holds(), self.log
+
+    def says(self, words: str) -> None:
+        """Wait until it has logged something."""
+        self.until(lambda: words in self.log)
+
+    def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> int:
+        return self._process.wait(timeout=30)
+
+
+def test_it_runs_jobs_from_its_queues(start: Start, jobs: Jobs, tmp_path: Path) -> None:
+    done, other, loud = jobs.ready(), jobs.ready(queue="other"), jobs.ready("shout", "{}", queue="mail")
+    worker = Process(start, tmp_path, "-q", "default", "-q", "mail", "-c", "2", "--log-level", "debug")
+    worker.until(lambda: jobs.state(done) == "succeeded" and jobs.state(loud) == "failed")
+    worker.signal()
+    assert worker.end() == 0
+    assert jobs.state(other) == "ready"
+    assert "5 tasks from default, mail, 2 at once" in worker.log
+    assert f"add {done} succeeded" in worker.log
+    assert "[bold]\\x1b[31mred[/]" in worker.log
+    assert not any(line.startswith("2000-01-01") for line in worker.log.splitlines())
+    assert "Traceback" not in worker.log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_waits_for_the_running_job(
+    start: Start, jobs: Jobs, tmp_path: Path, number: signal.Signals
+) -> None:
+    gate = tmp_path / "gate"
+    job = jobs.ready("hold", f'{{"until": "{gate}"}}')
+    worker = Process(start, tmp_path)
+    worker.until(lambda: jobs.state(job) == "running")
+    worker.signal(number)
+    worker.says("stopping: waiting up to 30 s for 1 running jobs")
+    later = jobs.ready()
+    gate.touch()
+    assert worker.end() == 0
+    assert (jobs.state(job), jobs.state(later)) == ("succeeded", "ready")
+
+
+def test_the_second_signal_hands_the_running_job_back(start: Start, jobs: Jobs, run: Run, tmp_path: Path) -> None:
+    job = jobs.ready("hold", f'{{"until": "{tmp_path / "never"}"}}')
+    worker = Process(start, tmp_path)
+    worker.until(lambda: jobs.state(job) == "running")
+    worker.signal()
+    worker.says("stopping")
+    worker.signal()
+    assert worker.end() == 0
+    shown = run("jobs", "show", job, "--json").json
+    assert (shown["state"], shown["attempt"], shown["epoch"], shown["failures"]) == ("ready", 0, 1, [])
+    assert run("workers", "--json").json == []
+
+
+def test_a_handler_that_will_not_stop_cannot_hold_the_process(
+    start: Start, jobs: Jobs, run: Run, tmp_path: Path
+) -> None:
+    job = jobs.ready("stuck", "{}")
+    worker = Process(start, tmp_path, "--grace", "0s")
+    worker.until(lambda: jobs.state(job) == "running")
+    worker.signal()
+    assert worker.end() == 0
+    assert "did not stop when asked" in worker.log
+    assert worker.log.splitlines()[-1].endswith("stopped: 0 jobs succeeded, 0 attempts failed")
+    assert run("jobs", "show", job, "--json").json["attempt"] == 0
+
+
+def test_a_third_signal_ends_it_on_the_spot(start: Start, jobs: Jobs, tmp_path: Path) -> None:
+    job = jobs.ready("stuck", "{}")
+    worker = Process(start, tmp_path)
+    worker.until(lambda: jobs.state(job) == "running")
+    worker.signal()
+    worker.says("stopping")
+    worker.signal()
+    worker.says("asked to stop")
+    worker.signal()
+    assert worker.end() == 128 + signal.SIGTERM
+
+
+def test_what_a_person_must_fix_is_one_line(run: Run, empty_dsn: str) -> None:
+    for argv, said in (
+        (("-d", empty_dsn), 'run "stepwell migrate"'),
+        (("--lease", "1s"), "a lease must be at least three times the renewal"),
+        (("--poll", "often"), "--poll is 'often'"),
+        (("--log-level", "loud"), "--log-level is 'loud'"),
+        (("-q", "a\nb"), "queue is 'a\\nb'"),
+    ):
+        ran = run("worker", "shop:app", *argv)
+        assert ran.code in (1, 2)
+        assert ran.out == ""
+        assert said in ran.err
+        assert ran.err.count("\n") == 1
+
+
+def test_an_app_with_a_database_of_its_own_is_not_moved_to_another(
+    run: Run, dsn: str, empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "settled.py").write_text(f"from stepwell import App\napp = App({empty_dsn!r})\n")
+    monkeypatch.chdir(tmp_path)
+    ran = run("worker", "settled:app", "-d", dsn)
+    assert ran.code == 1
+    assert "names its own database in the code" in ran.err
