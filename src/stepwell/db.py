@@ -254,9 +254,9 @@ class Database:
         url = self._url or os.environ.get(ENVIRONMENT)
         if not url:
             raise ConfigError(
-                'no database is configured. Name one in the code, as App("postgresql://user@host/database"), in the '
-                f"environment variable {ENVIRONMENT}, or on the command line with --database; for development, "
-                '"embedded" starts a Postgres of its own'
+                'no database is configured. Give one in one of three ways: App("postgresql://user@host/database"); the '
+                f'environment variable {ENVIRONMENT}, or --database on the command line; or App("embedded"), '
+                "which starts a Postgres of its own, for development"
             )
         if is_embedded(url):
             self._embedded = EmbeddedPostgres(embedded_path(url))

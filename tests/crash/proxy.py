@@ -25,21 +25,22 @@ class Proxy:
     def __init__(self, dsn: str, directory: Path) -> None:
         self._upstream = f"{conninfo_to_dict(dsn)['host']}/.s.PGSQL.5432"
         self.dsn = make_conninfo(dsn, host=str(directory))
-        self._rule: tuple[str, Loss] | None = None
+        self._rules: dict[str, Loss] = {}
         self.lost = threading.Event()
         self._parted = threading.Event()
         self._lock = threading.Lock()
-        self._sockets: list[socket.socket] = []
         self._sessions: list[_Session] = []
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(directory / ".s.PGSQL.5432"))
         self._listener.listen(100)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
-    def lose(self, what: Loss, statement: str) -> None:
-        """Lose this the next time a statement that contains this text is run, and cut that connection."""
+    def lose(self, what: Loss, *statements: str) -> None:
+        """Lose this the next time that statements with these texts in them are run, and cut their connections.
+        `lost` is set when all of them were."""
         self.lost.clear()
-        self._rule = statement, what
+        self._rules = dict.fromkeys(statements, what)
 
     def part(self) -> None:
         """From now on everything is swallowed, and nobody is told."""
@@ -57,25 +58,32 @@ class Proxy:
             session.time_out()
 
     def close(self) -> None:
-        for each in [self._listener, *self._sockets]:
-            _shut(each)
-            each.close()
+        _shut(self._listener)
+        self._accepting.join()
+        for session in self._sessions:
+            session.close()
+        self._listener.close()
 
     def take_rule(self, text: str) -> Loss | None:
         """What to lose of a statement. Each rule is used once."""
         with self._lock:
-            if self._rule is None or self._rule[0] not in text:
-                return None
-            (_, what), self._rule = self._rule, None
-            return what
+            for statement in self._rules:
+                if statement in text:
+                    return self._rules.pop(statement)
+            return None
+
+    def was_lost(self) -> None:
+        """What a rule said has happened."""
+        if not self._rules:
+            self.lost.set()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 server = socket.socket(socket.AF_UNIX)
-                self._sockets += [client, server]
-                server.connect(self._upstream)
+                with contextlib.suppress(OSError):
+                    server.connect(self._upstream)
                 self._sessions.append(_Session(self, client, server, silent=self._parted.is_set()))
 
 
@@ -89,12 +97,21 @@ class _Session:
         self._server = server
         self._statements: dict[bytes, str] = {}
         self._losing: Loss | None = None
-        for pump in (self._requests, self._replies):
-            threading.Thread(target=pump, daemon=True).start()
+        self._pumps = [threading.Thread(target=pump, daemon=True) for pump in (self._requests, self._replies)]
+        for pump in self._pumps:
+            pump.start()
 
     def time_out(self) -> None:
         if self.silent:
             _shut(self._server)
+
+    def close(self) -> None:
+        for end in (self._client, self._server):
+            _shut(end)
+        for pump in self._pumps:
+            pump.join()
+        for end in (self._client, self._server):
+            end.close()
 
     def _requests(self) -> None:
         buffer, started = b"", False
@@ -117,7 +134,7 @@ class _Session:
                         return
                     if self._losing == "network" and frame[:1] in b"QS":
                         self._proxy.part()
-                        self._proxy.lost.set()
+                        self._proxy.was_lost()
                     started = True
         if self._losing is None and not self.silent:
             _shut(self._server)
@@ -151,7 +168,7 @@ class _Session:
     def _cut(self, *ends: socket.socket) -> None:
         for end in ends:
             _shut(end)
-        self._proxy.lost.set()
+        self._proxy.was_lost()
 
 
 def _frame(buffer: bytes, *, typed: bool) -> bytes | None:

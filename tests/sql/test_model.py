@@ -37,7 +37,7 @@ priorities = st.sampled_from([0, -1, 5])
 delays = st.sampled_from([None, 0.0, 5.0, 60.0])
 some_limit = st.sampled_from([None, 1, 2])
 keeps = st.sampled_from([60.0, 0.0, inf])
-some_jobs = st.lists(st.tuples(tasks, queues, priorities, delays, some_limit), min_size=1, max_size=5)
+some_jobs = st.lists(st.tuples(tasks, queues, priorities, delays, some_limit), min_size=1, max_size=6)
 reasons = st.sampled_from([None, "enough", "mistake"])
 
 
@@ -104,9 +104,11 @@ class JobLives(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.alive() and any(self.model.claimable(q, TASKS, FRONT) for q in QUEUES))
     @rule(data=st.data())
-    def claim_all(self, data: st.DataObject) -> None:
+    def claim_from_the_front(self, data: st.DataObject) -> None:
         """What a worker does most of the time."""
-        self.claim_as(data.draw(st.sampled_from(self.model.alive()), "worker"), QUEUES, TASKS, 6, [FRONT, FRONT])
+        worker = data.draw(st.sampled_from(self.model.alive()), "worker")
+        limit = data.draw(st.integers(1, 4), "limit")
+        self.claim_as(worker, QUEUES, TASKS, limit, [FRONT, FRONT])
 
     @rule(
         data=st.data(),
@@ -154,9 +156,10 @@ class JobLives(RuleBasedStateMachine):
     @precondition(lambda self: self.fences)
     @rule(data=st.data(), end=st.sampled_from(["finish", "fail", "snooze"]))
     def end_runs_late(self, data: st.DataObject, end: str) -> None:
-        """Most of these claims are no longer valid."""
-        some = st.lists(st.sampled_from(self.fences), min_size=1, max_size=4, unique_by=lambda fence: fence.id)
-        fences = data.draw(some, "fences")
+        """Most of these claims are no longer valid, and some of their jobs run again."""
+        again = [f for f in self.fences if f.id in self.model.live and f.epoch < self.model.live[f.id].epoch]
+        one = st.sampled_from(again or self.fences) | st.sampled_from(self.fences)
+        fences = data.draw(st.lists(one, min_size=1, max_size=4, unique_by=lambda fence: fence.id), "fences")
         for fence in fences:
             assert calls.still_held(self.conn, fence) == (self.model.held(fence.id, fence.epoch) is not None)
         getattr(self, end)(data, fences)

@@ -61,15 +61,16 @@ class Upkeep:
         loop = asyncio.get_running_loop()
         while True:
             promoted = await self._do(self._due_link, "promoting due jobs", queries.promote())
+            if promoted is None:
+                continue
             nap = _LONGEST_NAP
-            if promoted:
-                if promoted[0].count:
-                    self._promoted()
-                if promoted[0].next_due is not None:
-                    nap = min(nap, promoted[0].next_due)
-                if not promoted[0].count:
-                    # What is due is being promoted by somebody else: do not race them in circles.
-                    nap = max(nap, _SHORTEST_NAP)
+            if promoted[0].count:
+                self._promoted()
+            if promoted[0].next_due is not None:
+                nap = min(nap, promoted[0].next_due)
+            if not promoted[0].count:
+                # What is due is being promoted by somebody else: do not race them in circles.
+                nap = max(nap, _SHORTEST_NAP)
             self._look_at = loop.time() + nap
             self._sooner.clear()
             while (left := self._look_at - loop.time()) > 0:
