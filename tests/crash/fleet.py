@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -37,6 +38,7 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
         self.pid = self._process.pid
         self.lines: list[str] = []
@@ -76,7 +78,10 @@ class WorkerProcess:
         return code
 
     def close(self) -> None:
-        self.kill()
+        """End it and whatever it left behind."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait(20)
         self._reader.join(5)
         if self._process.stdout:
             self._process.stdout.close()

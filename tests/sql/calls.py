@@ -28,6 +28,10 @@ class Held(NamedTuple):
     rank: int
     run_at: float
 
+    @property
+    def place(self) -> Position:
+        return Position(self.rank, self.run_at, self.id)
+
 
 class Position(NamedTuple):
     """After which job to claim; Nones: from the front."""
@@ -253,3 +257,8 @@ def one(cursor: psycopg.Cursor[Any]) -> Any:
     row = cursor.fetchone()
     assert row is not None
     return row[0]
+
+
+def blocked(conn: Connection, other: Connection) -> bool:
+    """Whether the other session waits for a lock."""
+    return one(conn.execute("select cardinality(pg_blocking_pids(%s)) > 0", (other.info.backend_pid,)))

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-from collections.abc import Callable, Coroutine, Iterable
-from importlib.metadata import version
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-import msgspec
-
-from stepwell import queries
 from stepwell.app import App
 from stepwell.aside import aside
 from stepwell.duration import Duration, seconds
@@ -20,26 +14,14 @@ from stepwell.errors import ConfigError, StepwellError
 from stepwell.events import (
     Event,
     Events,
-    JobsHandedBack,
-    LeaseLost,
-    LoopBlocked,
     WorkerStarted,
     WorkerStopped,
     WorkerStopping,
 )
-from stepwell.outcome import Snoozed
 from stepwell.task import check_name
-from stepwell.worker.fetcher import Fetcher
-from stepwell.worker.lease import Lease, LeaseCallbacks
-from stepwell.worker.link import Link
-from stepwell.worker.listener import Listener, ListenerCallbacks
-from stepwell.worker.outcomes import Outcomes
-from stepwell.worker.runner import Runner
-from stepwell.worker.upkeep import Upkeep
+from stepwell.worker.crew import Crew
 
-_DEAF_POLL = 0.2
 _CANCEL_PATIENCE = 5.0
-_LEASE_LOOK = 0.25
 
 
 class Worker:
@@ -87,7 +69,7 @@ class Worker:
         self._started = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._took_body_down = False
-        self._crew: _Crew | None = None
+        self._crew: Crew | None = None
 
     @property
     def id(self) -> str | None:
@@ -156,7 +138,7 @@ class Worker:
             task.codec.prepare()
         if not self._app.tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
-        crew = self._crew = _Crew(self._app, self._events, self._queue_names(), self._concurrency, self._poll)
+        crew = self._crew = Crew(self._app, self._events, self._queue_names(), self._concurrency, self._poll)
         lease = crew.lease_for(self._lease, self._renew, self._blocked_after)
         try:
             crew.fetcher.worker_id = await aside(lease.start)
@@ -169,7 +151,7 @@ class Worker:
             self._crew = None
             self._started.clear()
 
-    async def _work(self, crew: _Crew) -> None:
+    async def _work(self, crew: Crew) -> None:
         assert crew.fetcher.worker_id is not None
         cancelled = False
         try:
@@ -198,7 +180,7 @@ class Worker:
         if cancelled:
             raise asyncio.CancelledError
 
-    async def _drain(self, crew: _Crew) -> None:
+    async def _drain(self, crew: Crew) -> None:
         crew.hand_back()
         self._events.emit(WorkerStopping(len(crew.runner.running), self._grace))
         idle = asyncio.ensure_future(crew.runner.idle())
@@ -222,171 +204,6 @@ class Worker:
         if self._queues is not None:
             return self._queues
         return sorted({task.queue for task in self._app.tasks.values()} | {self._app.queue})
-
-
-class _Crew:
-    """Everything that lives as long as one run of the worker, wired together."""
-
-    def __init__(self, app: App, events: Events, queues: list[str], concurrency: int, poll: float) -> None:
-        self._app = app
-        self._events = events
-        self._concurrency = concurrency
-        self._normal_poll = self._poll = poll
-        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lease: Lease | None = None
-        self._links = {
-            name: Link(name, app.database, events) for name in ("claim", "outcomes", "due", "upkeep", "settle")
-        }
-        self.queues = queues
-        self.outcomes = Outcomes(self._links["outcomes"], events, self._freed)
-        self.runner = Runner(
-            app.database,
-            app.tasks,
-            concurrency,
-            app.max_result_size,
-            self.outcomes,
-            self._links["settle"],
-            events,
-            self._freed,
-        )
-        self.fetcher = Fetcher(
-            self._links["claim"],
-            self.runner,
-            self.outcomes,
-            queues,
-            list(app.tasks),
-            lambda: self._poll,
-            self._lease_gone,
-        )
-        keeps = {keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed)}
-        self._upkeep = Upkeep(
-            self._links["due"],
-            self._links["upkeep"],
-            sorted(keeps),
-            lambda: app.dsn,
-            events,
-            self.fetcher.wake,
-        )
-        self._listener = Listener(
-            app.database,
-            Link("self-test", app.database, events),
-            queues,
-            events,
-            ListenerCallbacks(self.fetcher.wake, self._upkeep.due, self._cancel, self._hearing),
-        )
-
-    def lease_for(self, lease: float, renew: float, blocked_after: float) -> Lease:
-        tasks = {
-            name: {
-                "max_attempts": task.retry.max_attempts,
-                "keep_failed": "Infinity" if task.keep_failed == float("inf") else task.keep_failed,
-            }
-            for name, task in self._app.tasks.items()
-        }
-        register = queries.register_worker(
-            socket.gethostname(),
-            os.getpid(),
-            version("stepwell"),
-            self.queues,
-            msgspec.json.encode(tasks).decode(),
-            self._concurrency,
-            lease,
-        )
-        self._lease = Lease(
-            self._app.database,
-            register,
-            lease,
-            renew,
-            blocked_after,
-            lambda: len(self.runner.running),
-            LeaseCallbacks(self._gained, self._lost, self._cancel_all, self._lease_failed, self._blocked),
-        )
-        return self._lease
-
-    def loops(self) -> list[Coroutine[Any, Any, None]]:
-        return [
-            self.outcomes.run(),
-            self._listener.run(),
-            self._listener.test(),
-            self._upkeep.promote(),
-            self._upkeep.keep_house(),
-            self._tend(),
-            self._watch_lease(),
-        ]
-
-    def hand_back(self) -> None:
-        """Give unstarted jobs back, for others to run."""
-        jobs = self.runner.give_back()
-        for job in jobs:
-            self.outcomes.add(job, self._app.tasks[job.task], Snoozed(0))
-        if jobs:
-            self._events.emit(JobsHandedBack(len(jobs)))
-
-    async def close(self) -> None:
-        self.runner.stop_all("lease")
-        self.runner.close()
-        await self._listener.close()
-        for link in self._links.values():
-            await link.close()
-
-    async def _tend(self) -> None:
-        """Hand prefetched jobs back when nothing has moved for a second: others may be free to run them."""
-        while True:
-            ended = self.runner.ended
-            await asyncio.sleep(1)
-            if self.runner.ended == ended and self.runner.waiting:
-                self.fetcher.slow_down()
-                self.hand_back()
-
-    async def _watch_lease(self) -> None:
-        assert self._lease is not None
-        while not self._failed.done():
-            await asyncio.wait([self._failed], timeout=_LEASE_LOOK)
-            self._lease.check()
-        await self._failed
-
-    def _freed(self) -> None:
-        self.fetcher.freed()
-
-    def _hearing(self, hears: bool) -> None:
-        self._poll = self._normal_poll if hears else min(_DEAF_POLL, self._normal_poll)
-        if self._lease is not None:
-            self._lease.hurry(not hears)
-        self.fetcher.wake()  # it may be in a long pause that counted on being woken
-
-    def _gained(self, worker_id: str) -> None:
-        self.fetcher.worker_id = worker_id
-        self.fetcher.wake()
-
-    def _lost(self, unanswered: bool) -> None:
-        self._events.emit(LeaseLost(self.fetcher.worker_id or "?", len(self.runner.running)))
-        self.fetcher.worker_id = None
-        self.runner.give_back()
-        self.runner.stop_all("lease")
-        if unanswered:
-            # What hangs now could hang for a quarter of an hour, long after the network is back.
-            for link in self._links.values():
-                link.sever()
-            self._listener.sever()
-
-    def _lease_gone(self) -> None:
-        assert self._lease is not None
-        self._lease.renew_now()
-
-    def _lease_failed(self, error: Exception) -> None:
-        if not self._failed.done():
-            self._failed.set_exception(error)
-
-    def _cancel(self, job_id: str) -> None:
-        self.runner.stop(job_id, "cancel")
-
-    def _cancel_all(self, job_ids: list[str]) -> None:
-        for job_id in job_ids:
-            self.runner.stop(job_id, "cancel")
-
-    def _blocked(self, length: float, stack: str) -> None:
-        run = self.runner.on_loop()
-        self._events.emit(LoopBlocked(length, run.job.task if run else None, run.job.id if run else None, stack))
 
 
 def _unique(queues: Iterable[str] | None) -> list[str] | None:

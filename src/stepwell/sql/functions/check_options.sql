@@ -8,6 +8,7 @@ create or replace function stepwell.check_options(
   _priorities integer[],
   _delays double precision[],
   _run_ats timestamptz[],
+  _metadata text[],
   _max_attempts integer[]
 ) returns void
 language plpgsql stable
@@ -21,7 +22,8 @@ begin
     _wrong := format('%s tasks for %s args: give one task, or one for each', coalesce(cardinality(_tasks), 0), _count);
   elsif exists (
     select from unnest(array[
-      cardinality(_queues), cardinality(_priorities), cardinality(_delays), cardinality(_run_ats), cardinality(_max_attempts)
+      cardinality(_queues), cardinality(_priorities), cardinality(_delays), cardinality(_run_ats),
+      cardinality(_metadata), cardinality(_max_attempts)
     ]) n where n not in (1, _count)
   ) then
     _wrong := format('an option has neither one element nor %s, one for each item', _count);
@@ -37,6 +39,14 @@ begin
     select from unnest(_run_ats) r where not r between '1970-01-01 00:00:00+00' and _now + interval '100 years'
   ) then
     _wrong := 'run_at must be between 1970 and 100 years from now';
+  elsif exists (
+    select from unnest(_delays, _run_ats) as u (delay, run_at)
+    where (u.delay is not null or (cardinality(_delays) = 1 and _delays[1] is not null))
+      and (u.run_at is not null or (cardinality(_run_ats) = 1 and _run_ats[1] is not null))
+  ) then
+    _wrong := 'delay and run_at exclude each other: give one';
+  elsif exists (select from unnest(_metadata) m where left(ltrim(m, E' \t\r\n'), 1) <> '{') then
+    _wrong := 'metadata must be a JSON object';
   elsif exists (select from unnest(_max_attempts) m where m not between 1 and 1000000) then
     _wrong := 'max_attempts must be between 1 and 1000000';
   elsif exists (select from unnest(_args) a where a is null or left(ltrim(a, E' \t\r\n'), 1) <> '{') then

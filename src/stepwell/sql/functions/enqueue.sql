@@ -13,13 +13,6 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if delay is not null and run_at is not null then
-    raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: delay and run_at exclude each other: give one';
-  end if;
-  if jsonb_typeof(metadata) <> 'object' then
-    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: metadata must be a JSON object';
-  end if;
   return (stepwell.enqueue_many(
     array[task], array[args::text], array[queue], array[priority], array[extract(epoch from delay)::double precision],
     array[run_at], array[metadata::text], array[max_attempts]

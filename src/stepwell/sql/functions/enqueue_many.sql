@@ -28,7 +28,10 @@ declare
   _queue text;
   _next_due timestamptz;
 begin
-  perform stepwell.check_options(_now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _max_attempts);
+  perform stepwell.check_options(_now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts);
+  if _count = 0 then
+    return '{}';
+  end if;
 
   select array_agg(g.id order by g.id) into _ids
   from (select stepwell.uuid7() as id from generate_series(1, _count)) g;
@@ -65,6 +68,6 @@ begin
       perform pg_notify('stepwell_due', ceil(extract(epoch from _next_due - _now) * 1000)::text);
     end if;
   end loop;
-  return coalesce(_ids, '{}');
+  return _ids;
 end
 $$;

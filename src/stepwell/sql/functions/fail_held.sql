@@ -2,6 +2,7 @@
 create or replace function stepwell.fail_held(_worker_id uuid, _message text, _tasks jsonb) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 declare
   _ids uuid[];

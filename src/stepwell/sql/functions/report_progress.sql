@@ -2,11 +2,18 @@
 create or replace function stepwell.report_progress(_ids uuid[], _epochs integer[], _progress text[]) returns void
 language sql volatile security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+-- As in stepwell.finish.
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_nestloop = off
+set enable_mergejoin = off
+set work_mem = '256MB'
 as $$
   with said as (
     select u.id, u.epoch, u.progress from unnest(_ids, _epochs, _progress) as u (id, epoch, progress) order by u.id
   )
   update stepwell.job j set progress = s.progress::json
   from said s
-  where j.id = s.id and j.epoch = s.epoch and j.worker_id is not null
+  where j.id = any (_ids) and j.id = s.id and j.epoch = s.epoch and j.worker_id is not null
 $$;

@@ -5,6 +5,7 @@
 create or replace function stepwell.rescue(_patience double precision default 1) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -27,7 +27,8 @@ begin
   ), hurried as (
     update stepwell.job j
     set state = 'ready', run_at = _now
-    where j.id = any (_ids) and j.state = 'scheduled'
+    -- As text, because the state itself would tempt the planner to the index on all scheduled jobs.
+    where j.id = any (_ids) and j.state::text = 'scheduled'
     returning j.id, j.queue
   ), ready as (
     select b.id, b.queue from back b union all select h.id, h.queue from hurried h

@@ -1,0 +1,134 @@
+"""Many at once on the same jobs: rows are locked in the order of their ids, so nobody deadlocks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from tests.waiting import until
+
+from . import calls
+from .calls import Connection, Held
+
+ROUNDS = 60
+
+
+@pytest.fixture
+def held(conn: Connection) -> list[Held]:
+    """Running jobs of one worker, and their rows in no order at all."""
+    worker = calls.register_worker(conn)
+    calls.enqueue_many(conn, ["{}"] * 40)
+    held = calls.claim(conn, worker)
+    random.shuffle(held)
+    for job in held:
+        conn.execute("update stepwell.job set task = task || '' where id = %s::uuid", (job.id,))
+    return held
+
+
+def finish(conn: Connection, held: list[Held]) -> object:
+    return calls.finish(conn, held)
+
+
+def fail(conn: Connection, held: list[Held]) -> object:
+    return calls.fail(conn, held, delay=5.0)
+
+
+def fail_for_good(conn: Connection, held: list[Held]) -> object:
+    return calls.fail(conn, held, delay=None)
+
+
+def snooze(conn: Connection, held: list[Held]) -> object:
+    return calls.snooze(conn, held)
+
+
+def report_progress(conn: Connection, held: list[Held]) -> object:
+    return calls.report_progress(conn, held)
+
+
+def cancel(conn: Connection, held: list[Held]) -> object:
+    return calls.cancel(conn, [job.id for job in held])
+
+
+@pytest.mark.parametrize("end", [finish, fail, fail_for_good, snooze, report_progress, cancel])
+@pytest.mark.parametrize("other", [finish, report_progress, cancel])
+def test_overlapping_sets_in_opposite_order_do_not_deadlock(
+    conn: Connection,
+    dsn: str,
+    held: list[Held],
+    end: Callable[[Connection, list[Held]], object],
+    other: Callable[[Connection, list[Held]], object],
+) -> None:
+    ids = sorted(job.id for job in held)
+    by_id = sorted(held, key=lambda job: job.id)
+    with psycopg.connect(dsn) as first, psycopg.connect(dsn) as second, ThreadPoolExecutor(2) as threads:
+        for session in (first, second):
+            session.execute("set deadlock_timeout = '10ms'")
+            session.commit()
+        for middle in (5, 20, 35):
+            # Both queue up behind the same row. Whoever locks in another order then holds what the other wants.
+            conn.execute("begin")
+            conn.execute("select from stepwell.job where id = %s::uuid for update", (ids[middle],))
+            one = threads.submit(end, first, by_id)
+            two = threads.submit(other, second, by_id[::-1])
+            until(lambda: calls.blocked(conn, first) and calls.blocked(conn, second))
+            conn.execute("rollback")
+            until(lambda: one.done() or two.done())
+            (first if one.done() else second).rollback()
+            one.result()
+            two.result()
+            first.rollback()
+            second.rollback()
+
+
+def test_a_rescue_of_several_workers_and_a_cancel_of_their_jobs_do_not_deadlock(conn: Connection, dsn: str) -> None:
+    calls.set_clock(conn, 1_800_000_000.0)
+    workers = sorted(calls.register_worker(conn, lease=30.0) for _ in range(2))
+    calls.enqueue_many(conn, ["{}", "{}"])
+    # The worker that is looked at first holds the job that is locked last.
+    (low,) = calls.claim(conn, workers[1], 1)
+    (high,) = calls.claim(conn, workers[0], 1)
+    calls.set_clock(conn, 1_800_000_030.0)
+    with (
+        psycopg.connect(dsn) as renewer,
+        psycopg.connect(dsn, autocommit=True) as rescuer,
+        psycopg.connect(dsn, autocommit=True) as canceller,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        for session in (rescuer, canceller):
+            session.execute("set deadlock_timeout = '10ms'")
+        calls.renew(renewer, workers[1])
+        rescued = threads.submit(calls.rescue, rescuer)
+        until(lambda: calls.blocked(conn, rescuer))
+        cancelled = threads.submit(calls.cancel, canceller, [low.id, high.id])
+        until(lambda: cancelled.done() or calls.blocked(conn, canceller))
+        renewer.rollback()
+        assert set(rescued.result()) == {low.id, high.id}
+        assert set(cancelled.result()) == {low.id, high.id}
+
+
+def test_many_sessions_on_the_same_jobs_never_deadlock(conn: Connection, dsn: str) -> None:
+    worker = calls.register_worker(conn)
+    ids = calls.enqueue_many(conn, ["{}"] * 30)
+
+    def live(seed: int) -> None:
+        chance = random.Random(seed)
+        with psycopg.connect(dsn, autocommit=True) as own:
+            own.execute("set synchronous_commit = off")
+            own.execute("set deadlock_timeout = '10ms'")
+            for _ in range(ROUNDS):
+                held = calls.claim(own, worker, 20)
+                chance.shuffle(held)
+                some = chance.sample(ids, 15)
+                calls.report_progress(own, held)
+                calls.cancel(own, chance.sample(ids, 5))
+                chance.choice([finish, fail, fail_for_good, snooze])(own, held)
+                calls.retry(own, some)
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(live, seed) for seed in range(4)]:
+            done.result()
+    assert calls.one(conn.execute("select count(distinct id) from stepwell.jobs")) == 30

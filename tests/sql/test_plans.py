@@ -1,0 +1,251 @@
+"""The ways that the functions take through 200,000 jobs, whatever the statistics say.
+
+A function's plans cannot be explained from outside, and auto_explain is not in every Postgres. But Postgres counts, for
+the transaction under way, each scan of an index or table and what it read. That is what a plan is feared for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from stepwell.migrate import migrate
+
+from . import calls
+from .calls import FRONT, Connection, Held
+
+Result = TypeVar("Result")
+
+WAYS = {
+    "claim": {"job_ready"},
+    "claim after a position": {"job_ready"},
+    "still_held": {"job_pkey"},
+    "report_progress": {"job_pkey"},
+    "finish": {"job_pkey"},
+    "fail": {"job_pkey"},
+    "fail for good": {"job_pkey"},
+    "snooze": {"job_pkey"},
+    "cancel": {"job_pkey"},
+    "renew": {"job_cancelling"},
+    "results": {"job_pkey"},
+    "retry": {"job_pkey"},
+    "promote": {"job_due"},
+    "unregister_worker": {"job_running", "job_pkey"},
+    "rescue": {"job_running"},
+}
+SMALL = {"clock", "queue", "worker"}
+"""Tables that may be read whole."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    dsn: str
+    early: Connection
+    """It called every function, and so planned it, when there was not one job."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a call went: the indexes of jobs it used, the big tables it read whole, and how much it read."""
+
+    indexes: set[str]
+    read_whole: set[str]
+    read: int
+    blocks: int
+
+
+@pytest.fixture(scope="module")
+def crowd(server_dsn: str) -> Generator[Crowd]:
+    with database(server_dsn) as dsn, connect(dsn) as loader, connect(dsn) as early:
+        loader.execute("analyze")
+        for _ in range(7):  # after five calls Postgres may keep a plan for good
+            take_every_way(early)
+        load(loader)
+        yield Crowd(dsn, early)
+
+
+@pytest.fixture(scope="module")
+def known_crowd(server_dsn: str) -> Generator[str]:
+    """A database of its own, because what analyze learns is not rolled back."""
+    with database(server_dsn) as dsn, connect(dsn) as loader:
+        load(loader)
+        loader.execute("analyze")
+        yield dsn
+
+
+@contextmanager
+def database(server_dsn: str) -> Generator[str]:
+    """Where nothing is analysed by itself."""
+    name = f"crowd{uuid4().hex[:12]}"
+    dsn = make_conninfo(server_dsn, dbname=name)
+    with connect(server_dsn) as server:
+        server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        with connect(dsn) as conn:
+            migrate(conn)
+            for (table,) in conn.execute(
+                "select c.relname from pg_class c where c.relnamespace = 'stepwell'::regnamespace and c.relkind = 'r'"
+            ).fetchall():
+                conn.execute(
+                    sql.SQL("alter table {} set (autovacuum_enabled = off)").format(sql.Identifier("stepwell", table))
+                )
+        yield dsn
+        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def connect(dsn: str) -> Connection:
+    return psycopg.connect(dsn, autocommit=True)
+
+
+def load(conn: Connection) -> None:
+    worker = calls.register_worker(conn)
+    conn.execute("set synchronous_commit = off")
+    conn.execute(
+        """
+        insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, worker_id, epoch, attempt)
+        select stepwell.uuid7(),
+          -- A thousand or so of the scheduled ones are due.
+          now() + (n.n - case when s.state = 'scheduled' then 2500 else 200000 end) * interval '1 second', now(),
+          s.state::stepwell.state,
+          case when mod(n.n, 10) = 0 then 'unknown' else 'work' end,
+          case when mod(n.n, 3) = 0 then 'mail' else 'default' end,
+          '{"order_id": 7}', case when s.state = 'running' then %s::uuid end,
+          (s.state = 'running')::integer, (s.state = 'running')::integer
+        from generate_series(1, 200000) as n (n)
+        cross join lateral (
+          select case when mod(n.n, 400) = 0 then 'running' when mod(n.n, 20) = 1 then 'waiting'
+            when mod(n.n, 20) = 2 then 'blocked' when mod(n.n, 20) < 10 then 'scheduled' else 'ready' end as state
+        ) s
+        """,
+        (worker,),
+    )
+    conn.execute(
+        """
+        insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, epoch, attempt, rank, state,
+          task, queue, args)
+        select stepwell.uuid7(), '2100-01-01', now(), now(), now(), 1, 1, 0, 'failed', 'work', 'default', '{}'
+        from generate_series(1, 20000)
+        """
+    )
+    conn.execute(
+        """
+        insert into stepwell.failure (job_id, expires_at, failed_at, epoch, attempt, reason, type, message)
+        select h.id, h.expires_at, h.finished_at, 1, 1, 'error', 'ValueError', 'no such order' from stepwell.history h
+        """
+    )
+
+
+def take_every_way(conn: Connection) -> dict[str, Way]:
+    """Call each function on a few dozen jobs, if there are as many, and say how it went."""
+    ways: dict[str, Way] = {}
+
+    def call(name: str, function: Callable[..., Result], *args: Any, **options: Any) -> Result:
+        before = counters(conn)
+        result = function(conn, *args, **options)
+        ways[name] = way(before, counters(conn))
+        return result
+
+    queues = ("default", "mail")
+    worker = calls.register_worker(conn)
+    held = call("claim", calls.claim, worker, 60, queues=queues)
+    after = [max((job.place for job in held if job.queue == queue), default=FRONT) for queue in queues]
+    call("claim after a position", calls.claim, worker, 60, queues=queues, positions=after)
+    held = held or [Held(str(uuid4()), "default", "work", 1, 1, 0, 0.0) for _ in range(60)]
+    call("still_held", calls.still_held, held[0])
+    call("report_progress", calls.report_progress, held[:40])
+    call("finish", calls.finish, held[:10])
+    call("fail", calls.fail, held[10:20], delay=5.0)
+    call("fail for good", calls.fail, held[20:30], delay=None)
+    call("snooze", calls.snooze, held[30:40])
+    call("cancel", calls.cancel, [job.id for job in held[30:60]])
+    call("renew", calls.renew, worker)
+    call("results", results, [job.id for job in held])
+    call("retry", calls.retry, [job.id for job in held])
+    call("promote", calls.promote, 50)
+    call("unregister_worker", calls.unregister_worker, worker)
+    call("rescue", calls.rescue)
+    return ways
+
+
+def results(conn: Connection, ids: list[str]) -> None:
+    conn.execute("select id from stepwell.results(%s::uuid[])", (ids,))
+
+
+def counters(conn: Connection) -> dict[str, tuple[str, int, int, int]]:
+    """By table and index: the table, scans, rows or entries read, blocks read; in this transaction."""
+    rows = conn.execute(
+        """
+        select c.relname, coalesce(i.indrelid::regclass::text, ''), pg_stat_get_xact_numscans(c.oid),
+          pg_stat_get_xact_tuples_returned(c.oid), pg_stat_get_xact_blocks_fetched(c.oid)
+        from pg_class c left join pg_index i on i.indexrelid = c.oid
+        where c.relnamespace = 'stepwell'::regnamespace and c.relkind in ('r', 'i')
+        """
+    )
+    return {row[0]: (row[1], row[2], row[3], row[4]) for row in rows}
+
+
+def way(before: dict[str, tuple[str, int, int, int]], after: dict[str, tuple[str, int, int, int]]) -> Way:
+    scanned = {name for name, counts in after.items() if counts[1] > before[name][1]}
+    return Way(
+        indexes={name for name in scanned if after[name][0] == "stepwell.job"},
+        read_whole={name for name in scanned if not after[name][0]} - SMALL,
+        read=sum(after[name][2] - before[name][2] for name in after if name not in SMALL),
+        blocks=sum(after[name][3] - before[name][3] for name in after if name not in SMALL),
+    )
+
+
+@pytest.fixture(params=["planned when empty", "analysed when empty", "never analysed", "analysed now"])
+def conn(request: pytest.FixtureRequest) -> Generator[Connection]:
+    """A connection in a transaction that is rolled back, and what it knows of the crowd."""
+    with ExitStack() as stack:
+        if request.param == "planned when empty":
+            conn = request.getfixturevalue("crowd").early
+        elif request.param == "analysed now":
+            conn = stack.enter_context(connect(request.getfixturevalue("known_crowd")))
+        else:
+            conn = stack.enter_context(connect(request.getfixturevalue("crowd").dsn))
+        stack.enter_context(conn.transaction(force_rollback=True))
+        if request.param == "never analysed":
+            conn.execute(
+                "update pg_class set reltuples = -1, relpages = 0 where relnamespace = 'stepwell'::regnamespace"
+            )
+        yield conn
+
+
+def test_each_function_takes_its_index_and_reads_little(conn: Connection) -> None:
+    ways = take_every_way(conn)
+    assert {name: way.indexes for name, way in ways.items()} == WAYS
+    assert {name: way.read_whole for name, way in ways.items() if way.read_whole} == {}
+    assert {name: way.read for name, way in ways.items() if way.read > 1500} == {}
+    assert {name: way.blocks for name, way in ways.items() if way.blocks > 2500} == {}
+
+
+@pytest.mark.parametrize("index", ["job_ready", "job_due", "job_running", "job_cancelling", "job_pkey"])
+def test_the_loss_of_an_index_would_be_noticed(crowd: Crowd, index: str) -> None:
+    with connect(crowd.dsn) as conn, conn.transaction(force_rollback=True):
+        if index == "job_pkey":
+            conn.execute("alter table stepwell.job drop constraint job_pkey")
+        else:
+            conn.execute(sql.SQL("drop index {}").format(sql.Identifier("stepwell", index)))
+        lost = {name for name, way in take_every_way(conn).items() if way.indexes != WAYS[name]}
+    assert lost == {name for name, indexes in WAYS.items() if index in indexes}
+
+
+def test_a_claim_after_its_position_does_not_walk_over_the_dead(crowd: Crowd) -> None:
+    with connect(crowd.dsn) as conn, conn.transaction(force_rollback=True):
+        worker = calls.register_worker(conn)
+        done = calls.claim(conn, worker, 3000)
+        calls.finish(conn, done)
+        before = counters(conn)
+        assert len(calls.claim(conn, worker, 50, positions=[done[-1].place])) == 50
+        assert way(before, counters(conn)).read < 100
+        before = counters(conn)
+        assert len(calls.claim(conn, worker, 50)) == 50
+        assert way(before, counters(conn)).read > 3000, "nothing was dead, so nothing was shown"

@@ -1,0 +1,197 @@
+"""Workers: their leases, and what becomes of the jobs of those that die."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from . import calls
+from .calls import Connection, Held
+
+CLOCK = 1_800_000_000.0
+
+
+@pytest.fixture
+def worker(conn: Connection) -> str:
+    calls.set_clock(conn, CLOCK)
+    return calls.register_worker(conn, lease=30.0)
+
+
+def run(conn: Connection, worker: str, task: str = "work", **options: Any) -> Held:
+    calls.enqueue(conn, task, **options)
+    (held,) = calls.claim(conn, worker, tasks=[task])
+    return held
+
+
+def failures(conn: Connection, job_id: str) -> list[tuple[Any, ...]]:
+    return conn.execute(
+        "select reason, type, message from stepwell.failures where job_id = %s::uuid order by epoch", (job_id,)
+    ).fetchall()
+
+
+def test_a_worker_whose_lease_ended_is_removed_and_its_jobs_are_ready_again(conn: Connection, worker: str) -> None:
+    held = run(conn, worker)
+    calls.set_clock(conn, CLOCK + 29.999)
+    assert calls.rescue(conn) == []
+    calls.set_clock(conn, CLOCK + 30)
+    assert calls.rescue(conn) == [held.id]
+    assert calls.state(conn, held.id) == "ready"
+    assert calls.one(conn.execute("select count(*) from stepwell.workers")) == 0
+    assert failures(conn, held.id) == [
+        ("lease_lost", "LeaseLost", f"worker {worker} (pid 1 on host) died while it ran this job")
+    ]
+    assert calls.finish(conn, [held]) == [held.id], "the dead cannot finish"
+    assert calls.renew(conn, worker) is None, "the dead cannot renew"
+
+
+def test_a_crash_counts_so_a_poison_job_fails_in_the_end(conn: Connection) -> None:
+    calls.set_clock(conn, CLOCK)
+    job_id = calls.enqueue(conn)
+    crashes = 0
+    while True:
+        worker = calls.register_worker(conn, tasks={"work": {"max_attempts": 3}})
+        if not calls.claim(conn, worker):
+            break
+        crashes += 1
+        calls.unregister_worker(conn, worker)
+    assert crashes == 3
+    assert calls.state(conn, job_id) == "failed"
+    assert len(failures(conn, job_id)) == 3
+
+
+def test_rescue_knows_what_the_task_keeps(conn: Connection) -> None:
+    calls.set_clock(conn, CLOCK)
+    worker = calls.register_worker(conn, tasks={"work": {"max_attempts": 1, "keep_failed": 60.0}})
+    calls.enqueue(conn)
+    calls.claim(conn, worker)
+    calls.unregister_worker(conn, worker)
+    expiry = "select extract(epoch from expires_at)::double precision from stepwell."
+    assert calls.one(conn.execute(expiry + "history")) == CLOCK + 60
+    assert calls.one(conn.execute(expiry + "failure")) == CLOCK + 60
+
+
+def test_a_renewed_lease_is_not_rescued(conn: Connection, worker: str) -> None:
+    held = run(conn, worker)
+    calls.set_clock(conn, CLOCK + 25)
+    assert calls.renew(conn, worker, 30.0) == []
+    calls.set_clock(conn, CLOCK + 50)
+    with psycopg.connect(conn.info.dsn, autocommit=True) as peer:
+        assert calls.rescue(peer) == []
+    assert calls.still_held(conn, held)
+
+
+def test_a_session_that_is_gone_is_noticed_by_two_looks_a_second_apart(conn: Connection, dsn: str, worker: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        calls.renew(session, worker, 3600.0)
+        held = run(conn, worker)
+        assert calls.rescue(conn) == []
+        session.execute("select pg_advisory_unlock_all()")
+    assert calls.rescue(conn) == []
+    calls.set_clock(conn, CLOCK + 0.999)
+    assert calls.rescue(conn) == [], "it may only be reconnecting"
+    calls.set_clock(conn, CLOCK + 1)
+    assert calls.rescue(conn) == [held.id]
+
+
+def test_a_reconnect_between_two_looks_saves_the_worker(conn: Connection, dsn: str, worker: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        calls.renew(session, worker, 3600.0)
+        session.execute("select pg_advisory_unlock_all()")
+        assert calls.rescue(conn) == []
+        calls.set_clock(conn, CLOCK + 5)
+        calls.renew(session, worker, 3600.0)
+        session.execute("select pg_advisory_unlock_all()")
+        assert calls.rescue(conn) == [], "this is a first look again"
+        calls.set_clock(conn, CLOCK + 6)
+        calls.rescue(conn)
+        assert calls.renew(session, worker) is None
+
+
+def test_a_lock_found_held_again_is_forgiven(conn: Connection, dsn: str, worker: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        calls.renew(session, worker, 3600.0)
+        number = calls.one(conn.execute("select number from stepwell.worker"))
+        session.execute("select pg_advisory_unlock_all()")
+        calls.rescue(conn)
+        session.execute("select pg_advisory_lock(1937007981, %s)", (number,))
+        calls.set_clock(conn, CLOCK + 5)
+        assert calls.rescue(conn) == []
+        assert calls.one(conn.execute("select lock_missing_since from stepwell.worker")) is None
+
+
+def test_a_worker_that_never_held_the_lock_has_only_its_lease(conn: Connection, worker: str) -> None:
+    held = run(conn, worker)
+    for seconds in (0, 10, 20):
+        calls.set_clock(conn, CLOCK + seconds)
+        assert calls.rescue(conn) == []
+    calls.set_clock(conn, CLOCK + 30)
+    assert calls.rescue(conn) == [held.id]
+
+
+def test_renewing_twice_in_one_session_takes_the_lock_once(conn: Connection, worker: str) -> None:
+    calls.renew(conn, worker)
+    calls.renew(conn, worker)
+    assert calls.one(conn.execute("select lock_held from stepwell.worker"))
+    number = calls.one(conn.execute("select number from stepwell.worker"))
+    assert calls.one(conn.execute("select pg_advisory_unlock(1937007981, %s)", (number,)))
+    assert calls.one(
+        conn.execute("select count(*) from pg_locks where locktype = 'advisory' and classid = 1937007981")
+    ) == 0  # fmt: skip
+
+
+def test_a_claim_under_way_does_not_hold_up_a_rescue_and_is_found_by_the_next(
+    conn: Connection, dsn: str, worker: str
+) -> None:
+    before = run(conn, worker)
+    later = calls.enqueue(conn)
+    with psycopg.connect(dsn) as claimer:
+        assert [held.id for held in calls.claim(claimer, worker)] == [later]
+        calls.set_clock(conn, CLOCK + 30)
+        assert calls.rescue(conn) == [before.id]
+        assert calls.renew(conn, worker) is None
+    assert calls.state(conn, later) == "running"
+    assert calls.rescue(conn) == [later]
+    assert calls.one(conn.execute("select count(*) from stepwell.workers")) == 0
+
+
+def test_jobs_of_a_worker_that_is_not_registered_are_rescued(conn: Connection, worker: str) -> None:
+    held = run(conn, worker)
+    conn.execute("delete from stepwell.worker")
+    assert calls.rescue(conn) == [held.id]
+    assert failures(conn, held.id) == [("lease_lost", "LeaseLost", f"worker {worker} is not registered")]
+
+
+def test_a_worker_that_leaves_gives_back_what_it_holds(conn: Connection, worker: str) -> None:
+    held = run(conn, worker)
+    other = run(conn, calls.register_worker(conn), queue="default")
+    assert calls.unregister_worker(conn, worker) == [held.id]
+    assert calls.state(conn, held.id) == "ready"
+    assert calls.still_held(conn, other)
+    assert calls.unregister_worker(conn, worker) == []
+
+
+def hand_back_unknown(conn: Connection, worker: str, known: list[Held]) -> list[str] | None:
+    return calls.one(
+        conn.execute(
+            "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])::text[]",
+            (worker, calls.ids(known), calls.epochs(known)),
+        )
+    )
+
+
+def test_what_a_worker_does_not_know_of_is_handed_back_without_an_attempt(conn: Connection, worker: str) -> None:
+    known, unknown = run(conn, worker), run(conn, worker)
+    assert hand_back_unknown(conn, worker, [known]) == [unknown.id]
+    assert calls.still_held(conn, known)
+    row = conn.execute("select state::text, attempt from stepwell.jobs where id = %s::uuid", (unknown.id,)).fetchone()
+    assert row == ("ready", 0)
+    assert hand_back_unknown(conn, worker, [known]) == []
+
+
+def test_a_claim_under_way_must_be_asked_for_again(conn: Connection, dsn: str, worker: str) -> None:
+    calls.enqueue(conn)
+    with psycopg.connect(dsn) as claimer:
+        calls.claim(claimer, worker)
+        assert hand_back_unknown(conn, worker, []) is None
