@@ -45,25 +45,30 @@ def test_a_worker_cut_off_stops_its_jobs_before_its_lease_ends_and_goes_on_after
     audit(witness, failures={"lease_lost"})
 
 
-def test_a_worker_cut_off_in_the_middle_of_a_claim_holds_up_nobody(
-    witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy
+@pytest.mark.parametrize("statement", ["claim", "finish"])
+def test_a_worker_cut_off_while_the_server_holds_locks_for_it_holds_up_nobody(
+    witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, statement: str
 ) -> None:
     cut_off = fleet.start(dsn=proxy.dsn, lease="3s", renew="1s")
     enqueue(witness, "held", 3, until=2)
     until(lambda: started(witness, 1) == 3, "it runs some")
-    # More than the sockets on the way can hold: the server cannot even finish its reply.
-    proxy.lose("network", "stepwell.claim(")
-    enqueue(witness, "held", 7, until=1, ballast="." * 200_000)
+    proxy.lose("network", f"stepwell.{statement}(")
+    if statement == "claim":
+        # More than the sockets on the way can hold: the server cannot even finish its reply.
+        stuck = enqueue(witness, "held", 7, until=1, ballast="." * 200_000)
+    else:
+        # Its commit never comes.
+        stuck = enqueue(witness, "paid", 1)
     until(proxy.lost.is_set, "it is cut off")
     killed = fleet.start(lease="3s", renew="1s")
-    enqueue(witness, "held", 3, until=2)
-    until(lambda: started(witness, 1) == 6, "the other runs some, too")
+    enqueue(witness, "held_plain", 3, until=2)
+    plain = "select count(*) from stepwell.job j join crash.ledger l on l.job_id = j.id where j.task = 'held_plain'"
+    until(lambda: count(witness, plain) == 3, "the other runs some, too")
     fleet.start(lease="3s", renew="1s")
     killed.kill()
-    until(lambda: started(witness, 2) == 6, "what both held is run by the third", 15)
+    until(lambda: left(witness) == len(stuck), "what both held is done by the third", 15)
     assert cut_off.heard("LeaseLost")
-    # Only the jobs of that claim wait until the server notices.
-    assert left(witness) == 7
+    # Only what is locked waits until the server notices.
     proxy.heal()
     proxy.time_out()
     until(lambda: not left(witness), "all jobs are done")

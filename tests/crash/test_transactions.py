@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import psycopg
@@ -9,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from .audit import audit, count, enqueue, left
-from .fleet import Fleet, until
+from .fleet import Fleet, WorkerProcess, until
 from .proxy import Proxy
 
 pytestmark = [pytest.mark.crash, pytest.mark.parametrize("task", ["paid", "paid_plain"])]
@@ -42,6 +43,12 @@ def epochs(witness: psycopg.Connection[Any]) -> list[int]:
     return [row[0] for row in witness.execute("select epoch from stepwell.history order by id")]
 
 
+def stop(worker: WorkerProcess) -> None:
+    """Let it end in order, so that it has said all it had to say."""
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+
+
 def test_a_backend_that_is_ended_in_the_handler_leaves_no_effect_of_that_run(
     witness: psycopg.Connection[Any], fleet: Fleet, task: str
 ) -> None:
@@ -67,11 +74,13 @@ def test_a_backend_that_is_ended_at_the_commit_leaves_no_effect_of_that_run(
 def test_a_commit_whose_reply_is_lost_is_not_done_again(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, task: str
 ) -> None:
-    fleet.start(dsn=proxy.dsn)
+    worker = fleet.start(dsn=proxy.dsn)
     proxy.lose("reply", "COMMIT")
     enqueue(witness, task, 1)
     assert epochs(witness) == [1]
     assert proxy.lost.is_set()
+    stop(worker)
+    assert not worker.heard("AttemptFailed"), "it guessed"
 
 
 def test_a_commit_that_never_reached_the_server_is_done_again(
@@ -88,11 +97,13 @@ def test_a_commit_still_under_way_when_its_client_is_cut_off_is_waited_for(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, task: str
 ) -> None:
     slow_commits(witness, 1)
-    fleet.start(dsn=proxy.dsn)
+    worker = fleet.start(dsn=proxy.dsn)
     proxy.lose("client", "COMMIT")
     enqueue(witness, task, 1)
     until(lambda: count(witness, f"select count(*) {_BACKENDS} and wait_event_type = 'Lock'"), "the worker waits")
     assert epochs(witness) == [1]
+    stop(worker)
+    assert not worker.heard("AttemptFailed"), "it guessed"
 
 
 def test_a_commit_that_fails_after_its_client_was_cut_off_is_done_again(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from itertools import product
 
 import psycopg
 import pytest
@@ -53,30 +53,21 @@ def cancel(conn: Connection, held: list[Held]) -> object:
     return calls.cancel(conn, [job.id for job in held])
 
 
-@pytest.mark.parametrize("end", [finish, fail, fail_for_good, snooze, report_progress, cancel])
-@pytest.mark.parametrize("other", [finish, report_progress, cancel])
-def test_overlapping_sets_in_opposite_order_do_not_deadlock(
-    conn: Connection,
-    dsn: str,
-    held: list[Held],
-    end: Callable[[Connection, list[Held]], object],
-    other: Callable[[Connection, list[Held]], object],
-) -> None:
-    ids = sorted(job.id for job in held)
-    by_id = sorted(held, key=lambda job: job.id)
+def test_overlapping_sets_in_opposite_order_do_not_deadlock(conn: Connection, dsn: str, held: list[Held]) -> None:
+    upwards = sorted(held, key=lambda job: job.id)
+    everything = [finish, fail, fail_for_good, snooze, report_progress, cancel]
     with psycopg.connect(dsn) as first, psycopg.connect(dsn) as second, ThreadPoolExecutor(2) as threads:
         for session in (first, second):
             session.execute("set deadlock_timeout = '10ms'")
             session.commit()
-        for middle in (5, 20, 35):
+        for end, other in product(everything, [finish, report_progress, cancel]):
             # Both queue up behind the same row. Whoever locks in another order then holds what the other wants.
-            conn.execute("begin")
-            conn.execute("select from stepwell.job where id = %s::uuid for update", (ids[middle],))
-            one = threads.submit(end, first, by_id)
-            two = threads.submit(other, second, by_id[::-1])
-            until(lambda: calls.blocked(conn, first) and calls.blocked(conn, second))
-            conn.execute("rollback")
-            until(lambda: one.done() or two.done())
+            with conn.transaction():
+                conn.execute("select from stepwell.job where id = %s::uuid for update", (upwards[20].id,))
+                one = threads.submit(end, first, upwards)
+                two = threads.submit(other, second, upwards[::-1])
+                until(lambda: calls.blocked(conn, first) and calls.blocked(conn, second))
+            wait([one, two], return_when=FIRST_COMPLETED)
             (first if one.done() else second).rollback()
             one.result()
             two.result()

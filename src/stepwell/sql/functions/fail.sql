@@ -30,10 +30,11 @@ declare
   _due_in double precision;
 begin
   with outcome as materialized (
-    select u.id, u.epoch, u.reason, u.type, u.message, u.traceback, u.delay, u.max_attempts, u.keep
+    select distinct on (u.id, u.epoch) u.id, u.epoch, u.reason, u.type, u.message, u.traceback, u.delay,
+      u.max_attempts, u.keep
     from unnest(_ids, _epochs, _reasons, _types, _messages, _tracebacks, _delays, _max_attempts, _keeps)
       as u (id, epoch, reason, type, message, traceback, delay, max_attempts, keep)
-    order by u.id
+    order by u.id, u.epoch
   ), held as materialized (
     select o.id, o.reason, o.type, o.message, o.traceback, o.delay, o.keep, j.epoch, j.attempt, j.claimed_at,
       j.worker_id, j.cancelling,

@@ -4,6 +4,8 @@
 create or replace function stepwell.hand_back_unknown(_worker_id uuid, _ids uuid[], _epochs integer[]) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_mergejoin = off
 as $$
 declare
   _unknown uuid[];

@@ -12,6 +12,10 @@ declare
   _rescued uuid[] := '{}';
   _worker record;
   _free boolean;
+  _dead uuid[] := '{}';
+  _messages text[] := '{}';
+  _tasks jsonb[] := '{}';
+  _held uuid[];
 begin
   for _worker in
     select w.id, w.number, w.host, w.pid, w.tasks, w.lease_until, w.lock_missing_since
@@ -38,19 +42,42 @@ begin
     -- or cut off while the reply was on its way. What it brings is found by the next look.
     delete from stepwell.worker w
     where w.id = (select d.id from stepwell.worker d where d.id = _worker.id for update skip locked);
-    _rescued := _rescued || stepwell.fail_held(
-      _worker.id,
-      format('worker %s (pid %s on %s) died while it ran this job', _worker.id, _worker.pid, _worker.host),
-      _worker.tasks
-    );
+    _dead := _dead || _worker.id;
+    _messages := _messages
+      || format('worker %s (pid %s on %s) died while it ran this job', _worker.id, _worker.pid, _worker.host);
+    _tasks := _tasks || _worker.tasks;
   end loop;
 
-  -- Nothing should ever be held by a worker that is not registered; if it is, it must not stay so.
+  -- Nothing should ever be held by a worker that is not registered; if it is, it must not stay so. From holder to holder
+  -- along the index, so that it costs no more when they hold much.
   for _worker in
-    select distinct j.worker_id as id from stepwell.job j
-    where j.state = 'running' and not exists (select from stepwell.worker w where w.id = j.worker_id)
+    with recursive holder as (
+      (select j.worker_id as id from stepwell.job j where j.state = 'running' order by j.worker_id limit 1)
+      union all
+      select (
+        select j.worker_id from stepwell.job j
+        where j.state = 'running' and j.worker_id > h.id
+        order by j.worker_id limit 1
+      )
+      from holder h
+      where h.id is not null
+    )
+    select h.id from holder h
+    where h.id <> all (_dead) and not exists (select from stepwell.worker w where w.id = h.id)
   loop
-    _rescued := _rescued || stepwell.fail_held(_worker.id, format('worker %s is not registered', _worker.id), '{}');
+    _dead := _dead || _worker.id;
+    _messages := _messages || format('worker %s is not registered', _worker.id);
+    _tasks := _tasks || '{}'::jsonb;
+  end loop;
+
+  if _dead = '{}' then
+    return _rescued;
+  end if;
+  -- All in the order of ids before the first is failed: a cancel of several workers' jobs locks them so, too.
+  _held := array(select j.id from stepwell.job j where j.state = 'running' and j.worker_id = any (_dead));
+  perform from stepwell.job j where j.id = any (_held) order by j.id for no key update;
+  for _k in 1 .. cardinality(_dead) loop
+    _rescued := _rescued || stepwell.fail_held(_dead[_k], _messages[_k], _tasks[_k]);
   end loop;
   return _rescued;
 end

@@ -14,12 +14,11 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
-declare
-  _live uuid[];
 begin
-  -- Two statements: a job that moves from live to finished between them is seen by the second.
-  _live := array(select j.id from stepwell.job j where j.id = any (_ids));
+  -- One statement, so that a job on its way from live to finished, or back by a retry, is seen in exactly one place.
   return query
     select i.id, h.state, h.task, h.result, h.error, f.type, f.message, f.traceback
     from unnest(_ids) as i (id)
@@ -31,6 +30,6 @@ begin
       where f.job_id = i.id and h.state = 'failed'
       order by f.epoch desc limit 1
     ) f on true
-    where i.id <> all (_live);
+    where not exists (select from stepwell.job j where j.id = i.id);
 end
 $$;

@@ -1,0 +1,144 @@
+"""What the doctor asks: it looks behind the views, at the private tables and at Postgres itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import LiteralString
+from uuid import UUID
+
+from stepwell.queries.query import Query, only
+
+LISTEN_FOR_DOCTOR: LiteralString = "listen stepwell_doctor"
+
+
+def limit_statements(seconds: float) -> Query[str]:
+    """No later statement of this session may take longer."""
+    return Query("select set_config('statement_timeout', %s::text, false)", (f"{seconds * 1000:.0f}ms",), only)
+
+
+@dataclass(frozen=True, slots=True)
+class OldestReady:
+    """The ready job that has been due for longest, and for how many seconds. One that is not held up by a paused queue
+    goes before those that are."""
+
+    id: UUID
+    queue: str
+    task: str
+    age: float
+    paused: bool
+
+
+def oldest_ready() -> Query[OldestReady]:
+    return Query(
+        "select j.id, j.queue, j.task, extract(epoch from stepwell.now() - j.run_at)::double precision,"
+        " q.paused_at is not null from stepwell.job j left join stepwell.queue q on q.name = j.queue"
+        " where j.state = 'ready'::stepwell.state order by q.paused_at is not null, j.run_at limit 1",
+        (),
+        OldestReady,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRows:
+    """Rows of stepwell.job that no one needs any more, by Postgres' own estimate, and when it last took some away."""
+
+    dead: int
+    live: int
+    last_vacuum: datetime | None
+    seconds_since: float | None
+
+
+def dead_rows() -> Query[DeadRows]:
+    return Query(
+        "select t.n_dead_tup, t.n_live_tup, v.at, extract(epoch from clock_timestamp() - v.at)::double precision"
+        " from pg_catalog.pg_stat_user_tables t, lateral (select greatest(t.last_vacuum, t.last_autovacuum) as at) v"
+        " where t.schemaname = 'stepwell' and t.relname = 'job'",
+        (),
+        DeadRows,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHolder:
+    """Who keeps Postgres from taking dead rows away. `xids`: how many transactions began since."""
+
+    kind: str
+    """session, prepared transaction or replication slot."""
+    pid: int | None
+    user: str | None
+    name: str | None
+    state: str | None
+    since: datetime | None
+    query_start: datetime | None
+    seconds: float | None
+    xids: int
+
+
+def snapshot_holders() -> Query[SnapshotHolder]:
+    """The oldest first."""
+    return Query(
+        "select h.kind, h.pid, h.usename, h.name, h.state, h.since, h.query_start,"
+        " extract(epoch from clock_timestamp() - h.since)::double precision, h.xids from ("
+        "select 'session'::text as kind, a.pid, a.usename::text, a.application_name as name, a.state,"
+        " coalesce(a.xact_start, a.backend_start) as since, a.query_start, age(a.backend_xmin) as xids"
+        " from pg_catalog.pg_stat_activity a where a.backend_xmin is not null and a.pid <> pg_backend_pid()"
+        " and (a.datname = current_database() or a.backend_type = 'walsender')"
+        " union all"
+        " select 'prepared transaction'::text, null::integer, p.owner::text, p.gid, 'prepared'::text, p.prepared,"
+        " null::timestamptz, age(p.transaction) from pg_catalog.pg_prepared_xacts p"
+        " where p.database = current_database()"
+        " union all"
+        " select 'replication slot'::text, s.active_pid, null::text, s.slot_name::text,"
+        " case when s.active then 'active'::text else 'inactive'::text end, null::timestamptz, null::timestamptz,"
+        " age(s.xmin) from pg_catalog.pg_replication_slots s where s.xmin is not null"
+        ") h order by h.since nulls first, h.xids desc limit 10",
+        (),
+        SnapshotHolder,
+    )
+
+
+def hidden_sessions() -> Query[int]:
+    """How many sessions of this database this role may not look at."""
+    return Query(
+        "select count(*) from pg_catalog.pg_stat_activity a where a.datname = current_database()"
+        " and a.query = '<insufficient privilege>'",
+        (),
+        only,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class UncoveredTask:
+    """Ready jobs that no live worker runs."""
+
+    queue: str
+    task: str
+    count: int
+
+
+def uncovered_tasks() -> Query[UncoveredTask]:
+    return Query(
+        "select r.queue, r.task, r.count from (select j.queue, j.task, count(*) as count from stepwell.job j"
+        " where j.state = 'ready'::stepwell.state group by j.queue, j.task) r"
+        " where not exists (select from stepwell.workers w where w.alive and r.queue = any (w.queues)"
+        " and r.task = any (w.tasks)) order by r.count desc, r.queue, r.task",
+        (),
+        UncoveredTask,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultRows:
+    """Rows that found no partition made for their day."""
+
+    history: int
+    failure: int
+
+
+def default_rows() -> Query[DefaultRows]:
+    return Query(
+        "select (select count(*) from stepwell.history_default), (select count(*) from stepwell.failure_default)",
+        (),
+        DefaultRows,
+    )

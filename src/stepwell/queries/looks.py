@@ -1,0 +1,152 @@
+"""Reading the views: jobs, their failures, queues and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString
+from uuid import UUID
+
+from stepwell.job import Failure, JobInfo
+from stepwell.queries.query import Query, only, same
+
+_INFO: LiteralString = (
+    "select id, state::text, task, queue, priority, args, metadata, result, error, progress, epoch, attempt,"
+    " max_attempts, cancelling, worker_id, enqueued_at, run_at, claimed_at, finished_at,"
+    # Python has no infinite time: what is kept for ever has no expiry.
+    " nullif(expires_at, 'infinity'::timestamptz) from stepwell.jobs"
+)
+
+
+def info(job_id: str) -> Query[JobInfo]:
+    return Query(_INFO + " where id = %s::uuid", (job_id,), JobInfo)
+
+
+def failures(job_id: str) -> Query[Failure]:
+    return Query(
+        "select attempt, epoch, reason, type, message, traceback, worker_id, claimed_at, failed_at"
+        " from stepwell.failures where job_id = %s::uuid order by epoch",
+        (job_id,),
+        Failure,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs to list; None: any. Ages in seconds since they were enqueued."""
+
+    states: tuple[str, ...] | None = None
+    queue: str | None = None
+    task: str | None = None
+    older_than: float | None = None
+    newer_than: float | None = None
+    metadata: str | None = None
+
+
+def list_jobs(which: JobFilter, limit: int) -> Query[JobInfo]:
+    """The newest first."""
+    where, params = _where(which)
+    return Query(_INFO + " where " + where + " order by id desc limit %s::integer", (*params, limit), JobInfo)
+
+
+def count_jobs(which: JobFilter, *, to_retry: bool = False) -> Query[int]:
+    where, params = _where(which, to_retry=to_retry)
+    return Query("select count(*) from stepwell.jobs where " + where, params, only)  # noqa: S608
+
+
+def job_ids(which: JobFilter, before: str | None, limit: int, *, to_retry: bool = False) -> Query[str]:
+    """The newest first, older than the one with the id `before`: so a walk in batches meets no job twice."""
+    where, params = _where(which, to_retry=to_retry)
+    return Query(
+        "select id::text from stepwell.jobs where (%s::uuid is null or id < %s::uuid) and "  # noqa: S608
+        + where
+        + " order by jobs.id desc limit %s::integer",
+        (before, before, *params, limit),
+        only,
+    )
+
+
+def _where(which: JobFilter, *, to_retry: bool = False) -> tuple[LiteralString, list[Any]]:
+    conditions: list[LiteralString] = ["true"]
+    params: list[Any] = []
+    if which.states is not None:
+        conditions.append("state = any (%s::stepwell.state[])")
+        params.append(list(which.states))
+    if which.queue is not None:
+        conditions.append("queue = %s::text")
+        params.append(which.queue)
+    if which.task is not None:
+        conditions.append("task = %s::text")
+        params.append(which.task)
+    if which.older_than is not None:
+        conditions.append("enqueued_at <= (select stepwell.now()) - %s::double precision * interval '1 second'")
+        params.append(which.older_than)
+    if which.newer_than is not None:
+        conditions.append("enqueued_at > (select stepwell.now()) - %s::double precision * interval '1 second'")
+        params.append(which.newer_than)
+    if which.metadata is not None:
+        conditions.append("metadata @> %s::jsonb")
+        params.append(which.metadata)
+    if to_retry:
+        # A scheduled job that was never tried waits because somebody said so.
+        conditions.append("(state <> 'scheduled'::stepwell.state or attempt > 0)")
+    return " and ".join(conditions), params
+
+
+def job_states(ids: Sequence[str]) -> Query[tuple[str, str]]:
+    return Query("select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])", (list(ids),), same)
+
+
+def clock() -> Query[datetime]:
+    return Query("select stepwell.now()", (), only)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue that holds live jobs or has settings."""
+
+    name: str
+    paused_at: datetime | None
+    ready: int
+    scheduled: int
+    running: int
+    waiting: int
+    blocked: int
+    oldest_ready_at: datetime | None
+
+
+def queues() -> Query[QueueInfo]:
+    return Query(
+        "select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at from stepwell.queues"
+        " order by name",
+        (),
+        QueueInfo,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A registered worker; `alive`: its lease holds."""
+
+    id: UUID
+    host: str
+    pid: int
+    version: str
+    queues: list[str]
+    tasks: list[str]
+    concurrency: int
+    running: int
+    started_at: datetime
+    renewed_at: datetime
+    lease_until: datetime
+    alive: bool
+
+
+def workers() -> Query[WorkerInfo]:
+    return Query(
+        "select id, host, pid, version, queues, tasks, concurrency, running, started_at, renewed_at, lease_until, alive"
+        " from stepwell.workers order by started_at, id",
+        (),
+        WorkerInfo,
+    )

@@ -1,0 +1,34 @@
+"""What a query is: text, parameters, and what a row becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, LiteralString, TypeVar
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Generic[Row]):
+    """One statement. `row` is called with the columns of each row."""
+
+    text: LiteralString
+    params: Sequence[Any]
+    row: Callable[..., Row]
+
+
+def only(value: Any) -> Any:
+    return value
+
+
+def same(*columns: Any) -> tuple[Any, ...]:
+    return columns
+
+
+def shared(values: list[Any]) -> list[Any] | None:
+    """An option of a batch: None if nobody has it, one element if it is the same for all, else all of them."""
+    first = values[0]
+    if values.count(first) == len(values):
+        return None if first is None else [first]
+    return values

@@ -1,0 +1,226 @@
+"""The calls that put, claim, end and look after jobs: one for each SQL function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from stepwell.job import ClaimedJob, Ended
+from stepwell.queries.query import Query, only, same, shared
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What is put in: one call of a task with its options, args already JSON."""
+
+    task: str
+    args: str
+    queue: str | None = None
+    priority: int | None = None
+    delay: float | None = None
+    run_at: Any = None
+    metadata: str | None = None
+    max_attempts: int | None = None
+
+
+def enqueue(jobs: Sequence[NewJob]) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[],"
+        " %s::timestamptz[], %s::text[], %s::integer[])",
+        (
+            shared([job.task for job in jobs]),
+            [job.args for job in jobs],
+            shared([job.queue for job in jobs]),
+            shared([job.priority for job in jobs]),
+            shared([job.delay for job in jobs]),
+            shared([job.run_at for job in jobs]),
+            shared([job.metadata for job in jobs]),
+            shared([job.max_attempts for job in jobs]),
+        ),
+        only,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a fetcher stands in a queue: after this job. Nones: at the front."""
+
+    rank: int | None = None
+    run_at: int | None = None
+    id: str | None = None
+
+
+def claim(
+    worker_id: str, queues: Sequence[str], positions: Sequence[Position], tasks: Sequence[str], limit: int
+) -> Query[ClaimedJob]:
+    return Query(
+        "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
+        " (extract(epoch from run_at) * 1000000)::bigint"
+        " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
+        " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
+        " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
+        " %s::uuid[], %s::text[], %s::integer)",
+        (
+            worker_id,
+            list(queues),
+            [position.rank for position in positions],
+            [position.run_at for position in positions],
+            [position.id for position in positions],
+            list(tasks),
+            limit,
+        ),
+        ClaimedJob,
+    )
+
+
+def finish(
+    ids: list[str],
+    epochs: list[int],
+    results: list[str | None],
+    keeps: list[float],
+    states: list[str],
+    errors: list[str | None],
+) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.finish(%s::uuid[], %s::integer[], %s::text[], %s::double precision[], %s::stepwell.state[],"
+        " %s::text[])",
+        (ids, epochs, results, shared(keeps), shared(states), errors if any(errors) else None),
+        only,
+    )
+
+
+def fail(
+    ids: list[str],
+    epochs: list[int],
+    reasons: list[str],
+    types: list[str],
+    messages: list[str],
+    tracebacks: list[str | None],
+    delays: list[float | None],
+    max_attempts: list[int],
+    keeps: list[float],
+) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.fail(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],"
+        " %s::double precision[], %s::integer[], %s::double precision[])",
+        (ids, epochs, reasons, types, messages, tracebacks, delays, max_attempts, keeps),
+        only,
+    )
+
+
+def snooze(ids: list[str], epochs: list[int], delays: list[float]) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[])",
+        (ids, epochs, delays),
+        only,
+    )
+
+
+def hand_back_unknown(worker_id: str, ids: list[str], epochs: list[int]) -> Query[list[UUID] | None]:
+    return Query(
+        "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])", (worker_id, ids, epochs), only
+    )
+
+
+def report_progress(ids: list[str], epochs: list[int], progress: list[str]) -> Query[None]:
+    return Query(
+        "select stepwell.report_progress(%s::uuid[], %s::integer[], %s::text[])",
+        (ids, epochs, progress),
+        only,
+    )
+
+
+def still_held(job_id: str, epoch: int) -> Query[bool]:
+    return Query("select stepwell.still_held(%s::uuid, %s::integer)", (job_id, epoch), only)
+
+
+def mark_transaction(mark: str) -> Query[str]:
+    """A mark that lasts as long as the transaction: if it is gone, the handler ended the transaction itself."""
+    return Query("select set_config('stepwell.transaction', %s, true)", (mark,), only)
+
+
+def transaction_mark() -> Query[str | None]:
+    return Query("select current_setting('stepwell.transaction', true)", (), only)
+
+
+def register_worker(
+    host: str, pid: int, version: str, queues: Sequence[str], tasks: str, concurrency: int, lease: float
+) -> Query[str]:
+    return Query(
+        "select stepwell.register_worker(%s::text, %s::integer, %s::text, %s::text[], %s::text, %s::integer,"
+        " %s::double precision)::text",
+        (host, pid, version, list(queues), tasks, concurrency, lease),
+        only,
+    )
+
+
+def renew(worker_id: str, lease: float, running: int) -> Query[list[str]]:
+    return Query(
+        "select cancelling::text[] from stepwell.renew(%s::uuid, %s::double precision, %s::integer)",
+        (worker_id, lease, running),
+        only,
+    )
+
+
+def unregister_worker(worker_id: str) -> Query[list[UUID]]:
+    return Query("select stepwell.unregister_worker(%s::uuid)", (worker_id,), only)
+
+
+def rescue() -> Query[list[UUID]]:
+    return Query("select stepwell.rescue()", (), only)
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """How many jobs became ready, and in how many seconds the next is due."""
+
+    count: int
+    next_due: float | None
+
+
+def promote() -> Query[Promoted]:
+    return Query("select promoted, next_due from stepwell.promote()", (), Promoted)
+
+
+def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
+    return Query("select stepwell.make_partitions(%s::double precision[])", (list(keeps),), only)
+
+
+def prune() -> Query[list[str]]:
+    return Query("select stepwell.prune()", (), only)
+
+
+def notify(channel: str, payload: str) -> Query[None]:
+    return Query("select pg_notify(%s, %s)", (channel, payload), only)
+
+
+def results(ids: Sequence[str]) -> Query[Ended]:
+    return Query(
+        "select id::text, state::text, task, result::text, error, type, message, traceback"
+        " from stepwell.results(%s::uuid[])",
+        (list(ids),),
+        Ended,
+    )
+
+
+def hold_waiting_lock() -> Query[None]:
+    """Held shared by every process that waits for results: while nobody holds it, nothing is notified."""
+    return Query("select pg_advisory_lockshared(1937007980, 0)", (), only)
+
+
+def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
+    return Query("select id, state::text from stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), same)
+
+
+def retry(ids: Sequence[str]) -> Query[list[UUID]]:
+    return Query("select stepwell.retry(%s::uuid[])", (list(ids),), only)
+
+
+def pause(queue: str) -> Query[None]:
+    return Query("select stepwell.pause(%s::text)", (queue,), only)
+
+
+def resume(queue: str) -> Query[None]:
+    return Query("select stepwell.resume(%s::text)", (queue,), only)

@@ -1,0 +1,65 @@
+"""What those who wait for results are told."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+
+from tests.waiting import until
+
+from . import calls
+from .calls import Connection
+
+UNKNOWN = "00000000-0000-7000-8000-000000000000"
+
+
+def results(conn: Connection, *job_ids: str) -> dict[str, tuple[Any, ...]]:
+    rows = conn.execute(
+        "select id::text, state::text, task, result::text, error, type, message, traceback"
+        " from stepwell.results(%s::uuid[])",
+        (list(job_ids),),
+    )
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_each_ended_job_is_told_and_an_unknown_one_too_but_no_live_one(conn: Connection) -> None:
+    worker = calls.register_worker(conn)
+    ready = calls.enqueue(conn, priority=-1)
+    scheduled = calls.enqueue(conn, delay=60.0)
+    cancelled = calls.enqueue(conn)
+    calls.cancel(conn, [cancelled], "mistake")
+    calls.enqueue_many(conn, ["{}"] * 3)
+    succeeded, failed, running = calls.claim(conn, worker, 3)
+    calls.finish(conn, [succeeded], result="7")
+    calls.fail(conn, [failed], delay=0.0)
+    (failed,) = calls.claim(conn, worker, 1, positions=[succeeded.place])
+    calls.fail(conn, [failed], delay=None)
+    assert results(conn, ready, scheduled, running.id, succeeded.id, failed.id, cancelled, UNKNOWN) == {
+        succeeded.id: ("succeeded", "work", "7", None, None, None, None),
+        failed.id: (
+            "failed", "work", None, "ValueError: no such order", "ValueError", "no such order", "Traceback",
+        ),
+        cancelled: ("cancelled", "work", None, "mistake", None, None, None),
+        UNKNOWN: (None, None, None, None, None, None, None),
+    }  # fmt: skip
+
+
+def test_a_job_retried_while_it_is_asked_for_is_live_and_not_unknown(conn: Connection, dsn: str) -> None:
+    worker = calls.register_worker(conn)
+    calls.enqueue(conn)
+    (held,) = calls.claim(conn, worker)
+    calls.fail(conn, [held], delay=None)
+    with (
+        psycopg.connect(dsn) as retrier,
+        psycopg.connect(dsn, autocommit=True) as waiter,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        # Stops the one who asks where it turns to history.
+        retrier.execute("lock table stepwell.history in access exclusive mode")
+        told = thread.submit(results, waiter, held.id)
+        until(lambda: calls.blocked(conn, waiter))
+        calls.retry(retrier, [held.id])
+        retrier.commit()
+        assert told.result() == {}
