@@ -22,7 +22,12 @@ DEFAULT_KEEPS = (7 * 86400.0, 30 * 86400.0)
 
 _LOCK: LiteralString = "select pg_advisory_xact_lock(1937007983, 0)"
 _FIRST_PARTITIONS: LiteralString = "select stepwell.make_partitions('{604800, 2592000}')"
-# Whatever this transaction did not replace stands in no file any more.
+# To replace a function moves its row; one that stands where it stood before is in no file any more. Transaction ids
+# would not tell: each savepoint has its own, and a caller or psql may have set some.
+_NOTE_FUNCTIONS: LiteralString = """
+select set_config('stepwell.functions', coalesce(string_agg(p.oid || ' ' || p.ctid::text, ';'), ''), true)
+from pg_proc p where p.pronamespace = 'stepwell'::regnamespace;
+"""
 _DROP_STALE_FUNCTIONS: LiteralString = """
 do $$
 declare
@@ -31,7 +36,7 @@ begin
   for _stale in
     select p.oid::regprocedure from pg_proc p
     where p.pronamespace = 'stepwell'::regnamespace
-      and p.xmin::text <> ((pg_current_xact_id()::text::bigint) & 4294967295)::text
+      and p.oid || ' ' || p.ctid::text = any (string_to_array(current_setting('stepwell.functions'), ';'))
   loop
     execute format('drop function %s', _stale);
   end loop;
@@ -117,7 +122,8 @@ def migrate(
                         "insert into stepwell.migration (version, name) values (%s, %s)",
                         (migration.version, migration.name),
                     )
-                for sql in _replaceable():
+                # Short of the newest there may not be yet what views select.
+                for sql in _replaceable() if pending[-1].version == newest() else _functions():
                     connection.execute(sql)
             return [migration.name for migration in pending]
     except psycopg.errors.InsufficientPrivilege as error:
@@ -147,9 +153,12 @@ def script(version: int = 0) -> str:
 
 
 def _replaceable() -> list[LiteralString]:
-    functions: list[LiteralString] = [sql for _, sql in _files("functions")]
     views: list[LiteralString] = [sql for _, sql in _files("views")]
-    return [*functions, _DROP_STALE_FUNCTIONS, *views, _read("rights.sql"), _FIRST_PARTITIONS]
+    return [_NOTE_FUNCTIONS, *_functions(), *views, _DROP_STALE_FUNCTIONS, _read("rights.sql"), _FIRST_PARTITIONS]
+
+
+def _functions() -> list[LiteralString]:
+    return [sql for _, sql in _files("functions")]
 
 
 @cache

@@ -32,7 +32,14 @@ class WorkerProcess:
     def __init__(self, dsn: str, ledger_dsn: str, settings: dict[str, object]) -> None:
         told = {"dsn": dsn, "ledger_dsn": ledger_dsn, "settings": settings}
         self._process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("program.py"))],
+            [
+                sys.executable,
+                "-X",
+                "faulthandler",
+                "-W",
+                "always::ResourceWarning",
+                str(Path(__file__).with_name("program.py")),
+            ],
             env={**os.environ, "CRASH": json.dumps(told)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

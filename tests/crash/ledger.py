@@ -74,6 +74,12 @@ class Ledger:
             self._send(_entry(ctx, run, "raised"))
             raise
 
+    async def close(self) -> None:
+        if self._async_connection is not None:
+            await self._async_connection.close()
+        if self._connection is not None:
+            self._connection.close()
+
     async def _asend(self, entries: list[Entry]) -> Sequence[None]:
         while True:
             try:

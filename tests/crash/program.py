@@ -141,6 +141,7 @@ async def main() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
     async with app:
         await worker.run()
+    await ledger.close()
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ class Proxy:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(directory / ".s.PGSQL.5432"))
         self._listener.listen(100)
+        self._listener.settimeout(0.1)
+        self._closing = False
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
@@ -58,7 +60,7 @@ class Proxy:
             session.time_out()
 
     def close(self) -> None:
-        _shut(self._listener)
+        self._closing = True
         self._accepting.join()
         for session in self._sessions:
             session.close()
@@ -78,8 +80,9 @@ class Proxy:
             self.lost.set()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
+        while not self._closing:
+            # Not all kernels wake a thread in accept when its socket is shut.
+            with contextlib.suppress(TimeoutError):
                 client, _ = self._listener.accept()
                 server = socket.socket(socket.AF_UNIX)
                 with contextlib.suppress(OSError):

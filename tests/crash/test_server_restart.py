@@ -82,6 +82,10 @@ def test_an_immediate_restart_in_mid_flight_costs_no_job_and_no_run(
         audit(witness, failures={"error"})
         again = "select count(*) from stepwell.history where attempt <> 1 and task not in ('paid', 'paid_plain')"
         assert count(witness, again) == 0
+    for worker in workers:
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
+        assert not worker.noise
 
 
 async def test_an_enqueue_works_again_as_soon_as_the_server_does(server: EmbeddedPostgres, fleet: Fleet) -> None:

@@ -47,6 +47,7 @@ def stop(worker: WorkerProcess) -> None:
     """Let it end in order, so that it has said all it had to say."""
     worker.send(signal.SIGTERM)
     assert worker.wait() == 0
+    assert not worker.noise
 
 
 def test_a_backend_that_is_ended_in_the_handler_leaves_no_effect_of_that_run(
@@ -64,11 +65,12 @@ def test_a_backend_that_is_ended_at_the_commit_leaves_no_effect_of_that_run(
     witness: psycopg.Connection[Any], fleet: Fleet, task: str
 ) -> None:
     slow_commits(witness, 60)
-    fleet.start()
+    worker = fleet.start()
     enqueue(witness, task, 3)
     until(lambda: count(witness, f"select count(*) {_BACKENDS} and {_COMMITTING}") == 3, "they are at their commits")
     witness.execute(f"select pg_terminate_backend(pid) {_BACKENDS} and {_COMMITTING}")
     assert epochs(witness) == [2, 2, 2]
+    stop(worker)
 
 
 def test_a_commit_whose_reply_is_lost_is_not_done_again(

@@ -207,7 +207,7 @@ def results(ids: Sequence[str]) -> Query[Ended]:
 
 def hold_waiting_lock() -> Query[None]:
     """Held shared by every process that waits for results: while nobody holds it, nothing is notified."""
-    return Query("select pg_advisory_lockshared(1937007980, 0)", (), only)
+    return Query("select pg_advisory_lock_shared(1937007980, 0)", (), only)
 
 
 def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:

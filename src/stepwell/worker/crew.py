@@ -42,9 +42,7 @@ class Crew:
         self._normal_poll = self._poll = poll
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lease: Lease | None = None
-        self._links = {
-            name: Link(name, app.database, events) for name in ("claim", "outcomes", "due", "upkeep", "settle")
-        }
+        self._links = {name: Link(name, app.database, events) for name in ("claim", "outcomes", "due", "upkeep")}
         self.queues = queues
         self.outcomes = Outcomes(self._links["outcomes"], events, self._freed)
         self.runner = Runner(
@@ -53,7 +51,6 @@ class Crew:
             concurrency,
             app.max_result_size,
             self.outcomes,
-            self._links["settle"],
             events,
             self._freed,
         )
@@ -176,6 +173,7 @@ class Crew:
             for link in self._links.values():
                 link.sever()
             self._listener.sever()
+            self.runner.sever()
 
     def _lease_gone(self) -> None:
         assert self._lease is not None

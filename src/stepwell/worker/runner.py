@@ -74,7 +74,6 @@ class Runner:
         concurrency: int,
         max_result_size: int,
         outcomes: Outcomes,
-        settle: Link,
         events: Events,
         freed: Callable[[], None],
     ) -> None:
@@ -83,7 +82,7 @@ class Runner:
         self.concurrency = concurrency
         self._max_result_size = max_result_size
         self._outcomes = outcomes
-        self._settle = settle
+        self._settling: set[Link] = set()
         self._events = events
         self._freed = freed
         self._loop = asyncio.get_running_loop()
@@ -153,6 +152,11 @@ class Runner:
         """Write for every job still running that it was stopped, and no longer wait for its handler."""
         for run in list(self.running.values()):
             self._abandon(run)
+
+    def sever(self) -> None:
+        """Look on new connections how commits in doubt went: these give no answer."""
+        for link in self._settling:
+            link.sever()
 
     async def idle(self) -> None:
         """Wait until no handler runs."""
@@ -249,10 +253,20 @@ class Runner:
             return outcome
         # The commit is in doubt: look, and never guess.
         run.finishing = True
-        held = await self._settle.insist(queries.still_held(job.id, job.epoch))
-        if held and held[0]:
+        if await self._still_held(job):
             return outcome_of(outcome, task, job.attempt)
         return Settled(committed=True)
+
+    async def _still_held(self, job: ClaimedJob) -> bool:
+        # A connection for each: the answer may be long in coming, and the others' must not wait for it.
+        link = Link("settle", self._database, self._events)
+        self._settling.add(link)
+        try:
+            held = await link.insist(queries.still_held(job.id, job.epoch))
+            return bool(held and held[0])
+        finally:
+            self._settling.discard(link)
+            await link.close()
 
     def _stop(self, run: Run, why: Why) -> None:
         if run.finishing or run.abandoned or (run.why is not None and why != "lease"):

@@ -15,6 +15,7 @@ create or replace function stepwell.fail(
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+set jit = off
 -- As in stepwell.finish.
 set enable_seqscan = off
 set enable_bitmapscan = off

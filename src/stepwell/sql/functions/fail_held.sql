@@ -1,7 +1,9 @@
--- Fail, as lease_lost, every job that a worker holds; each may run again at once. Returns their ids.
+-- Fail, as lease_lost, every job that a worker holds and that nobody has locked; each may run again at once. Returns
+-- their ids.
 create or replace function stepwell.fail_held(_worker_id uuid, _message text, _tasks jsonb) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $$
 declare
@@ -11,11 +13,17 @@ declare
   _keeps double precision[];
   _count integer;
 begin
-  select array_agg(j.id), array_agg(j.epoch),
-    array_agg(coalesce((_tasks -> j.task ->> 'max_attempts')::integer, 20)),
-    array_agg(coalesce((_tasks -> j.task ->> 'keep_failed')::double precision, 2592000))
+  with held as materialized (
+    select j.id, j.epoch, j.task
+    from stepwell.job j
+    where j.worker_id = _worker_id and j.state = 'running'
+    for no key update skip locked
+  )
+  select array_agg(h.id), array_agg(h.epoch),
+    array_agg(coalesce((_tasks -> h.task ->> 'max_attempts')::integer, 20)),
+    array_agg(coalesce((_tasks -> h.task ->> 'keep_failed')::double precision, 2592000))
   into _ids, _epochs, _max_attempts, _keeps
-  from stepwell.job j where j.worker_id = _worker_id and j.state = 'running';
+  from held h;
   _count := coalesce(cardinality(_ids), 0);
   if _count = 0 then
     return '{}';

@@ -13,6 +13,7 @@ create or replace function stepwell.finish(
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+set jit = off
 -- A plan made while the table was empty is kept when it is full. So the only way to the rows is job_pkey by _ids, in its
 -- order, joined by a hash: it walks no other row and locks in id order. A hash that spilled would lose that order.
 set enable_seqscan = off

@@ -4,8 +4,8 @@
 create or replace function stepwell.hand_back_unknown(_worker_id uuid, _ids uuid[], _epochs integer[]) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
-set enable_mergejoin = off
 as $$
 declare
   _unknown uuid[];
@@ -15,10 +15,12 @@ begin
   if not found then
     return null;
   end if;
-  select array_agg(j.id), array_agg(j.epoch) into _unknown, _at
-  from stepwell.job j
-  where j.worker_id = _worker_id and j.state = 'running'
-    and not exists (select from unnest(_ids, _epochs) as k (id, epoch) where k.id = j.id and k.epoch = j.epoch);
+  with held as materialized (
+    select j.id, j.epoch from stepwell.job j where j.worker_id = _worker_id and j.state = 'running'
+  )
+  select array_agg(h.id), array_agg(h.epoch) into _unknown, _at
+  from held h
+  where not exists (select from unnest(_ids, _epochs) as k (id, epoch) where k.id = h.id and k.epoch = h.epoch);
   if _unknown is null then
     return '{}';
   end if;

@@ -4,6 +4,7 @@ create or replace function stepwell.promote(_limit integer default 5000, out pro
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

@@ -7,6 +7,7 @@ create or replace function stepwell.renew(
 ) returns table (cancelling uuid[])
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $$
 declare

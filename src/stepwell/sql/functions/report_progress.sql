@@ -3,6 +3,7 @@ create or replace function stepwell.report_progress(_ids uuid[], _epochs integer
 language sql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+set jit = off
 -- As in stepwell.finish.
 set enable_seqscan = off
 set enable_bitmapscan = off

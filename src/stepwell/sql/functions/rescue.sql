@@ -5,6 +5,7 @@
 create or replace function stepwell.rescue(_patience double precision default 1) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $$
 declare
@@ -15,7 +16,6 @@ declare
   _dead uuid[] := '{}';
   _messages text[] := '{}';
   _tasks jsonb[] := '{}';
-  _held uuid[];
 begin
   for _worker in
     select w.id, w.number, w.host, w.pid, w.tasks, w.lease_until, w.lock_missing_since
@@ -38,10 +38,6 @@ begin
     update stepwell.worker w set lease_until = 'epoch'
     where w.id = _worker.id and (w.lease_until <= _now or w.lock_missing_since = _worker.lock_missing_since);
     continue when not found;
-    -- A claim that is still under way keeps the row, and must not be waited for: its worker may be one that was stopped
-    -- or cut off while the reply was on its way. What it brings is found by the next look.
-    delete from stepwell.worker w
-    where w.id = (select d.id from stepwell.worker d where d.id = _worker.id for update skip locked);
     _dead := _dead || _worker.id;
     _messages := _messages
       || format('worker %s (pid %s on %s) died while it ran this job', _worker.id, _worker.pid, _worker.host);
@@ -70,14 +66,9 @@ begin
     _tasks := _tasks || '{}'::jsonb;
   end loop;
 
-  if _dead = '{}' then
-    return _rescued;
-  end if;
-  -- All in the order of ids before the first is failed: a cancel of several workers' jobs locks them so, too.
-  _held := array(select j.id from stepwell.job j where j.state = 'running' and j.worker_id = any (_dead));
-  perform from stepwell.job j where j.id = any (_held) order by j.id for no key update;
+  -- Last, because from here on nothing is waited for while jobs are locked, and so nothing can deadlock.
   for _k in 1 .. cardinality(_dead) loop
-    _rescued := _rescued || stepwell.fail_held(_dead[_k], _messages[_k], _tasks[_k]);
+    _rescued := _rescued || stepwell.remove_worker(_dead[_k], _messages[_k], _tasks[_k]);
   end loop;
   return _rescued;
 end

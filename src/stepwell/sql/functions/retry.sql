@@ -4,6 +4,7 @@ create or replace function stepwell.retry(_ids uuid[]) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
+set jit = off
 set enable_seqscan = off
 as $$
 declare

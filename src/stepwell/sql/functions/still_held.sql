@@ -3,6 +3,7 @@
 create or replace function stepwell.still_held(_id uuid, _epoch integer) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $$
 begin

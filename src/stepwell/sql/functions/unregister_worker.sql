@@ -6,7 +6,9 @@ as $$
 declare
   _tasks jsonb;
 begin
-  delete from stepwell.worker w where w.id = _worker_id returning w.tasks into _tasks;
-  return stepwell.fail_held(_worker_id, format('worker %s stopped while it held this job', _worker_id), coalesce(_tasks, '{}'));
+  update stepwell.worker w set lease_until = 'epoch' where w.id = _worker_id returning w.tasks into _tasks;
+  return stepwell.remove_worker(
+    _worker_id, format('worker %s stopped while it held this job', _worker_id), coalesce(_tasks, '{}')
+  );
 end
 $$;

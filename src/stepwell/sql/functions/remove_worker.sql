@@ -1,0 +1,26 @@
+-- Give back what a dead worker holds, and take it off the registry. Returns the ids of those jobs.
+-- Nothing is waited for. A claim or a commit that is still under way may belong to a worker that was stopped or cut off,
+-- and then it lasts for as long as the server believes in the connection. What is locked so stays, and the worker's row
+-- with it; the next rescue looks again.
+create or replace function stepwell.remove_worker(_worker_id uuid, _message text, _tasks jsonb) returns uuid[]
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+as $$
+declare
+  _given uuid[];
+  _idle boolean;
+begin
+  -- With the row no claim is under way, so the statements that follow see all that it holds.
+  perform from stepwell.worker w where w.id = _worker_id for update skip locked;
+  _idle := found;
+  _given := stepwell.fail_held(_worker_id, _message, _tasks);
+  if _idle then
+    delete from stepwell.worker w
+    where w.id = _worker_id
+      and not exists (select from stepwell.job j where j.worker_id = _worker_id and j.state = 'running');
+  end if;
+  return _given;
+end
+$$;

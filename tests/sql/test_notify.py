@@ -1,0 +1,135 @@
+"""Notifications: hints to workers, and to those who wait for results."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from . import calls
+from .calls import Connection
+
+CLOCK = 1_800_000_000.0
+
+
+@pytest.fixture
+def heard(conn: Connection) -> list[tuple[str, str]]:
+    """What was notified, by channel and payload. A session that notifies itself hears it before its next reply."""
+    heard: list[tuple[str, str]] = []
+    conn.add_notify_handler(lambda notify: heard.append((notify.channel, notify.payload)))
+    calls.set_clock(conn, CLOCK)
+    for channel in ("stepwell_ready", "stepwell_due", "stepwell_done", "stepwell_cancel"):
+        conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+    return heard
+
+
+@pytest.fixture
+def waiting(dsn: str) -> Generator[Connection]:
+    """Somebody who waits for results."""
+    with psycopg.connect(dsn, autocommit=True) as waiter:
+        waiter.execute("select pg_advisory_lock_shared(1937007980, 0)")
+        yield waiter
+        waiter.execute("select pg_advisory_unlock_all()")
+
+
+def test_an_enqueue_notifies_once_for_each_queue(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    calls.enqueue_many(conn, ["{}"] * 30, queues=["a", "b", "a"] * 10)
+    assert sorted(heard) == [("stepwell_ready", "a"), ("stepwell_ready", "b")]
+
+
+def test_an_enqueue_for_later_notifies_when_the_first_is_due(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    calls.enqueue_many(conn, ["{}"] * 3, queues=["a", "b", "a"], delays=[9.0, 2.5, 60.0])
+    assert heard == [("stepwell_due", "2500")]
+    heard.clear()
+    calls.enqueue(conn, delay=0.0001)
+    assert heard == [("stepwell_due", "1")], "rounded up: at zero it would not be due yet"
+
+
+def test_an_enqueue_that_is_rolled_back_notifies_nobody(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    with conn.transaction(force_rollback=True):
+        calls.enqueue(conn)
+    conn.execute("select")
+    assert heard == []
+
+
+def test_whatever_makes_a_job_ready_notifies_its_queue(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    def heard_after(call: object) -> list[tuple[str, str]]:
+        del call
+        last = heard.copy()
+        heard.clear()
+        return last
+
+    worker = calls.register_worker(conn)
+    job_id = calls.enqueue(conn, delay=5.0)
+    heard.clear()
+    calls.set_clock(conn, CLOCK + 5)
+    ready = [("stepwell_ready", "default")]
+    assert heard_after(calls.promote(conn)) == ready
+    assert heard_after(calls.snooze(conn, calls.claim(conn, worker))) == ready
+    assert heard_after(calls.fail(conn, calls.claim(conn, worker), delay=0.0)) == ready
+    assert heard_after(calls.fail(conn, calls.claim(conn, worker), delay=7.0)) == [("stepwell_due", "7000")]
+    assert heard_after(calls.retry(conn, [job_id])) == ready
+    assert heard_after(calls.snooze(conn, calls.claim(conn, worker), delay=7.0)) == [("stepwell_due", "7000")]
+    calls.retry(conn, [job_id])
+    calls.claim(conn, worker)
+    heard.clear()
+    assert heard_after(calls.unregister_worker(conn, worker)) == ready
+    assert heard_after(conn.execute("select stepwell.resume('default')")) == ready
+    assert heard_after(calls.cancel(conn, [job_id])) == []
+    assert heard_after(calls.retry(conn, [job_id])) == ready
+
+
+def test_nothing_is_notified_when_nothing_became_ready(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    calls.promote(conn)
+    calls.retry(conn, [])
+    calls.rescue(conn)
+    calls.enqueue_many(conn, [])
+    assert heard == []
+
+
+def test_an_end_is_notified_when_somebody_waits(
+    conn: Connection, waiting: Connection, heard: list[tuple[str, str]]
+) -> None:
+    worker = calls.register_worker(conn)
+    calls.enqueue_many(conn, ["{}"] * 3)
+    done, failed, retried = calls.claim(conn, worker)
+    cancelled = calls.enqueue(conn)
+    heard.clear()
+    calls.finish(conn, [done])
+    calls.fail(conn, [failed], delay=None)
+    calls.cancel(conn, [cancelled])
+    calls.fail(conn, [retried], delay=5.0)
+    assert [payload for channel, payload in heard if channel == "stepwell_done"] == [done.id, failed.id, cancelled]
+
+
+def test_an_end_is_not_notified_when_nobody_waits(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    worker = calls.register_worker(conn)
+    calls.enqueue_many(conn, ["{}"] * 2)
+    done, failed = calls.claim(conn, worker)
+    heard.clear()
+    calls.finish(conn, [done])
+    calls.fail(conn, [failed], delay=None)
+    assert heard == []
+
+
+def test_many_ends_fit_into_few_notifications(
+    conn: Connection, waiting: Connection, heard: list[tuple[str, str]]
+) -> None:
+    worker = calls.register_worker(conn)
+    ids = calls.enqueue_many(conn, ["{}"] * 450)
+    held = calls.claim(conn, worker, 450)
+    heard.clear()
+    calls.finish(conn, held)
+    assert [len(payload.split(",")) for _, payload in heard] == [200, 200, 50]
+    assert sorted(",".join(payload for _, payload in heard).split(",")) == ids
+
+
+def test_those_who_run_a_cancelled_job_are_told(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    worker = calls.register_worker(conn)
+    calls.enqueue_many(conn, ["{}"] * 2)
+    one, two = calls.claim(conn, worker)
+    heard.clear()
+    calls.cancel(conn, [one.id, two.id])
+    assert sorted(heard) == [("stepwell_cancel", one.id), ("stepwell_cancel", two.id)]
