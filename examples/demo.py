@@ -29,7 +29,7 @@ from rich.text import Text
 from stepwell import App, Context, Retry
 
 # The worker, a process of its own, is told by the environment which database it is.
-app = App(os.environ.get("STEPWELL_DATABASE_URL", "embedded"))
+app = App(os.environ.get("STEPWELL_DEMO_DATABASE", "embedded"))
 
 
 @app.task(queue="mail")
@@ -149,7 +149,7 @@ async def show(console: Console, seconds: float) -> None:
         worker = subprocess.Popen(  # noqa: ASYNC220
             [sys.executable, "-m", "stepwell", "worker", "demo:app", "--concurrency", "20", "--log-level", "error"],
             cwd=Path(__file__).parent,
-            env={**os.environ, "STEPWELL_DATABASE_URL": app.dsn},
+            env={**os.environ, "STEPWELL_DEMO_DATABASE": app.dsn},
         )
         until = time.monotonic() + seconds
         seen = Seen()

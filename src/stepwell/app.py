@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 from uuid import UUID
 
 from stepwell import queries
 from stepwell.aside import aside
+from stepwell.batches import batches
 from stepwell.bridge import afetch_on, fetch_on
 from stepwell.coalesce import Coalescer
 from stepwell.context import Context
 from stepwell.db import Database, afetch, fetch, is_refusal
 from stepwell.duration import Duration, seconds
-from stepwell.errors import ConfigError, DuplicateTask
+from stepwell.errors import BadArgs, ConfigError, DuplicateTask
 from stepwell.handle import JobHandle, refuse_in_event_loop
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.queries import NewJob
@@ -58,7 +58,6 @@ class App:
         self,
         database: str | None = None,
         *,
-        name: str = "stepwell",
         queue: str = "default",
         retry: Retry | None = None,
         timeout: Duration | None = None,
@@ -68,25 +67,25 @@ class App:
         max_result_size: int = 1024 * 1024,
         pool_size: int = 10,
     ) -> None:
-        self.name = check_name(name, "the app's name")
         self.queue = check_name(queue, "queue")
         self.max_args_size = _positive(max_args_size, "max_args_size")
         self.max_result_size = _positive(max_result_size, "max_result_size")
         self.database = Database(database, pool_size=_positive(pool_size, "pool_size"))
-        self._retry = retry or Retry()
+        self._retry = _check_retry(retry) or Retry()
         self._timeout = _timeout(timeout)
         self._keep = _keep(keep, "keep")
         self._keep_failed = _keep(keep_failed, "keep_failed")
         self._tasks: dict[str, Task[..., Any]] = {}
         self._waiter = Waiter(self.database)
-        self._enqueuers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Coalescer[NewJob, UUID]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._coalescers: dict[asyncio.AbstractEventLoop, Coalescer[NewJob, UUID]] = {}
 
     @property
     def dsn(self) -> str:
-        """The connection string of the database; starts the embedded Postgres if that is what the app uses."""
-        return self.database.dsn
+        """The connection string of the database; an embedded Postgres is started and migrated for it."""
+        dsn = self.database.dsn
+        if self.database.is_embedded:
+            self.database.ensure_ready()
+        return dsn
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
@@ -178,7 +177,7 @@ class App:
                 name=name if name is not None else getattr(fn, "__name__", type(fn).__name__),
                 queue=queue if queue is not None else self.queue,
                 priority=priority,
-                retry=retry or self._retry,
+                retry=_check_retry(retry) or self._retry,
                 timeout=self._timeout if timeout is None else _timeout(timeout),
                 timeout_grace=seconds(timeout_grace, "timeout_grace"),
                 keep=self._keep if keep is None else _keep(keep, "keep"),
@@ -207,13 +206,13 @@ class App:
 
     def enqueue_many(self, calls: Iterable[Call[Any]], *, connection: object | None = None) -> list[JobHandle[Any]]:
         """Put calls of any tasks in, all or none: `app.enqueue_many([add.call(1, 2), greet.call("Ada")])`."""
-        return self.put(list(calls), connection)
+        return self.put(_check_calls(calls), connection)
 
     async def aenqueue_many(
         self, calls: Iterable[Call[Any]], *, connection: object | None = None
     ) -> list[JobHandle[Any]]:
         """The same as `enqueue_many`, for async code."""
-        return await self.aput(list(calls), connection)
+        return await self.aput(_check_calls(calls), connection)
 
     def pause(self, queue: str) -> None:
         """Claim nothing more from a queue until it is resumed; what runs goes on."""
@@ -255,7 +254,7 @@ class App:
             for chunk in _chunks(calls):
                 ids += (await afetch_on(connection, queries.enqueue(chunk)))[0]
         elif len(calls) == 1:
-            ids = [await self._enqueuer().submit(calls[0].job)]
+            ids = [await self._coalescer().submit(calls[0].job)]
         elif calls:
             async with self.database.aconnection() as own, own.transaction():
                 for chunk in _chunks(calls):
@@ -268,20 +267,39 @@ class App:
             for call, job_id in zip(calls, ids, strict=True)
         ]
 
-    def _enqueuer(self) -> Coalescer[NewJob, UUID]:
+    def _coalescer(self) -> Coalescer[NewJob, UUID]:
         loop = asyncio.get_running_loop()
-        if loop not in self._enqueuers:
+        if loop not in self._coalescers:
+            for closed in [known for known in self._coalescers if known.is_closed()]:
+                del self._coalescers[closed]
 
             async def send(jobs: list[NewJob]) -> Sequence[UUID]:
                 return (await self.database.afetch(queries.enqueue(jobs)))[0]
 
-            self._enqueuers[loop] = Coalescer(send, undone=is_refusal, most=_CHUNK)
-        return self._enqueuers[loop]
+            self._coalescers[loop] = Coalescer(send, undone=is_refusal, batches=_batches)
+        return self._coalescers[loop]
 
 
-def _chunks(calls: list[Call[Any]]) -> Iterable[list[NewJob]]:
-    for start in range(0, len(calls), _CHUNK):
-        yield [call.job for call in calls[start : start + _CHUNK]]
+def _check_calls(calls: Iterable[Call[Any]]) -> list[Call[Any]]:
+    checked = list(calls)
+    for call in checked:
+        if not isinstance(call, Call):
+            raise BadArgs(f"app.enqueue_many takes calls, as task.call(...) makes them, not {call!r}")
+    return checked
+
+
+def _check_retry(retry: Retry | None) -> Retry | None:
+    if retry is not None and not isinstance(retry, Retry):
+        raise ConfigError(f"retry is {retry!r}: give a Retry, such as Retry(max_attempts=5)")
+    return retry
+
+
+def _chunks(calls: list[Call[Any]]) -> Iterator[list[NewJob]]:
+    return _batches([call.job for call in calls])
+
+
+def _batches(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
+    return batches(jobs, _CHUNK, lambda job: len(job.args) + len(job.metadata or ""))
 
 
 def _positive(number: int, what: str) -> int:
@@ -300,7 +318,12 @@ def _timeout(timeout: Duration | None) -> float | None:
 
 
 def _keep(keep: Keep, what: str) -> float:
-    return float("inf") if keep == "forever" else seconds(keep, what)
+    if keep == "forever":
+        return float("inf")
+    try:
+        return seconds(keep, what)
+    except ConfigError as error:
+        raise ConfigError(f'{error}, or "forever"') from None
 
 
 def _place(fn: Callable[..., Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from stepwell.db import afetch, fetch
+from stepwell.db import afetch, explain, fetch, is_hopeless
 from stepwell.errors import ConfigError
 from stepwell.queries import Query
 
@@ -19,7 +19,10 @@ def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
         raise ConfigError("connection= is an AsyncConnection: use aenqueue, or give a psycopg.Connection")
     if not isinstance(connection, psycopg.Connection):
         raise _unknown(connection)
-    return fetch(_any(connection), query)
+    try:
+        return fetch(_any(connection), query)
+    except psycopg.Error as error:
+        raise _explained(error, connection.info.dsn) from error
 
 
 async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
@@ -28,7 +31,15 @@ async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
         raise ConfigError("connection= is a sync Connection: use enqueue, or give a psycopg.AsyncConnection")
     if not isinstance(connection, psycopg.AsyncConnection):
         raise _unknown(connection)
-    return await afetch(_any(connection), query)
+    try:
+        return await afetch(_any(connection), query)
+    except psycopg.Error as error:
+        raise _explained(error, connection.info.dsn) from error
+
+
+def _explained(error: psycopg.Error, dsn: str) -> Exception:
+    """A missing schema or right with the next act; what else went wrong in the caller's transaction is theirs."""
+    return explain(error, dsn) if is_hopeless(error) else error
 
 
 def _unknown(connection: object) -> ConfigError:

@@ -7,7 +7,7 @@ under load the batches grow by themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -17,18 +17,19 @@ Answer = TypeVar("Answer")
 class Coalescer(Generic[Item, Answer]):
     """Calls `send` with batches of items; each submitter gets its own answer, or its own error.
 
-    `undone` says of an error that nothing of the batch can have been done, so that each item may be sent again, alone.
+    `batches` cuts what waits into what is sent at once. `undone` says of an error that nothing of the batch can have
+    been done, so that each item may be sent again, alone.
     """
 
     def __init__(
         self,
         send: Callable[[list[Item]], Awaitable[Sequence[Answer]]],
         undone: Callable[[Exception], bool],
-        most: int,
+        batches: Callable[[list[Item]], Iterator[list[Item]]],
     ) -> None:
         self._send = send
         self._undone = undone
-        self._most = most
+        self._batches = batches
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
         self._sender: asyncio.Task[None] | None = None
 
@@ -42,9 +43,10 @@ class Coalescer(Generic[Item, Answer]):
 
     async def _send_all(self) -> None:
         while self._waiting:
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
             # Who was cancelled before the batch left is not sent for.
-            batch = [(item, future) for item, future in batch if not future.done()]
+            waiting = [(item, future) for item, future in self._waiting if not future.done()]
+            size = len(next(self._batches([item for item, _ in waiting]), ()))
+            batch, self._waiting = waiting[:size], waiting[size:]
             if batch:
                 await self._send_batch(batch)
 

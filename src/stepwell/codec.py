@@ -7,10 +7,11 @@ once before it is sent: bad args raise in the caller's face, not in a worker.
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -56,6 +57,10 @@ class Codec:
                     raise BadArgs(
                         f"task {self._name!r}: argument {key!r} holds a NUL character, which text cannot keep"
                     )
+        if b"null" in encoded:
+            for key, value in named.items():
+                if _holds_nan(value):
+                    raise BadArgs(f"task {self._name!r}: argument {key!r} holds NaN or infinity, which JSON cannot say")
         if len(encoded) > most:
             raise BadArgs(
                 f"task {self._name!r}: the args take {len(encoded)} bytes, more than {most}: store the data "
@@ -94,6 +99,8 @@ class Codec:
             raise BadResult(f"{what}, which does not encode as JSON: {error}") from None
         if b"\\u0000" in encoded and _NUL.search(encoded):
             raise BadResult(f"{what} that holds a NUL character, which text cannot keep")
+        if b"null" in encoded and _holds_nan(result):
+            raise BadResult(f"{what} that holds NaN or infinity, which JSON cannot say")
         if len(encoded) > most:
             raise BadResult(f"{what} of {len(encoded)} bytes, more than the {most} of App(max_result_size=...)")
         return encoded.decode()
@@ -156,6 +163,9 @@ class Codec:
             raise ConfigError(f"task {self._name!r}: its {what} cannot be stored as JSON: {error}") from None
 
     def _take_context(self) -> None:
+        named = self._signature.parameters.get(self.context_parameter or "")
+        if named is not None and named.kind is named.POSITIONAL_ONLY:
+            raise ConfigError(f"task {self._name!r}: {named.name!r}, its context, must not be positional-only")
         kept = [p for p in self._parameters if p.name != self.context_parameter]
         self._bindable = self._signature.replace(parameters=kept)
 
@@ -205,6 +215,20 @@ def _decode_other(kind: type[Any], value: Any) -> Any:
     if validate is None:
         raise TypeError(f"values of type {kind.__name__} are not supported")
     return validate(value)
+
+
+def _holds_nan(value: Any) -> bool:
+    """Whether there is a number in it that msgspec writes as null."""
+    pending: list[Any] = [msgspec.to_builtins(value, enc_hook=_encode_other)]
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, float) and not math.isfinite(inner):
+            return True
+        if isinstance(inner, dict):
+            pending.extend(cast("dict[Any, Any]", inner).values())
+        elif isinstance(inner, list | tuple):
+            pending.extend(cast("list[Any]", inner))
+    return False
 
 
 def _name_the_argument(error: Exception) -> str:

@@ -41,6 +41,8 @@ class Context:
         self._report = report
         self._connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None = None
         self._stop_asked = False
+        self.saw_cancelled = False
+        """Whether the handler has learnt by `cancelled` that it was asked to stop."""
         self._stop_event: threading.Event | None = None
 
     @property
@@ -57,8 +59,10 @@ class Context:
     def cancelled(self) -> bool:
         """Whether this run was asked to stop: by cancel, timeout, shutdown or a lost lease.
 
-        A coroutine is cancelled besides. A plain function runs on in its thread and must look here.
+        A coroutine is cancelled besides. A plain function runs on in its thread and must look here. What it returns
+        once it has seen True is not taken for a success.
         """
+        self.saw_cancelled = self.saw_cancelled or self._stop_asked
         return self._stop_asked
 
     def wait_cancelled(self, timeout: float | None = None) -> bool:
@@ -68,7 +72,7 @@ class Context:
             self._stop_event = threading.Event()
         if not self._stop_asked:
             self._stop_event.wait(timeout)
-        return self._stop_asked
+        return self.cancelled
 
     @property
     def connection(self) -> psycopg.AsyncConnection[Any]:
@@ -96,8 +100,9 @@ class Context:
         )
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far this run is. Returns at once; what is said too often is thinned out, the last word is kept."""
-        said = {"done": done, "total": total, "message": message}
+        """Say how far this run is. Returns at once; what is said too often is thinned out, the last word is kept; of a
+        message the first 200 characters."""
+        said = {"done": done, "total": total, "message": message and message[:200]}
         self._report(msgspec.json.encode({key: value for key, value in said.items() if value is not None}).decode())
 
     # What follows is for the worker.
@@ -108,6 +113,6 @@ class Context:
         if self._stop_event is not None:
             self._stop_event.set()
 
-    def lend(self, connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> None:
-        """Make `connection` (or `sync_connection`) this one."""
+    def lend(self, connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None) -> None:
+        """Make `connection` (or `sync_connection`) this one; None takes it back."""
         self._connection = connection

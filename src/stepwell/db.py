@@ -6,11 +6,12 @@ Queries are values, so sync and async are two small runners and not two librarie
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,7 +23,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 from stepwell import migrate
 from stepwell.aside import aside
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
-from stepwell.errors import ConfigError, DatabaseError
+from stepwell.errors import ConfigError, DatabaseError, EmbeddedError
 from stepwell.queries import Query
 
 Row = TypeVar("Row")
@@ -30,6 +31,10 @@ Row = TypeVar("Row")
 AsyncPool: TypeAlias = AsyncConnectionPool[psycopg.AsyncConnection[Any]]
 
 ENVIRONMENT = "STEPWELL_DATABASE_URL"
+
+# Every call is one statement. None is prepared: a pooler in transaction mode would lose it, and what there is to plan
+# is planned inside the functions anyway (no difference in speed was to be measured).
+CONNECTION: Mapping[str, Any] = {"autocommit": True, "prepare_threshold": None}
 
 # SQLSTATE classes, or whole states, after which the same statement may well succeed a little later.
 _TRANSIENT = (
@@ -41,6 +46,8 @@ _TRANSIENT = (
     "57",  # shutdown, restart, query cancelled
     "58",  # i/o
     "25006",  # read-only: a failover is under way
+    "25P03",  # idle in a transaction for too long
+    "25P04",  # a transaction that took too long
 )
 _HOPELESS = (
     "28",  # the user or password is refused
@@ -103,21 +110,22 @@ def is_refusal(error: BaseException) -> bool:
 
 def explain(error: BaseException, dsn: str) -> DatabaseError:
     """The same trouble, said with the place and the next act."""
-    where = _where(dsn)
+    place = where(dsn)
     said = " ".join(str(error).split())
     sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
     if sqlstate == "42501":
-        return DatabaseError(f"{where}: missing rights: {said}; grant what docs/operations.md lists for this role")
+        return DatabaseError(f"{place}: missing rights: {said}; grant what docs/operations.md lists for this role")
     if sqlstate in ("3F000", "42P01", "42883"):
-        return DatabaseError(f'{where}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
+        return DatabaseError(f'{place}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
     if any(words in said for words in ("authentication failed", "no password supplied", "pg_hba.conf")):
-        return DatabaseError(f"{where}: the server refused this user or password: correct the URL ({said})")
+        return DatabaseError(f"{place}: the server refused this user or password: correct the URL ({said})")
     if "does not exist" in said:
-        return DatabaseError(f"{where}: {said}; create it, or correct the URL")
-    return DatabaseError(f"{where} cannot be used: {said}; is Postgres running there, and is the URL right?")
+        return DatabaseError(f"{place}: {said}; create it, or correct the URL")
+    return DatabaseError(f"{place} cannot be used: {said}; is Postgres running there, and is the URL right?")
 
 
-def _where(dsn: str) -> str:
+def where(dsn: str) -> str:
+    """The database as a person would name it, without its password."""
     parts = conninfo_to_dict(dsn)
     host = parts.get("host") or "the default socket"
     port = f":{parts['port']}" if parts.get("port") else ""
@@ -135,9 +143,7 @@ class Database:
         self._embedded: EmbeddedPostgres | None = None
         self._checked = False
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
-        self._async_pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[AsyncPool]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._async_pools: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
         self._process = os.getpid()
 
     @property
@@ -151,9 +157,13 @@ class Database:
     def connect(self) -> psycopg.Connection[Any]:
         """A connection of one's own, in autocommit, not from the pool."""
         try:
-            return psycopg.connect(self.dsn, autocommit=True)
+            return psycopg.connect(self.dsn, **CONNECTION)
         except psycopg.Error as error:
             raise explain(error, self.dsn) from error
+
+    async def aconnect(self) -> psycopg.AsyncConnection[Any]:
+        """The same for async code, with Postgres' own error."""
+        return await psycopg.AsyncConnection.connect(self.dsn, **CONNECTION)
 
     def ensure_ready(self) -> None:
         """Check, once, that the database is there and its schema fits; an embedded one is migrated instead."""
@@ -167,15 +177,15 @@ class Database:
             self._checked = True
 
     @contextmanager
-    def connection(self) -> Generator[psycopg.Connection[Any]]:
-        """A connection from the pool, in autocommit."""
+    def connection(self, within: float | None = None) -> Generator[psycopg.Connection[Any]]:
+        """A connection from the pool, in autocommit; `within` so many seconds, not the half minute that is usual."""
         self._forget_after_fork()
         self.ensure_ready()
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
                     self.dsn,
-                    kwargs={"autocommit": True},
+                    kwargs=dict(CONNECTION),
                     min_size=0,
                     max_size=self._pool_size,
                     check=_check,
@@ -183,35 +193,28 @@ class Database:
                     name="stepwell",
                 )
             pool = self._pool
-        with pool.connection() as connection:
+        with pool.connection(within) as connection:
             yield connection
 
     @asynccontextmanager
-    async def aconnection(self) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
+    async def aconnection(self, within: float | None = None) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
         """A connection from the running loop's pool, in autocommit."""
         self._forget_after_fork()
         if not self._checked:
             await aside(self.ensure_ready)
         loop = asyncio.get_running_loop()
-        opening = self._async_pools.get(loop)
-        if opening is None:
-            opening = self._async_pools[loop] = loop.create_task(self._open_async_pool())
-        pool = await asyncio.shield(opening)
-        async with pool.connection() as connection:
+        pool = self._async_pools.get(loop)
+        if pool is None:
+            self._close_pools_of_closed_loops()
+            pool = self._async_pools[loop] = _LoopPool(self.dsn, self._pool_size)
+        await pool.open()
+        async with pool.pool.connection(within) as connection:
             yield connection
 
-    async def _open_async_pool(self) -> AsyncPool:
-        pool: AsyncPool = AsyncConnectionPool(
-            self.dsn,
-            kwargs={"autocommit": True},
-            min_size=0,
-            max_size=self._pool_size,
-            check=_acheck,
-            open=False,
-            name="stepwell",
-        )
-        await pool.open()
-        return pool
+    def _close_pools_of_closed_loops(self) -> None:
+        """A script that calls `asyncio.run` again and again must not leave a connection behind each time."""
+        for loop in [loop for loop in self._async_pools if loop.is_closed()]:
+            self._async_pools.pop(loop).finish()
 
     def _forget_after_fork(self) -> None:
         """A forked child must not use its parent's connections; it opens its own."""
@@ -221,15 +224,37 @@ class Database:
             self._pool = None
             self._async_pools.clear()
 
-    def fetch(self, query: Query[Row]) -> list[Row]:
-        """Run a query on a pooled connection."""
-        with self.connection() as connection:
-            return fetch(connection, query)
+    def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
+        """Run a query on a pooled connection. What only a person can mend, or the server being away, is explained."""
+        try:
+            with self.connection(within) as connection:
+                return fetch(connection, query)
+        except (psycopg.Error, PoolTimeout) as error:
+            if is_hopeless(error) or is_transient(error):
+                raise explain(error, self.dsn) from error
+            raise
 
-    async def afetch(self, query: Query[Row]) -> list[Row]:
-        """Run a query on a pooled connection."""
-        async with self.aconnection() as connection:
-            return await afetch(connection, query)
+    async def afetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
+        """The same for async code."""
+        try:
+            async with self.aconnection(within) as connection:
+                return await afetch(connection, query)
+        except (psycopg.Error, PoolTimeout) as error:
+            if is_hopeless(error) or is_transient(error):
+                raise explain(error, self.dsn) from error
+            raise
+
+    def revive(self) -> None:
+        """Start the embedded Postgres again, should it have crashed. Any other is for others to look after."""
+        with self._lock:
+            if self._embedded is not None:
+                with contextlib.suppress(EmbeddedError):
+                    self._embedded.start()
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the database is a Postgres of our own."""
+        return self._embedded is not None
 
     def close(self) -> None:
         """Close what was opened from sync code, and let go of the embedded Postgres."""
@@ -245,9 +270,9 @@ class Database:
 
     async def aclose(self) -> None:
         """Close the running loop's pool, and all that `close` closes."""
-        opening = self._async_pools.pop(asyncio.get_running_loop(), None)
-        if opening is not None:
-            await (await opening).close()
+        pool = self._async_pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.pool.close()
         await aside(self.close)
 
     def _find(self) -> str:
@@ -265,10 +290,11 @@ class Database:
             dsn = url
         try:
             given = conninfo_to_dict(dsn)
-        except psycopg.ProgrammingError as error:
+        except psycopg.ProgrammingError:
+            # Without the text itself, which may hold a password.
             raise ConfigError(
-                f"the database URL is not one that Postgres understands ({str(error).strip()}): "
-                "write it as postgresql://user:password@host:5432/database"
+                'the database URL is not one that Postgres understands: write it as "postgresql://user:password@host/'
+                'database" (no "+driver" after "postgresql"), as "host=... dbname=...", or as "embedded"'
             ) from None
         defaults = {"application_name": "stepwell", "connect_timeout": "10"}
         return make_conninfo(dsn, **{key: value for key, value in defaults.items() if key not in given})
@@ -290,3 +316,33 @@ def _check(connection: psycopg.Connection[Any]) -> None:
 async def _acheck(connection: psycopg.AsyncConnection[Any]) -> None:
     if stirs(connection):
         await connection.execute("select 1")
+
+
+class _LoopPool:
+    """The pool of one event loop, and its connections, to be ended also when that loop is no more."""
+
+    def __init__(self, dsn: str, size: int) -> None:
+        self._connections: weakref.WeakSet[psycopg.AsyncConnection[Any]] = weakref.WeakSet()
+        self._opening: asyncio.Future[None] | None = None
+        self.pool: AsyncPool = AsyncConnectionPool(
+            dsn,
+            kwargs=dict(CONNECTION),
+            min_size=0,
+            max_size=size,
+            configure=self._remember,
+            check=_acheck,
+            open=False,
+            name="stepwell",
+        )
+
+    async def open(self) -> None:
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self.pool.open())
+        await asyncio.shield(self._opening)
+
+    def finish(self) -> None:
+        for connection in self._connections:
+            connection.pgconn.finish()
+
+    async def _remember(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connections.add(connection)

@@ -29,11 +29,12 @@ class WorkerStarted(Event):
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
     concurrency: int
+    database: str
 
     def text(self) -> str:
         return (
-            f"worker {self.worker_id} runs {len(self.tasks)} tasks from {', '.join(self.queues)}, "
-            f"{self.concurrency} at once"
+            f"worker {self.worker_id} claims from {', '.join(self.queues)} in {self.database}, {self.concurrency} at "
+            f"once; it knows the tasks {', '.join(self.tasks)}"
         )
 
 
@@ -83,15 +84,19 @@ class AttemptFailed(Event):
     job_id: str
     task: str
     attempt: int
+    max_attempts: int
+    """The task's; a job may have its own."""
     reason: str
     type: str
     message: str
+    traceback: str | None
     delay: float | None
 
     def text(self) -> str:
-        then = "not to be tried again" if self.delay is None else f"next try, if any is left, in {self.delay:.3g} s"
-        what = f"({self.reason}): {self.type}: {self.message}"
-        return f"{self.task} {self.job_id} attempt {self.attempt} failed {what}; {then}"
+        said = f"{self.task} {self.job_id} attempt {self.attempt} of {self.max_attempts} failed ({self.reason}): "
+        if self.delay is not None and self.attempt < self.max_attempts:
+            return f"{said}{self.type}: {self.message}; next try in {self.delay:.3g} s"
+        return f"{said}{self.traceback or f'{self.type}: {self.message}'}".rstrip() + "\nIt is not tried again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,17 @@ class OutcomeRefused(Event):
 
     def text(self) -> str:
         return f"the outcome of {self.job_id} came too late: the job was given to somebody else"
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeKept(Event):
+    level = logging.ERROR
+    job_id: str
+    error: str
+    delay: float
+
+    def text(self) -> str:
+        return f"the outcome of {self.job_id} could not be written, trying again in {self.delay:g} s: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +232,23 @@ class UpkeepFailed(Event):
         return f"upkeep: {self.duty} failed, to be tried again: {self.error}"
 
 
+@dataclass(frozen=True, slots=True)
+class BackoffFailed(Event):
+    level = logging.ERROR
+    task: str
+    error: str
+    delay: float
+
+    def text(self) -> str:
+        return f"the backoff function of {self.task} failed, so its next try is in {self.delay:g} s: {self.error}"
+
+
+def log(event: Event) -> None:
+    """Log an event, where there is nobody else to tell."""
+    if logger.isEnabledFor(event.level):
+        logger.log(event.level, event.text(), extra={"event": type(event).__name__, "fields": asdict(event)})
+
+
 class Events:
     """Hands each event to the log and to whoever subscribed."""
 
@@ -231,7 +264,11 @@ class Events:
         return bool(self._subscribers) or logger.isEnabledFor(kind.level)
 
     def emit(self, event: Event) -> None:
-        if logger.isEnabledFor(event.level):
-            logger.log(event.level, event.text(), extra={"event": type(event).__name__, "fields": asdict(event)})
-        for receive in self._subscribers:
-            receive(event)
+        log(event)
+        for receive in list(self._subscribers):
+            try:
+                receive(event)
+            except Exception:
+                # It must not hurt the worker, and would most likely fail again with the next event.
+                self._subscribers.remove(receive)
+                logger.exception("a subscriber to events failed, and gets no more of them: %r", receive)

@@ -9,9 +9,11 @@ from typing import Any
 from stepwell.codec import BadResult
 from stepwell.context import Context
 from stepwell.errors import BadArgs
+from stepwell.events import BackoffFailed, log
 from stepwell.outcome import Cancel, Cancelled, Fail, Failed, Outcome, RetryIn, Snooze, Snoozed, Succeeded
 from stepwell.task import Task
 
+_BACKOFF_FAILED_PAUSE = 60.0
 _LONGEST_MESSAGE = 10_000
 _LONGEST_TRACEBACK = 60_000
 
@@ -22,8 +24,6 @@ async def execute(task: Task[..., Any], args: str, ctx: Context, max_result_size
         positional, named = _arguments(task, args, ctx)
         result = await task.fn(*positional, **named)
         return Succeeded(task.codec.encode_result(result, max_result_size))
-    except GeneratorExit:  # the coroutine is being closed, nobody waits for an outcome
-        raise
     except BaseException as error:
         return outcome_of(error, task, ctx.attempt)
 
@@ -58,7 +58,7 @@ def outcome_of(error: BaseException, task: Task[..., Any], attempt: int) -> Outc
         case RetryIn():
             return _failed("error", error, error.delay)
         case _:
-            return _failed("error", error, _delay(error, task, attempt))
+            return _failed("error", error, retry_delay(error, task, attempt) if task.retry.allows(error) else None)
 
 
 def _arguments(task: Task[..., Any], args: str, ctx: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -74,13 +74,13 @@ def _raised_by_us(error: BadArgs) -> bool:
     return len(frames) > 1 and frames[1].name == "_arguments"
 
 
-def _delay(error: BaseException, task: Task[..., Any], attempt: int) -> float | None:
-    if not task.retry.allows(error):
-        return None
+def retry_delay(error: BaseException, task: Task[..., Any], attempt: int) -> float:
+    """The pause before the next try. A backoff function of the user's that fails must not lose the job for that."""
     try:
         return task.retry.delay(attempt, error)
-    except Exception:  # the user's own backoff function failed: the job must not be lost for that
-        return 60.0
+    except Exception as own:
+        log(BackoffFailed(task.name, f"{type(own).__name__}: {_message(own)}", _BACKOFF_FAILED_PAUSE))
+        return _BACKOFF_FAILED_PAUSE
 
 
 def _failed(reason: str, error: BaseException, delay: float | None) -> Failed:

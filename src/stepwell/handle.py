@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import TimeoutError as FutureTimeout
+import contextlib
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
+import psycopg
 
 from stepwell import queries
 from stepwell.codec import Codec
 from stepwell.db import Database
 from stepwell.duration import Duration, describe, seconds
-from stepwell.errors import JobCancelled, JobFailed, JobNotFound, StepwellError
+from stepwell.errors import BadArgs, JobCancelled, JobFailed, JobNotFound, StepwellError
 from stepwell.job import Ended, JobInfo
 from stepwell.waiter import Waiter
 
@@ -63,8 +64,8 @@ class JobHandle(Generic[R]):
         future = self._waiter.wait(key)
         try:
             return self._unwrap(future.result(limit))
-        except FutureTimeout:
-            raise TimeoutError(_timed_out(key, limit, self.info())) from None
+        except TimeoutError:
+            raise TimeoutError(_timed_out(key, limit, self._glance())) from None
         finally:
             self._waiter.forget(key, future)
 
@@ -75,8 +76,8 @@ class JobHandle(Generic[R]):
         future = self._waiter.wait(key)
         try:
             return self._unwrap(await asyncio.wait_for(asyncio.wrap_future(future), limit))
-        except asyncio.TimeoutError:  # noqa: UP041
-            raise TimeoutError(_timed_out(key, limit, await self.ainfo())) from None
+        except TimeoutError:
+            raise TimeoutError(_timed_out(key, limit, await self._aglance())) from None
         finally:
             self._waiter.forget(key, future)
 
@@ -95,14 +96,23 @@ class JobHandle(Generic[R]):
             return None
         return replace(found[0], failures=tuple(await self._database.afetch(queries.failures(str(self.id)))))
 
+    def _glance(self) -> JobInfo | None:
+        """How things stand, for a message: not worth waiting for."""
+        with contextlib.suppress(StepwellError, psycopg.Error):
+            return next(iter(self._database.fetch(queries.info(str(self.id)), within=1)), None)
+
+    async def _aglance(self) -> JobInfo | None:
+        with contextlib.suppress(StepwellError, psycopg.Error):
+            return next(iter(await self._database.afetch(queries.info(str(self.id)), within=1)), None)
+
     def cancel(self, reason: str | None = None) -> bool:
         """Cancel the job: at once if it waits, else its worker is told to stop it. False: it has already ended."""
         refuse_in_event_loop("cancel", "acancel")
-        return bool(self._database.fetch(queries.cancel([str(self.id)], reason)))
+        return bool(self._database.fetch(queries.cancel([str(self.id)], _check_reason(reason))))
 
     async def acancel(self, reason: str | None = None) -> bool:
         """The same as `cancel`, for async code."""
-        return bool(await self._database.afetch(queries.cancel([str(self.id)], reason)))
+        return bool(await self._database.afetch(queries.cancel([str(self.id)], _check_reason(reason))))
 
     def retry(self) -> bool:
         """Run a failed or cancelled job again under the same id, with fresh attempts; one that waits for its next try,
@@ -117,7 +127,13 @@ class JobHandle(Generic[R]):
     def _unwrap(self, ended: Ended) -> Any:
         if ended.state == "succeeded":
             if self._codec is not None:
-                return self._codec.decode_result(ended.result)
+                try:
+                    return self._codec.decode_result(ended.result)
+                except msgspec.ValidationError as error:
+                    raise StepwellError(
+                        f"the result of job {ended.id} ({ended.task}) does not fit its return annotation: {error}; "
+                        "app.job(id) gives it as plain JSON values"
+                    ) from None
             return None if ended.result is None else msgspec.json.decode(ended.result)
         task = ended.task or "unknown task"
         if ended.state == "failed":
@@ -129,13 +145,27 @@ class JobHandle(Generic[R]):
         )
 
 
+def _check_reason(reason: str | None) -> str | None:
+    if reason is not None and (not isinstance(reason, str) or "\0" in reason or not _encodes(reason)):
+        raise BadArgs(f"reason is {reason!r}: it must be text, without NUL")
+    return reason
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def refuse_in_event_loop(name: str, instead: str) -> None:
     """Raise if a blocking call would stop the event loop that runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise StepwellError(f"{name}() would block the running event loop: write 'await ....{instead}(...)' instead")
+    raise StepwellError(f"{name}() would block the running event loop: await {instead}() instead")
 
 
 def _timed_out(job_id: str, limit: float | None, info: JobInfo | None) -> str:

@@ -6,7 +6,6 @@ stands in one file that is always current; a release that changes one adds a mig
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -96,7 +95,6 @@ def check(connection: psycopg.Connection[Any]) -> None:
 
 def migrate(
     connection: psycopg.Connection[Any],
-    say: Callable[[str], None] = lambda _: None,
     *,
     target: int | None = None,
 ) -> list[str]:
@@ -116,7 +114,6 @@ def migrate(
                 connection.execute("set local client_min_messages = warning")
                 connection.execute(_read("bootstrap.sql"))
                 for migration in pending:
-                    say(f"applying {migration.name}")
                     connection.execute(migration.sql)
                     connection.execute(
                         "insert into stepwell.migration (version, name) values (%s, %s)",

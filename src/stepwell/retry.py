@@ -33,8 +33,7 @@ class Retry:
     never_on: tuple[type[BaseException], ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.max_attempts, bool) or not 1 <= self.max_attempts <= 1_000_000:
-            raise ConfigError(f"Retry(max_attempts={self.max_attempts!r}): it must be between 1 and 1000000")
+        check_max_attempts(self.max_attempts, "Retry(max_attempts)")
         if not callable(self.backoff) and self.backoff not in ("exponential", "linear", "fixed"):
             raise ConfigError(
                 f"Retry(backoff={self.backoff!r}): it must be 'exponential', 'linear', 'fixed' or a function"
@@ -76,3 +75,10 @@ class Retry:
                 # Past the cap the power only grows; bounding the exponent keeps it a float.
                 pause = initial * self.factor ** min(attempt - 1, 100)
         return min(pause, cap) * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
+
+
+def check_max_attempts(attempts: int, what: str) -> int:
+    """A number of attempts that a job can have."""
+    if isinstance(attempts, bool) or not isinstance(attempts, int) or not 1 <= attempts <= 1_000_000:
+        raise ConfigError(f"{what} is {attempts!r}: it must be a whole number between 1 and 1000000")
+    return attempts

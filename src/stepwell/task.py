@@ -5,18 +5,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar
 
 from stepwell.codec import Codec, encode_metadata
-from stepwell.duration import Duration, seconds
+from stepwell.duration import HUNDRED_YEARS, Duration, seconds
 from stepwell.errors import BadArgs, ConfigError
 from stepwell.handle import JobHandle
 from stepwell.queries import NewJob
-from stepwell.retry import Retry
+from stepwell.retry import Retry, check_max_attempts
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Kind = Literal["async", "thread", "process"]
 
@@ -87,9 +89,7 @@ class Enqueuer(Generic[P, R]):
         if metadata is not None:
             given = replace(given, metadata=encode_metadata(metadata))
         if max_attempts is not None:
-            if isinstance(max_attempts, bool) or not 1 <= max_attempts <= 1_000_000:
-                raise ConfigError(f"max_attempts is {max_attempts!r}: it must be between 1 and 1000000")
-            given = replace(given, max_attempts=max_attempts)
+            given = replace(given, max_attempts=check_max_attempts(max_attempts, "max_attempts"))
         if connection is not None:
             given = replace(given, connection=connection)
         if given.delay is not None and given.run_at is not None:
@@ -219,7 +219,8 @@ def _check_run_at(run_at: datetime) -> datetime:
         raise ConfigError(f"run_at is {run_at!r}: give a datetime with a time zone")
     if run_at.utcoffset() is None:
         raise ConfigError(f"run_at is {run_at!r}, without a time zone: say datetime.now(timezone.utc) or the like")
-    if not 1970 <= run_at.year <= 2200:
+    # A day short of what the database allows, by its own clock.
+    if not _EPOCH <= run_at <= datetime.now(UTC) + timedelta(seconds=HUNDRED_YEARS - 86400):
         raise ConfigError(f"run_at is in the year {run_at.year}: it must be between 1970 and 100 years from now")
     return run_at
 

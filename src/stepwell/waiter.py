@@ -18,6 +18,7 @@ import psycopg
 
 from stepwell import queries
 from stepwell.db import Database, fetch, is_transient
+from stepwell.errors import StepwellError
 from stepwell.job import Ended
 
 _LINGER = 5.0
@@ -25,6 +26,7 @@ _POLL = 1.0
 # Right after the start a job may end by a transaction that looked for listeners before there was one.
 _EARLY_POLLS = (0.05, 0.2, 0.5)
 _BATCH = 1000
+_PATIENCE = 5.0
 
 
 class Waiter:
@@ -77,7 +79,7 @@ class Waiter:
             thread = self._thread
             self._stir()
         if thread is not None:
-            thread.join()
+            thread.join(_PATIENCE)  # on a network that says nothing it may hang; it is a daemon
 
     def _stir(self) -> None:
         if self._wake is not None:
@@ -99,7 +101,7 @@ class Waiter:
                 if self._closing:
                     self._leave(_closed())
                     return
-                select.select([woken], [], [], 0.2)
+                _readable([woken], 0.2)
         finally:
             os.close(wake)
             os.close(woken)
@@ -135,7 +137,7 @@ class Waiter:
                 asked, self._unasked = list(self._unasked), set()
             if asked:
                 self._look(connection, asked)
-            readable, _, _ = select.select([connection.fileno(), woken], [], [], max(0, poll_at - time.monotonic()))
+            readable = _readable([connection.fileno(), woken], poll_at - time.monotonic())
             if woken in readable:
                 os.read(woken, 4096)
             if connection.fileno() in readable:
@@ -166,5 +168,13 @@ class Waiter:
                         future.set_result(ended)
 
 
+def _readable(descriptors: list[int], within: float) -> set[int]:
+    """Those that have something to read, waiting for it so many seconds. Not by select, which ends at 1024 of them."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(max(0.0, within) * 1000)}
+
+
 def _closed() -> Exception:
-    return RuntimeError("the app was closed while a result was waited for")
+    return StepwellError("the app was closed while a result was waited for")

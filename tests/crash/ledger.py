@@ -17,7 +17,6 @@ from uuid import uuid4
 import psycopg
 
 from stepwell import Context
-from stepwell.coalesce import Coalescer
 
 
 class Stopped(Exception):
@@ -42,21 +41,22 @@ class Ledger:
         self._lock = threading.Lock()
         self._connection: psycopg.Connection[Any] | None = None
         self._async_connection: psycopg.AsyncConnection[Any] | None = None
-        self._coalescer = Coalescer[Entry, None](self._asend, undone=lambda _: False, most=500)
+        self._waiting: list[tuple[Entry, asyncio.Future[None]]] = []
+        self._sender: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def arun(self, ctx: Context) -> AsyncGenerator[None]:
         """Witness a run of a coroutine: its start, and its end, stop or error."""
         run = uuid4().hex
         try:
-            await self._coalescer.submit(_entry(ctx, run, "start"))
+            await self._write(_entry(ctx, run, "start"))
             yield
-            await self._coalescer.submit(_entry(ctx, run, "end"))
+            await self._write(_entry(ctx, run, "end"))
         except asyncio.CancelledError:
-            await self._coalescer.submit(_entry(ctx, run, "stopped"))
+            await self._write(_entry(ctx, run, "stopped"))
             raise
         except BaseException:
-            await self._coalescer.submit(_entry(ctx, run, "raised"))
+            await self._write(_entry(ctx, run, "raised"))
             raise
 
     @contextmanager
@@ -80,13 +80,29 @@ class Ledger:
         if self._connection is not None:
             self._connection.close()
 
-    async def _asend(self, entries: list[Entry]) -> Sequence[None]:
+    async def _write(self, entry: Entry) -> None:
+        """Write an entry, together with whatever comes in while the last batch is under way."""
+        written = asyncio.get_running_loop().create_future()
+        self._waiting.append((entry, written))
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._write_all())
+        await written
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            await self._asend([entry for entry, _ in batch])
+            for _, written in batch:
+                if not written.done():
+                    written.set_result(None)
+
+    async def _asend(self, entries: list[Entry]) -> None:
         while True:
             try:
                 if self._async_connection is None or self._async_connection.closed:
                     self._async_connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
                 await self._async_connection.execute(_RECORD, _params(entries))
-                return [None] * len(entries)
+                return
             except psycopg.OperationalError:
                 await asyncio.sleep(0.05)
 

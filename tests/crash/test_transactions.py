@@ -28,6 +28,7 @@ end $$;
 create constraint trigger dawdle after insert on crash.effect deferrable initially deferred
 for each row execute function crash.dawdle({});
 """
+_LOOKING = "(wait_event_type = 'Lock' and query ~ 'still_held')"
 _COMMITTING = "(wait_event = 'PgSleep' and query = 'COMMIT')"
 
 
@@ -102,7 +103,7 @@ def test_a_commit_still_under_way_when_its_client_is_cut_off_is_waited_for(
     worker = fleet.start(dsn=proxy.dsn)
     proxy.lose("client", "COMMIT")
     enqueue(witness, task, 1)
-    until(lambda: count(witness, f"select count(*) {_BACKENDS} and wait_event_type = 'Lock'"), "the worker waits")
+    until(lambda: count(witness, f"select count(*) {_BACKENDS} and {_LOOKING}"), "the worker waits to see how it went")
     assert epochs(witness) == [1]
     stop(worker)
     assert not worker.heard("AttemptFailed"), "it guessed"
@@ -115,6 +116,6 @@ def test_a_commit_that_fails_after_its_client_was_cut_off_is_done_again(
     fleet.start(dsn=proxy.dsn)
     proxy.lose("client", "COMMIT")
     enqueue(witness, task, 1)
-    until(lambda: count(witness, f"select count(*) {_BACKENDS} and wait_event_type = 'Lock'"), "the worker waits")
+    until(lambda: count(witness, f"select count(*) {_BACKENDS} and {_LOOKING}"), "the worker waits to see how it went")
     witness.execute(f"select pg_terminate_backend(pid) {_BACKENDS} and {_COMMITTING}")
     assert epochs(witness) == [2]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from stepwell import App, ConfigError, DatabaseError, SchemaMismatch, Worker
 
@@ -24,7 +25,7 @@ def test_no_database_names_the_three_ways_to_configure_one(monkeypatch: pytest.M
 def test_the_environment_names_the_database(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPWELL_DATABASE_URL", dsn)
     with App() as app:
-        assert app.dsn.startswith("user=") or "host" in app.dsn
+        assert conninfo_to_dict(app.dsn)["dbname"] == conninfo_to_dict(dsn)["dbname"]
 
 
 @pytest.mark.parametrize(
@@ -32,14 +33,15 @@ def test_the_environment_names_the_database(dsn: str, monkeypatch: pytest.Monkey
     [
         ("postgresql://nobody-there.invalid/db", "cannot be used"),
         ("postgresql://postgres@127.0.0.1:1/db", "is Postgres running there"),
-        ("not a url at all", "write it as postgresql://"),
-        ("mysql://root@localhost/db", "write it as postgresql://"),
+        ("not a url at all", "write it as .postgresql://"),
+        ("mysql://root:s3cret@localhost/db", "write it as .postgresql://"),
         ("host=/nowhere dbname=x", "is Postgres running there"),
     ],
 )
 def test_a_wrong_url_is_explained(url: str, said: str) -> None:
-    with pytest.raises((ConfigError, DatabaseError), match=said):
+    with pytest.raises((ConfigError, DatabaseError), match=said) as caught:
         App(url).__enter__()
+    assert "s3cret" not in str(caught.value)
 
 
 def test_a_database_that_does_not_exist_is_named(server_dsn: str) -> None:
@@ -77,7 +79,7 @@ def test_a_role_without_rights_is_told_where_they_are_listed(dsn: str, conn: psy
             @app.task
             def note() -> None: ...
 
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            with pytest.raises(DatabaseError, match="missing rights"):
                 note.enqueue()
     finally:
         conn.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(role)))
@@ -121,3 +123,45 @@ def cut_others(conn: psycopg.Connection[Any]) -> int:
         "where pid <> pg_backend_pid() and datname = current_database()"
     )
     return (cursor.fetchone() or (0,))[0]
+
+
+async def test_enqueueing_on_a_connection_to_an_unmigrated_database_names_the_command(app: App, empty_dsn: str) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    async with await psycopg.AsyncConnection.connect(empty_dsn) as connection:
+        with pytest.raises(DatabaseError, match="stepwell migrate"):
+            await note.using(connection=connection).aenqueue(1)
+
+
+def test_event_loops_that_come_and_go_leave_no_connections_behind(dsn: str, conn: psycopg.Connection[Any]) -> None:
+    app = App(dsn)
+
+    @app.task
+    async def note(n: int) -> None: ...
+
+    for n in range(8):
+        asyncio.run(note.aenqueue(n))  # pyright: ignore[reportArgumentType]
+    row = conn.execute(
+        "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    ).fetchone()
+    assert row is not None
+    assert row[0] <= 2
+    app.close()
+
+
+async def test_a_result_waited_for_in_vain_with_the_database_away_ends_in_time(
+    app: App, server_dsn: str, conn: psycopg.Connection[Any]
+) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    job = await note.aenqueue(1)
+    with psycopg.connect(server_dsn, autocommit=True) as elsewhere:
+        name = sql.Identifier(conn.info.dbname)
+        elsewhere.execute(sql.SQL("alter database {} allow_connections off").format(name))
+    cut_others(conn)
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match="has not ended within 500ms"):
+        await job.aresult(timeout="500ms")
+    assert time.monotonic() - began < 5

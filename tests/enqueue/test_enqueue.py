@@ -13,6 +13,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.rows import dict_row
 
 from stepwell import App, BadArgs, ConfigError, DuplicateTask, StepwellError
+from stepwell.batches import batches
 from stepwell.queries import NewJob
 
 
@@ -90,18 +91,34 @@ async def test_calls_made_side_by_side_share_round_trips(app: App, conn: Connect
     async def note(n: int) -> None: ...
 
     batches: list[int] = []
-    send = app._enqueuer()._send  # pyright: ignore[reportPrivateUsage]
+    send = app._coalescer()._send  # pyright: ignore[reportPrivateUsage]
 
     async def counted(jobs: list[NewJob]) -> Any:
         batches.append(len(jobs))
         return await send(jobs)
 
-    app._enqueuer()._send = counted  # pyright: ignore[reportPrivateUsage]
+    app._coalescer()._send = counted  # pyright: ignore[reportPrivateUsage]
     jobs = await asyncio.gather(*[note.aenqueue(n) for n in range(100)])
     stored = dict(conn.execute("select id, (args ->> 'n')::int from stepwell.jobs").fetchall())
     assert [stored[job.id] for job in jobs] == list(range(100))
     assert sum(batches) == 100
     assert len(batches) <= 3
+
+
+async def test_large_args_travel_in_batches_that_a_statement_can_carry(app: App, conn: Connection[Any]) -> None:
+    @app.task
+    async def note(text: str) -> None: ...
+
+    text = "x" * 1_000_000
+    await note.aenqueue_many([{"text": text}] * 40)
+    await asyncio.gather(*[note.aenqueue(text) for _ in range(40)])
+    assert conn.execute("select count(*), min(length(args ->> 'text')) from stepwell.jobs").fetchone() == (
+        80,
+        1_000_000,
+    )
+    sizes = [len(batch) for batch in batches([text] * 40, 5000, len)]
+    assert sum(sizes) == 40
+    assert max(sizes) <= 8
 
 
 async def test_one_bad_item_does_not_fail_those_beside_it(app: App, conn: Connection[Any]) -> None:
@@ -235,7 +252,13 @@ async def test_values_that_do_not_encode_are_refused_by_name(app: App, conn: Con
             await anything.aenqueue(1, bad)
     with pytest.raises(BadArgs, match=r"'more'.*Expected `int`, got `str`"):
         await anything.aenqueue(1, 1, {"a": ["x"]})  # pyright: ignore[reportArgumentType]
+    for number in (math.nan, math.inf, [{"deep": -math.inf}]):
+        with pytest.raises(BadArgs, match="'value' holds NaN or infinity"):
+            await anything.aenqueue(1, number)
     assert rows(conn) == []
+    await anything.aenqueue(1, None)
+    assert len(rows(conn)) == 1
+    conn.execute("delete from stepwell.job")
     await anything.aenqueue(1, "a backslash \\u0000 is not a NUL")
     assert len(rows(conn)) == 1
 
@@ -290,6 +313,9 @@ NOW = datetime.now(UTC)
         ({"metadata": {"a": Odd()}}, "metadata"),
         ({"metadata": {"a": "\x00"}}, "NUL"),
         ({"max_attempts": 0}, "max_attempts"),
+        ({"max_attempts": 2.5}, "whole number"),
+        ({"max_attempts": "3"}, "whole number"),
+        ({"run_at": NOW + timedelta(days=365 * 101)}, "100 years"),
     ],
 )
 async def test_senseless_options_are_refused_by_name(app: App, options: dict[str, Any], said: str) -> None:
@@ -357,6 +383,24 @@ async def test_what_cannot_be_a_task_is_refused_at_registration(app: App) -> Non
     ):
         with pytest.raises(ConfigError, match=said):
             app.task(**options)(fn)  # pyright: ignore
+
+
+async def test_wrong_things_given_to_the_app_are_named(app: App) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    with pytest.raises(BadArgs, match=r"task\.call"):
+        await app.aenqueue_many([note])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="give a Retry"):
+        app.task(retry=5, name="other")(note.fn)  # pyright: ignore
+    with pytest.raises(ConfigError, match="give a Retry"):
+        App("embedded", retry=5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="forever"):
+        app.task(keep="forver")(note.fn)
+    job = await note.aenqueue(1)
+    for reason in ("a\0b", "\ud800", 5):
+        with pytest.raises(BadArgs, match="reason"):
+            await job.acancel(reason)  # pyright: ignore[reportArgumentType]
 
 
 async def test_calling_a_task_says_how_to_enqueue_it(app: App) -> None:

@@ -55,9 +55,7 @@ def test_from_each_version_the_rest_leads_to_the_same_schema(empty: Connection, 
 
 @pytest.mark.usefixtures("with_next")
 def test_a_migration_more_is_applied_to_what_is_there(empty: Connection, conn: Connection) -> None:
-    said: list[str] = []
-    assert migrate(conn, said.append) == [NEXT.name]
-    assert said == [f"applying {NEXT.name}"]
+    assert migrate(conn) == [NEXT.name]
     assert current(conn) == NEXT.version
     migrate(empty)
     assert dump(conn) == dump(empty)

@@ -158,12 +158,12 @@ class Model:
         if job.state == "running":
             job.cancelling = True
             return "running"
-        self._end(job, "cancelled", DEFAULT_KEEP_FAILED, job.error)
+        self._end(job, "cancelled", self._keep_failed(job.task), job.error)
         return "cancelled"
 
     def retry(self, job_id: str) -> bool:
         job = self.live.get(job_id)
-        if job is not None and job.state == "scheduled":
+        if job is not None and job.state == "scheduled" and job.attempt > 0:
             job.state, job.run_at = "ready", self.now
             return True
         job = self.history.get(job_id)
@@ -236,6 +236,11 @@ class Model:
         elif missing_since is None:
             worker.lock_missing_since = self.now
         return not worker.lock_held and missing_since is not None and missing_since <= self.now - PATIENCE
+
+    def _keep_failed(self, task: str) -> float:
+        """As any worker that knows the task would keep a failure of it."""
+        limits = [worker.limits[task] for worker in self.workers.values() if task in worker.limits]
+        return limits[0].get("keep_failed", DEFAULT_KEEP_FAILED) if limits else DEFAULT_KEEP_FAILED
 
     def _give_back(self, job: Job, delay: float) -> None:
         job.state = "scheduled" if delay > 0 else "ready"

@@ -211,6 +211,24 @@ def test_a_job_that_waits_is_cancelled_at_once(conn: Connection, worker: str, st
     assert calls.cancel(conn, [job_id]) == {}
 
 
+@pytest.mark.parametrize(("keep", "expires_at"), [(60.0, CLOCK + 60), (inf, inf), (0.0, None)])
+def test_a_cancelled_job_is_kept_for_as_long_as_was_said(
+    conn: Connection, worker: str, keep: float, expires_at: float | None
+) -> None:
+    job_id = calls.enqueue(conn)
+    conn.execute("select stepwell.cancel(array[%s::uuid], null, %s)", (job_id, keep))
+    rows = conn.execute("select extract(epoch from expires_at)::double precision from stepwell.jobs").fetchall()
+    assert rows == ([] if expires_at is None else [(expires_at,)])
+
+
+def test_a_cancelled_job_is_kept_as_a_failure_of_its_task_would_be(conn: Connection, worker: str) -> None:
+    calls.register_worker(conn, tasks={"ship": {"keep_failed": 60.0}})
+    shipped, unknown = calls.enqueue(conn, "ship"), calls.enqueue(conn, "other")
+    calls.cancel(conn, [shipped, unknown])
+    assert row(conn, shipped)["expires_at"] == CLOCK + 60
+    assert row(conn, unknown)["expires_at"] == CLOCK + 30 * DAY
+
+
 @pytest.mark.parametrize("end", [calls.finish, calls.fail, calls.snooze])
 def test_a_running_job_ends_when_its_handler_does(conn: Connection, worker: str, end: Any) -> None:
     held = run(conn, worker)
@@ -307,6 +325,12 @@ def test_what_succeeded_runs_or_is_ready_is_not_retried(conn: Connection, worker
     ready = calls.enqueue(conn)
     assert calls.retry(conn, [done.id, running.id, ready]) == []
     assert [row(conn, job_id)["state"] for job_id in (done.id, running.id, ready)] == ["succeeded", "running", "ready"]
+
+
+def test_a_retry_leaves_alone_what_was_never_tried(conn: Connection, worker: str) -> None:
+    job_id = calls.enqueue(conn, delay=600.0)
+    assert calls.retry(conn, [job_id]) == []
+    assert row(conn, job_id)["run_at"] == CLOCK + 600
 
 
 def test_a_retry_hurries_what_waits_for_its_next_try(conn: Connection, worker: str) -> None:

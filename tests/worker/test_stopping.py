@@ -110,7 +110,11 @@ async def test_a_coroutine_that_will_not_stop_is_given_up_but_keeps_its_slot(app
         with pytest.raises(JobFailed, match="TimeoutError"):
             await job.aresult(timeout="10s")
         assert (await heard.wait_for(HandlerAbandoned)).job_id == str(job.id)
+        second = await stubborn.aenqueue()
+        with pytest.raises(TimeoutError, match="is ready"):
+            await second.aresult(timeout="500ms")
         let_go.set()
+        assert await second.aresult(timeout="10s") is None
 
 
 async def test_a_thread_that_looks_at_cancelled_ends_at_its_timeout(app: App) -> None:

@@ -104,9 +104,6 @@ async def test_a_handler_that_ends_the_transaction_itself_is_told_so(
         with pytest.raises(JobFailed, match=r"committed or rolled back ctx\.connection itself"):
             await (await leaks.aenqueue()).aresult(timeout="10s")
 
-        @app.task(name="after")
-        async def after() -> None: ...
-
 
 async def test_a_deferred_constraint_that_fails_at_commit_fails_the_attempt(
     app: App, effects: psycopg.Connection[Any]

@@ -13,12 +13,14 @@ import msgspec
 
 from stepwell import queries
 from stepwell.app import App
+from stepwell.db import Database
 from stepwell.events import (
     Events,
     JobsHandedBack,
     LeaseLost,
     LoopBlocked,
 )
+from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.outcome import Snoozed
 from stepwell.worker.fetcher import Fetcher
 from stepwell.worker.lease import Lease, LeaseCallbacks
@@ -30,12 +32,15 @@ from stepwell.worker.upkeep import Upkeep
 
 _DEAF_POLL = 0.2
 _LEASE_LOOK = 0.25
+_ARRIVAL_PAUSE = 0.5
 
 
 class Crew:
-    """Everything that lives as long as one run of the worker, wired together."""
+    """Fetcher, runner, outcomes, lease, listener and upkeep of one run, and what they tell each other."""
 
-    def __init__(self, app: App, events: Events, queues: list[str], concurrency: int, poll: float) -> None:
+    def __init__(
+        self, app: App, events: Events, queues: list[str], concurrency: int, processes: int, poll: float
+    ) -> None:
         self._app = app
         self._events = events
         self._concurrency = concurrency
@@ -45,10 +50,14 @@ class Crew:
         self._links = {name: Link(name, app.database, events) for name in ("claim", "outcomes", "due", "upkeep")}
         self.queues = queues
         self.outcomes = Outcomes(self._links["outcomes"], events, self._freed)
+        # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
+        self._transactions = Database(app.dsn, pool_size=concurrency)
         self.runner = Runner(
             app.database,
+            self._transactions,
             app.tasks,
             concurrency,
+            processes,
             app.max_result_size,
             self.outcomes,
             events,
@@ -63,7 +72,7 @@ class Crew:
             lambda: self._poll,
             self._lease_gone,
         )
-        keeps = {keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed)}
+        keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
         self._upkeep = Upkeep(
             self._links["due"],
             self._links["upkeep"],
@@ -77,7 +86,7 @@ class Crew:
             Link("self-test", app.database, events),
             queues,
             events,
-            ListenerCallbacks(self.fetcher.wake, self._upkeep.due, self._cancel, self._hearing),
+            ListenerCallbacks(self.fetcher.wake, self._upkeep.due, self._cancel_asked, self._hearing),
         )
 
     def lease_for(self, lease: float, renew: float, blocked_after: float) -> Lease:
@@ -104,7 +113,7 @@ class Crew:
             renew,
             blocked_after,
             lambda: len(self.runner.running),
-            LeaseCallbacks(self._gained, self._lost, self._cancel_all, self._lease_failed, self._blocked),
+            LeaseCallbacks(self._gained, self._lost, self._cancel, self._lease_failed, self._blocked),
         )
         return self._lease
 
@@ -129,7 +138,8 @@ class Crew:
 
     async def close(self) -> None:
         self.runner.stop_all("lease")
-        self.runner.close()
+        await self.runner.close()
+        await self._transactions.aclose()
         await self._listener.close()
         for link in self._links.values():
             await link.close()
@@ -183,12 +193,16 @@ class Crew:
         if not self._failed.done():
             self._failed.set_exception(error)
 
-    def _cancel(self, job_id: str) -> None:
-        self.runner.stop(job_id, "cancel")
+    def _cancel_asked(self, worker_id: str) -> None:
+        # Anybody may notify: what is to be cancelled is what the database says, and a renewal asks it.
+        if self._lease is not None and worker_id == self.fetcher.worker_id:
+            self._lease.renew_now()
 
-    def _cancel_all(self, job_ids: list[str]) -> None:
-        for job_id in job_ids:
-            self.runner.stop(job_id, "cancel")
+    def _cancel(self, job_ids: list[str]) -> None:
+        known = [self.runner.stop(job_id, "cancel") for job_id in job_ids]
+        if not all(known) and self._lease is not None:
+            # Its claim may still be on its way to us.
+            asyncio.get_running_loop().call_later(_ARRIVAL_PAUSE, self._lease.renew_now)
 
     def _blocked(self, length: float, stack: str) -> None:
         run = self.runner.on_loop()

@@ -149,7 +149,7 @@ class Fetcher:
         return min(_MOST_PREFETCH, int(self._rate * (self._claim_seconds + 0.005) * 2))
 
     async def _wait(self, event: asyncio.Event) -> None:
-        with contextlib.suppress(asyncio.TimeoutError):
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(event.wait(), self._poll() * random.uniform(0.8, 1.2))  # noqa: S311
 
     async def _claim(self, worker_id: str, wanted: int) -> list[ClaimedJob] | None:

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.db import Database, explain, fetch, is_hopeless, stirs
+from stepwell.db import CONNECTION, Database, explain, fetch, is_hopeless, stirs
 from stepwell.queries import Query
 from stepwell.worker.link import sever
 
@@ -63,6 +63,7 @@ class Lease:
         self._loop_thread = threading.get_ident()
         self._kick = threading.Event()
         self._stopping = False
+        self._gate = threading.Lock()
         self._connection: psycopg.Connection[Any] | None = None
         self._worker_id: str | None = None
         self._thread = threading.Thread(target=self._run, name="stepwell-lease", daemon=True)
@@ -70,12 +71,14 @@ class Lease:
 
     def start(self) -> str:
         """Register and begin to renew. Raises what keeps it from registering. Blocks: call it in a thread."""
-        self._connection = self._database.connect()
-        worker_id = self._worker_id = fetch(self._connection, self._register)[0]
-        self._renewed_at = time.monotonic()
-        self._renew_once()
-        self._thread.start()
-        return worker_id
+        with self._gate:
+            self._connection = self._database.connect()
+            asked_at = time.monotonic()
+            worker_id = self._worker_id = fetch(self._connection, self._register)[0]
+            self._renewed_at = asked_at
+            self._renew_once()
+            self._thread.start()
+            return worker_id
 
     def renew_now(self) -> None:
         """Something says the lease may be gone: find out."""
@@ -93,10 +96,15 @@ class Lease:
         self._every = min(1.0, self._renew) if hurried else self._renew
 
     def stop(self) -> None:
-        """Stop renewing and take the worker off the registry. Blocks: call it in a thread."""
-        self._stopping = True
+        """Stop renewing and take the worker off the registry. Blocks: call it in a thread.
+
+        Safe also when `start` failed, or is still under way because whoever waited for it gave up.
+        """
+        with self._gate:
+            self._stopping = True
         self._kick.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         if self._connection is not None:
             try:
                 if self._worker_id is not None:
@@ -127,7 +135,7 @@ class Lease:
     def _try_to_renew(self) -> bool:
         try:
             if self._connection is None or self._connection.broken or self._connection.closed:
-                self._connection = psycopg.connect(self._database.dsn, autocommit=True, connect_timeout=3)
+                self._connection = psycopg.connect(self._database.dsn, connect_timeout=3, **CONNECTION)
             if self._worker_id is None:
                 asked_at = time.monotonic()
                 worker_id = fetch(self._connection, self._register)[0]

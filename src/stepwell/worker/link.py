@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from stepwell.aside import aside
 from stepwell.db import Database, afetch, explain, is_hopeless, is_transient
 from stepwell.events import DatabaseBack, DatabaseLost, Events
 from stepwell.queries import Query
@@ -60,6 +61,8 @@ class Link:
                 if not lost:
                     lost = True
                     self._events.emit(DatabaseLost(self._name, " ".join(str(error).split())))
+                if self._database.is_embedded:
+                    await aside(self._database.revive)
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
@@ -71,7 +74,7 @@ class Link:
     async def connect(self) -> psycopg.AsyncConnection[Any]:
         """The connection, opened if there is none."""
         if self._connection is None:
-            self._connection = await psycopg.AsyncConnection.connect(self._database.dsn, autocommit=True)
+            self._connection = await self._database.aconnect()
         return self._connection
 
     def sever(self) -> None:

@@ -60,7 +60,7 @@ class Listener:
         """Listen until cancelled, reconnecting as needed."""
         while True:
             try:
-                connection = await psycopg.AsyncConnection.connect(self._database.dsn, autocommit=True)
+                connection = await self._database.aconnect()
                 self._connection = connection
                 async with connection:
                     for channel in ("stepwell_ready", "stepwell_due", "stepwell_cancel"):
@@ -80,6 +80,7 @@ class Listener:
 
     async def test(self) -> None:
         """Send a notification to oneself every half minute, until cancelled."""
+        missed = False
         while True:
             # Not to listen is not to be deaf: the connection may not be up yet, or was cut.
             await self._listening.wait()
@@ -87,17 +88,26 @@ class Listener:
             await self._sender.insist(queries.notify(self._channel, ""))
             try:
                 await asyncio.wait_for(self._heard.wait(), _TEST_PATIENCE)
-            except asyncio.TimeoutError:  # noqa: UP041
+            except TimeoutError:
                 if self._listening.is_set():
-                    self._found(hears=False)
+                    # Once may be a connection that died without a word: listen on another. Twice is deaf.
+                    if missed:
+                        self._found(hears=False)
+                    missed = True
+                    self._reconnect()
                 continue
+            missed = False
             self._found(hears=True)
             await asyncio.sleep(_TEST_EVERY)
 
     def sever(self) -> None:
         """Listen and test on new connections: these give no answer."""
         self._sender.sever()
+        self._reconnect()
+
+    def _reconnect(self) -> None:
         if self._connection is not None:
+            self._listening.clear()
             sever(self._connection)
 
     async def close(self) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.events import AttemptFailed, Events, OutcomeRefused
+from stepwell.batches import batches
+from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused
 from stepwell.executor import storable
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Cancelled, Failed, Outcome, Settled, Snoozed, Succeeded
@@ -23,6 +24,7 @@ from stepwell.worker.link import Link
 
 _MOST = 2000
 _PROGRESS_PAUSE = 0.25
+_KEPT_PAUSE = 1.0
 
 Ending = tuple[ClaimedJob, Task[..., Any], Outcome]
 
@@ -36,6 +38,7 @@ class Outcomes:
         self._wrote = wrote
         self._waiting: list[Ending] = []
         self._under_way: list[Ending] = []
+        self._kept = 0
         self._come = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -46,7 +49,7 @@ class Outcomes:
     @property
     def count(self) -> int:
         """Outcomes not yet written."""
-        return len(self._waiting) + len(self._under_way)
+        return len(self._waiting) + len(self._under_way) + self._kept
 
     @property
     def jobs(self) -> list[ClaimedJob]:
@@ -67,9 +70,11 @@ class Outcomes:
                     job.id,
                     job.task,
                     job.attempt,
+                    task.retry.max_attempts,
                     outcome.reason,
                     outcome.type,
                     outcome.message,
+                    outcome.traceback,
                     outcome.delay,
                 )
             )
@@ -80,6 +85,11 @@ class Outcomes:
     def report(self, job: ClaimedJob, said: str) -> None:
         """Leave a word on a running job's progress; only the last one counts."""
         self._progress[job.id] = (job.epoch, said)
+        self._come.set()
+
+    def _again(self, item: Ending) -> None:
+        self._kept -= 1
+        self._waiting.append(item)
         self._come.set()
 
     async def written(self) -> None:
@@ -94,12 +104,14 @@ class Outcomes:
             await self._come.wait()
             self._come.clear()
             while self._waiting:
-                batch, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+                batch = next(batches(self._waiting, _MOST, _size))
+                self._waiting = self._waiting[len(batch) :]
                 self._under_way = batch
                 await self._flush(batch)
                 self._under_way = []
                 self._wrote()
-            self._empty.set()
+            if not self._kept:
+                self._empty.set()
             if self._progress:
                 if loop.time() >= progress_at:
                     progress_at = loop.time() + _PROGRESS_PAUSE
@@ -125,12 +137,16 @@ class Outcomes:
                     await self._write([item])
                 return
             job, task, outcome = items[0]
-            if isinstance(outcome, Failed):
-                raise
+            if isinstance(outcome, Failed) or not isinstance(error, psycopg.DataError):
+                # Not for what it says, then: a trigger of somebody's, perhaps. Keep it, and do not hold up the others.
+                self._events.emit(OutcomeKept(job.id, " ".join(str(error).split()), _KEPT_PAUSE))
+                asyncio.get_running_loop().call_later(_KEPT_PAUSE, self._again, items[0])
+                self._kept += 1
+                return
             message = storable(f"its outcome cannot be stored: {error}")
             await self._write([(job, task, Failed("bad_result", type(error).__name__, message, None, None))])
             return
-        for job_id in (refused or [[]])[0]:
+        for job_id in refused[0] if refused else ():
             self._events.emit(OutcomeRefused(str(job_id)))
 
     async def _flush_progress(self) -> None:
@@ -140,6 +156,16 @@ class Outcomes:
                 list(said), [epoch for epoch, _ in said.values()], [text for _, text in said.values()]
             )
         )
+
+
+def _size(item: Ending) -> int:
+    match item[2]:
+        case Succeeded(result):
+            return len(result)
+        case Failed(message=message, traceback=traceback):
+            return len(message) + len(traceback or "")
+        case _:
+            return 0
 
 
 def _query(items: list[Ending]) -> Query[list[Any]]:

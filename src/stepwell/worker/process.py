@@ -6,16 +6,21 @@ Only text crosses the pipes: where the function stands, its args as JSON, its ou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import multiprocessing
 import os
+import select
+import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
+from stepwell.aside import aside
 from stepwell.context import Context
 from stepwell.errors import ConfigError
 from stepwell.executor import execute_plain
@@ -25,9 +30,6 @@ from stepwell.task import Task
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
-
-# What a pipe takes in one piece, so that processes cannot mix their lines and need no lock to die with.
-_LONGEST_LINE = 512
 
 
 class Pipe(Protocol):
@@ -48,7 +50,7 @@ class Order(msgspec.Struct, frozen=True):
     metadata: str | None
     attempt: int
     epoch: int
-    deadline: float | None
+    timeout: float | None
     max_result_size: int
 
 
@@ -66,12 +68,13 @@ class Processes:
         self._size = size
         self._said = said
         self._pool: ProcessPool | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._pipes: tuple[Pipe, Pipe] | None = None
         self._rest = b""
 
-    def submit(self, job: ClaimedJob, task: Task[..., Any], deadline: float | None, most: int) -> Future[str]:
+    def submit(self, job: ClaimedJob, task: Task[..., Any], most: int) -> Future[str]:
         """Start a job. Cancelling the future kills the process; one that dies by itself sets an exception."""
-        pool = self._open()
+        assert self._pool is not None
         order = Order(
             task.fn.__module__,
             task.fn.__qualname__,
@@ -81,41 +84,42 @@ class Processes:
             job.metadata,
             job.attempt,
             job.epoch,
-            deadline,
+            task.timeout,
             most,
         )
-        return pool.schedule(_obey, args=[msgspec.json.encode(order).decode()], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return self._pool.schedule(_obey, args=[msgspec.json.encode(order).decode()], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
-    def close(self) -> None:
+    async def open(self) -> None:
+        """Start the processes, if that was not done, without holding the event loop up."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+        await asyncio.shield(self._opening)
+
+    async def close(self) -> None:
         """Kill what still runs."""
-        if self._pool is not None:
-            self._pool.stop()
-            self._pool.join()
-            self._pool = None
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.stop()
+            await aside(pool.join)
         if self._pipes is not None:
             asyncio.get_running_loop().remove_reader(self._pipes[0].fileno())
             for pipe in self._pipes:
                 pipe.close()
             self._pipes = None
 
-    def _open(self) -> ProcessPool:
-        if self._pool is None:
-            try:
-                from pebble import ProcessPool
-            except ImportError:
-                raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'") from None
-            # Forking a process that has threads and connections copies locks nobody will release: spawn instead.
-            context = multiprocessing.get_context("spawn")
-            reading, writing = self._pipes = cast("tuple[Pipe, Pipe]", context.Pipe(duplex=False))
-            os.set_blocking(reading.fileno(), False)
-            asyncio.get_running_loop().add_reader(reading.fileno(), self._read)
-            self._pool = ProcessPool(
-                max_workers=self._size,
-                context=cast("Any", context),
-                initializer=_begin,
-                initargs=(writing,),
-            )
-        return self._pool
+    async def _open(self) -> None:
+        from pebble import ProcessPool  # an extra; the worker has seen to it that it is there
+
+        # Forking a process that has threads and connections copies locks nobody will release: spawn instead.
+        context = multiprocessing.get_context("spawn")
+        reading, writing = self._pipes = cast("tuple[Pipe, Pipe]", context.Pipe(duplex=False))
+        os.set_blocking(reading.fileno(), False)
+        asyncio.get_running_loop().add_reader(reading.fileno(), self._read)
+        pool = self._pool = ProcessPool(
+            max_workers=self._size, context=cast("Any", context), initializer=_begin, initargs=(writing,)
+        )
+        # The pool starts its processes with the first call.
+        await aside(lambda: pool.schedule(_be_there).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
 
     def _read(self) -> None:
         assert self._pipes is not None
@@ -138,7 +142,14 @@ _pipe: Pipe | None = None
 def _begin(pipe: Pipe) -> None:
     global _pipe
     _pipe = pipe
+    os.set_blocking(pipe.fileno(), False)
+    # Ctrl-C on a terminal reaches the whole group: what becomes of running jobs is for the worker to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _be_there() -> None:
+    """Nothing but having been started."""
 
 
 def _die_with_parent() -> None:
@@ -160,9 +171,14 @@ def _obey(encoded: str) -> str:
         )
 
     def report(text: str) -> None:
+        # No longer than a pipe takes in one piece: so processes cannot mix their lines, and need no lock to die with.
         line = msgspec.json.encode(Said(order.job_id, text)) + b"\n"
-        if _pipe is not None and len(line) <= _LONGEST_LINE:
-            os.write(_pipe.fileno(), line)
+        if len(line) > select.PIPE_BUF:
+            numbers = {key: value for key, value in msgspec.json.decode(text).items() if key != "message"}
+            line = msgspec.json.encode(Said(order.job_id, msgspec.json.encode(numbers).decode())) + b"\n"
+        if _pipe is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.write(_pipe.fileno(), line)
 
     task = cast("Task[..., Any]", found)
     ctx = Context(
@@ -172,7 +188,7 @@ def _obey(encoded: str) -> str:
         attempt=order.attempt,
         epoch=order.epoch,
         metadata=order.metadata,
-        deadline=order.deadline,
+        deadline=None if order.timeout is None else time.time() + order.timeout,
         report=report,
     )
     return msgspec.json.encode(execute_plain(task, order.args, ctx, order.max_result_size)).decode()

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import psycopg
 
@@ -21,7 +22,7 @@ from stepwell.context import Context
 from stepwell.db import Database
 from stepwell.duration import describe
 from stepwell.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, JobSucceeded
-from stepwell.executor import execute, execute_plain, outcome_of
+from stepwell.executor import execute, execute_plain, outcome_of, retry_delay
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Cancelled, Failed, Outcome, Settled, Snoozed, Succeeded
 from stepwell.task import Task
@@ -29,6 +30,9 @@ from stepwell.worker.link import Link
 from stepwell.worker.outcomes import Outcomes
 from stepwell.worker.process import Processes, decode_outcome
 from stepwell.worker.transaction import execute_in_transaction, execute_plain_in_transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Why = Literal["timeout", "cancel", "shutdown", "lease"]
 
@@ -39,7 +43,6 @@ class Run:
     __slots__ = (
         "abandoned",
         "ctx",
-        "deadline",
         "finishing",
         "future",
         "handler",
@@ -50,11 +53,10 @@ class Run:
         "why",
     )
 
-    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: Context, deadline: float | None) -> None:
+    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: Context) -> None:
         self.job = job
         self.task = task
         self.ctx = ctx
-        self.deadline = deadline
         self.handler: asyncio.Task[None] | None = None
         self.future: Future[Any] | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -70,8 +72,10 @@ class Runner:
     def __init__(
         self,
         database: Database,
+        transactions: Database,
         tasks: Mapping[str, Task[..., Any]],
         concurrency: int,
+        processes: int,
         max_result_size: int,
         outcomes: Outcomes,
         events: Events,
@@ -83,14 +87,15 @@ class Runner:
         self._max_result_size = max_result_size
         self._outcomes = outcomes
         self._settling: set[Link] = set()
+        self._context = contextvars.copy_context()
+        self._transactions = transactions
         self._events = events
         self._freed = freed
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="stepwell-task")
-        self._processes = Processes(concurrency, self._process_said)
+        self._processes = Processes(processes, self._process_said)
         self._idle = asyncio.Event()
         self._idle.set()
-        self._stop_on_arrival: set[str] = set()
         self.waiting: deque[ClaimedJob] = deque()
         # By id and epoch: a job can come back while its lost or abandoned run still goes on here.
         self.running: dict[tuple[str, int], Run] = {}
@@ -102,11 +107,6 @@ class Runner:
         return self.concurrency - len(self.running)
 
     @property
-    def abandoned(self) -> int:
-        """Handlers that did not stop when asked and still run."""
-        return sum(run.abandoned for run in self.running.values())
-
-    @property
     def jobs(self) -> list[ClaimedJob]:
         """The claimed jobs that run or wait here."""
         return [*(run.job for run in self.running.values()), *self.waiting]
@@ -114,9 +114,6 @@ class Runner:
     def take(self, jobs: list[ClaimedJob]) -> None:
         """Take claimed jobs and start as many as there are free slots."""
         self.waiting.extend(jobs)
-        for job_id in self._stop_on_arrival.intersection(job.id for job in jobs) if self._stop_on_arrival else ():
-            self.stop(job_id, "cancel")
-        self._stop_on_arrival.clear()
         self._fill()
 
     def give_back(self) -> list[ClaimedJob]:
@@ -125,23 +122,21 @@ class Runner:
         self.waiting.clear()
         return jobs
 
-    def stop(self, job_id: str, why: Why) -> None:
-        """Ask a job to stop. One that has not started is taken off the queue of those that wait."""
+    def stop(self, job_id: str, why: Why) -> bool:
+        """Ask a job to stop; one that waits for a slot ends at once. False: it is not here."""
         runs = self._runs(job_id)
         for run in runs:
             self._stop(run, why)
         if runs:
-            return
+            return True
         for job in self.waiting:
             if job.id == job_id:
                 self.waiting.remove(job)
                 unstarted = self._new(job)
                 unstarted.why = why
                 self._outcomes.add(job, unstarted.task, self._stopped(unstarted))
-                return
-        if why == "cancel" and len(self._stop_on_arrival) < 10_000:
-            # Most likely another worker's, but it may be one whose claim is still on its way to us.
-            self._stop_on_arrival.add(job_id)
+                return True
+        return False
 
     def stop_all(self, why: Why) -> None:
         """Ask every running job to stop."""
@@ -162,10 +157,10 @@ class Runner:
         """Wait until no handler runs."""
         await self._idle.wait()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of threads and processes. Threads that still run are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._processes.close()
+        await self._processes.close()
 
     def on_loop(self) -> Run | None:
         """The job whose coroutine the event loop is running at this moment. For other threads to ask."""
@@ -177,12 +172,11 @@ class Runner:
             run = self._new(self.waiting.popleft())
             self.running[run.job.id, run.job.epoch] = run
             self._idle.clear()
-            # A context of its own, so that what a handler sets in contextvars stays its own.
-            run.handler = self._loop.create_task(self._run(run))
+            # From the worker's own context, not the last job's: what a handler sets in contextvars stays its own.
+            run.handler = self._loop.create_task(self._run(run), context=self._context.copy())
 
     def _new(self, job: ClaimedJob) -> Run:
         task = self._tasks[job.task]
-        deadline = None if task.timeout is None else time.time() + task.timeout
         ctx = Context(
             id=job.id,
             task=job.task,
@@ -190,23 +184,23 @@ class Runner:
             attempt=job.attempt,
             epoch=job.epoch,
             metadata=job.metadata,
-            deadline=deadline,
+            deadline=None if task.timeout is None else time.time() + task.timeout,
             report=partial(self._said, job),
         )
-        return Run(job, task, ctx, deadline)
+        return Run(job, task, ctx)
 
     async def _run(self, run: Run) -> None:
         began = time.perf_counter()
         run.started = True
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(run.job.id, run.job.task, run.job.attempt))
-        if run.task.timeout is not None:
+        if run.task.timeout is not None and run.task.kind != "process":
             run.timer = self._loop.call_later(run.task.timeout, self._stop, run, "timeout")
         try:
             outcome = await self._execute(run) if run.why is None else self._stopped(run)
-        except (Exception, asyncio.CancelledError) as error:  # around the handler, not in it
+        except BaseException as error:  # around the handler, not in it
             outcome = outcome_of(error, run.task, run.job.attempt)
-        if run.why is not None and not isinstance(outcome, Succeeded | Settled):
+        if run.why is not None and not self._done_nonetheless(run, outcome):
             outcome = self._stopped(run, outcome)
         if run.timer is not None:
             run.timer.cancel()
@@ -221,6 +215,13 @@ class Runner:
             self._idle.set()
         self._freed()
 
+    def _done_nonetheless(self, run: Run, outcome: Outcome) -> bool:
+        """Whether a run that was asked to stop had done its work by then.
+
+        One that looked, saw that it was asked, and returned has most likely stopped half-way: that is no success.
+        """
+        return isinstance(outcome, Settled) or (isinstance(outcome, Succeeded) and not run.ctx.saw_cancelled)
+
     async def _execute(self, run: Run) -> Outcome:
         job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
         if task.transaction:
@@ -230,11 +231,15 @@ class Runner:
             run.finishing = True
             return outcome
         if task.kind == "thread":
-            return await self._loop.run_in_executor(self._threads, execute_plain, task, job.args, ctx, most)
+            return await self._in_thread(execute_plain, task, job.args, ctx, most)
+        await self._processes.open()
+        run.future = self._processes.submit(job, task, most)
+        if run.why is not None:
+            run.future.cancel()
         try:
-            run.future = self._processes.submit(job, task, run.deadline, most)
             return decode_outcome(await asyncio.wrap_future(run.future))
-        except (Exception, asyncio.CancelledError) as error:  # it was killed, died, or could not be started
+        except TimeoutError as error:  # the pool's: it measures from when the function began
+            run.why = run.why or "timeout"
             return outcome_of(error, task, job.attempt)
 
     async def _execute_in_transaction(self, run: Run) -> Outcome:
@@ -244,18 +249,22 @@ class Runner:
             def finishing() -> None:
                 run.finishing = True
 
-            outcome = await execute_in_transaction(self._database, job, task, ctx, most, finishing)
+            outcome = await execute_in_transaction(self._transactions, job, task, ctx, most, finishing)
         else:
-            outcome = await self._loop.run_in_executor(
-                self._threads, execute_plain_in_transaction, self._database, job, task, ctx, most
-            )
+            outcome = await self._in_thread(execute_plain_in_transaction, self._transactions, job, task, ctx, most)
         if not isinstance(outcome, psycopg.Error):
             return outcome
-        # The commit is in doubt: look, and never guess.
+        # The commit is in doubt: look, and never guess. A job that is no longer ours was finished, by us or by another
+        # run: either way nothing is left to write.
         run.finishing = True
         if await self._still_held(job):
             return outcome_of(outcome, task, job.attempt)
-        return Settled(committed=True)
+        return Settled(committed=False)
+
+    async def _in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        # A thread of the pool keeps its context; each job gets one of its own.
+        work = partial(self._context.copy().run, call, *args, **kwargs)
+        return await self._loop.run_in_executor(self._threads, work)
 
     async def _still_held(self, job: ClaimedJob) -> bool:
         # A connection for each: the answer may be long in coming, and the others' must not wait for it.
@@ -278,7 +287,9 @@ class Runner:
             run.handler.cancel()
         if run.future is not None:
             run.future.cancel()
-        if why == "timeout":
+        if why in ("timeout", "cancel"):
+            if run.timer is not None:
+                run.timer.cancel()
             run.timer = self._loop.call_later(run.task.timeout_grace, self._abandon, run)
 
     def _abandon(self, run: Run) -> None:
@@ -293,12 +304,9 @@ class Runner:
         match run.why:
             case "timeout":
                 error = TimeoutError(f"it ran longer than its timeout of {describe(run.task.timeout or 0)}")
-                failed = outcome_of(error, run.task, run.job.attempt)
-                if isinstance(failed, Failed):
-                    trace = outcome.traceback if isinstance(outcome, Failed) else None
-                    delay = run.task.retry.delay(run.job.attempt, error) if failed.delay is None else failed.delay
-                    return Failed("timeout", failed.type, failed.message, trace, delay)
-                return failed
+                trace = outcome.traceback if isinstance(outcome, Failed) else None
+                delay = retry_delay(error, run.task, run.job.attempt)
+                return Failed("timeout", "TimeoutError", str(error), trace, delay)
             case "cancel":
                 return Cancelled(None)
             case "shutdown":

@@ -11,18 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from psycopg_pool import PoolTimeout
 
 from stepwell import queries
 from stepwell.context import Context
-from stepwell.db import Database, afetch, fetch
+from stepwell.db import Database, afetch, fetch, is_transient
 from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Outcome, Settled, Snoozed, Succeeded
 from stepwell.task import Task
 from stepwell.worker.outcomes import finish_query
 
-# The handler has not run: that no connection was to be had is not its failure.
+# The handler has not begun: that no connection was to be had is not its failure.
 _NO_CONNECTION_PAUSE = 1.0
 
 
@@ -49,13 +48,15 @@ async def execute_in_transaction(
 
     An error that is returned, not raised, leaves the commit in doubt.
     """
-    handed_over = False
+    begun = handed_over = False
     try:
         async with database.aconnection() as connection, connection.transaction():
             mark = f"{job.id}/{job.epoch}"
             await afetch(connection, queries.mark_transaction(mark))
             ctx.lend(connection)
+            begun = True
             outcome = await execute(task, job.args, ctx, max_result_size)
+            ctx.lend(None)
             finishing()
             if not isinstance(outcome, Succeeded):
                 raise _RolledBack(outcome)
@@ -68,25 +69,23 @@ async def execute_in_transaction(
         return Settled(committed=True)
     except _RolledBack as rolled_back:
         return rolled_back.outcome
-    except PoolTimeout:
-        return Snoozed(_NO_CONNECTION_PAUSE)
-    except psycopg.OperationalError as error:
-        return error if handed_over else outcome_of(error, task, job.attempt)
     except Exception as error:
-        return outcome_of(error, task, job.attempt)
+        return _judge(error, task, job, begun=begun, handed_over=handed_over)
 
 
 def execute_plain_in_transaction(
     database: Database, job: ClaimedJob, task: Task[..., Any], ctx: Context, max_result_size: int
 ) -> Outcome | psycopg.Error:
     """The same for a plain function, in this thread."""
-    handed_over = False
+    begun = handed_over = False
     try:
         with database.connection() as connection, connection.transaction():
             mark = f"{job.id}/{job.epoch}"
             fetch(connection, queries.mark_transaction(mark))
             ctx.lend(connection)
+            begun = True
             outcome = execute_plain(task, job.args, ctx, max_result_size)
+            ctx.lend(None)
             if not isinstance(outcome, Succeeded):
                 raise _RolledBack(outcome)
             if fetch(connection, queries.transaction_mark())[0] != mark:
@@ -98,12 +97,19 @@ def execute_plain_in_transaction(
         return Settled(committed=True)
     except _RolledBack as rolled_back:
         return rolled_back.outcome
-    except PoolTimeout:
-        return Snoozed(_NO_CONNECTION_PAUSE)
-    except psycopg.OperationalError as error:
-        return error if handed_over else outcome_of(error, task, job.attempt)
     except Exception as error:
-        return outcome_of(error, task, job.attempt)
+        return _judge(error, task, job, begun=begun, handed_over=handed_over)
+
+
+def _judge(
+    error: Exception, task: Task[..., Any], job: ClaimedJob, *, begun: bool, handed_over: bool
+) -> Outcome | psycopg.Error:
+    """What an error around the handler means, by how far things had come."""
+    if not begun and is_transient(error):
+        return Snoozed(_NO_CONNECTION_PAUSE)
+    if handed_over and isinstance(error, psycopg.OperationalError):
+        return error
+    return outcome_of(error, task, job.attempt)
 
 
 def _ended(task: Task[..., Any]) -> TransactionEnded:

@@ -46,6 +46,7 @@ class Upkeep:
         self._dsn = dsn
         self._events = events
         self._promoted = promoted
+        self._failing: set[str] = set()
         self._look_at = 0.0
         self._sooner = asyncio.Event()
 
@@ -76,7 +77,7 @@ class Upkeep:
             while (left := self._look_at - loop.time()) > 0:
                 try:
                     await asyncio.wait_for(self._sooner.wait(), left)
-                except asyncio.TimeoutError:  # noqa: UP041
+                except TimeoutError:
                     break
                 self._sooner.clear()
 
@@ -97,10 +98,14 @@ class Upkeep:
 
     async def _do(self, link: Link, duty: str, query: Query[Row]) -> list[Row] | None:
         try:
-            return await link.fetch(query)
+            rows = await link.fetch(query)
+            self._failing.discard(duty)
+            return rows
         except (psycopg.Error, OSError) as error:
             if is_hopeless(error):
                 raise explain(error, self._dsn()) from error
-            self._events.emit(UpkeepFailed(duty, " ".join(str(error).split())))
+            if duty not in self._failing:
+                self._failing.add(duty)
+                self._events.emit(UpkeepFailed(duty, " ".join(str(error).split())))
             await asyncio.sleep(0.5)
             return None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Collection, Iterable
+from importlib import import_module
 from types import TracebackType
 from typing import Self
 
 from stepwell.app import App
 from stepwell.aside import aside
+from stepwell.db import where
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.events import (
@@ -22,12 +25,14 @@ from stepwell.task import check_name
 from stepwell.worker.crew import Crew
 
 _CANCEL_PATIENCE = 5.0
+_CANCEL_AGAIN = 0.2
 
 
 class Worker:
     """Runs an app's jobs. `async with Worker(app):` runs it beside your code; `await Worker(app).run()` until stopped.
 
-    It claims from `queues`, by default those its tasks name, and runs up to `concurrency` jobs at once. On `stop` it
+    It claims from `queues`, by default those its tasks name, and runs up to `concurrency` jobs at once, of those with
+    `process=True` up to `processes`, by default as many as there are cores. On `stop` it
     claims no more and waits up to `grace` for what runs; the rest is asked to stop and handed back, no attempt used.
     `lease` is how long others wait before they take over its jobs when it falls silent; a worker that dies is noticed
     sooner. `poll` is how often it looks without being told.
@@ -39,6 +44,7 @@ class Worker:
         *,
         queues: Iterable[str] | None = None,
         concurrency: int = 10,
+        processes: int | None = None,
         grace: Duration = "30s",
         lease: Duration = "20s",
         renew: Duration = "5s",
@@ -47,11 +53,16 @@ class Worker:
     ) -> None:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= 100_000:
             raise ConfigError(f"concurrency is {concurrency!r}: it must be a whole number between 1 and 100000")
+        if processes is not None and (isinstance(processes, bool) or not 1 <= processes <= 1000):
+            raise ConfigError(f"processes is {processes!r}: it must be a whole number between 1 and 1000")
         if isinstance(queues, str):
             raise ConfigError(f"queues is the text {queues!r}: give a list, such as [{queues!r}]")
+        if not isinstance(app, App):
+            raise ConfigError(f"Worker takes an App, not {app!r}")
         self._app = app
         self._queues = _unique(queues)
         self._concurrency = concurrency
+        self._processes = processes or min(concurrency, os.cpu_count() or 1)
         self._grace = seconds(grace, "grace")
         self._lease = seconds(lease, "lease")
         self._renew = seconds(renew, "renew")
@@ -70,6 +81,7 @@ class Worker:
         self._running: asyncio.Task[None] | None = None
         self._took_body_down = False
         self._crew: Crew | None = None
+        self._runs = False
 
     @property
     def id(self) -> str | None:
@@ -97,8 +109,14 @@ class Worker:
         body = asyncio.current_task()
         running = self._running = asyncio.create_task(self.run(), name="stepwell-worker")
         started = asyncio.create_task(self._started.wait())
-        await asyncio.wait([running, started], return_when=asyncio.FIRST_COMPLETED)
-        started.cancel()
+        try:
+            await asyncio.wait([running, started], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.stop_now()
+            await asyncio.wait([running])
+            raise
+        finally:
+            started.cancel()
         if running.done():
             await running  # raises why it did not start
 
@@ -131,25 +149,38 @@ class Worker:
 
     async def run(self) -> None:
         """Run jobs until stopped. Raises only what a person must fix, with a message that says what."""
-        if self._crew is not None:
+        if self._runs:
             raise ConfigError("this worker runs already")
+        self._runs = True
+        try:
+            await self._run()
+        finally:
+            self._runs = False
+            # It may be run again.
+            for event in (self._started, self._stop_asked, self._now_asked):
+                event.clear()
+
+    async def _run(self) -> None:
         await aside(self._app.database.ensure_ready)
         for task in self._app.tasks.values():
             task.codec.prepare()
+        if any(task.kind == "process" for task in self._app.tasks.values()) and not _installed("pebble"):
+            raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'")
         if not self._app.tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
-        crew = self._crew = Crew(self._app, self._events, self._queue_names(), self._concurrency, self._poll)
+        crew = self._crew = Crew(
+            self._app, self._events, self._queue_names(), self._concurrency, self._processes, self._poll
+        )
         lease = crew.lease_for(self._lease, self._renew, self._blocked_after)
         try:
-            crew.fetcher.worker_id = await aside(lease.start)
             try:
+                crew.fetcher.worker_id = await aside(lease.start)
                 await self._work(crew)
             finally:
                 await aside(lease.stop)
         finally:
             await crew.close()
             self._crew = None
-            self._started.clear()
 
     async def _work(self, crew: Crew) -> None:
         assert crew.fetcher.worker_id is not None
@@ -159,7 +190,13 @@ class Worker:
                 loops = [group.create_task(loop) for loop in crew.loops()]
                 fetching = group.create_task(crew.fetcher.run())
                 self._events.emit(
-                    WorkerStarted(crew.fetcher.worker_id, tuple(crew.queues), tuple(self._app.tasks), self._concurrency)
+                    WorkerStarted(
+                        crew.fetcher.worker_id,
+                        tuple(crew.queues),
+                        tuple(self._app.tasks),
+                        self._concurrency,
+                        where(self._app.dsn),
+                    )
                 )
                 self._started.set()
                 try:
@@ -172,8 +209,7 @@ class Worker:
                 crew.fetcher.stop()
                 await fetching
                 await self._drain(crew)
-                for loop in loops:
-                    loop.cancel()
+                await _end(loops)
         except BaseExceptionGroup as failed:
             raise _the_one(failed) from None
         self._events.emit(WorkerStopped(crew.outcomes.succeeded, crew.outcomes.failed))
@@ -194,7 +230,7 @@ class Worker:
         idle.cancel()
         try:
             await asyncio.wait_for(crew.outcomes.written(), self._lease)
-        except asyncio.TimeoutError:  # noqa: UP041
+        except TimeoutError:
             raise StepwellError(
                 f"stopped with {crew.outcomes.count} outcomes that could not be written, the database being away: "
                 "those jobs will run again"
@@ -204,6 +240,22 @@ class Worker:
         if self._queues is not None:
             return self._queues
         return sorted({task.queue for task in self._app.tasks.values()} | {self._app.queue})
+
+
+def _installed(module: str) -> bool:
+    try:
+        import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
+async def _end(loops: Collection[asyncio.Task[None]]) -> None:
+    """Cancel until they have ended: before Python 3.12 `asyncio.wait_for`, which psycopg uses, may swallow a cancel."""
+    while left := [loop for loop in loops if not loop.done()]:
+        for loop in left:
+            loop.cancel()
+        await asyncio.wait(left, timeout=_CANCEL_AGAIN)
 
 
 def _unique(queues: Iterable[str] | None) -> list[str] | None:

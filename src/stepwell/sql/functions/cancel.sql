@@ -3,7 +3,7 @@
 create or replace function stepwell.cancel(
   _ids uuid[],
   _reason text default null,
-  _keep double precision default 2592000
+  _keep double precision default null
 ) returns table (id uuid, state stepwell.state)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -17,6 +17,7 @@ declare
   _now timestamptz := stepwell.now();
   _cancelled uuid[];
   _running uuid[];
+  _workers uuid[];
 begin
   perform from stepwell.job j where j.id = any (_ids) order by j.id for update;
 
@@ -27,8 +28,8 @@ begin
     where j.id = any (_ids) and j.worker_id is not null
     returning j.id, j.worker_id
   )
-  select array_agg(a.id) into _running
-  from asked a, lateral (select pg_notify('stepwell_cancel', a.id::text)) told;
+  select array_agg(a.id), array_agg(distinct a.worker_id) into _running, _workers from asked a;
+  perform pg_notify('stepwell_cancel', w.id::text) from unnest(_workers) as w (id);
 
   with gone as (
     delete from stepwell.job j
@@ -38,10 +39,21 @@ begin
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, epoch, attempt,
       max_attempts, rank, state, task, queue, args, metadata, error)
-    select g.id, stepwell.expiry(_now, _keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.epoch, g.attempt,
+    select g.id, stepwell.expiry(_now, k.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.epoch, g.attempt,
       g.max_attempts, g.rank, 'cancelled', g.task, g.queue, g.args, g.metadata, coalesce(_reason, g.reason)
     from gone g
-    where _keep > 0
+    cross join lateral (
+      -- As long as a worker that knows the task would keep a failure of it.
+      select coalesce(
+        _keep,
+        (
+          select (w.tasks -> g.task ->> 'keep_failed')::double precision from stepwell.worker w
+          where w.tasks ? g.task limit 1
+        ),
+        2592000
+      ) as keep
+    ) k
+    where k.keep > 0
   )
   select array_agg(g.id) into _cancelled from gone g;
 

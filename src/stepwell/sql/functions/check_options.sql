@@ -13,6 +13,7 @@ create or replace function stepwell.check_options(
 ) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+set standard_conforming_strings = on
 as $$
 declare
   _count integer := coalesce(cardinality(_args), 0);

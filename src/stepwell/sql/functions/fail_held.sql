@@ -20,7 +20,7 @@ begin
     for no key update skip locked
   )
   select array_agg(h.id), array_agg(h.epoch),
-    array_agg(coalesce((_tasks -> h.task ->> 'max_attempts')::integer, 20)),
+    array_agg(coalesce((_tasks -> h.task ->> 'max_attempts')::numeric::integer, 20)),
     array_agg(coalesce((_tasks -> h.task ->> 'keep_failed')::double precision, 2592000))
   into _ids, _epochs, _max_attempts, _keeps
   from held h;

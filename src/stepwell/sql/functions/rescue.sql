@@ -24,9 +24,10 @@ begin
     order by w.id
   loop
     if _worker.lease_until > _now then
-      _free := pg_try_advisory_lock(1937007981, _worker.number);
+      -- Shared, so that two who look at once do not take each other for the worker.
+      _free := pg_try_advisory_lock_shared(1937007981, _worker.number);
       if _free then
-        perform pg_advisory_unlock(1937007981, _worker.number);
+        perform pg_advisory_unlock_shared(1937007981, _worker.number);
       end if;
       if _free <> (_worker.lock_missing_since is not null) then
         update stepwell.worker w set lock_missing_since = case when _free then _now end where w.id = _worker.id;

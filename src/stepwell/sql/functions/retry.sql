@@ -29,7 +29,7 @@ begin
     update stepwell.job j
     set state = 'ready', run_at = _now
     -- As text, because the state itself would tempt the planner to the index on all scheduled jobs.
-    where j.id = any (_ids) and j.state::text = 'scheduled'
+    where j.id = any (_ids) and j.attempt > 0 and j.state::text = 'scheduled'
     returning j.id, j.queue
   ), ready as (
     select b.id, b.queue from back b union all select h.id, h.queue from hurried h
