@@ -1,4 +1,4 @@
-"""Background jobs and durable steps for Python, kept in the Postgres you already run."""
+"""Background jobs for Python, kept in the Postgres you already run."""
 
 from stepwell.app import App, Keep
 from stepwell.context import Context

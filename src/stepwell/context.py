@@ -15,7 +15,7 @@ from stepwell.errors import ConfigError
 
 
 class Context:
-    """Given to a handler whose first parameter is annotated with it."""
+    """Given to a handler that has a parameter annotated with it, the first by custom."""
 
     def __init__(
         self,

@@ -154,6 +154,12 @@ class Database:
                 self._dsn = self._find()
             return self._dsn
 
+    def with_pool_of(self, size: int) -> Database:
+        """The same database, known to be ready, with pools of another size."""
+        other = Database(self.dsn, pool_size=size)
+        other._checked = self._checked
+        return other
+
     def connect(self) -> psycopg.Connection[Any]:
         """A connection of one's own, in autocommit, not from the pool."""
         try:

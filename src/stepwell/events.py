@@ -96,7 +96,7 @@ class AttemptFailed(Event):
         said = f"{self.task} {self.job_id} attempt {self.attempt} of {self.max_attempts} failed ({self.reason}): "
         if self.delay is not None and self.attempt < self.max_attempts:
             return f"{said}{self.type}: {self.message}; next try in {self.delay:.3g} s"
-        return f"{said}{self.traceback or f'{self.type}: {self.message}'}".rstrip() + "\nIt is not tried again."
+        return f"{said}{self.type}: {self.message}; it is not tried again\n{self.traceback or ''}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,9 +263,6 @@ def test_a_role_with_the_grant_can_migrate(stranger: sql.Identifier, empty: Conn
     check(empty)
 
 
-@pytest.mark.xfail(
-    strict=True, reason='bootstrap.sql: "create schema if not exists" asks for the right even if it does'
-)
 def test_the_owner_of_a_schema_made_for_it_can_migrate(stranger: sql.Identifier, empty: Connection) -> None:
     empty.execute(sql.SQL("create schema stepwell authorization {}").format(stranger))
     become(empty, stranger)

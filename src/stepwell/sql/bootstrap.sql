@@ -1,5 +1,18 @@
 -- Runs before the first migration: the schema itself and the record of what was applied.
-create schema if not exists stepwell;
+--
+-- Advisory locks that stepwell takes, by their first key; each database has its own.
+--   1937007980, 0       shared: somebody waits for results (waiter, notify_done)
+--   1937007981, number  a worker lives (renew, rescue)
+--   1937007982, 0       partitions are being made or dropped (make_partitions, prune)
+--   1937007983, 0       the schema is being migrated (migrate)
+-- Not "if not exists", which asks for the right to create one even where there is nothing to create.
+do $$
+begin
+  if to_regnamespace('stepwell') is null then
+    create schema stepwell;
+  end if;
+end
+$$;
 comment on schema stepwell is 'Stepwell: background jobs and durable steps. Made and changed by "stepwell migrate".';
 
 create table if not exists stepwell.migration (

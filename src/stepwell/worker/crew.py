@@ -13,7 +13,6 @@ import msgspec
 
 from stepwell import queries
 from stepwell.app import App
-from stepwell.db import Database
 from stepwell.events import (
     Events,
     JobsHandedBack,
@@ -51,7 +50,7 @@ class Crew:
         self.queues = queues
         self.outcomes = Outcomes(self._links["outcomes"], events, self._freed)
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
-        self._transactions = Database(app.dsn, pool_size=concurrency)
+        self._transactions = app.database.with_pool_of(concurrency)
         self.runner = Runner(
             app.database,
             self._transactions,

@@ -40,7 +40,6 @@ declare
   _got integer;
   _k integer;
   _ahead integer;
-  -- Where the second round goes on: after the last row this call took from a queue.
   _rank integer;
   _run_at timestamptz;
   _id uuid;

@@ -25,8 +25,8 @@ declare
   _one_metadata text := case when cardinality(_metadata) = 1 then _metadata[1] end;
   _max integer := case when cardinality(_max_attempts) = 1 then _max_attempts[1] end;
   _ids uuid[];
-  _queue text;
-  _next_due timestamptz;
+  _ready text[];
+  _due_in double precision;
 begin
   perform stepwell.check_options(_now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts);
   if _count = 0 then
@@ -36,38 +36,32 @@ begin
   select array_agg(g.id order by g.id) into _ids
   from (select stepwell.uuid7() as id from generate_series(1, _count)) g;
 
-  for _queue, _next_due in
-    with item as (
-      select u.id,
-        coalesce(u.task, _task) as task,
-        coalesce(u.queue, _one_queue, 'default') as queue,
-        -coalesce(u.priority, _priority, 0) as rank,
-        coalesce(
-          _now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now
-        ) as run_at,
-        u.args::json as args,
-        coalesce(u.metadata, _one_metadata)::jsonb as metadata,
-        coalesce(u.max_attempts, _max) as max_attempts
-      from unnest(_ids, _tasks, _queues, _priorities, _delays, _run_ats, _args, _metadata, _max_attempts)
-        as u (id, task, queue, priority, delay, run_at, args, metadata, max_attempts)
-    ), put as (
-      insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata)
-      select i.id, i.run_at, _now, i.max_attempts, i.rank,
-        case when i.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
-        i.task, i.queue, i.args, i.metadata
-      from item i
-      returning queue, state, run_at
-    )
-    select case when p.state = 'ready' then p.queue end, min(p.run_at) filter (where p.state = 'scheduled')
-    from put p
-    group by 1
-  loop
-    if _queue is not null then
-      perform pg_notify('stepwell_ready', _queue);
-    else
-      perform pg_notify('stepwell_due', ceil(extract(epoch from _next_due - _now) * 1000)::text);
-    end if;
-  end loop;
+  with item as (
+    select u.id,
+      coalesce(u.task, _task) as task,
+      coalesce(u.queue, _one_queue, 'default') as queue,
+      -coalesce(u.priority, _priority, 0) as rank,
+      coalesce(
+        _now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now
+      ) as run_at,
+      u.args::json as args,
+      coalesce(u.metadata, _one_metadata)::jsonb as metadata,
+      coalesce(u.max_attempts, _max) as max_attempts
+    from unnest(_ids, _tasks, _queues, _priorities, _delays, _run_ats, _args, _metadata, _max_attempts)
+      as u (id, task, queue, priority, delay, run_at, args, metadata, max_attempts)
+  ), put as (
+    insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata)
+    select i.id, i.run_at, _now, i.max_attempts, i.rank,
+      case when i.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
+      i.task, i.queue, i.args, i.metadata
+    from item i
+    returning queue, state, run_at
+  )
+  select array_agg(distinct p.queue) filter (where p.state = 'ready'),
+    extract(epoch from min(p.run_at) filter (where p.state = 'scheduled') - _now)
+  into _ready, _due_in
+  from put p;
+  perform stepwell.notify_ready(_ready, _due_in);
   return _ids;
 end
 $$;

@@ -79,7 +79,7 @@ begin
     array(select distinct r.queue from retried r where r.state = 'ready'),
     (select extract(epoch from min(r.run_at) - _now) from retried r where r.state = 'scheduled')
   into _accepted, _final, _queues, _due_in;
-  perform stepwell.notify_waiting(_queues, _due_in);
+  perform stepwell.notify_ready(_queues, _due_in);
   perform stepwell.notify_done(_final);
   if cardinality(_accepted) = cardinality(_ids) then
     return '{}';

@@ -27,7 +27,7 @@ begin
     returning j.queue
   )
   select count(*), array_agg(distinct m.queue) into promoted, _queues from made m;
-  perform stepwell.notify_waiting(_queues, null);
+  perform stepwell.notify_ready(_queues, null);
   select greatest(0, extract(epoch from j.run_at - _now)) into next_due
   from stepwell.job j where j.state = 'scheduled' order by j.run_at limit 1;
 end

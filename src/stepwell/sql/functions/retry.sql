@@ -35,7 +35,7 @@ begin
     select b.id, b.queue from back b union all select h.id, h.queue from hurried h
   )
   select array_agg(r.id), array_agg(distinct r.queue) into _back, _queues from ready r;
-  perform stepwell.notify_waiting(_queues, null);
+  perform stepwell.notify_ready(_queues, null);
   return coalesce(_back, '{}');
 end
 $$;

@@ -36,7 +36,7 @@ begin
     extract(epoch from min(g.run_at) filter (where g.state = 'scheduled') - _now)
   into _accepted, _cancelling, _queues, _due_in
   from given g;
-  perform stepwell.notify_waiting(_queues, _due_in);
+  perform stepwell.notify_ready(_queues, _due_in);
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);
   end if;

@@ -1,5 +1,5 @@
 -- A hint to the workers: these queues have something ready, and something else is due in so many seconds.
-create or replace function stepwell.notify_waiting(_queues text[], _due_in double precision) returns void
+create or replace function stepwell.notify_ready(_queues text[], _due_in double precision) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
