@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
 from stepwell import queries
@@ -14,14 +14,15 @@ from stepwell.batches import batches
 from stepwell.bridge import afetch_on, fetch_on
 from stepwell.coalesce import Coalescer
 from stepwell.context import Context
-from stepwell.db import Database, afetch, fetch, is_refusal
+from stepwell.db import Database, afetch, fetch
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask
 from stepwell.handle import JobHandle, refuse_in_event_loop
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.queries import NewJob
 from stepwell.retry import Retry
-from stepwell.task import Call, Task, check_name
+from stepwell.task import Call, Task, TaskDecorator, check_name
+from stepwell.trouble import is_refusal
 from stepwell.waiter import Waiter
 
 P = ParamSpec("P")
@@ -31,19 +32,6 @@ Keep = Duration | Literal["forever"]
 """How long a finished job is kept: a length of time, 0 (not at all) or "forever"."""
 
 _CHUNK = 5000
-
-
-class TaskDecorator(Protocol):
-    """What `@app.task(...)` returns: it takes the function and gives back the task."""
-
-    @overload
-    def __call__(self, fn: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
 class App:

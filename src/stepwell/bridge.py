@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from stepwell.db import afetch, explain, fetch, is_hopeless
+from stepwell.db import afetch, fetch
 from stepwell.errors import ConfigError
 from stepwell.queries import Query
+from stepwell.trouble import explain, is_hopeless
 
 Row = TypeVar("Row")
 

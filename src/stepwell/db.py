@@ -23,8 +23,9 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 from stepwell import migrate
 from stepwell.aside import aside
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
-from stepwell.errors import ConfigError, DatabaseError, EmbeddedError
+from stepwell.errors import ConfigError, EmbeddedError
 from stepwell.queries import Query
+from stepwell.trouble import explain, is_hopeless, is_transient
 
 Row = TypeVar("Row")
 
@@ -35,38 +36,6 @@ ENVIRONMENT = "STEPWELL_DATABASE_URL"
 # Every call is one statement. None is prepared: a pooler in transaction mode would lose it, and what there is to plan
 # is planned inside the functions anyway (no difference in speed was to be measured).
 CONNECTION: Mapping[str, Any] = {"autocommit": True, "prepare_threshold": None}
-
-# SQLSTATE classes, or whole states, after which the same statement may well succeed a little later.
-_TRANSIENT = (
-    "08",  # connection
-    "40",  # serialisation, deadlock
-    "53",  # out of disk, memory or connections
-    "55006",  # object in use
-    "55P03",  # lock not available
-    "57",  # shutdown, restart, query cancelled
-    "58",  # i/o
-    "25006",  # read-only: a failover is under way
-    "25P03",  # idle in a transaction for too long
-    "25P04",  # a transaction that took too long
-)
-_HOPELESS = (
-    "28",  # the user or password is refused
-    "3D000",  # no such database
-    "3F000",  # no such schema
-    "42501",  # missing rights
-    "42P01",  # no such table
-    "42883",  # no such function
-)
-# A connection that is refused carries no SQLSTATE, only words; these are for a person to mend.
-_HOPELESS_WORDS = (
-    "authentication failed",
-    "no password supplied",
-    "no pg_hba.conf entry",
-    "does not exist",
-    "permission denied for database",
-    "invalid connection option",
-    "not permitted to log in",
-)
 
 
 def fetch(connection: psycopg.Connection[Any], query: Query[Row]) -> list[Row]:
@@ -80,56 +49,6 @@ async def afetch(connection: psycopg.AsyncConnection[Any], query: Query[Row]) ->
     async with connection.cursor(row_factory=args_row(query.row)) as cursor:
         await cursor.execute(query.text, query.params)
         return await cursor.fetchall()
-
-
-def is_hopeless(error: BaseException) -> bool:
-    """Whether only a person can mend it: no rights, no schema, a user or database that is not there."""
-    if not isinstance(error, psycopg.Error):
-        return False
-    if error.sqlstate is not None:
-        return error.sqlstate.startswith(_HOPELESS)
-    return isinstance(error, psycopg.OperationalError) and any(words in str(error) for words in _HOPELESS_WORDS)
-
-
-def is_transient(error: BaseException) -> bool:
-    """Whether the database is only away or busy, so that trying again is right and nobody needs to act."""
-    if isinstance(error, PoolTimeout | OSError):
-        return True
-    if not isinstance(error, psycopg.Error) or is_hopeless(error):
-        return False
-    if error.sqlstate is not None:
-        return error.sqlstate.startswith(_TRANSIENT)
-    # A connection that is lost, or found closed, carries no state.
-    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-
-
-def is_refusal(error: BaseException) -> bool:
-    """Whether the server refused the statement for what it says, so that certainly nothing was written."""
-    return isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError)
-
-
-def explain(error: BaseException, dsn: str) -> DatabaseError:
-    """The same trouble, said with the place and the next act."""
-    place = where(dsn)
-    said = " ".join(str(error).split())
-    sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
-    if sqlstate == "42501":
-        return DatabaseError(f"{place}: missing rights: {said}; grant what docs/operations.md lists for this role")
-    if sqlstate in ("3F000", "42P01", "42883"):
-        return DatabaseError(f'{place}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
-    if any(words in said for words in ("authentication failed", "no password supplied", "pg_hba.conf")):
-        return DatabaseError(f"{place}: the server refused this user or password: correct the URL ({said})")
-    if "does not exist" in said:
-        return DatabaseError(f"{place}: {said}; create it, or correct the URL")
-    return DatabaseError(f"{place} cannot be used: {said}; is Postgres running there, and is the URL right?")
-
-
-def where(dsn: str) -> str:
-    """The database as a person would name it, without its password."""
-    parts = conninfo_to_dict(dsn)
-    host = parts.get("host") or "the default socket"
-    port = f":{parts['port']}" if parts.get("port") else ""
-    return f"database {parts.get('dbname') or parts.get('user') or ''!s} at {host}{port}"
 
 
 class Database:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from stepwell.codec import Codec, encode_metadata
+from stepwell.context import Context
 from stepwell.duration import HUNDRED_YEARS, Duration, seconds
 from stepwell.errors import BadArgs, ConfigError
 from stepwell.handle import JobHandle
@@ -17,6 +18,8 @@ from stepwell.retry import Retry, check_max_attempts
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+Args = ParamSpec("Args")
+Result = TypeVar("Result")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -198,6 +201,19 @@ class Task(Enqueuer[P, R]):
             f"{self.name!r} is a task: enqueue it with {self.name}.enqueue(...) or await {self.name}.aenqueue(...), "
             f"or call the function itself as {self.name}.fn(...)"
         )
+
+
+class TaskDecorator(Protocol):
+    """What `@app.task(...)` returns: it takes the function and gives back the task."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, Args], Awaitable[Result]], /) -> Task[Args, Result]: ...
+    @overload
+    def __call__(self, fn: Callable[Args, Awaitable[Result]], /) -> Task[Args, Result]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, Args], Result], /) -> Task[Args, Result]: ...
+    @overload
+    def __call__(self, fn: Callable[Args, Result], /) -> Task[Args, Result]: ...
 
 
 def check_name(name: str, what: str) -> str:

@@ -17,9 +17,10 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.db import Database, fetch, is_transient
+from stepwell.db import Database, fetch
 from stepwell.errors import StepwellError
 from stepwell.job import Ended
+from stepwell.trouble import is_transient
 
 _LINGER = 5.0
 _POLL = 1.0

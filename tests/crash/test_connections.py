@@ -38,8 +38,8 @@ def test_no_cut_connection_costs_a_job_or_a_worker(
     witness: psycopg.Connection[Any], fleet: Fleet, dice: random.Random
 ) -> None:
     workers = [fleet.start(), fleet.start()]
-    enqueue(witness, "quick", 4, ms=5000)
-    enqueue(witness, "plain", 4, ms=5000)
+    enqueue(witness, "quick", 4, ms=4000)
+    enqueue(witness, "plain", 4, ms=4000)
     for which in dice.sample(list(_CONNECTIONS), len(_CONNECTIONS)) * 2:
         enqueue_mixed(witness, dice, quick=40, plain=20, paid=20, paid_plain=20)
 
@@ -63,7 +63,7 @@ def test_a_live_worker_is_not_taken_for_dead_when_its_lease_connection_is_cut(
 ) -> None:
     # The next renewal is due long after its peer would have missed the lock that went with the connection.
     workers = [fleet.start(lease="20s", renew="5s"), fleet.start(lease="20s", renew="5s")]
-    enqueue(witness, "quick", 10, ms=4000)
+    enqueue(witness, "quick", 10, ms=3500)
     until(lambda: started(witness, 1) == 10, "all are running")
     assert count(witness, _CUT, _CONNECTIONS["lease"], 2) == 2
     until(lambda: not left(witness), "all jobs are done")

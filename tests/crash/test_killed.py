@@ -21,7 +21,7 @@ def test_workers_killed_at_random_moments_lose_nothing(
 ) -> None:
     for _ in range(3):
         fleet.start(lease="6s", renew="2s")
-    for _ in range(8):
+    for _ in range(6):
         enqueue_mixed(witness, dice, quick=60, plain=40, paid=30, paid_plain=30)
         time.sleep(dice.uniform(0, 0.5))
         dice.choice(fleet.alive).kill()

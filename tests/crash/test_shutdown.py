@@ -19,7 +19,7 @@ def test_a_shutdown_under_load_uses_no_attempt(
     witness: psycopg.Connection[Any], fleet: Fleet, dice: random.Random
 ) -> None:
     workers = [fleet.start(), fleet.start()]
-    for _ in range(5):
+    for _ in range(4):
         enqueue_mixed(witness, dice, quick=250, plain=50, paid=25, paid_plain=25)
         enough = ended(witness) + dice.randrange(1, 150)
         until(lambda enough=enough: ended(witness) > enough, "some are done")

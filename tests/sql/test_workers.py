@@ -96,6 +96,7 @@ def test_a_session_that_is_gone_is_noticed_by_two_looks_a_second_apart(conn: Con
 
 
 def test_a_reconnect_between_two_looks_saves_the_worker(conn: Connection, dsn: str, worker: str) -> None:
+    held = run(conn, worker)
     with psycopg.connect(dsn, autocommit=True) as session:
         calls.renew(session, worker, 3600.0)
         session.execute("select pg_advisory_unlock_all()")
@@ -104,8 +105,9 @@ def test_a_reconnect_between_two_looks_saves_the_worker(conn: Connection, dsn: s
         calls.renew(session, worker, 3600.0)
         session.execute("select pg_advisory_unlock_all()")
         assert calls.rescue(conn) == [], "this is a first look again"
+        assert calls.still_held(conn, held)
         calls.set_clock(conn, CLOCK + 6)
-        calls.rescue(conn)
+        assert calls.rescue(conn) == [held.id]
         assert calls.renew(session, worker) is None
 
 

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import psycopg
 import typer
 
-from stepwell.db import Database, explain
+from stepwell.db import Database
 from stepwell.errors import DatabaseError, StepwellError
+from stepwell.trouble import explain
 
 DatabaseOption = Annotated[
     str | None,

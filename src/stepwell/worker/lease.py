@@ -18,8 +18,9 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.db import CONNECTION, Database, explain, fetch, is_hopeless, stirs
+from stepwell.db import CONNECTION, Database, fetch, stirs
 from stepwell.queries import Query
+from stepwell.trouble import explain, is_hopeless
 from stepwell.worker.link import sever
 
 _TICK = 0.25

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import psycopg
 
 from stepwell.aside import aside
-from stepwell.db import Database, afetch, explain, is_hopeless, is_transient
+from stepwell.db import Database, afetch
 from stepwell.events import DatabaseBack, DatabaseLost, Events
 from stepwell.queries import Query
+from stepwell.trouble import explain, is_hopeless, is_transient
 
 Row = TypeVar("Row")
 

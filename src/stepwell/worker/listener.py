@@ -16,8 +16,9 @@ import psycopg
 from psycopg import sql
 
 from stepwell import queries
-from stepwell.db import Database, explain, is_hopeless
+from stepwell.db import Database
 from stepwell.events import Events, ListenerDeaf, ListenerHears
+from stepwell.trouble import explain, is_hopeless
 from stepwell.worker.link import Link, sever
 
 _TEST_EVERY = 30.0

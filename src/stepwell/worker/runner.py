@@ -11,9 +11,9 @@ import contextvars
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import psycopg
 
@@ -29,41 +29,11 @@ from stepwell.task import Task
 from stepwell.worker.link import Link
 from stepwell.worker.outcomes import Outcomes
 from stepwell.worker.process import Processes, decode_outcome
+from stepwell.worker.run import Run, Why
 from stepwell.worker.transaction import execute_in_transaction, execute_plain_in_transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-Why = Literal["timeout", "cancel", "shutdown", "lease"]
-
-
-class Run:
-    """One job in its slot."""
-
-    __slots__ = (
-        "abandoned",
-        "ctx",
-        "finishing",
-        "future",
-        "handler",
-        "job",
-        "started",
-        "task",
-        "timer",
-        "why",
-    )
-
-    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: Context) -> None:
-        self.job = job
-        self.task = task
-        self.ctx = ctx
-        self.handler: asyncio.Task[None] | None = None
-        self.future: Future[Any] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.why: Why | None = None
-        self.started = False
-        self.finishing = False
-        self.abandoned = False
 
 
 class Runner:

@@ -14,11 +14,12 @@ import psycopg
 
 from stepwell import queries
 from stepwell.context import Context
-from stepwell.db import Database, afetch, fetch, is_transient
+from stepwell.db import Database, afetch, fetch
 from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Outcome, Settled, Snoozed, Succeeded
 from stepwell.task import Task
+from stepwell.trouble import is_transient
 from stepwell.worker.outcomes import finish_query
 
 # The handler has not begun: that no connection was to be had is not its failure.

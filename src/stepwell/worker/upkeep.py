@@ -13,9 +13,9 @@ from typing import TypeVar
 import psycopg
 
 from stepwell import queries
-from stepwell.db import explain, is_hopeless
 from stepwell.events import Events, JobsRescued, UpkeepFailed
 from stepwell.queries import Query
+from stepwell.trouble import explain, is_hopeless
 from stepwell.worker.link import Link
 
 Row = TypeVar("Row")

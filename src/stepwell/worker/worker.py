@@ -11,7 +11,6 @@ from typing import Self
 
 from stepwell.app import App
 from stepwell.aside import aside
-from stepwell.db import where
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.events import (
@@ -22,6 +21,7 @@ from stepwell.events import (
     WorkerStopping,
 )
 from stepwell.task import check_name
+from stepwell.trouble import where
 from stepwell.worker.crew import Crew
 
 _CANCEL_PATIENCE = 5.0

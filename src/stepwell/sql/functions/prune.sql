@@ -27,7 +27,7 @@ begin
       execute format('drop table stepwell.%I', _name);
       _dropped := _dropped || _name;
     exception when lock_not_available then
-      null;
+      exit; -- whoever reads one reads the parent, and would be waited for again with each
     end;
   end loop;
   foreach _name in array array['history_default', 'failure_default'] loop

@@ -1,0 +1,42 @@
+"""One job in its slot, and why it may be asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any, Literal
+
+from stepwell.context import Context
+from stepwell.job import ClaimedJob
+from stepwell.task import Task
+
+Why = Literal["timeout", "cancel", "shutdown", "lease"]
+
+
+class Run:
+    """One job in its slot."""
+
+    __slots__ = (
+        "abandoned",
+        "ctx",
+        "finishing",
+        "future",
+        "handler",
+        "job",
+        "started",
+        "task",
+        "timer",
+        "why",
+    )
+
+    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: Context) -> None:
+        self.job = job
+        self.task = task
+        self.ctx = ctx
+        self.handler: asyncio.Task[None] | None = None
+        self.future: Future[Any] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.why: Why | None = None
+        self.started = False
+        self.finishing = False
+        self.abandoned = False
