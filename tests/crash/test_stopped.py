@@ -70,8 +70,8 @@ def test_a_worker_stopped_past_its_lease_that_nobody_missed_goes_on(
     enqueue(witness, "quick", 100)
     worker.send(signal.SIGCONT)
     until(lambda: not left(witness), "all jobs are done", 10)
-    # When it wakes, its renewal may still revive the old lease, and a claim under it go through, in the moment in which it
-    # gives that lease up by its own clock. What that claim took is rescued like anything a lost lease held.
+    # When it wakes, its renewal may still revive the old lease, and a claim under it go through, in the moment in which
+    # it gives that lease up by its own clock. What that claim took is rescued like anything a lost lease held.
     audit(witness, failures=["lease_lost"])
 
 
