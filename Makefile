@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # What depends on the version of Postgres, and so is tested against an older one, too.
 ON_POSTGRES := tests/sql tests/migrations tests/enqueue tests/results tests/worker tests/crash
 
-.PHONY: demo test lint types imports unit clean
+.PHONY: demo test lint types imports unit bench bench-quick bench-peers clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
@@ -26,6 +26,15 @@ unit: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 4 -q
 	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q $(ON_POSTGRES)
 
+bench: $(VENV)/.bench
+	@$(BIN)/python -m benchmarks
+
+bench-quick: $(VENV)/.bench
+	@$(BIN)/python -m benchmarks --quick
+
+bench-peers: $(VENV)/.bench
+	@$(BIN)/python -m benchmarks.peers
+
 $(VENV)/.installed: pyproject.toml
 	@echo "setting up $(VENV), once: this takes a minute"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stepwell needs Python 3.11 or later: make PYTHON=/path/to/python3.11 ...")'
@@ -38,5 +47,9 @@ $(VENV)/.ready: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --group bench
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .stepwell
+	rm -rf $(VENV) benchmarks/.venvs .pytest_cache .ruff_cache .hypothesis .stepwell

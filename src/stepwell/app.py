@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
 from stepwell import queries
 from stepwell.aside import aside
-from stepwell.batches import batches
-from stepwell.bridge import afetch_on, fetch_on
-from stepwell.coalesce import Coalescer
 from stepwell.context import Context
-from stepwell.db import Database, afetch, fetch
+from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask
 from stepwell.handle import JobHandle, refuse_in_event_loop
 from stepwell.migrate import DEFAULT_KEEPS
+from stepwell.producer import Producer
 from stepwell.queries import NewJob
 from stepwell.retry import Retry
 from stepwell.task import Call, Task, TaskDecorator, check_name
-from stepwell.trouble import is_refusal
 from stepwell.waiter import Waiter
 
 P = ParamSpec("P")
@@ -30,8 +26,6 @@ R = TypeVar("R")
 
 Keep = Duration | Literal["forever"]
 """How long a finished job is kept: a length of time, 0 (not at all) or "forever"."""
-
-_CHUNK = 5000
 
 
 class App:
@@ -65,7 +59,7 @@ class App:
         self._keep_failed = _keep(keep_failed, "keep_failed")
         self._tasks: dict[str, Task[..., Any]] = {}
         self._waiter = Waiter(self.database)
-        self._coalescers: dict[asyncio.AbstractEventLoop, Coalescer[NewJob, UUID]] = {}
+        self._producer = Producer(self.database)
 
     @property
     def dsn(self) -> str:
@@ -190,17 +184,17 @@ class App:
             known = job_id if isinstance(job_id, UUID) else UUID(job_id)
         except (ValueError, AttributeError, TypeError):
             raise ConfigError(f"{job_id!r} is not a job's id: give a uuid") from None
-        return JobHandle(known, self.database, self._waiter)
+        return JobHandle(str(known), self.database, self._waiter)
 
     def enqueue_many(self, calls: Iterable[Call[Any]], *, connection: object | None = None) -> list[JobHandle[Any]]:
         """Put calls of any tasks in, all or none: `app.enqueue_many([add.call(1, 2), greet.call("Ada")])`."""
-        return self.put(_check_calls(calls), connection)
+        return self.put_many(_check_calls(calls), connection)
 
     async def aenqueue_many(
         self, calls: Iterable[Call[Any]], *, connection: object | None = None
     ) -> list[JobHandle[Any]]:
         """The same as `enqueue_many`, for async code."""
-        return await self.aput(_check_calls(calls), connection)
+        return await self.aput_many(_check_calls(calls), connection)
 
     def pause(self, queue: str) -> None:
         """Claim nothing more from a queue until it is resumed; what runs goes on."""
@@ -220,74 +214,50 @@ class App:
         """The same as `resume`, for async code."""
         await self.database.afetch(queries.resume(check_name(queue, "queue")))
 
-    def put(self, calls: list[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
-        """Where tasks put their calls. For your own code there is `enqueue_many`."""
+    def put(self, call: Call[Any], connection: object | None) -> JobHandle[Any]:
+        """Where tasks put their calls. For your own code there is `task.enqueue`."""
         refuse_in_event_loop("enqueue", "aenqueue")
-        ids: list[UUID] = []
-        if connection is not None:
-            for chunk in _chunks(calls):
-                ids += fetch_on(connection, queries.enqueue(chunk))[0]
-        elif len(calls) == 1:
-            ids = self.database.fetch(queries.enqueue([calls[0].job]))[0]
-        elif calls:
-            with self.database.connection() as own, own.transaction():
-                for chunk in _chunks(calls):
-                    ids += fetch(own, queries.enqueue(chunk))[0]
-        return self._handles(calls, ids)
+        return self._handle(self._producer.put(call.job, connection), call)
 
-    async def aput(self, calls: list[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
-        """The same as `put`, for async code. Single calls made side by side are sent together."""
-        ids: list[UUID] = []
-        if connection is not None:
-            for chunk in _chunks(calls):
-                ids += (await afetch_on(connection, queries.enqueue(chunk)))[0]
-        elif len(calls) == 1:
-            ids = [await self._coalescer().submit(calls[0].job)]
-        elif calls:
-            async with self.database.aconnection() as own, own.transaction():
-                for chunk in _chunks(calls):
-                    ids += (await afetch(own, queries.enqueue(chunk)))[0]
-        return self._handles(calls, ids)
+    async def aput(self, call: Call[Any], connection: object | None) -> JobHandle[Any]:
+        """The same as `put`, for async code."""
+        return self._handle(await self._producer.aput(call.job, connection), call)
 
-    def _handles(self, calls: list[Call[Any]], ids: list[UUID]) -> list[JobHandle[Any]]:
-        return [
-            JobHandle(job_id, self.database, self._waiter, call.task.codec)
-            for call, job_id in zip(calls, ids, strict=True)
-        ]
+    def put_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
+        """Where tasks put many calls, all or none. They are made as they are sent."""
+        refuse_in_event_loop("enqueue_many", "aenqueue_many")
+        made: list[Call[Any]] = []
+        return self._handles(self._producer.put_many(_jobs(calls, made), connection), made)
 
-    def _coalescer(self) -> Coalescer[NewJob, UUID]:
-        loop = asyncio.get_running_loop()
-        if loop not in self._coalescers:
-            for closed in [known for known in self._coalescers if known.is_closed()]:
-                del self._coalescers[closed]
+    async def aput_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
+        """The same as `put_many`, for async code."""
+        made: list[Call[Any]] = []
+        return self._handles(await self._producer.aput_many(_jobs(calls, made), connection), made)
 
-            async def send(jobs: list[NewJob]) -> Sequence[UUID]:
-                return (await self.database.afetch(queries.enqueue(jobs)))[0]
+    def _handle(self, job_id: str, call: Call[Any]) -> JobHandle[Any]:
+        return JobHandle(job_id, self.database, self._waiter, call.task.codec)
 
-            self._coalescers[loop] = Coalescer(send, undone=is_refusal, batches=_batches)
-        return self._coalescers[loop]
+    def _handles(self, ids: list[str], calls: list[Call[Any]]) -> list[JobHandle[Any]]:
+        return [self._handle(job_id, call) for job_id, call in zip(ids, calls, strict=True)]
 
 
-def _check_calls(calls: Iterable[Call[Any]]) -> list[Call[Any]]:
-    checked = list(calls)
-    for call in checked:
+def _jobs(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterator[NewJob]:
+    for call in calls:
+        made.append(call)
+        yield call.job
+
+
+def _check_calls(calls: Iterable[Call[Any]]) -> Iterator[Call[Any]]:
+    for call in calls:
         if not isinstance(call, Call):
             raise BadArgs(f"app.enqueue_many takes calls, as task.call(...) makes them, not {call!r}")
-    return checked
+        yield call
 
 
 def _check_retry(retry: Retry | None) -> Retry | None:
     if retry is not None and not isinstance(retry, Retry):
         raise ConfigError(f"retry is {retry!r}: give a Retry, such as Retry(max_attempts=5)")
     return retry
-
-
-def _chunks(calls: list[Call[Any]]) -> Iterator[list[NewJob]]:
-    return _batches([call.job for call in calls])
-
-
-def _batches(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
-    return batches(jobs, _CHUNK, lambda job: len(job.args) + len(job.metadata or ""))
 
 
 def _positive(number: int, what: str) -> int:

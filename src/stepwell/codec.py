@@ -142,6 +142,8 @@ class Codec:
         self._positional_only = [
             p.name for p in self._parameters if p.kind is p.POSITIONAL_ONLY and p.name in self._fields
         ]
+        self._required = {name for name, _, field in fields if field.default is msgspec.NODEFAULT}
+        self._by_name = set(self._fields).difference(self._positional_only)
         self._decoder: msgspec.json.Decoder[Any] = self._decoder_for(
             lambda: msgspec.defstruct(
                 "Args",
@@ -170,6 +172,9 @@ class Codec:
         self._bindable = self._signature.replace(parameters=kept)
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        # What most calls are, without the price of `bind`: all that is needed, by name, and nothing else.
+        if not args and self._required <= kwargs.keys() <= self._by_name:
+            return {name: kwargs[name] for name in self._fields if name in kwargs}
         try:
             return self._bindable.bind(*args, **kwargs).arguments
         except TypeError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -12,43 +13,54 @@ import msgspec
 import psycopg
 
 from stepwell.errors import ConfigError
+from stepwell.job import ClaimedJob
 
 
 class Context:
     """Given to a handler that has a parameter annotated with it, the first by custom."""
 
-    def __init__(
-        self,
-        *,
-        id: str,  # noqa: A002
-        task: str,
-        queue: str,
-        attempt: int,
-        epoch: int,
-        metadata: str | None,
-        deadline: float | None,
-        report: Callable[[str], None],
-    ) -> None:
-        self.id = id
-        self.task = task
-        self.queue = queue
-        self.attempt = attempt
-        """Which counted try this is, from 1."""
-        self.epoch = epoch
-        """How often the job was claimed: with the id, the fence for writes of your own."""
-        self._metadata = metadata
-        self._deadline = deadline
+    __slots__ = ("_connection", "_deadline", "_job", "_report", "_stop_asked", "_stop_event", "saw_cancelled")
+
+    def __init__(self, job: ClaimedJob, timeout: float | None, report: Callable[[ClaimedJob, str], None]) -> None:
+        # One is made for every job, so it copies nothing.
+        self._job = job
+        self._deadline = None if timeout is None else time.time() + timeout
         self._report = report
         self._connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None = None
         self._stop_asked = False
+        self._stop_event: threading.Event | None = None
         self.saw_cancelled = False
         """Whether the handler has learnt by `cancelled` that it was asked to stop."""
-        self._stop_event: threading.Event | None = None
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._job.id
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self._job.task
+
+    @property
+    def queue(self) -> str:
+        """The queue the job came from."""
+        return self._job.queue
+
+    @property
+    def attempt(self) -> int:
+        """Which counted try this is, from 1."""
+        return self._job.attempt
+
+    @property
+    def epoch(self) -> int:
+        """How often the job was claimed: with the id, the fence for writes of your own."""
+        return self._job.epoch
 
     @property
     def metadata(self) -> dict[str, Any]:
         """What the enqueuer attached to the job."""
-        return {} if self._metadata is None else msgspec.json.decode(self._metadata)
+        return {} if self._job.metadata is None else msgspec.json.decode(self._job.metadata)
 
     @property
     def deadline(self) -> datetime | None:
@@ -103,7 +115,8 @@ class Context:
         """Say how far this run is. Returns at once; what is said too often is thinned out, the last word is kept; of a
         message the first 200 characters."""
         said = {"done": done, "total": total, "message": message and message[:200]}
-        self._report(msgspec.json.encode({key: value for key, value in said.items() if value is not None}).decode())
+        text = msgspec.json.encode({key: value for key, value in said.items() if value is not None}).decode()
+        self._report(self._job, text)
 
     # What follows is for the worker.
 

@@ -25,32 +25,37 @@ R = TypeVar("R", covariant=True)
 class JobHandle(Generic[R]):
     """One job. `R` is what its task returns."""
 
-    __slots__ = ("_codec", "_database", "_waiter", "id", "inserted")
+    __slots__ = ("_codec", "_database", "_id", "_waiter", "inserted")
 
     def __init__(
         self,
-        job_id: UUID,
+        job_id: str,
         database: Database,
         waiter: Waiter,
         codec: Codec | None = None,
         *,
         inserted: bool = True,
     ) -> None:
-        self.id = job_id
+        self._id = job_id
         self.inserted = inserted
         """Whether this enqueue made the job, and did not find it already there."""
         self._database = database
         self._waiter = waiter
         self._codec = codec
 
+    @property
+    def id(self) -> UUID:
+        """The job's id."""
+        return UUID(self._id)
+
     def __repr__(self) -> str:
-        return f"<JobHandle {self.id}>"
+        return f"<JobHandle {self._id}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, JobHandle) and self.id == other.id
+        return isinstance(other, JobHandle) and self._id == other._id
 
     def __hash__(self) -> int:
-        return hash(self.id)
+        return hash(self._id)
 
     def result(self, timeout: Duration | None = None) -> R:
         """Wait for the job to end and return what its handler returned.
@@ -58,7 +63,7 @@ class JobHandle(Generic[R]):
         Raises `JobFailed` or `JobCancelled` if it ended so, `TimeoutError` if it has not ended in time, and
         `JobNotFound` if there is no such job (any more).
         """
-        key = str(self.id)
+        key = self._id
         limit = None if timeout is None else seconds(timeout, "timeout")
         refuse_in_event_loop("result", "aresult")
         future = self._waiter.wait(key)
@@ -71,7 +76,7 @@ class JobHandle(Generic[R]):
 
     async def aresult(self, timeout: Duration | None = None) -> R:
         """The same as `result`, for async code."""
-        key = str(self.id)
+        key = self._id
         limit = None if timeout is None else seconds(timeout, "timeout")
         future = self._waiter.wait(key)
         try:
@@ -84,45 +89,45 @@ class JobHandle(Generic[R]):
     def info(self) -> JobInfo | None:
         """All that is known of the job now; None if there is no such job (any more)."""
         refuse_in_event_loop("info", "ainfo")
-        found = self._database.fetch(queries.info(str(self.id)))
+        found = self._database.fetch(queries.info(self._id))
         if not found:
             return None
-        return replace(found[0], failures=tuple(self._database.fetch(queries.failures(str(self.id)))))
+        return replace(found[0], failures=tuple(self._database.fetch(queries.failures(self._id))))
 
     async def ainfo(self) -> JobInfo | None:
         """The same as `info`, for async code."""
-        found = await self._database.afetch(queries.info(str(self.id)))
+        found = await self._database.afetch(queries.info(self._id))
         if not found:
             return None
-        return replace(found[0], failures=tuple(await self._database.afetch(queries.failures(str(self.id)))))
+        return replace(found[0], failures=tuple(await self._database.afetch(queries.failures(self._id))))
 
     def _glance(self) -> JobInfo | None:
         """How things stand, for a message: not worth waiting for."""
         with contextlib.suppress(StepwellError, psycopg.Error):
-            return next(iter(self._database.fetch(queries.info(str(self.id)), within=1)), None)
+            return next(iter(self._database.fetch(queries.info(self._id), within=1)), None)
 
     async def _aglance(self) -> JobInfo | None:
         with contextlib.suppress(StepwellError, psycopg.Error):
-            return next(iter(await self._database.afetch(queries.info(str(self.id)), within=1)), None)
+            return next(iter(await self._database.afetch(queries.info(self._id), within=1)), None)
 
     def cancel(self, reason: str | None = None) -> bool:
         """Cancel the job: at once if it waits, else its worker is told to stop it. False: it has already ended."""
         refuse_in_event_loop("cancel", "acancel")
-        return bool(self._database.fetch(queries.cancel([str(self.id)], _check_reason(reason))))
+        return bool(self._database.fetch(queries.cancel([self._id], _check_reason(reason))))
 
     async def acancel(self, reason: str | None = None) -> bool:
         """The same as `cancel`, for async code."""
-        return bool(await self._database.afetch(queries.cancel([str(self.id)], _check_reason(reason))))
+        return bool(await self._database.afetch(queries.cancel([self._id], _check_reason(reason))))
 
     def retry(self) -> bool:
         """Run a failed or cancelled job again under the same id, with fresh attempts; one that waits for its next try,
         now. False: it runs, is ready already, or has succeeded."""
         refuse_in_event_loop("retry", "aretry")
-        return bool(self._database.fetch(queries.retry([str(self.id)]))[0])
+        return bool(self._database.fetch(queries.retry([self._id]))[0])
 
     async def aretry(self) -> bool:
         """The same as `retry`, for async code."""
-        return bool((await self._database.afetch(queries.retry([str(self.id)])))[0])
+        return bool((await self._database.afetch(queries.retry([self._id])))[0])
 
     def _unwrap(self, ended: Ended) -> Any:
         if ended.state == "succeeded":

@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+import msgspec
+
 State = Literal["scheduled", "ready", "running", "waiting", "blocked", "succeeded", "failed", "cancelled"]
 LIVE: tuple[State, ...] = ("scheduled", "ready", "running", "waiting", "blocked")
 FINISHED: tuple[State, ...] = ("succeeded", "failed", "cancelled")
 
 
-@dataclass(slots=True)
-class ClaimedJob:
+class ClaimedJob(msgspec.Struct, frozen=True):
     """A job in a worker's hands. The id stays text and the time a number: they are only handed back."""
 
     id: str

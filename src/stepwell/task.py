@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, overload
+
+import msgspec
 
 from stepwell.codec import Codec, encode_metadata
 from stepwell.context import Context
@@ -26,8 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Kind = Literal["async", "thread", "process"]
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[R]):
+class Call(msgspec.Struct, Generic[R], frozen=True):
     """One call of a task, made by `task.call(...)` and not yet enqueued: for `enqueue_many` with options per item."""
 
     task: Task[..., R]
@@ -39,9 +40,13 @@ class Sink(Protocol):
 
     max_args_size: int
 
-    def put(self, calls: list[Call[Any]], connection: object | None) -> list[JobHandle[Any]]: ...
+    def put(self, call: Call[Any], connection: object | None) -> JobHandle[Any]: ...
 
-    async def aput(self, calls: list[Call[Any]], connection: object | None) -> list[JobHandle[Any]]: ...
+    async def aput(self, call: Call[Any], connection: object | None) -> JobHandle[Any]: ...
+
+    def put_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]: ...
+
+    async def aput_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,36 +110,34 @@ class Enqueuer(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Put one job in. Once this has returned it is durable (with `connection`: once you commit)."""
-        return self._task.sink.put([self._call(args, kwargs)], self._options.connection)[0]
+        return self._task.sink.put(self._call(args, kwargs), self._options.connection)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """The same as `enqueue`, for async code. Calls side by side share one round trip."""
-        return (await self._task.sink.aput([self._call(args, kwargs)], self._options.connection))[0]
+        return await self._task.sink.aput(self._call(args, kwargs), self._options.connection)
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[JobHandle[R]]:
         """Put many jobs in, all or none. An item is a dict of arguments, or `task.using(...).call(...)`."""
-        return self._task.sink.put(self._calls(items), self._options.connection)
+        return self._task.sink.put_many(self._calls(items), self._options.connection)
 
     async def aenqueue_many(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[JobHandle[R]]:
         """The same as `enqueue_many`, for async code."""
-        return await self._task.sink.aput(self._calls(items), self._options.connection)
+        return await self._task.sink.aput_many(self._calls(items), self._options.connection)
 
-    def _calls(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[Call[Any]]:
-        calls: list[Call[Any]] = []
+    def _calls(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> Iterator[Call[Any]]:
         for item in items:
             if isinstance(item, Call):
                 if item.task is not self._task:
                     raise BadArgs(
                         f"a call of {item.task.name!r} among those of {self._task.name!r}: use app.enqueue_many"
                     )
-                calls.append(item)
+                yield item
             elif isinstance(item, Mapping):
-                calls.append(self._call((), item))
+                yield self._call((), item)
             else:
                 raise BadArgs(
                     f"enqueue_many takes dicts of arguments or {self._task.name}.call(...), not {type(item).__name__}"
                 )
-        return calls
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[Any]:
         task, options = self._task, self._options

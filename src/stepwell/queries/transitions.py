@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from stepwell.job import ClaimedJob, Ended
+from stepwell.queries.arrays import Bare, Texts
 from stepwell.queries.query import Query, only, same, shared
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(msgspec.Struct, frozen=True):
     """What is put in: one call of a task with its options, args already JSON."""
 
     task: str
@@ -25,18 +27,18 @@ class NewJob:
     max_attempts: int | None = None
 
 
-def enqueue(jobs: Sequence[NewJob]) -> Query[list[UUID]]:
+def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
     return Query(
         "select stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[],"
-        " %s::timestamptz[], %s::text[], %s::integer[])",
+        " %s::timestamptz[], %s::text[], %s::integer[])::text[]",
         (
             shared([job.task for job in jobs]),
-            [job.args for job in jobs],
+            Texts([job.args for job in jobs]),
             shared([job.queue for job in jobs]),
             shared([job.priority for job in jobs]),
             shared([job.delay for job in jobs]),
             shared([job.run_at for job in jobs]),
-            shared([job.metadata for job in jobs]),
+            shared(Texts([job.metadata for job in jobs])),
             shared([job.max_attempts for job in jobs]),
         ),
         only,
@@ -86,7 +88,14 @@ def finish(
     return Query(
         "select stepwell.finish(%s::uuid[], %s::integer[], %s::text[], %s::double precision[], %s::stepwell.state[],"
         " %s::text[])",
-        (ids, epochs, results, shared(keeps), shared(states), errors if any(errors) else None),
+        (
+            Bare(ids),
+            Bare(epochs),
+            Texts(results),
+            shared(keeps),
+            shared(states),
+            Texts(errors) if any(errors) else None,
+        ),
         only,
     )
 
@@ -105,7 +114,17 @@ def fail(
     return Query(
         "select stepwell.fail(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],"
         " %s::double precision[], %s::integer[], %s::double precision[])",
-        (ids, epochs, reasons, types, messages, tracebacks, delays, max_attempts, keeps),
+        (
+            Bare(ids),
+            Bare(epochs),
+            Bare(reasons),
+            Texts(types),
+            Texts(messages),
+            Texts(tracebacks),
+            Bare(delays),
+            Bare(max_attempts),
+            Bare(keeps),
+        ),
         only,
     )
 
@@ -113,21 +132,23 @@ def fail(
 def snooze(ids: list[str], epochs: list[int], delays: list[float]) -> Query[list[UUID]]:
     return Query(
         "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[])",
-        (ids, epochs, delays),
+        (Bare(ids), Bare(epochs), Bare(delays)),
         only,
     )
 
 
 def hand_back_unknown(worker_id: str, ids: list[str], epochs: list[int]) -> Query[list[UUID] | None]:
     return Query(
-        "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])", (worker_id, ids, epochs), only
+        "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])",
+        (worker_id, Bare(ids), Bare(epochs)),
+        only,
     )
 
 
 def report_progress(ids: list[str], epochs: list[int], progress: list[str]) -> Query[None]:
     return Query(
         "select stepwell.report_progress(%s::uuid[], %s::integer[], %s::text[])",
-        (ids, epochs, progress),
+        (Bare(ids), Bare(epochs), Texts(progress)),
         only,
     )
 

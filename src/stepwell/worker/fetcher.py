@@ -177,8 +177,8 @@ class Fetcher:
             return None  # with the lease went the right to run them
         self._claim_seconds += (loop.time() - began - self._claim_seconds) * 0.2
         jobs.sort(key=_order)
-        for job in jobs:
-            self._positions[job.queue] = Position(job.rank, job.run_at, job.id)
+        for queue, last in {job.queue: job for job in jobs}.items():
+            self._positions[queue] = Position(last.rank, last.run_at, last.id)
         return jobs
 
 

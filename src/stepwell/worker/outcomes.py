@@ -120,9 +120,12 @@ class Outcomes:
                     loop.call_at(progress_at, self._come.set)
 
     async def _flush(self, batch: list[Ending]) -> None:
-        ended = [item for item in batch if isinstance(item[2], Succeeded | Cancelled)]
-        failed = [item for item in batch if isinstance(item[2], Failed)]
-        snoozed = [item for item in batch if isinstance(item[2], Snoozed)]
+        ended: list[Ending] = []
+        failed: list[Ending] = []
+        snoozed: list[Ending] = []
+        for item in batch:
+            outcome = item[2]
+            (failed if isinstance(outcome, Failed) else snoozed if isinstance(outcome, Snoozed) else ended).append(item)
         for items in (ended, failed, snoozed):
             if items:
                 await self._write(items)
@@ -159,13 +162,10 @@ class Outcomes:
 
 
 def _size(item: Ending) -> int:
-    match item[2]:
-        case Succeeded(result):
-            return len(result)
-        case Failed(message=message, traceback=traceback):
-            return len(message) + len(traceback or "")
-        case _:
-            return 0
+    outcome = item[2]
+    if isinstance(outcome, Succeeded):
+        return len(outcome.result)
+    return len(outcome.message) + len(outcome.traceback or "") if isinstance(outcome, Failed) else 0
 
 
 def _query(items: list[Ending]) -> Query[list[Any]]:

@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -44,12 +43,7 @@ class Order(msgspec.Struct, frozen=True):
 
     module: str
     function: str
-    job_id: str
-    queue: str
-    args: str
-    metadata: str | None
-    attempt: int
-    epoch: int
+    job: ClaimedJob
     timeout: float | None
     max_result_size: int
 
@@ -75,18 +69,7 @@ class Processes:
     def submit(self, job: ClaimedJob, task: Task[..., Any], most: int) -> Future[str]:
         """Start a job. Cancelling the future kills the process; one that dies by itself sets an exception."""
         assert self._pool is not None
-        order = Order(
-            task.fn.__module__,
-            task.fn.__qualname__,
-            job.id,
-            job.queue,
-            job.args,
-            job.metadata,
-            job.attempt,
-            job.epoch,
-            task.timeout,
-            most,
-        )
+        order = Order(task.fn.__module__, task.fn.__qualname__, job, task.timeout, most)
         return self._pool.schedule(_obey, args=[msgspec.json.encode(order).decode()], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     async def open(self) -> None:
@@ -170,25 +153,16 @@ def _obey(encoded: str) -> str:
             f"{order.module}.{order.function} is not a task: with process=True the task must keep its name"
         )
 
-    def report(text: str) -> None:
+    def report(job: ClaimedJob, text: str) -> None:
         # No longer than a pipe takes in one piece: so processes cannot mix their lines, and need no lock to die with.
-        line = msgspec.json.encode(Said(order.job_id, text)) + b"\n"
+        line = msgspec.json.encode(Said(job.id, text)) + b"\n"
         if len(line) > select.PIPE_BUF:
             numbers = {key: value for key, value in msgspec.json.decode(text).items() if key != "message"}
-            line = msgspec.json.encode(Said(order.job_id, msgspec.json.encode(numbers).decode())) + b"\n"
+            line = msgspec.json.encode(Said(job.id, msgspec.json.encode(numbers).decode())) + b"\n"
         if _pipe is not None:
             with contextlib.suppress(BlockingIOError):
                 os.write(_pipe.fileno(), line)
 
     task = cast("Task[..., Any]", found)
-    ctx = Context(
-        id=order.job_id,
-        task=task.name,
-        queue=order.queue,
-        attempt=order.attempt,
-        epoch=order.epoch,
-        metadata=order.metadata,
-        deadline=None if order.timeout is None else time.time() + order.timeout,
-        report=report,
-    )
-    return msgspec.json.encode(execute_plain(task, order.args, ctx, order.max_result_size)).decode()
+    ctx = Context(order.job, order.timeout, report)
+    return msgspec.json.encode(execute_plain(task, order.job.args, ctx, order.max_result_size)).decode()

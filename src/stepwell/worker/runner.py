@@ -147,17 +147,7 @@ class Runner:
 
     def _new(self, job: ClaimedJob) -> Run:
         task = self._tasks[job.task]
-        ctx = Context(
-            id=job.id,
-            task=job.task,
-            queue=job.queue,
-            attempt=job.attempt,
-            epoch=job.epoch,
-            metadata=job.metadata,
-            deadline=None if task.timeout is None else time.time() + task.timeout,
-            report=partial(self._said, job),
-        )
-        return Run(job, task, ctx)
+        return Run(job, task, Context(job, task.timeout, self._said))
 
     async def _run(self, run: Run) -> None:
         began = time.perf_counter()

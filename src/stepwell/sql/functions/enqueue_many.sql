@@ -33,9 +33,7 @@ begin
     return '{}';
   end if;
 
-  select array_agg(g.id order by g.id) into _ids
-  from (select stepwell.uuid7() as id from generate_series(1, _count)) g;
-
+  _ids := stepwell.uuids7(_count);
   with item as (
     select u.id,
       coalesce(u.task, _task) as task,

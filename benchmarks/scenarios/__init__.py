@@ -1,0 +1,27 @@
+"""What is measured, in the order in which it runs. Each scenario is a function of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.run import Run
+from benchmarks.scenarios.backlog import backlog
+from benchmarks.scenarios.cost import cost
+from benchmarks.scenarios.drain import drain
+from benchmarks.scenarios.enqueue import enqueue
+from benchmarks.scenarios.growth import growth
+from benchmarks.scenarios.latency import latency
+from benchmarks.scenarios.snapshot import snapshot
+from benchmarks.scenarios.steps import steps
+
+SCENARIOS: dict[str, Callable[[Run], None]] = {
+    "drain": drain,
+    "enqueue": enqueue,
+    "latency": latency,
+    "snapshot": snapshot,
+    "cost": cost,
+    "growth": growth,
+    "backlog": backlog,
+    "steps": steps,
+}
+QUICK = ("drain", "enqueue", "latency", "snapshot", "cost")

@@ -1,0 +1,44 @@
+"""A system that is measured: its program, run by its own Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SYSTEMS = Path(__file__).parent / "systems"
+_KIT = Path(__file__).parent / "kit"
+
+
+@dataclass(frozen=True)
+class System:
+    """The program in `systems/NAME`."""
+
+    name: str
+    python: Path = field(default=Path(sys.executable))
+
+    @property
+    def folder(self) -> Path:
+        return SYSTEMS / self.name
+
+    def start(
+        self, environment: dict[str, str], *command: object, script: str = "bench.py", output: int | None = None
+    ) -> subprocess.Popen[str]:
+        """Start a command of its program (see `kit/program.py`), or another script of its folder."""
+        return subprocess.Popen(
+            [str(self.python), script, *map(str, command)],
+            cwd=self.folder,
+            env={**os.environ, **environment, "PYTHONPATH": f"{_KIT}:{self.folder}"},
+            stdout=output,
+            text=True,
+        )
+
+    def run(self, environment: dict[str, str], *command: object) -> str:
+        """Run a command to its end, and return what it printed."""
+        process = self.start(environment, *command, output=subprocess.PIPE)
+        said, _ = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"{self.name}: {' '.join(map(str, command))} ended with {process.returncode}")
+        return said

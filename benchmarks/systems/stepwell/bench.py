@@ -1,0 +1,60 @@
+"""Stepwell, as `stepwell worker` runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+import psycopg
+from program import DSN, aping_each, main
+
+from stepwell.migrate import migrate
+
+TASK = os.environ.get("BENCH_TASK", "noop")
+ARGS = os.environ.get("BENCH_ARGS", "{}")
+QUEUES = os.environ.get("BENCH_QUEUES", "default").split(",")
+
+
+def install() -> None:
+    """Make the schema."""
+    with psycopg.connect(DSN, autocommit=True) as connection:
+        migrate(connection)
+
+
+def fill(jobs: int) -> None:
+    """Enqueue in one call."""
+    from tasks import app
+
+    app.tasks[TASK].enqueue_many([json.loads(ARGS)] * jobs)
+
+
+def work(concurrency: int) -> None:
+    """Become `stepwell worker`."""
+    argv = [sys.executable, "-m", "stepwell", "worker", "tasks:app", "--concurrency", str(concurrency)]
+    for queue in QUEUES:
+        argv += ["--queue", queue]
+    os.execv(sys.executable, [*argv, "--log-level", "warning"])
+
+
+def ping(jobs: int) -> None:
+    """One job at a time."""
+    from tasks import answer, app
+
+    async def each() -> None:
+        async with app:
+            await aping_each(jobs, lambda sent: answer.aenqueue(sent))
+
+    asyncio.run(each())
+
+
+def left() -> int:
+    """Live jobs."""
+    with psycopg.connect(DSN) as connection:
+        row = connection.execute("select count(*) from stepwell.job").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+main(install=install, fill=fill, work=work, ping=ping, left=left)

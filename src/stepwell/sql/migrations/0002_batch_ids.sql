@@ -1,0 +1,1 @@
+-- Functions only: ids are made for a whole batch at once.
