@@ -17,9 +17,9 @@ from benchmarks.run import Run
 RESULTS = Path(__file__).parent / "results"
 
 
-def write(run: Run, name: str) -> None:
-    """Write `results/NAME.json`, `results/NAME.md` and the plots for which this run has something to show."""
-    RESULTS.mkdir(exist_ok=True)
+def write(run: Run, name: str, table: list[str] | None = None, place: Path = RESULTS) -> None:
+    """Write NAME.json, NAME.md, which begins with `table`, and the plots for which this run has something to show."""
+    place.mkdir(exist_ok=True)
     about = _about(run)
     found: dict[str, Any] = {
         "about": about,
@@ -27,10 +27,10 @@ def write(run: Run, name: str) -> None:
         "series": run.series,
         "notes": run.notes,
     }
-    (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
-    (RESULTS / f"{name}.md").write_text(_markdown(run, about))
-    plots.draw(run, RESULTS, name)
-    print(f"written: {RESULTS / name}.json, .md and plots")
+    (place / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (place / f"{name}.md").write_text(_markdown(run, about, table or []))
+    plots.draw(run, place, name)
+    print(f"written: {place / name}.json, .md and plots")
 
 
 def _about(run: Run) -> dict[str, Any]:
@@ -40,12 +40,17 @@ def _about(run: Run) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "rounds": run.rounds,
-        "command": " ".join(["python -m benchmarks", *sys.argv[1:]]),
+        "command": " ".join(["python -m", _module(), *sys.argv[1:]]),
         "postgres": run.server.settings(),
     }
 
 
-def _markdown(run: Run, about: dict[str, Any]) -> str:
+def _module() -> str:
+    spec = sys.modules["__main__"].__spec__
+    return spec.name.removesuffix(".__main__") if spec else "benchmarks"
+
+
+def _markdown(run: Run, about: dict[str, Any], table: list[str]) -> str:
     postgres = ", ".join(f"{key} {value}" for key, value in about["postgres"].items())
     head = (
         f"`{about['command']}`, {about['at']}. Python {about['python']}, {about['platform']}, {about['cores']} cores. "
@@ -54,7 +59,12 @@ def _markdown(run: Run, about: dict[str, Any]) -> str:
     )
     lines = ["| scenario | what | figure | measured against | ratio | to reach |", "|---|---|---:|---|---:|---|"]
     lines += [_row(figure) for figure in run.figures]
-    return "\n".join([head, "", *lines, "", *(f"- {note}" for note in run.notes)]).rstrip() + "\n"
+    return (
+        "\n".join(
+            [head, "", *table, *([""] if table else []), *lines, "", *(f"- {note}" for note in run.notes)]
+        ).rstrip()
+        + "\n"
+    )
 
 
 def _row(figure: Figure) -> str:

@@ -30,10 +30,10 @@ class Run:
         self.notes: list[str] = []
 
     @contextmanager
-    def stage(self, system: System, jobs: int = 0, **environment: str) -> Generator[Stage]:
+    def stage(self, system: System, jobs: int = 0, environment: dict[str, str] | None = None) -> Generator[Stage]:
         """The system on a fresh database, filled with so many jobs."""
         with self.server.database() as dsn, tempfile.TemporaryDirectory(dir=self.place) as place:
-            stage = Stage(system, dsn, Path(place), environment)
+            stage = Stage(system, dsn, Path(place), environment or {})
             if jobs:
                 stage.run("fill", jobs)
             yield stage

@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stepwell.embedded import wheel_bin_dir
+
 SYSTEMS = Path(__file__).parent / "systems"
 _KIT = Path(__file__).parent / "kit"
 
@@ -30,7 +32,13 @@ class System:
         return subprocess.Popen(
             [str(self.python), script, *map(str, command)],
             cwd=self.folder,
-            env={**os.environ, **environment, "PYTHONPATH": f"{_KIT}:{self.folder}"},
+            # Some need psql, which comes with the server.
+            env={
+                **os.environ,
+                **environment,
+                "PYTHONPATH": f"{_KIT}:{self.folder}",
+                "PATH": f"{os.environ['PATH']}:{wheel_bin_dir()}",
+            },
             stdout=output,
             text=True,
         )

@@ -38,7 +38,7 @@ def _first_seconds(
     run: Run, jobs: int, *, scheduled: int = 0, queues: int = 1, priorities: int = 1, system_is_bare: bool = False
 ) -> float:
     names = ",".join(f"q{n}" for n in range(queues)) if queues > 1 else "default"
-    with run.stage(BARE if system_is_bare else STEPWELL, BENCH_QUEUES=names) as stage:
+    with run.stage(BARE if system_is_bare else STEPWELL, environment={"BENCH_QUEUES": names}) as stage:
         put(stage, jobs, queues=queues, priorities=priorities)
         if scheduled:
             put(stage, scheduled, delay=86400)

@@ -74,7 +74,7 @@ def _memory(run: Run) -> None:
         run.record(
             "cost", "worker after 1,000,000 jobs", [grown[-1][1]], "MB", "100,000 jobs", [grown[0][1]], at_most=1.1
         )
-    with run.stage(STEPWELL, BENCH_TASK="nap") as stage, stage.workers(500) as (worker,):
+    with run.stage(STEPWELL, environment={"BENCH_TASK": "nap"}) as stage, stage.workers(500) as (worker,):
         stage.run("fill", 500)
         _wait_for(stage, 500)
         run.record("cost", "worker with 500 running", [_rss(psutil.Process(worker.pid))], "MB")

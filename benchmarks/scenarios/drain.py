@@ -48,7 +48,8 @@ def drain(run: Run) -> None:
     rates: dict[_Case, list[float]] = {case: [] for case in cases}
     for _ in range(run.rounds):
         for case in cases:
-            with run.stage(case.system, case.jobs, BENCH_TASK=case.task, BENCH_ARGS=case.args) as stage:
+            environment = {"BENCH_TASK": case.task, "BENCH_ARGS": case.args}
+            with run.stage(case.system, case.jobs, environment) as stage:
                 rates[case].append(stage.drain(case.jobs, case.concurrency, case.processes).rate)
     ceiling = rates[_BARE[500]]
     for case in cases:

@@ -12,11 +12,14 @@ import psycopg
 
 from benchmarks.run import BARE, Run
 from stepwell import App, Task
+from stepwell.queries.arrays import Texts
 
+# With ids from the same source as ours, so that the difference is what the engine costs.
 _INSERT = """
     insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args)
-    select stepwell.uuid7(), now(), now(), 0, 'ready', 'greet', 'default', u.args::json
-    from unnest(%s::text[]) as u (args)
+    select u.id, now(), now(), 0, 'ready', 'greet', 'default', u.args::json
+    from (select %s::text[] as args) given,
+      unnest(stepwell.uuids7(cardinality(given.args)), given.args) as u (id, args)
 """
 _SIDE_BY_SIDE = 100
 
@@ -55,7 +58,7 @@ async def _measure(dsn: str, rates: dict[str, list[float]], one: int, side_by_si
         # The connection that a caller has is open already: so is the app's.
         await greet.aenqueue(0)
         numbers = [{"n": n} for n in range(many)]
-        encoded = [json.dumps(number) for number in numbers]
+        encoded = Texts([json.dumps(number) for number in numbers])
         await keep("bare one", one, lambda: _bare_one(connection, one))
         await keep("one", one, lambda: _one_by_one(greet, one))
         await keep("bare side", side_by_side, lambda: _bare_batches(connection, side_by_side))
@@ -85,7 +88,7 @@ async def _side_by_side(task: Task[[int], None], jobs: int) -> None:
 
 
 async def _bare_batches(connection: psycopg.AsyncConnection[Any], jobs: int) -> None:
-    batch = [f'{{"n":{n}}}' for n in range(_SIDE_BY_SIDE)]
+    batch = Texts([f'{{"n":{n}}}' for n in range(_SIDE_BY_SIDE)])
     for _ in range(jobs // _SIDE_BY_SIDE):
         await connection.execute(_INSERT, (batch,))
 

@@ -48,12 +48,12 @@ class Codec:
         self.prepare()
         named = self._bind(args, kwargs)
         try:
-            encoded = msgspec.json.encode(named, enc_hook=_encode_other)
+            encoded = _encoder.encode(named)
         except Exception as error:
             raise self._culprit(named, error) from None
         if b"\\u0000" in encoded and _NUL.search(encoded):
             for key, value in named.items():
-                if _NUL.search(msgspec.json.encode(value, enc_hook=_encode_other)):
+                if _NUL.search(_encoder.encode(value)):
                     raise BadArgs(
                         f"task {self._name!r}: argument {key!r} holds a NUL character, which text cannot keep"
                     )
@@ -94,7 +94,7 @@ class Codec:
             return "null"
         what = f"task {self._name!r} returned {_article(type(result).__name__)}"
         try:
-            encoded = msgspec.json.encode(result, enc_hook=_encode_other)
+            encoded = _encoder.encode(result)
         except Exception as error:
             raise BadResult(f"{what}, which does not encode as JSON: {error}") from None
         if b"\\u0000" in encoded and _NUL.search(encoded):
@@ -143,7 +143,6 @@ class Codec:
             p.name for p in self._parameters if p.kind is p.POSITIONAL_ONLY and p.name in self._fields
         ]
         self._required = {name for name, _, field in fields if field.default is msgspec.NODEFAULT}
-        self._by_name = set(self._fields).difference(self._positional_only)
         self._decoder: msgspec.json.Decoder[Any] = self._decoder_for(
             lambda: msgspec.defstruct(
                 "Args",
@@ -173,8 +172,10 @@ class Codec:
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         # What most calls are, without the price of `bind`: all that is needed, by name, and nothing else.
-        if not args and self._required <= kwargs.keys() <= self._by_name:
-            return {name: kwargs[name] for name in self._fields if name in kwargs}
+        if not args and not self._positional_only:
+            named = {name: kwargs[name] for name in self._fields if name in kwargs}
+            if len(named) == len(kwargs) and self._required.issubset(named):
+                return named
         try:
             return self._bindable.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -183,7 +184,7 @@ class Codec:
     def _culprit(self, named: Mapping[str, Any], error: Exception) -> BadArgs:
         for key, value in named.items():
             try:
-                msgspec.json.encode(value, enc_hook=_encode_other)
+                _encoder.encode(value)
             except Exception as own:
                 kind = type(value).__name__
                 return BadArgs(f"task {self._name!r}: argument {key!r} ({kind}) does not encode as JSON: {own}")
@@ -199,7 +200,7 @@ def encode_metadata(metadata: Mapping[str, Any]) -> str:
     if not isinstance(metadata, Mapping):
         raise BadArgs(f"metadata is {_article(type(metadata).__name__)}: give a dict")
     try:
-        encoded = msgspec.json.encode(dict(metadata), enc_hook=_encode_other)
+        encoded = _encoder.encode(dict(metadata))
     except Exception as error:
         raise BadArgs(f"metadata does not encode as JSON: {error}") from None
     if _NUL.search(encoded):
@@ -213,6 +214,9 @@ def _encode_other(value: Any) -> Any:
     if dump is None:
         raise TypeError(f"objects of type {type(value).__name__} are not supported")
     return dump(mode="json")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_encode_other)
 
 
 def _decode_other(kind: type[Any], value: Any) -> Any:

@@ -149,25 +149,26 @@ class Database:
             self._pool = None
             self._async_pools.clear()
 
-    def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
-        """Run a query on a pooled connection. What only a person can mend, or the server being away, is explained."""
+    @contextmanager
+    def explaining(self) -> Generator[None]:
+        """Within this, what only a person can mend, and the server being away, is explained."""
         try:
-            with self.connection(within) as connection:
-                return fetch(connection, query)
+            yield
         except (psycopg.Error, PoolTimeout) as error:
             if is_hopeless(error) or is_transient(error):
                 raise explain(error, self.dsn) from error
             raise
 
+    def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
+        """Run a query on a pooled connection, its errors explained."""
+        with self.explaining(), self.connection(within) as connection:
+            return fetch(connection, query)
+
     async def afetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
         """The same for async code."""
-        try:
+        with self.explaining():
             async with self.aconnection(within) as connection:
                 return await afetch(connection, query)
-        except (psycopg.Error, PoolTimeout) as error:
-            if is_hopeless(error) or is_transient(error):
-                raise explain(error, self.dsn) from error
-            raise
 
     def revive(self) -> None:
         """Start the embedded Postgres again, should it have crashed. Any other is for others to look after."""

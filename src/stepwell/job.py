@@ -14,7 +14,7 @@ LIVE: tuple[State, ...] = ("scheduled", "ready", "running", "waiting", "blocked"
 FINISHED: tuple[State, ...] = ("succeeded", "failed", "cancelled")
 
 
-class ClaimedJob(msgspec.Struct, frozen=True):
+class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     """A job in a worker's hands. The id stays text and the time a number: they are only handed back."""
 
     id: str

@@ -35,13 +35,13 @@ class Cancel(Exception):
     """Raised by a handler: the job is no longer wanted; it ends as cancelled."""
 
 
-class Succeeded(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
+class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
     """The handler returned; `result` is its value as JSON."""
 
     result: str
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
+class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
     """The attempt did not succeed. `delay` is the pause before the next try; None: there must be none."""
 
     reason: str
@@ -51,19 +51,19 @@ class Failed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
     delay: float | None
 
 
-class Snoozed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
+class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
     """Give the job back, the attempt uncounted."""
 
     delay: float
 
 
-class Cancelled(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
+class Cancelled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
     """The job ends as cancelled."""
 
     reason: str | None
 
 
-class Settled(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
+class Settled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
     """Nothing is left to write: the job was finished in the handler's own transaction, or is no longer ours."""
 
     committed: bool

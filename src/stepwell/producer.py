@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from typing import Any, LiteralString
+
+import psycopg
 
 from stepwell import queries
 from stepwell.batches import batches
 from stepwell.bridge import afetch_on, fetch_on
 from stepwell.coalesce import Coalescer
-from stepwell.db import Database, afetch, fetch
+from stepwell.db import Database
 from stepwell.queries import NewJob
 from stepwell.trouble import is_refusal
 
-# Small enough that a chunk is on its way, whole, before the next is made, and that making one does not hold up an
-# event loop for long.
-_CHUNK = 1000
+# Small enough that Postgres is soon at work, and that making one does not hold up an event loop for long.
+_CHUNK = 2000
 _MOST_SIDE_BY_SIDE = 5000
 
 
@@ -39,7 +41,7 @@ class Producer:
         return (await afetch_on(connection, queries.enqueue([job])))[0][0]
 
     def put_many(self, jobs: Iterable[NewJob], connection: object | None) -> list[str]:
-        """Put many in, all or none. While Postgres takes a chunk, `jobs` is asked for the next."""
+        """Put many in, all or none. Chunks are sent without waiting, so that the next is made while one is taken."""
         if connection is not None:
             # The caller's transaction outlives a bad job: nothing is sent before all have been seen.
             chunks = list(_chunks(jobs))
@@ -50,18 +52,9 @@ class Producer:
             return []
         if second is None:
             return self._database.fetch(queries.enqueue(first))[0]
-        with (
-            self._database.connection() as own,
-            own.transaction(),
-            ThreadPoolExecutor(1, thread_name_prefix="stepwell-put") as sender,
-        ):
-            under_way = sender.submit(fetch, own, queries.enqueue(first))
-            ids: list[str] = []
-            for chunk in _chain(second, chunks):
-                query = queries.enqueue(chunk)
-                ids += under_way.result()[0]
-                under_way = sender.submit(fetch, own, query)
-            return ids + under_way.result()[0]
+        with self._database.explaining(), self._database.connection() as own, _pipeline(own), own.transaction():
+            sent = [own.execute(*_statement(chunk)) for chunk in _chain(first, second, chunks)]
+            return [job_id for cursor in sent for (ids,) in cursor for job_id in ids]
 
     async def aput_many(self, jobs: Iterable[NewJob], connection: object | None) -> list[str]:
         """The same as `put_many`, for async code."""
@@ -74,19 +67,10 @@ class Producer:
             return []
         if second is None:
             return (await self._database.afetch(queries.enqueue(first)))[0]
-        async with self._database.aconnection() as own, own.transaction():
-            under_way = asyncio.create_task(afetch(own, queries.enqueue(first)))
-            try:
-                ids: list[str] = []
-                for chunk in _chain(second, chunks):
-                    query = queries.enqueue(chunk)
-                    ids += (await under_way)[0]
-                    under_way = asyncio.create_task(afetch(own, query))
-                    await asyncio.sleep(0)  # so that it leaves before the next chunk is made
-                return ids + (await under_way)[0]
-            finally:
-                under_way.cancel()
-                await asyncio.wait([under_way])
+        with self._database.explaining():
+            async with self._database.aconnection() as own, _apipeline(own), own.transaction():
+                sent = [await own.execute(*_statement(chunk)) for chunk in _chain(first, second, chunks)]
+                return [job_id for cursor in sent async for (ids,) in cursor for job_id in ids]
 
     def _coalescer(self) -> Coalescer[NewJob, str]:
         loop = asyncio.get_running_loop()
@@ -107,9 +91,24 @@ def _chunks(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
     return batches(jobs, _CHUNK, _size)
 
 
-def _chain(first: list[NewJob], rest: Iterator[list[NewJob]]) -> Iterator[list[NewJob]]:
+def _chain(first: list[NewJob], second: list[NewJob], rest: Iterator[list[NewJob]]) -> Iterator[list[NewJob]]:
     yield first
+    yield second
     yield from rest
+
+
+def _statement(jobs: list[NewJob]) -> tuple[LiteralString, Sequence[Any]]:
+    query = queries.enqueue(jobs)
+    return query.text, query.params
+
+
+def _pipeline(connection: psycopg.Connection[Any]) -> AbstractContextManager[Any]:
+    # Not with a libpq before 14: then each chunk waits for the one before.
+    return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
+
+
+def _apipeline(connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContextManager[Any]:
+    return connection.pipeline() if psycopg.AsyncPipeline.is_supported() else nullcontext()
 
 
 def _size(job: NewJob) -> int:

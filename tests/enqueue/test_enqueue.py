@@ -9,10 +9,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, Connection, sql
 from psycopg.rows import dict_row
 
-from stepwell import App, BadArgs, ConfigError, DuplicateTask, StepwellError
+from stepwell import App, BadArgs, ConfigError, DatabaseError, DuplicateTask, StepwellError
 from stepwell.batches import batches
 from stepwell.queries import NewJob
 
@@ -76,14 +76,39 @@ async def test_many_are_put_in_all_or_none(app: App, conn: Connection[Any]) -> N
     with pytest.raises(BadArgs, match="'n'"):
         await note.aenqueue_many([{"n": 1}, {"n": "two"}])
     assert rows(conn) == []
-    conn.execute("create function refuse() returns trigger language plpgsql as $$ begin raise 'no'; end $$")
-    conn.execute(
-        "create trigger refuse before insert on stepwell.job for each row "
-        "when (new.args ->> 'n' = '7000') execute function refuse()"
-    )
-    with pytest.raises(psycopg.Error):
-        await note.aenqueue_many([{"n": n} for n in range(8000)])
+    with pytest.raises(BadArgs, match="'n'"):
+        await note.aenqueue_many([*({"n": n} for n in range(9000)), {"n": "nine thousand"}])
     assert rows(conn) == []
+
+
+@pytest.mark.parametrize(
+    ("happens", "error", "said"),
+    [
+        ("raise 'not this one'", psycopg.Error, "not this one"),
+        ("perform pg_terminate_backend(pg_backend_pid())", DatabaseError, "connection"),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+async def test_what_goes_wrong_among_many_is_said_and_nothing_stays(
+    app: App, conn: Connection[Any], happens: str, error: type[Exception], said: str, is_async: bool
+) -> None:
+    @app.task
+    async def note(n: int) -> None: ...
+
+    # In the second of several chunks: those behind it are on their way when it fails.
+    body = sql.Literal(f"begin {happens}; return new; end")
+    conn.execute(sql.SQL("create function stop() returns trigger language plpgsql as {}").format(body))
+    conn.execute(
+        "create trigger stop before insert on stepwell.job for each row "
+        "when (new.args ->> 'n' = '3000') execute function stop()"
+    )
+    items = [{"n": n} for n in range(9000)]
+    with pytest.raises(error, match=said):
+        await (note.aenqueue_many(items) if is_async else asyncio.to_thread(note.enqueue_many, items))
+    assert rows(conn) == []
+    conn.execute("drop trigger stop on stepwell.job")
+    again = await (note.aenqueue_many(items) if is_async else asyncio.to_thread(note.enqueue_many, items))
+    assert len(again) == len(rows(conn)) == 9000
 
 
 async def test_calls_made_side_by_side_share_round_trips(app: App, conn: Connection[Any]) -> None:

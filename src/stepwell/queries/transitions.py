@@ -14,7 +14,7 @@ from stepwell.queries.arrays import Bare, Texts
 from stepwell.queries.query import Query, only, same, shared
 
 
-class NewJob(msgspec.Struct, frozen=True):
+class NewJob(msgspec.Struct, frozen=True, gc=False):
     """What is put in: one call of a task with its options, args already JSON."""
 
     task: str

@@ -13,6 +13,8 @@ create or replace function stepwell.enqueue_many(
 ) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+-- Else it is planned anew for each batch, for the length of its arrays.
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -3,6 +3,7 @@
 create or replace function stepwell.uuids7(_count integer) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   _first text := stepwell.uuid7();

@@ -1,0 +1,203 @@
+"""The field, side by side: every system by the same harness, on the same server, in the same run.
+
+`python -m benchmarks.peers`, or with the names of some. Each has its own virtual environment, its own best documented
+settings (its program in `systems/` says which and why), and of two numbers of slots, 100 and 500, the one that it did
+better with. Rounds go through all systems in turn, so that what disturbs the machine disturbs them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import tempfile
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import redis_server, report, venvs
+from benchmarks.figure import Measured, number
+from benchmarks.run import STEPWELL, Run
+from benchmarks.scenarios.latency import percentile
+from benchmarks.scenarios.snapshot import drain_beside_snapshot, per_second
+from benchmarks.server import running
+from benchmarks.system import SYSTEMS, System
+
+_ON_REDIS = {"arq", "celery", "dramatiq", "rq"}
+_CONCURRENCIES = (100, 500)
+_TRIAL_JOBS = 2_000
+_MOST_JOBS = 50_000
+_SECONDS = 10
+_PINGS = 100
+_SNAPSHOT_JOBS = 300_000
+_SNAPSHOT_SECONDS = 90
+# How many times the peer's rate is to be reached, for those where a figure was set.
+_DRAIN_TIMES = {"pgqueuer": 1.5, "awa": 3, "chancy": 8, "absurd": 10, "saq": 10, "procrastinate": 10, "dbos": 10}
+_DRAIN_TIMES_REDIS = {"celery": 10}
+
+
+@dataclass
+class Peer:
+    """A system, and what was found of it."""
+
+    system: System
+    version: str
+    environment: dict[str, str]
+    concurrency: int = 500
+    jobs: int = _TRIAL_JOBS
+    one: list[float] = field(default_factory=list[float])
+    two: list[float] = field(default_factory=list[float])
+    p50: list[float] = field(default_factory=list[float])
+    p99: list[float] = field(default_factory=list[float])
+
+    @property
+    def name(self) -> str:
+        return self.system.name
+
+
+def main() -> None:
+    """Measure, print, and write `results/peers.*`."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"some of {', '.join(venvs.names())}")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    with running() as server, tempfile.TemporaryDirectory() as place, _redis() as redis:
+        run = Run(server, Path(place), quick=False)
+        run.rounds = given.rounds
+        peers = [_ours(), *_installed(run, given.names or venvs.names(), redis)]
+        peers = [peer for peer in peers if _tried(run, peer)]
+        for round_number in range(run.rounds):
+            for peer in random.sample(peers, len(peers)):
+                print(f"-- round {round_number + 1} of {run.rounds}: {peer.name}", flush=True)
+                _measure(run, peer)
+        peers = [peer for peer in peers if peer.one and peer.two and peer.p50]
+        _record(run, peers)
+        _snapshots(run, peers)
+        report.write(run, "peers", table=_table(peers))
+
+
+def _ours() -> Peer:
+    from importlib.metadata import version
+
+    return Peer(STEPWELL, f"stepwell=={version('stepwell')}", {})
+
+
+def _installed(run: Run, names: list[str], redis: str | Exception) -> Generator[Peer]:
+    for name in names:
+        if name in _ON_REDIS and isinstance(redis, Exception):
+            run.note(f"{name}: not run, for there is no Redis: {redis}")
+            continue
+        print(f"-- installing {name}", flush=True)
+        try:
+            system = venvs.system(name)
+        except Exception as error:
+            run.note(f"{name}: not run: {error}")
+            continue
+        version = (SYSTEMS / name / "requirements.txt").read_text().splitlines()[0]
+        yield Peer(system, version, {"BENCH_REDIS": str(redis)} if name in _ON_REDIS else {})
+
+
+def _tried(run: Run, peer: Peer) -> bool:
+    """Find the better number of slots, and how many jobs keep the system busy for some seconds."""
+    rates: dict[int, float] = {}
+    problem: Exception | None = None
+    for concurrency in _CONCURRENCIES:
+        try:
+            rates[concurrency] = _drain(run, peer, _TRIAL_JOBS, concurrency)
+        except Exception as error:
+            print(f"{peer.name} with {concurrency} slots: {error}", flush=True)
+            problem = error
+    if not rates:
+        run.note(f"{peer.name}: installed, but does not run: {problem}")
+        return False
+    # Ours stays where the suite has it.
+    peer.concurrency = 500 if peer.system is STEPWELL else max(rates, key=lambda concurrency: rates[concurrency])
+    peer.jobs = int(min(_MOST_JOBS, max(_TRIAL_JOBS, rates[peer.concurrency] * _SECONDS)))
+    print(f"{peer.name}: {peer.concurrency} slots, {peer.jobs} jobs", flush=True)
+    return True
+
+
+def _measure(run: Run, peer: Peer) -> None:
+    try:
+        peer.one.append(_drain(run, peer, peer.jobs, peer.concurrency))
+        peer.two.append(_drain(run, peer, 2 * peer.jobs, peer.concurrency, 2))
+        with run.stage(peer.system, environment=peer.environment) as stage:
+            latencies = stage.ping(_PINGS)
+    except Exception as error:
+        run.note(f"{peer.name}: a round failed: {error}")
+        return
+    peer.p50.append(percentile(latencies, 50))
+    peer.p99.append(percentile(latencies, 99))
+    print(f"   {peer.one[-1]:,.0f} jobs/s, with two {peer.two[-1]:,.0f}, p50 {peer.p50[-1]:.1f} ms", flush=True)
+
+
+def _drain(run: Run, peer: Peer, jobs: int, concurrency: int, processes: int = 1) -> float:
+    with run.stage(peer.system, jobs, peer.environment) as stage:
+        return stage.drain(jobs, concurrency, processes).rate
+
+
+def _record(run: Run, peers: list[Peer]) -> None:
+    ours = next(peer for peer in peers if peer.system is STEPWELL)
+    for peer in peers:
+        if peer is not ours:
+            times = (_DRAIN_TIMES | _DRAIN_TIMES_REDIS).get(peer.name)
+            run.record("peers", "drain, one process", ours.one, "jobs/s", peer.name, peer.one, at_least=times)
+            wanted = 1.2 if peer.name == "pgqueuer" else None
+            run.record("peers", "drain, two processes", ours.two, "jobs/s", peer.name, peer.two, at_least=wanted)
+            run.record("peers", "idle latency, p50", ours.p50, "ms", peer.name, peer.p50)
+            run.record("peers", "idle latency, p99", ours.p99, "ms", peer.name, peer.p99)
+
+
+def _snapshots(run: Run, peers: list[Peer]) -> None:
+    """The two fastest, while a snapshot is held."""
+    last: dict[str, float] = {}
+    fast = sorted((peer for peer in peers if peer.name not in _ON_REDIS), key=lambda peer: -max(peer.one))
+    for peer in [peer for peer in fast if peer.name in ("stepwell", "pgqueuer", "awa")]:
+        print(f"-- held snapshot: {peer.name}", flush=True)
+        try:
+            drained = drain_beside_snapshot(run, peer.system, _SNAPSHOT_JOBS, _SNAPSHOT_SECONDS)
+        except Exception as error:
+            run.note(f"{peer.name}: did not run beside a held snapshot: {error}")
+            continue
+        run.series[f"snapshot: {peer.name}"] = per_second(drained)
+        last[peer.name] = drained.last_second
+    for name, rate in last.items():
+        if name != "stepwell" and "stepwell" in last:
+            wanted = 3.0 if name == "pgqueuer" else None
+            ours = [last["stepwell"]]
+            run.record("peers", "last second beside a snapshot", ours, "jobs/s", name, [rate], at_least=wanted)
+
+
+def _table(peers: list[Peer]) -> list[str]:
+    lines = [
+        "| system | slots | jobs/s, one process | two processes | idle latency, p50 | p99 |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for peer in sorted(peers, key=lambda peer: -Measured.of(peer.one).median):
+        cells = [_spread(rounds) for rounds in (peer.one, peer.two, peer.p50, peer.p99)]
+        lines.append(
+            f"| {peer.version} | {peer.concurrency} | {cells[0]} | {cells[1]} | {cells[2]} ms | {cells[3]} ms |"
+        )
+    return lines
+
+
+def _spread(rounds: list[float]) -> str:
+    measured = Measured.of(rounds)
+    return f"{number(measured.median)} ({number(measured.least)} to {number(measured.most)})"
+
+
+@contextlib.contextmanager
+def _redis() -> Generator[str | Exception]:
+    with contextlib.ExitStack() as stack:
+        try:
+            redis: str | Exception = stack.enter_context(redis_server.running())
+        except Exception as error:
+            redis = error
+        yield redis
+
+
+if __name__ == "__main__":
+    began = time.monotonic()
+    main()
+    print(f"{(time.monotonic() - began) / 60:.0f} minutes in all")
