@@ -89,7 +89,7 @@ class Stage:
     def drain(
         self, jobs: int, concurrency: int, processes: int = 1, patience: float = 300, at_most: float | None = None
     ) -> Drained:
-        """Start workers on a queue that holds so many jobs, and wait until it is empty, or `at_most` so many seconds.
+        """Start workers on a queue that holds so many jobs, and wait until it is empty, or for `at_most` seconds.
 
         The clock runs from the moment when every process has run a job, so that none is paid for starting late, to the
         moment when the system itself has no job left unfinished.
@@ -97,7 +97,7 @@ class Stage:
         with self.workers(concurrency, processes):
             watch = self.start("watch", jobs, output=subprocess.PIPE)
             try:
-                counts = list(self._counts(watch, jobs, patience, at_most))
+                counts = list(self._counts(watch, jobs, processes, patience, at_most))
                 end = float(watch.communicate()[0]) if watch.poll() == 0 else counts[-1][0]
             finally:
                 watch.kill()
@@ -106,19 +106,19 @@ class Stage:
         return Drained(done - before, end - begin, [(at - self.ran.first, count) for at, count in counts if count])
 
     def _counts(
-        self, watch: subprocess.Popen[str], jobs: int, patience: float, at_most: float | None
+        self, watch: subprocess.Popen[str], jobs: int, processes: int, patience: float, at_most: float | None
     ) -> Iterator[tuple[float, int]]:
         began = time.monotonic()
-        first: float | None = None
+        all_at_work: float | None = None
         while True:
             ended = watch.poll()
             if ended:
                 raise RuntimeError(f"{self.system.name}: watch ended with {ended}")
             now, count = time.monotonic(), self.ran.count
             yield now, count
-            if count and first is None:
-                first = now
-            if ended is not None or (at_most and first and now > first + at_most):
+            if all_at_work is None and self.ran.processes >= processes:
+                all_at_work = now
+            if ended is not None or (at_most and all_at_work and now > all_at_work + at_most):
                 return
             if now > began + patience:
                 raise TimeoutError(f"{self.system.name}: {count} of {jobs} jobs ran in {patience:.0f} s")
