@@ -64,6 +64,8 @@ def main() -> None:
     given = parser.parse_args()
     with running() as server, tempfile.TemporaryDirectory() as place, _redis() as redis:
         run = Run(server, Path(place), quick=False)
+        if isinstance(redis, str):
+            run.note(f"Redis: {redis_server.version()}, its default settings: no fsync per write")
         run.rounds = given.rounds
         peers = [_ours(), *_installed(run, given.names or venvs.names(), redis)]
         peers = [peer for peer in peers if _tried(run, peer)]

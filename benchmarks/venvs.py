@@ -19,16 +19,21 @@ def names() -> list[str]:
 
 
 def system(name: str) -> System:
-    """The system, with its environment made if it is not there. Raises if it cannot be installed."""
-    requirements = (SYSTEMS / name / "requirements.txt").read_text()
-    venv = _VENVS / f"{name}-{hashlib.sha256(requirements.encode()).hexdigest()[:8]}"
-    python = venv / "bin" / "python"
+    """The system, in its environment."""
+    return System(name, python((SYSTEMS / name / "requirements.txt").read_text().split(), name))
+
+
+def python(requirements: list[str], name: str) -> Path:
+    """The Python of an environment with these in it, made if it is not there. Raises if they cannot be installed."""
+    venv = _VENVS / f"{name}-{hashlib.sha256(' '.join(requirements).encode()).hexdigest()[:8]}"
+    found = venv / "bin" / "python"
     if not (venv / ".ready").exists():
         shutil.rmtree(venv, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        wanted = ["-r", str(SYSTEMS / name / "requirements.txt")]
-        done = subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted], capture_output=True, text=True)
+        install = [str(found), "-m", "pip", "install", "--quiet", *requirements]
+        done = subprocess.run(install, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"does not install: {done.stderr.strip().splitlines()[-1]}")
+            reason = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
+            raise RuntimeError(f"{' '.join(requirements)} does not install: {reason}")
         (venv / ".ready").touch()
-    return System(name, python)
+    return found

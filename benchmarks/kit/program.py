@@ -63,7 +63,7 @@ def _watch(jobs: int, left: Callable[[], int]) -> float:
     ran = Reading(Path(os.environ["BENCH_TALLY"]))
     while ran.count < jobs:
         time.sleep(0.01)
-    while left():
+    while left() > 0:
         time.sleep(0.005)
     return time.monotonic()
 

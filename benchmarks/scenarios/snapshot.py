@@ -31,7 +31,7 @@ def snapshot(run: Run) -> None:
 def drain_beside_snapshot(run: Run, system: System, jobs: int, patience: float = 300) -> Drained:
     """Drain while a snapshot that is older than the jobs is held."""
     with run.stage(system) as stage, _held_snapshot(stage.dsn):
-        stage.run("fill", jobs)
+        stage.fill(jobs)
         return stage.drain(jobs, 50, patience=patience, at_most=patience - 10)
 
 
