@@ -44,6 +44,8 @@ INSERT = """
     select stepwell.uuid7(), now(), now(), 0, 'ready', 'noop', 'default', %s::json from generate_series(1, %s)
 """
 
+INSERT_AND_NOTIFY = f"with put as ({INSERT}) select pg_notify('stepwell_ready', 'default')"
+
 
 def work(batch: int) -> None:
     """Claim and finish batches until stopped."""
@@ -108,13 +110,11 @@ def ping(jobs: int) -> None:
         connection = await _connect()
 
         async def insert(sent: int) -> None:
-            async with connection.transaction():
-                await connection.execute(INSERT, (f'{{"sent": {sent}}}', 1))
-                await connection.execute("notify stepwell_ready")
+            await connection.execute(INSERT_AND_NOTIFY, (f'{{"sent": {sent}}}', 1))
 
         await aping_each(jobs, insert)
 
-    asyncio.run(each())
+    uvloop.run(each())
 
 
 def left() -> int:

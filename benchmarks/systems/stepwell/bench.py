@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
 
 import psycopg
+import uvloop
 from program import DSN, aping_each, main
 
 from stepwell.migrate import migrate
@@ -46,7 +46,7 @@ def ping(jobs: int) -> None:
         async with app:
             await aping_each(jobs, lambda sent: answer.aenqueue(sent))
 
-    asyncio.run(each())
+    uvloop.run(each())
 
 
 def left() -> int:
