@@ -22,3 +22,13 @@ def test_ids_are_all_different_and_grow_with_time(conn: Connection) -> None:
     rows = [calls.one(conn.execute("select stepwell.uuid7()")) for _ in range(200)]
     assert len(set(rows)) == 200
     assert rows == sorted(rows)
+
+
+def test_a_batch_of_ids_grows_and_differs_from_the_next(conn: Connection) -> None:
+    batches: list[list[UUID]] = [
+        calls.one(conn.execute("select stepwell.uuids7(%s)", (count,))) for count in (0, 1, 2, 5000, 5000)
+    ]
+    assert [len(batch) for batch in batches] == [0, 1, 2, 5000, 5000]
+    ids = [made for batch in batches for made in batch]
+    assert ids == sorted(set(ids))
+    assert {(made.version, made.variant) for made in ids} == {(7, RFC_4122)}

@@ -23,7 +23,9 @@ from stepwell.worker.outcomes import Outcomes
 from stepwell.worker.runner import Runner
 
 _RESTART = 0.25
-_MOST_PREFETCH = 1000
+_MOST_PREFETCH = 2000
+# Of what is claimed and does not run: it waits for a slot, or its outcome waits to be written.
+_MOST_HELD = 3000
 _RECKON_EVERY = 10.0
 _RECKON_AGAIN = 1.0
 _FRONT = Position()
@@ -127,14 +129,15 @@ class Fetcher:
 
     def _wanted(self) -> int:
         """How many jobs to ask for now; 0: enough are here, or too many outcomes wait to be written."""
-        if self._outcomes.count > 2 * (self._runner.concurrency + _MOST_PREFETCH):
-            return 0
         prefetch = self._prefetch()
         waiting = len(self._runner.waiting)
-        return 0 if waiting > prefetch // 2 else max(0, self._runner.free + prefetch - waiting)
+        if waiting > prefetch * 3 // 4:
+            return 0
+        held = waiting + self._outcomes.count
+        return max(0, min(self._runner.free + prefetch - waiting, self._runner.concurrency + _MOST_HELD - held))
 
     def _prefetch(self) -> int:
-        """How many jobs to hold ready: what this worker ends in the time that a claim takes, twice over.
+        """How many jobs to hold ready: what this worker ends in the time of three claims.
 
         Quick jobs make it large, so that slots never wait for a claim; with slow ones it is zero, and what is not
         running here stays free for others.
@@ -146,7 +149,7 @@ class Fetcher:
             # The longer the look, the more it counts: after a tenth of a second it is all that counts.
             self._rate += (rate - self._rate) * min(1.0, passed * 10)
             self._measured, self._measured_at = self._runner.ended, now
-        return min(_MOST_PREFETCH, int(self._rate * (self._claim_seconds + 0.005) * 2))
+        return min(_MOST_PREFETCH, int(self._rate * (self._claim_seconds + 0.005) * 3))
 
     async def _wait(self, event: asyncio.Event) -> None:
         with contextlib.suppress(TimeoutError):

@@ -35,6 +35,10 @@ from stepwell.worker.transaction import execute_in_transaction, execute_plain_in
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# In one turn of the event loop no more than so many jobs are started. Hundreds of quick ones at once would keep it from
+# its connections for milliseconds, and Postgres would wait for the next claim and the next outcomes.
+_STARTS_PER_TURN = 50
+
 
 class Runner:
     """The slots of a worker, and the claimed jobs that wait for one."""
@@ -70,6 +74,8 @@ class Runner:
         # By id and epoch: a job can come back while its lost or abandoned run still goes on here.
         self.running: dict[tuple[str, int], Run] = {}
         self.ended = 0
+        self._starts_left = _STARTS_PER_TURN
+        self._turn_comes = False
 
     @property
     def free(self) -> int:
@@ -138,12 +144,21 @@ class Runner:
         return next((run for run in list(self.running.values()) if run.handler is current), None)
 
     def _fill(self) -> None:
-        while self.waiting and len(self.running) < self.concurrency:
+        while self.waiting and len(self.running) < self.concurrency and self._starts_left:
+            self._starts_left -= 1
             run = self._new(self.waiting.popleft())
             self.running[run.job.id, run.job.epoch] = run
             self._idle.clear()
             # From the worker's own context, not the last job's: what a handler sets in contextvars stays its own.
             run.handler = self._loop.create_task(self._run(run), context=self._context.copy())
+        if self._starts_left < _STARTS_PER_TURN and not self._turn_comes:
+            self._turn_comes = True
+            self._loop.call_soon(self._new_turn)
+
+    def _new_turn(self) -> None:
+        self._turn_comes = False
+        self._starts_left = _STARTS_PER_TURN
+        self._fill()
 
     def _new(self, job: ClaimedJob) -> Run:
         task = self._tasks[job.task]

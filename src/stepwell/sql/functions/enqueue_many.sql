@@ -45,31 +45,30 @@ begin
   end if;
 
   _ids := case when _count = 1 then array[stepwell.uuid7()] else stepwell.uuids7(_count) end;
-  with item as (
-    select u.id,
-      coalesce(u.task, _task) as task,
-      coalesce(u.queue, _one_queue, 'default') as queue,
-      -coalesce(u.priority, _priority, 0) as rank,
-      coalesce(
-        _now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now
-      ) as run_at,
-      u.args::json as args,
-      coalesce(u.metadata, _one_metadata)::jsonb as metadata,
-      coalesce(u.max_attempts, _max) as max_attempts
-    from unnest(_ids, _tasks, _queues, _priorities, _delays, _run_ats, _args, _metadata, _max_attempts)
-      as u (id, task, queue, priority, delay, run_at, args, metadata, max_attempts)
-  ), put as (
-    insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata)
-    select i.id, i.run_at, _now, i.max_attempts, i.rank,
-      case when i.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
-      i.task, i.queue, i.args, i.metadata
-    from item i
-    returning queue, state, run_at
-  )
-  select array_agg(distinct p.queue) filter (where p.state = 'ready'),
-    extract(epoch from min(p.run_at) filter (where p.state = 'scheduled') - _now)
-  into _ready, _due_in
-  from put p;
+  if _delays is null and _run_ats is null then
+    _ready := case
+      when cardinality(_queues) > 1 then array(select distinct coalesce(q, 'default') from unnest(_queues) as q)
+      else array[coalesce(_one_queue, 'default')]
+    end;
+  else
+    _run_ats := array(
+      select coalesce(_now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now)
+      from unnest(_ids, _delays, _run_ats) with ordinality as u (id, delay, run_at, n)
+      order by u.n
+    );
+    select array_agg(distinct coalesce(u.queue, _one_queue, 'default')) filter (where u.run_at <= _now),
+      extract(epoch from min(u.run_at) filter (where u.run_at > _now) - _now)
+    into _ready, _due_in
+    from unnest(_run_ats, _queues) as u (run_at, queue);
+  end if;
+
+  insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata)
+  select u.id, coalesce(u.run_at, _now), _now, coalesce(u.max_attempts, _max), -coalesce(u.priority, _priority, 0),
+    case when u.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
+    coalesce(u.task, _task), coalesce(u.queue, _one_queue, 'default'), u.args::json,
+    coalesce(u.metadata, _one_metadata)::jsonb
+  from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts)
+    as u (id, task, queue, priority, run_at, args, metadata, max_attempts);
   perform stepwell.notify_ready(_ready, _due_in);
   return _ids;
 end
