@@ -14,27 +14,39 @@ import tempfile
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import redis_server, report, venvs
 from benchmarks.figure import Measured, number
 from benchmarks.run import STEPWELL, Run
 from benchmarks.scenarios.latency import percentile
-from benchmarks.scenarios.snapshot import drain_beside_snapshot, per_second
+from benchmarks.scenarios.snapshot import drain_beside_snapshot
 from benchmarks.server import running
 from benchmarks.system import SYSTEMS, System
 
 _ON_REDIS = {"arq", "celery", "dramatiq", "rq"}
 _CONCURRENCIES = (100, 500)
-_TRIAL_JOBS = 2_000
-_MOST_JOBS = 50_000
+_FEW_JOBS = 2_000
+_MOST_JOBS = 500_000
+_TRIAL_SECONDS = 2
 _SECONDS = 5
-_PINGS = 100
+_PINGS = 200
 _SNAPSHOT_JOBS = 300_000
 _SNAPSHOT_SECONDS = 90
 # How many times the peer's rate is to be reached, for those where a figure was set.
-_DRAIN_TIMES = {"pgqueuer": 1.5, "awa": 3, "chancy": 8, "absurd": 10, "saq": 10, "procrastinate": 10, "dbos": 10}
-_DRAIN_TIMES_REDIS = {"celery": 10}
+_DRAIN_TIMES = {
+    "pgqueuer": 1.5,
+    "awa": 3,
+    "chancy": 8,
+    "absurd": 10,
+    "saq": 10,
+    "procrastinate": 10,
+    "dbos": 10,
+    "celery": 10,
+}
+# It runs one job in a process, so as many processes as there are cores.
+_ONE_PER_CORE = {"rq"}
 
 
 @dataclass
@@ -45,7 +57,7 @@ class Peer:
     version: str
     environment: dict[str, str]
     concurrency: int = 500
-    jobs: int = _TRIAL_JOBS
+    jobs: int = _FEW_JOBS
     one: list[float] = field(default_factory=list[float])
     two: list[float] = field(default_factory=list[float])
     p50: list[float] = field(default_factory=list[float])
@@ -69,19 +81,21 @@ def main() -> None:
         run.rounds = given.rounds
         peers = [_ours(), *_installed(run, given.names or venvs.names(), redis)]
         peers = [peer for peer in peers if _tried(run, peer)]
-        for round_number in range(run.rounds):
-            for peer in random.sample(peers, len(peers)):
-                print(f"-- round {round_number + 1} of {run.rounds}: {peer.name}", flush=True)
-                _measure(run, peer)
-        peers = [peer for peer in peers if peer.one and peer.two and peer.p50]
-        _record(run, peers)
-        _snapshots(run, peers)
-        report.write(run, "peers", table=_table(peers))
+        try:
+            for round_number in range(run.rounds):
+                for peer in random.sample(peers, len(peers)):
+                    print(f"-- round {round_number + 1} of {run.rounds}: {peer.name}", flush=True)
+                    _measure(run, peer)
+            peers = [peer for peer in peers if peer.one]
+            _record(run, peers)
+            _snapshots(run, peers)
+        finally:
+            # What is published is a whole run.
+            name = "part" if given.names or given.rounds < 3 else "peers"
+            report.write(run, name, table=_table([peer for peer in peers if peer.one]))
 
 
 def _ours() -> Peer:
-    from importlib.metadata import version
-
     return Peer(STEPWELL, f"stepwell=={version('stepwell')}", {})
 
 
@@ -96,8 +110,8 @@ def _installed(run: Run, names: list[str], redis: str | Exception) -> Generator[
         except Exception as error:
             run.note(f"{name}: not run: {error}")
             continue
-        version = (SYSTEMS / name / "requirements.txt").read_text().splitlines()[0]
-        yield Peer(system, version, {"BENCH_REDIS": str(redis)} if name in _ON_REDIS else {})
+        package = (SYSTEMS / name / "requirements.txt").read_text().split()[0]
+        yield Peer(system, package, {"BENCH_REDIS": str(redis)} if name in _ON_REDIS else {})
 
 
 def _tried(run: Run, peer: Peer) -> bool:
@@ -106,29 +120,35 @@ def _tried(run: Run, peer: Peer) -> bool:
     problem: Exception | None = None
     for concurrency in _CONCURRENCIES:
         try:
-            rates[concurrency] = _drain(run, peer, _TRIAL_JOBS, concurrency)
+            about = _drain(run, peer, _FEW_JOBS, concurrency)
+            rates[concurrency] = _drain(run, peer, _jobs(about, _TRIAL_SECONDS), concurrency)
         except Exception as error:
             print(f"{peer.name} with {concurrency} slots: {error}", flush=True)
             problem = error
     if not rates:
         run.note(f"{peer.name}: installed, but does not run: {problem}")
         return False
-    # Ours stays where the suite has it.
-    peer.concurrency = 500 if peer.system is STEPWELL else max(rates, key=lambda concurrency: rates[concurrency])
-    peer.jobs = int(min(_MOST_JOBS, max(_TRIAL_JOBS, rates[peer.concurrency] * _SECONDS)))
+    peer.concurrency = max(rates, key=lambda concurrency: rates[concurrency])
+    peer.jobs = _jobs(rates[peer.concurrency], _SECONDS)
     print(f"{peer.name}: {peer.concurrency} slots, {peer.jobs} jobs", flush=True)
     return True
 
 
+def _jobs(rate: float, seconds: float) -> int:
+    return int(min(_MOST_JOBS, max(_FEW_JOBS, rate * seconds)))
+
+
 def _measure(run: Run, peer: Peer) -> None:
     try:
-        peer.one.append(_drain(run, peer, peer.jobs, peer.concurrency))
-        peer.two.append(_drain(run, peer, 2 * peer.jobs, peer.concurrency, 2))
+        one = _drain(run, peer, peer.jobs, peer.concurrency)
+        two = _drain(run, peer, 2 * peer.jobs, peer.concurrency, 2)
         with run.stage(peer.system, environment=peer.environment) as stage:
             latencies = stage.ping(_PINGS)
     except Exception as error:
         run.note(f"{peer.name}: a round failed: {error}")
         return
+    peer.one.append(one)
+    peer.two.append(two)
     peer.p50.append(percentile(latencies, 50))
     peer.p99.append(percentile(latencies, 99))
     print(f"   {peer.one[-1]:,.0f} jobs/s, with two {peer.two[-1]:,.0f}, p50 {peer.p50[-1]:.1f} ms", flush=True)
@@ -143,7 +163,7 @@ def _record(run: Run, peers: list[Peer]) -> None:
     ours = next(peer for peer in peers if peer.system is STEPWELL)
     for peer in peers:
         if peer is not ours:
-            times = (_DRAIN_TIMES | _DRAIN_TIMES_REDIS).get(peer.name)
+            times = _DRAIN_TIMES.get(peer.name)
             run.record("peers", "drain, one process", ours.one, "jobs/s", peer.name, peer.one, at_least=times)
             wanted = 1.2 if peer.name == "pgqueuer" else None
             run.record("peers", "drain, two processes", ours.two, "jobs/s", peer.name, peer.two, at_least=wanted)
@@ -152,17 +172,16 @@ def _record(run: Run, peers: list[Peer]) -> None:
 
 
 def _snapshots(run: Run, peers: list[Peer]) -> None:
-    """The two fastest, while a snapshot is held."""
+    """Those that run so many jobs in reasonable time, while a snapshot is held."""
     last: dict[str, float] = {}
-    fast = sorted((peer for peer in peers if peer.name not in _ON_REDIS), key=lambda peer: -max(peer.one))
-    for peer in [peer for peer in fast if peer.name in ("stepwell", "pgqueuer", "awa")]:
+    for peer in [peer for peer in peers if peer.name in ("stepwell", "pgqueuer", "awa")]:
         print(f"-- held snapshot: {peer.name}", flush=True)
         try:
             drained = drain_beside_snapshot(run, peer.system, _SNAPSHOT_JOBS, _SNAPSHOT_SECONDS)
         except Exception as error:
             run.note(f"{peer.name}: did not run beside a held snapshot: {error}")
             continue
-        run.series[f"snapshot: {peer.name}"] = per_second(drained)
+        run.series[f"snapshot: {peer.name}"] = drained.over_time()
         last[peer.name] = drained.last_second
     for name, rate in last.items():
         if name != "stepwell" and "stepwell" in last:
@@ -173,14 +192,13 @@ def _snapshots(run: Run, peers: list[Peer]) -> None:
 
 def _table(peers: list[Peer]) -> list[str]:
     lines = [
-        "| system | slots | jobs/s, one process | two processes | idle latency, p50 | p99 |",
+        "| system | slots | jobs/s, one process | two processes | idle latency with 10 slots, p50 | p99 |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for peer in sorted(peers, key=lambda peer: -Measured.of(peer.one).median):
         cells = [_spread(rounds) for rounds in (peer.one, peer.two, peer.p50, peer.p99)]
-        lines.append(
-            f"| {peer.version} | {peer.concurrency} | {cells[0]} | {cells[1]} | {cells[2]} ms | {cells[3]} ms |"
-        )
+        slots = "1 per core" if peer.name in _ONE_PER_CORE else peer.concurrency
+        lines.append(f"| {peer.version} | {slots} | {cells[0]} | {cells[1]} | {cells[2]} ms | {cells[3]} ms |")
     return lines
 
 

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def _about(run: Run) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "rounds": run.rounds,
         "command": " ".join(["python -m", _module(), *sys.argv[1:]]),
+        "libraries": {name: version(name) for name in ("stepwell", "psycopg", "msgspec", "uvloop")},
         "postgres": run.server.settings(),
     }
 
@@ -54,8 +56,8 @@ def _markdown(run: Run, about: dict[str, Any], table: list[str]) -> str:
     postgres = ", ".join(f"{key} {value}" for key, value in about["postgres"].items())
     head = (
         f"`{about['command']}`, {about['at']}. Python {about['python']}, {about['platform']}, {about['cores']} cores. "
-        f"Postgres on the same machine: {postgres}. Each figure is the median of {about['rounds']} rounds, "
-        "with the least and the most in brackets."
+        f"Postgres on the same machine: {postgres}. Where brackets follow a figure it is the median of "
+        f"{about['rounds']} rounds or more, with the least and the most."
     )
     lines = ["| scenario | what | figure | measured against | ratio | to reach |", "|---|---|---:|---|---:|---|"]
     lines += [_row(figure) for figure in run.figures]

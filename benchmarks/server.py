@@ -47,14 +47,14 @@ class Server:
     def settings(self) -> dict[str, str]:
         """What a reader of the results has to know of it."""
         with psycopg.connect(self.dsn) as connection:
-            return dict(connection.execute("select name, setting from pg_settings where name = any (%s)", (_SHOWN,)))
+            return dict(connection.execute("select n, current_setting(n) from unnest(%s::text[]) as n", (_SHOWN,)))
 
 
 @contextmanager
 def running() -> Generator[Server]:
     """An embedded server of this run's own."""
     place = Path(tempfile.mkdtemp(prefix="swb"))
-    place.chmod(0o755)
+    place.chmod(0o755)  # run by root, Postgres is somebody else
     server = EmbeddedPostgres(place / "pg")
     try:
         with psycopg.connect(server.start(), autocommit=True) as connection:

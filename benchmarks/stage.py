@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import signal
 import subprocess
 import time
@@ -19,13 +21,14 @@ from benchmarks.system import System
 _SAMPLE = 0.02
 _STOP_SECONDS = 20
 _WARM_UP = 5
+_PATIENCE = 300
 
 
 @dataclass(frozen=True)
 class Drained:
     """How a drain went. `counts` are (seconds since the first handler, handlers so far)."""
 
-    jobs: int
+    jobs: float
     seconds: float
     counts: list[tuple[float, int]] = field(repr=False)
 
@@ -42,15 +45,22 @@ class Drained:
         return (after - before) / (last - first)
 
     @property
-    def first_second(self) -> float:
-        return self.rate_between(0, 1)
+    def best_second(self) -> float:
+        return max(self.rate_between(tenth / 10, tenth / 10 + 1) for tenth in range(max(1, int(self._end * 10) - 9)))
 
     @property
     def last_second(self) -> float:
-        """The second before the last job, not after it."""
+        return self.rate_between(self._end - 1, self._end)
+
+    @property
+    def _end(self) -> float:
+        """When the last handler ran: what was counted after that is the same."""
         most = self.counts[-1][1]
-        end = next(at for at, count in self.counts if count == most)
-        return self.rate_between(end - 1, end)
+        return next(at for at, count in self.counts if count == most)
+
+    def over_time(self, step: float = 0.5) -> list[tuple[float, float]]:
+        """The rate in each half second, by its middle."""
+        return [((n + 0.5) * step, self.rate_between(n * step, (n + 1) * step)) for n in range(int(self._end / step))]
 
 
 class Stage:
@@ -81,16 +91,21 @@ class Stage:
         """Start another script of the system's folder."""
         return self.system.start(self._environment, *command, script=script)
 
+    def wait_for(self, jobs: int) -> None:
+        """Wait until so many handlers have run."""
+        deadline = time.monotonic() + _PATIENCE
+        while self.ran.count < jobs:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.system.name}: {self.ran.count} of {jobs} jobs ran in {_PATIENCE} s")
+            time.sleep(0.02)
+
     @contextmanager
     def workers(self, concurrency: int, processes: int = 1) -> Generator[list[subprocess.Popen[str]]]:
-        """So many worker processes, counted from zero; stopped at the end."""
-        self.ran = Reading.new(self._tally)
+        """So many worker processes, stopped at the end."""
         started = [self.start("work", concurrency) for _ in range(processes)]
         try:
             yield started
-            for worker in started:
-                if worker.poll() is not None:
-                    raise RuntimeError(f"{self.system.name}: a worker ended with {worker.returncode}")
+            _check_alive(self.system, started)
         finally:
             stop(started)
 
@@ -102,19 +117,30 @@ class Stage:
         The clock runs from the moment when every process has run a job, so that none is paid for starting late, to the
         moment when the system itself has no job left unfinished.
         """
-        with self.workers(concurrency, processes):
-            watch = self.start("watch", jobs, output=subprocess.PIPE)
-            try:
-                counts = list(self._counts(watch, jobs, processes, patience, at_most))
+        self.ran = Reading.new(self._tally)
+        watch = self.start("watch", jobs, output=subprocess.PIPE)
+        try:
+            assert watch.stdout is not None
+            if watch.stdout.readline() != "ready\n":
+                raise RuntimeError(f"{self.system.name}: watch ended with {watch.wait()}")
+            with self.workers(concurrency, processes) as workers:
+                counts = list(self._counts(watch, workers, jobs, patience, at_most))
                 end = float(watch.communicate()[0]) if watch.poll() == 0 else counts[-1][0]
-            finally:
-                watch.kill()
-        begin, done = self.ran.all_at_work, counts[-1][1]
-        before = 0 if self.ran.processes == 1 else max((n for at, n in counts if at <= begin), default=0)
-        return Drained(done - before, end - begin, [(at - self.ran.first, count) for at, count in counts if count])
+        finally:
+            stop([watch])
+        begin = self.ran.all_at_work
+        before = 0.0 if self.ran.processes == 1 else _count_at(begin, counts)
+        return Drained(
+            counts[-1][1] - before, end - begin, [(at - self.ran.first, count) for at, count in counts if count]
+        )
 
     def _counts(
-        self, watch: subprocess.Popen[str], jobs: int, processes: int, patience: float, at_most: float | None
+        self,
+        watch: subprocess.Popen[str],
+        workers: list[subprocess.Popen[str]],
+        jobs: int,
+        patience: float,
+        at_most: float | None,
     ) -> Iterator[tuple[float, int]]:
         began = time.monotonic()
         all_at_work: float | None = None
@@ -122,9 +148,10 @@ class Stage:
             ended = watch.poll()
             if ended:
                 raise RuntimeError(f"{self.system.name}: watch ended with {ended}")
+            _check_alive(self.system, workers)
             now, count = time.monotonic(), self.ran.count
             yield now, count
-            if all_at_work is None and self.ran.processes >= processes:
+            if all_at_work is None and self.ran.processes >= len(workers):
                 all_at_work = now
             if ended is not None or (at_most and all_at_work and now > all_at_work + at_most):
                 return
@@ -134,6 +161,7 @@ class Stage:
 
     def ping(self, jobs: int, concurrency: int = 10) -> list[float]:
         """Seconds from enqueue call to handler, with an idle worker."""
+        self.ran = Reading.new(self._tally)
         with self.workers(concurrency):
             # The first of them wait for the worker to start and for connections to open.
             self.run("ping", jobs + _WARM_UP)
@@ -141,11 +169,26 @@ class Stage:
 
 
 def stop(processes: list[subprocess.Popen[str]]) -> None:
-    """Ask them to end, and end them."""
+    """Ask them to end, and end them, with all that they have started."""
     for process in processes:
         process.send_signal(signal.SIGTERM)
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _check_alive(system: System, workers: list[subprocess.Popen[str]]) -> None:
+    for worker in workers:
+        if worker.poll() is not None:
+            raise RuntimeError(f"{system.name}: a worker ended with {worker.returncode}")
+
+
+def _count_at(moment: float, counts: list[tuple[float, int]]) -> float:
+    """How many handlers had run by then: between two looks, as if they had come evenly."""
+    for (before, fewer), (after, more) in itertools.pairwise(counts):
+        if before <= moment <= after:
+            return fewer + (more - fewer) * (moment - before) / (after - before)
+    return 0.0

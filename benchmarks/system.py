@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 from stepwell.embedded import wheel_bin_dir
 
 SYSTEMS = Path(__file__).parent / "systems"
+_PATIENCE = 300
 _KIT = Path(__file__).parent / "kit"
 
 
@@ -41,12 +43,18 @@ class System:
             },
             stdout=output,
             text=True,
+            # A group of its own, so that what it starts can be ended with it.
+            start_new_session=True,
         )
 
     def run(self, environment: dict[str, str], *command: object) -> str:
         """Run a command to its end, and return what it printed."""
         process = self.start(environment, *command, output=subprocess.PIPE)
-        said, _ = process.communicate()
+        try:
+            said, _ = process.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise TimeoutError(f"{self.name}: {' '.join(map(str, command))} took more than {_PATIENCE} s") from None
         if process.returncode:
             raise RuntimeError(f"{self.name}: {' '.join(map(str, command))} ended with {process.returncode}")
         return said

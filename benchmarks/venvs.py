@@ -14,7 +14,7 @@ _VENVS = Path(__file__).parent / ".venvs"
 
 
 def names() -> list[str]:
-    """All systems but Stepwell itself."""
+    """All systems that are not Stepwell, with the engine or without."""
     return sorted(path.parent.name for path in SYSTEMS.glob("*/requirements.txt"))
 
 

@@ -4,7 +4,8 @@
     fill JOBS           enqueue so many no-ops, by the system's best way to enqueue many
     work CONCURRENCY    be one worker process, until SIGTERM
     ping JOBS           enqueue one job at a time, each when the one before has run
-    watch JOBS          wait until so many handlers have run and no job is left unfinished, and print the time
+    watch JOBS          say that it is ready; wait until so many handlers have run and no job is left unfinished; print
+                        the time
 
 It stands alone, on the standard library, because each system imports it in its own virtual environment.
 """
@@ -25,6 +26,7 @@ DSN = os.environ.get("BENCH_DSN", "")
 REDIS = os.environ.get("BENCH_REDIS", "")
 # One for each core: what a system that runs one job per process is given.
 CORES = os.cpu_count() or 1
+PATIENCE = 60
 
 
 def open_tally() -> Tally:
@@ -61,6 +63,8 @@ def main(
 def _watch(jobs: int, left: Callable[[], int]) -> float:
     """When the last job was finished for the system itself: acknowledged, and not only run."""
     ran = Reading(Path(os.environ["BENCH_TALLY"]))
+    left()  # with all that it imports and opens
+    print("ready", flush=True)
     while ran.count < jobs:
         time.sleep(0.01)
     while left() > 0:
@@ -71,9 +75,12 @@ def _watch(jobs: int, left: Callable[[], int]) -> float:
 def ping_each(jobs: int, enqueue: Callable[[int], object]) -> None:
     """Call `enqueue` with the time, wait until that job has run and a moment more, and so on."""
     ran = Reading(Path(os.environ["BENCH_TALLY"]))
-    for number in range(ran.count + 1, ran.count + jobs + 1):
+    for number in range(ran.answers + 1, ran.answers + jobs + 1):
         enqueue(time.monotonic_ns())
-        while ran.count < number:
+        deadline = time.monotonic() + PATIENCE
+        while ran.answers < number:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"a job was not run in {PATIENCE} s")
             time.sleep(0.001)
         time.sleep(random.uniform(0.005, 0.02))
 
@@ -81,8 +88,9 @@ def ping_each(jobs: int, enqueue: Callable[[int], object]) -> None:
 async def aping_each(jobs: int, enqueue: Callable[[int], Awaitable[object]]) -> None:
     """The same for an async `enqueue`."""
     ran = Reading(Path(os.environ["BENCH_TALLY"]))
-    for number in range(ran.count + 1, ran.count + jobs + 1):
+    for number in range(ran.answers + 1, ran.answers + jobs + 1):
         await enqueue(time.monotonic_ns())
-        while ran.count < number:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(PATIENCE):
+            while ran.answers < number:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
         await asyncio.sleep(random.uniform(0.005, 0.02))

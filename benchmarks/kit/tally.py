@@ -15,7 +15,7 @@ from array import array
 from pathlib import Path
 
 _SLOTS = 1024
-_SLOT = struct.Struct("=qqq")  # count, first and last by the monotonic clock, which all processes share
+_SLOT = struct.Struct("=qq")  # count, and the first by the monotonic clock, which all processes share
 
 
 class Tally:
@@ -31,12 +31,11 @@ class Tally:
 
     def hit(self) -> None:
         """A handler ran."""
-        now = time.monotonic_ns()
         with self._lock:
             if not self._count:
-                self._offset, self._first = self._take_slot(), now
+                self._offset, self._first = self._take_slot(), time.monotonic_ns()
             self._count += 1
-            _SLOT.pack_into(self._slots, self._offset, self._count, self._first, now)
+            _SLOT.pack_into(self._slots, self._offset, self._count, self._first)
 
     def hit_after(self, sent: int) -> None:
         """A handler ran, for a job whose enqueue call began at `sent`, in nanoseconds of the monotonic clock."""
@@ -52,7 +51,7 @@ class Tally:
         try:
             for offset in range(0, _SLOTS * _SLOT.size, _SLOT.size):
                 if _SLOT.unpack_from(self._slots, offset)[0] == 0:
-                    _SLOT.pack_into(self._slots, offset, 1, time.monotonic_ns(), time.monotonic_ns())
+                    _SLOT.pack_into(self._slots, offset, 1, time.monotonic_ns())
                     return offset
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -76,22 +75,22 @@ class Reading:
 
     @property
     def count(self) -> int:
-        return sum(count for count, _, _ in self._taken())
+        return sum(count for count, _ in self._taken())
 
     @property
     def first(self) -> float:
         """When the first handler ran, in seconds of the monotonic clock."""
-        return min(first for _, first, _ in self._taken()) / 1e9
+        return min(first for _, first in self._taken()) / 1e9
 
     @property
     def all_at_work(self) -> float:
         """When the last of the processes ran its first handler."""
-        return max(first for _, first, _ in self._taken()) / 1e9
+        return max(first for _, first in self._taken()) / 1e9
 
     @property
     def processes(self) -> int:
         """How many processes ran handlers."""
-        return sum(1 for _ in self._taken())
+        return len(self._taken())
 
     @property
     def latencies(self) -> list[float]:
@@ -100,8 +99,13 @@ class Reading:
         samples.frombytes(_samples(self._path).read_bytes())
         return [sample / 1e9 for sample in samples]
 
-    def _taken(self) -> list[tuple[int, int, int]]:
-        taken: list[tuple[int, int, int]] = []
+    @property
+    def answers(self) -> int:
+        """How many of those latencies there are."""
+        return _samples(self._path).stat().st_size // 8
+
+    def _taken(self) -> list[tuple[int, int]]:
+        taken: list[tuple[int, int]] = []
         for slot in _SLOT.iter_unpack(self._slots[:]):
             if not slot[0]:
                 break

@@ -6,6 +6,7 @@ import psycopg
 
 from benchmarks.run import BARE, STEPWELL, Run
 from benchmarks.stage import Stage
+from benchmarks.system import System
 
 _MANY = 1_000_000
 _FEW = 50_000
@@ -23,7 +24,7 @@ _PUT = """
 def backlog(run: Run) -> None:
     """Each in company of the same machine's 50,000."""
     few = [_first_seconds(run, _FEW) for _ in range(max(run.rounds, 3))]
-    bare = [_first_seconds(run, _MANY, system_is_bare=True)]
+    bare = [_first_seconds(run, _MANY, BARE)]
     run.record("backlog", "50,000 ready", few, "jobs/s")
     alone = [_first_seconds(run, _MANY)]
     run.record("backlog", "1,000,000 ready", alone, "jobs/s", "bare loop", bare)
@@ -35,10 +36,10 @@ def backlog(run: Run) -> None:
 
 
 def _first_seconds(
-    run: Run, jobs: int, *, scheduled: int = 0, queues: int = 1, priorities: int = 1, system_is_bare: bool = False
+    run: Run, jobs: int, system: System = STEPWELL, *, scheduled: int = 0, queues: int = 1, priorities: int = 1
 ) -> float:
     names = ",".join(f"q{n}" for n in range(queues)) if queues > 1 else "default"
-    with run.stage(BARE if system_is_bare else STEPWELL, environment={"BENCH_QUEUES": names}) as stage:
+    with run.stage(system, environment={"BENCH_QUEUES": names}) as stage:
         put(stage, jobs, queues=queues, priorities=priorities)
         if scheduled:
             put(stage, scheduled, delay=86400)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ def _per_job(run: Run) -> None:
         stage.run("fill", jobs)
         filled = _read(stage)
         with stage.workers(500) as (worker,):
-            _wait_for(stage, jobs)
+            stage.wait_for(jobs)
             python = _cpu(psutil.Process(worker.pid))
         drained = _read(stage)
     for what, before, after, limit in (
@@ -68,7 +69,7 @@ def _memory(run: Run) -> None:
         grown: list[tuple[float, float]] = []
         for done in range(100_000, 1_000_001, 100_000):
             stage.run("fill", 100_000)
-            _wait_for(stage, done)
+            stage.wait_for(1 + done)
             grown.append((done, _rss(process)))
         run.series["memory"] = grown
         run.record(
@@ -76,16 +77,11 @@ def _memory(run: Run) -> None:
         )
     with run.stage(STEPWELL, environment={"BENCH_TASK": "nap"}) as stage, stage.workers(500) as (worker,):
         stage.run("fill", 500)
-        _wait_for(stage, 500)
+        stage.wait_for(500)
         run.record("cost", "worker with 500 running", [_rss(psutil.Process(worker.pid))], "MB")
         worker.terminate()
         time.sleep(0.5)
         worker.terminate()  # the second signal hands the jobs back
-
-
-def _wait_for(stage: Stage, jobs: int) -> None:
-    while stage.ran.count < jobs:
-        time.sleep(0.02)
 
 
 def _read(stage: Stage) -> _Meter:
@@ -104,7 +100,10 @@ def _cpu(process: psutil.Process) -> float:
     """Seconds of processor time of a process, of its children, and of those that have ended."""
     times = process.cpu_times()
     spent = times.user + times.system + times.children_user + times.children_system
-    return spent + sum(_cpu(child) for child in process.children())
+    for child in process.children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended since; it is among those that have, next time
+            spent += _cpu(child)
+    return spent
 
 
 def _rss(process: psutil.Process) -> float:

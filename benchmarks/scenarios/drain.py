@@ -25,6 +25,7 @@ _BARE = {
     10: _Case("bare loop, batches of 10", BARE, 10),
     100: _Case("bare loop, batches of 100", BARE, 100),
     500: _Case("bare loop, batches of 500", BARE, 500),
+    2000: _Case("bare loop, batches of 2,000", BARE, 2000),
 }
 _BARE_TWO = _Case("bare loop, two processes", BARE, 500, processes=2, jobs=100_000)
 _BARE_1KB = _Case("bare loop, 1 KB args and result", BARE, 500, args=_KILOBYTE)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
+
 from benchmarks.run import STEPWELL, Run
 from benchmarks.scenarios.backlog import put
 
@@ -26,10 +29,9 @@ def growth(run: Run) -> None:
                 by_processes[processes].append(stage.drain(_MANY, 100, processes, at_most=8).rate)
     for jobs, rates in by_backlog.items():
         run.record("growth", f"backlog of {jobs:,}", rates, "jobs/s", "100,000", by_backlog[100_000])
-    before = by_processes[1]
-    for processes, rates in by_processes.items():
-        wanted = 1.0 if processes > 1 else None
-        run.record("growth", f"{processes} worker processes", rates, "jobs/s", "half as many", before, at_least=wanted)
-        before = rates
-    run.series["growth: backlog"] = [(jobs, max(rates)) for jobs, rates in by_backlog.items()]
-    run.series["growth: processes"] = [(processes, max(rates)) for processes, rates in by_processes.items()]
+    run.record("growth", "1 worker process", by_processes[1], "jobs/s")
+    for fewer, processes in itertools.pairwise(_PROCESSES):
+        what, before = f"{processes} worker processes", by_processes[fewer]
+        run.record("growth", what, by_processes[processes], "jobs/s", f"with {fewer}", before, at_least=1.0)
+    for name, found in (("backlog", by_backlog), ("processes", by_processes)):
+        run.series[f"growth: {name}"] = [(number, statistics.median(rates)) for number, rates in found.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import time
 
@@ -9,6 +10,7 @@ from benchmarks.run import BARE, STEPWELL, Run
 from benchmarks.stage import Stage, stop
 
 PERCENTILES = (50, 95, 99)
+_WARM_UP = 5
 
 
 def latency(run: Run) -> None:
@@ -30,10 +32,10 @@ def latency(run: Run) -> None:
         producer = stage.start_script("load.py", int(flat_out / 2))
         try:
             time.sleep(2)
-            stage.run("ping", samples)
+            stage.run("ping", samples + _WARM_UP)
         finally:
             stop([producer])
-        loaded = stage.ran.latencies
+        loaded = stage.ran.latencies[_WARM_UP:]
     run.record("latency", "producer and worker together, flat out", [flat_out], "jobs/s")
     for q in PERCENTILES:
         run.record("latency", f"at half that load, p{q}", [percentile(loaded, q)], "ms", f"idle, p{q}", idle[q])
@@ -41,16 +43,14 @@ def latency(run: Run) -> None:
 
 def percentile(seconds: list[float], q: int) -> float:
     """In milliseconds."""
-    ranked = sorted(seconds)
-    return ranked[min(len(ranked) - 1, len(ranked) * q // 100)] * 1000
+    return sorted(seconds)[math.ceil(len(seconds) * q / 100) - 1] * 1000
 
 
 def _sustained(stage: Stage) -> float:
     """What runs through in five seconds when a producer puts in as much as it can, and no more than is run."""
     producer: subprocess.Popen[str] = stage.start_script("load.py", 0)
     try:
-        while not stage.ran.count:
-            time.sleep(0.01)
+        stage.wait_for(1)
         time.sleep(1)
         before, began = stage.ran.count, time.monotonic()
         time.sleep(5)

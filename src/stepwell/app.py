@@ -188,13 +188,13 @@ class App:
 
     def enqueue_many(self, calls: Iterable[Call[Any]], *, connection: object | None = None) -> list[JobHandle[Any]]:
         """Put calls of any tasks in, all or none: `app.enqueue_many([add.call(1, 2), greet.call("Ada")])`."""
-        return self.put_many(_check_calls(calls), connection)
+        return self.put_many(_check_calls(list(calls)), connection)
 
     async def aenqueue_many(
         self, calls: Iterable[Call[Any]], *, connection: object | None = None
     ) -> list[JobHandle[Any]]:
         """The same as `enqueue_many`, for async code."""
-        return await self.aput_many(_check_calls(calls), connection)
+        return await self.aput_many(_check_calls(list(calls)), connection)
 
     def pause(self, queue: str) -> None:
         """Claim nothing more from a queue until it is resumed; what runs goes on."""
@@ -238,7 +238,7 @@ class App:
         return JobHandle(job_id, self.database, self._waiter, call.task.codec)
 
     def _handles(self, ids: list[str], calls: list[Call[Any]]) -> list[JobHandle[Any]]:
-        return [self._handle(job_id, call) for job_id, call in zip(ids, calls, strict=True)]
+        return list(map(self._handle, ids, calls))
 
 
 def _jobs(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterator[NewJob]:
@@ -247,7 +247,7 @@ def _jobs(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterator[NewJob]
         yield call.job
 
 
-def _check_calls(calls: Iterable[Call[Any]]) -> Iterator[Call[Any]]:
+def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:
     for call in calls:
         if not isinstance(call, Call):
             raise BadArgs(f"app.enqueue_many takes calls, as task.call(...) makes them, not {call!r}")

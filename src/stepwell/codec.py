@@ -142,7 +142,6 @@ class Codec:
         self._positional_only = [
             p.name for p in self._parameters if p.kind is p.POSITIONAL_ONLY and p.name in self._fields
         ]
-        self._required = {name for name, _, field in fields if field.default is msgspec.NODEFAULT}
         self._decoder: msgspec.json.Decoder[Any] = self._decoder_for(
             lambda: msgspec.defstruct(
                 "Args",
@@ -171,11 +170,12 @@ class Codec:
         self._bindable = self._signature.replace(parameters=kept)
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        # What most calls are, without the price of `bind`: all that is needed, by name, and nothing else.
-        if not args and not self._positional_only:
-            named = {name: kwargs[name] for name in self._fields if name in kwargs}
-            if len(named) == len(kwargs) and self._required.issubset(named):
-                return named
+        # What most calls are, without the price of `bind`: every argument by name.
+        if not args and len(kwargs) == len(self._fields) and not self._positional_only:
+            try:
+                return {name: kwargs[name] for name in self._fields}
+            except KeyError:
+                pass
         try:
             return self._bindable.bind(*args, **kwargs).arguments
         except TypeError as error:

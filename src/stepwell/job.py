@@ -14,6 +14,8 @@ LIVE: tuple[State, ...] = ("scheduled", "ready", "running", "waiting", "blocked"
 FINISHED: tuple[State, ...] = ("succeeded", "failed", "cancelled")
 
 
+# gc=False, here and in other values that are made by the thousand: their fields are text and numbers, so they cannot be
+# part of a cycle and the garbage collector need not look at them.
 class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     """A job in a worker's hands. The id stays text and the time a number: they are only handed back."""
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from typing import Any, LiteralString
-
-import psycopg
+from itertools import chain
 
 from stepwell import queries
 from stepwell.batches import batches
 from stepwell.bridge import afetch_on, fetch_on
 from stepwell.coalesce import Coalescer
 from stepwell.db import Database
-from stepwell.queries import NewJob
+from stepwell.queries import NewJob, Query
 from stepwell.trouble import is_refusal
 
 # Small enough that Postgres is soon at work, and that making one does not hold up an event loop for long.
@@ -41,36 +38,24 @@ class Producer:
         return (await afetch_on(connection, queries.enqueue([job])))[0][0]
 
     def put_many(self, jobs: Iterable[NewJob], connection: object | None) -> list[str]:
-        """Put many in, all or none. Chunks are sent without waiting, so that the next is made while one is taken."""
+        """Put many in, all or none. `jobs` is asked for more while Postgres takes what it has given."""
+        chunks = _chunks(jobs)
         if connection is not None:
             # The caller's transaction outlives a bad job: nothing is sent before all have been seen.
-            chunks = list(_chunks(jobs))
-            return [job_id for chunk in chunks for job_id in fetch_on(connection, queries.enqueue(chunk))[0]]
-        chunks = _chunks(jobs)
-        first, second = next(chunks, None), next(chunks, None)
-        if first is None:
-            return []
-        if second is None:
-            return self._database.fetch(queries.enqueue(first))[0]
-        with self._database.explaining(), self._database.connection() as own, _pipeline(own), own.transaction():
-            sent = [own.execute(*_statement(chunk)) for chunk in _chain(first, second, chunks)]
-            return [job_id for cursor in sent for (ids,) in cursor for job_id in ids]
+            return [job_id for chunk in list(chunks) for job_id in fetch_on(connection, chunk)[0]]
+        # The first is made before anything is opened: args that are bad are so without a database.
+        first = next(chunks, None)
+        found = [] if first is None else self._database.fetch_each(chain([first], chunks))
+        return [job_id for ids in found for job_id in ids]
 
     async def aput_many(self, jobs: Iterable[NewJob], connection: object | None) -> list[str]:
         """The same as `put_many`, for async code."""
-        if connection is not None:
-            chunks = list(_chunks(jobs))
-            return [job_id for chunk in chunks for job_id in (await afetch_on(connection, queries.enqueue(chunk)))[0]]
         chunks = _chunks(jobs)
-        first, second = next(chunks, None), next(chunks, None)
-        if first is None:
-            return []
-        if second is None:
-            return (await self._database.afetch(queries.enqueue(first)))[0]
-        with self._database.explaining():
-            async with self._database.aconnection() as own, _apipeline(own), own.transaction():
-                sent = [await own.execute(*_statement(chunk)) for chunk in _chain(first, second, chunks)]
-                return [job_id for cursor in sent async for (ids,) in cursor for job_id in ids]
+        if connection is not None:
+            return [job_id for chunk in list(chunks) for job_id in (await afetch_on(connection, chunk))[0]]
+        first = next(chunks, None)
+        found = [] if first is None else await self._database.afetch_each(chain([first], chunks))
+        return [job_id for ids in found for job_id in ids]
 
     def _coalescer(self) -> Coalescer[NewJob, str]:
         loop = asyncio.get_running_loop()
@@ -87,28 +72,8 @@ class Producer:
         return self._coalescers[loop]
 
 
-def _chunks(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
-    return batches(jobs, _CHUNK, _size)
-
-
-def _chain(first: list[NewJob], second: list[NewJob], rest: Iterator[list[NewJob]]) -> Iterator[list[NewJob]]:
-    yield first
-    yield second
-    yield from rest
-
-
-def _statement(jobs: list[NewJob]) -> tuple[LiteralString, Sequence[Any]]:
-    query = queries.enqueue(jobs)
-    return query.text, query.params
-
-
-def _pipeline(connection: psycopg.Connection[Any]) -> AbstractContextManager[Any]:
-    # Not with a libpq before 14: then each chunk waits for the one before.
-    return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
-
-
-def _apipeline(connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContextManager[Any]:
-    return connection.pipeline() if psycopg.AsyncPipeline.is_supported() else nullcontext()
+def _chunks(jobs: Iterable[NewJob]) -> Iterator[Query[list[str]]]:
+    return map(queries.enqueue, batches(jobs, _CHUNK, _size))
 
 
 def _size(job: NewJob) -> int:

@@ -28,7 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Kind = Literal["async", "thread", "process"]
 
 
-class Call(msgspec.Struct, Generic[R], frozen=True):
+class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """One call of a task, made by `task.call(...)` and not yet enqueued: for `enqueue_many` with options per item."""
 
     task: Task[..., R]
@@ -118,13 +118,14 @@ class Enqueuer(Generic[P, R]):
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[JobHandle[R]]:
         """Put many jobs in, all or none. An item is a dict of arguments, or `task.using(...).call(...)`."""
-        return self._task.sink.put_many(self._calls(items), self._options.connection)
+        return self._task.sink.put_many(self._calls(list(items)), self._options.connection)
 
     async def aenqueue_many(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[JobHandle[R]]:
         """The same as `enqueue_many`, for async code."""
-        return await self._task.sink.aput_many(self._calls(items), self._options.connection)
+        return await self._task.sink.aput_many(self._calls(list(items)), self._options.connection)
 
-    def _calls(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> Iterator[Call[Any]]:
+    def _calls(self, items: list[Mapping[str, Any] | Call[R]]) -> Iterator[Call[Any]]:
+        # Made while others are being sent, in a transaction: so out of a list, and not out of code of the caller's.
         for item in items:
             if isinstance(item, Call):
                 if item.task is not self._task:

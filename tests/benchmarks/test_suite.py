@@ -14,7 +14,7 @@ from benchmarks import report
 from benchmarks.figure import Figure, Measured
 from benchmarks.kit.tally import Reading, Tally
 from benchmarks.run import BARE, STEPWELL, Run
-from benchmarks.scenarios.snapshot import drain_beside_snapshot, per_second
+from benchmarks.scenarios.snapshot import drain_beside_snapshot
 from benchmarks.server import Server
 from benchmarks.stage import Drained
 from benchmarks.system import System
@@ -69,13 +69,13 @@ def test_the_tally_counts_every_process_apart(tmp_path: Path) -> None:
     assert (ran.count, ran.processes, len(ran.latencies)) == (4, 2, 1)
 
 
-def test_rates_of_the_first_and_the_last_second() -> None:
+def test_rates_of_the_best_and_the_last_second() -> None:
     # A thousand a second for two seconds, then a hundred a second, then nothing.
     counts = [(at / 100, at * 10 if at <= 200 else 1800 + at) for at in range(401)] + [(4.5, 2200)]
     drained = Drained(2200, 4.5, counts)
-    assert drained.first_second == pytest.approx(1000)
+    assert drained.best_second == pytest.approx(1000)
     assert drained.last_second == pytest.approx(100)
-    assert [round(rate) for _, rate in per_second(drained)] == [1000] * 4 + [100] * 4
+    assert [round(rate) for _, rate in drained.over_time()] == [1000] * 4 + [100] * 4
 
 
 @pytest.mark.parametrize(

@@ -51,3 +51,11 @@ def test_a_connection_that_does_not_know_them_takes_them_as_lists(conn: psycopg.
         conn.adapters.register_dumper(kind, ListDumper)
     found = conn.execute("select %s::text[], %s::int[]", (Texts(["a", None, '"']), Bare([1, 2]))).fetchone()
     assert found == (["a", None, '"'], [1, 2])
+
+
+def test_text_travels_in_the_encoding_of_the_connection(conn: psycopg.Connection[Any]) -> None:
+    conn.execute("set client_encoding to latin1")
+    found = conn.execute(
+        "select %s::text[], encode(convert_to((%s::text[])[1], 'utf8'), 'hex')", (Texts(["ü"]), Texts(["ü"]))
+    )
+    assert found.fetchone() == (["ü"], "c3bc")

@@ -225,3 +225,20 @@ async def test_two_workers_in_one_process_share_the_work(app: App) -> None:
         info = await job.ainfo()
         assert info is not None
         assert (info.attempt, info.failures) == (1, ())
+
+
+async def test_slots_are_filled_at_once_also_when_more_jobs_come_than_start_in_a_turn(app: App) -> None:
+    started: list[int] = []
+    release = asyncio.Event()
+
+    @app.task
+    async def hold(n: int) -> None:
+        started.append(n)
+        await release.wait()
+
+    # The poll is too slow to help: what is told while a claim is under way must be looked for at once.
+    async with Worker(app, concurrency=1000, poll="60s"):
+        for batch in range(6):
+            await hold.aenqueue_many([{"n": n} for n in range(batch * 130, batch * 130 + 130)])
+        await auntil(lambda: len(started) == 780, within=5)
+        release.set()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import awa
+import uvloop
 from program import DSN, aping_each, main, open_tally
 
 # Its driver takes no user before an empty host.
@@ -67,7 +68,7 @@ def fill(jobs: int) -> None:
 
 def work(concurrency: int) -> None:
     """Run its worker until SIGTERM, as its documentation shows: it has no command for that."""
-    asyncio.run(_work(concurrency))
+    uvloop.run(_work(concurrency))
 
 
 async def _work(concurrency: int) -> None:
@@ -100,7 +101,7 @@ def ping(jobs: int) -> None:
         async with awa.AsyncClient(_URL) as client:
             await aping_each(jobs, lambda sent: client.insert(Answer(sent)))
 
-    asyncio.run(each())
+    uvloop.run(each())
 
 
 @cache

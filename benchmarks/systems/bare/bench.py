@@ -16,12 +16,13 @@ from typing import Any
 import psycopg
 import uvloop
 from program import DSN, aping_each, main, open_tally
+from tally import Tally
 
 from stepwell import queries
 from stepwell.migrate import migrate
 from stepwell.queries import Position
 
-LOOPS = int(os.environ.get("BENCH_LOOPS", "2"))
+LOOPS = 2
 ARGS = os.environ.get("BENCH_ARGS", "{}")
 RESULT = "null" if ARGS == "{}" else ARGS
 KEEP = 86400.0
@@ -57,7 +58,8 @@ async def _work(batch: int) -> None:
     register = queries.register_worker("bench", os.getpid(), "bare", ["default"], "{}", batch, 86400)
     worker_id = (await _run(connection, register))[0][0]
     await connection.execute("listen stepwell_ready")
-    loops = asyncio.gather(*(_loop(worker_id, batch) for _ in range(LOOPS)), _listen(connection))
+    tally = open_tally()
+    loops = asyncio.gather(*(_loop(worker_id, batch, tally) for _ in range(LOOPS)), _listen(connection))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, loops.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await loops
@@ -71,8 +73,7 @@ async def _listen(connection: psycopg.AsyncConnection[Any]) -> None:
         _told.set()
 
 
-async def _loop(worker_id: str, batch: int) -> None:
-    tally = open_tally()
+async def _loop(worker_id: str, batch: int, tally: Tally) -> None:
     connection = await _connect()
     position = Position()
     while True:

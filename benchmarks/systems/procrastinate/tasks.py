@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import uvloop
 from procrastinate import App, PsycopgConnector
 from program import DSN, open_tally
 
+# Not in its documentation, but the others have it.
+asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 app = App(connector=PsycopgConnector(conninfo=DSN))
 tally = open_tally()
 

@@ -20,21 +20,24 @@ class Texts(list[Any]):
     """Texts, or None."""
 
 
-class _BareDumper(Dumper):
+class _ArrayDumper(Dumper):
+    def _array(self, elements: list[str]) -> bytes:
+        written = "{" + ",".join(elements) + "}"
+        if "\x00" in written:
+            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+        encoding = self.connection.info.encoding if self.connection else "utf-8"
+        # As psycopg does for text: a database that does not care is given UTF-8.
+        return written.encode("utf-8" if encoding == "ascii" else encoding)
+
+
+class _BareDumper(_ArrayDumper):
     def dump(self, obj: Iterable[Any]) -> bytes:
-        return _array(["NULL" if element is None else str(element) for element in obj])
+        return self._array(["NULL" if element is None else str(element) for element in obj])
 
 
-class _TextsDumper(Dumper):
+class _TextsDumper(_ArrayDumper):
     def dump(self, obj: Iterable[str | None]) -> bytes:
-        return _array(["NULL" if element is None else _quoted(element) for element in obj])
-
-
-def _array(elements: Iterable[str]) -> bytes:
-    written = "{" + ",".join(elements) + "}"
-    if "\x00" in written:
-        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-    return written.encode()
+        return self._array(["NULL" if element is None else _quoted(element) for element in obj])
 
 
 def _quoted(text: str) -> str:

@@ -28,9 +28,10 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 
 
 def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
+    # As one text: an array of so many would be written, quoted and read element by element.
     return Query(
-        "select stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[],"
-        " %s::timestamptz[], %s::text[], %s::integer[])::text[]",
+        "select array_to_string(stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[],"
+        " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[]), ' ')",
         (
             shared([job.task for job in jobs]),
             Texts([job.args for job in jobs]),
@@ -41,7 +42,7 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
             shared(Texts([job.metadata for job in jobs])),
             shared([job.max_attempts for job in jobs]),
         ),
-        only,
+        str.split,
     )
 
 

@@ -24,7 +24,7 @@ from stepwell.worker.runner import Runner
 
 _RESTART = 0.25
 _MOST_PREFETCH = 2000
-# Of what is claimed and does not run: it waits for a slot, or its outcome waits to be written.
+# Beyond one for each slot, so many claimed jobs may wait: for a slot, or for their outcomes to be written.
 _MOST_HELD = 3000
 _RECKON_EVERY = 10.0
 _RECKON_AGAIN = 1.0
@@ -130,11 +130,11 @@ class Fetcher:
     def _wanted(self) -> int:
         """How many jobs to ask for now; 0: enough are here, or too many outcomes wait to be written."""
         prefetch = self._prefetch()
-        waiting = len(self._runner.waiting)
-        if waiting > prefetch * 3 // 4:
-            return 0
-        held = waiting + self._outcomes.count
-        return max(0, min(self._runner.free + prefetch - waiting, self._runner.concurrency + _MOST_HELD - held))
+        wanted = prefetch - self._runner.spare
+        room = self._runner.concurrency + _MOST_HELD - len(self._runner.waiting) - self._outcomes.count
+        # Not one by one: a claim is made when it brings a good part of what is held ready.
+        least = max(1, prefetch // 4)
+        return min(wanted, room) if wanted >= least <= room else 0
 
     def _prefetch(self) -> int:
         """How many jobs to hold ready: what this worker ends in the time of three claims.

@@ -78,9 +78,9 @@ class Runner:
         self._turn_comes = False
 
     @property
-    def free(self) -> int:
-        """Slots that nothing holds or waits for."""
-        return self.concurrency - len(self.running)
+    def spare(self) -> int:
+        """Claimed jobs beyond those that run or are about to; if negative, so many slots are free."""
+        return len(self.running) + len(self.waiting) - self.concurrency
 
     @property
     def jobs(self) -> list[ClaimedJob]:
@@ -90,12 +90,15 @@ class Runner:
     def take(self, jobs: list[ClaimedJob]) -> None:
         """Take claimed jobs and start as many as there are free slots."""
         self.waiting.extend(jobs)
+        if jobs:
+            self._idle.clear()
         self._fill()
 
     def give_back(self) -> list[ClaimedJob]:
         """The claimed jobs that have not started; they are no longer this runner's."""
         jobs = list(self.waiting)
         self.waiting.clear()
+        self._note_idle()
         return jobs
 
     def stop(self, job_id: str, why: Why) -> bool:
@@ -108,6 +111,7 @@ class Runner:
         for job in self.waiting:
             if job.id == job_id:
                 self.waiting.remove(job)
+                self._note_idle()
                 unstarted = self._new(job)
                 unstarted.why = why
                 self._outcomes.add(job, unstarted.task, self._stopped(unstarted))
@@ -130,7 +134,7 @@ class Runner:
             link.sever()
 
     async def idle(self) -> None:
-        """Wait until no handler runs."""
+        """Wait until no handler runs, and none is about to."""
         await self._idle.wait()
 
     async def close(self) -> None:
@@ -148,12 +152,15 @@ class Runner:
             self._starts_left -= 1
             run = self._new(self.waiting.popleft())
             self.running[run.job.id, run.job.epoch] = run
-            self._idle.clear()
             # From the worker's own context, not the last job's: what a handler sets in contextvars stays its own.
             run.handler = self._loop.create_task(self._run(run), context=self._context.copy())
         if self._starts_left < _STARTS_PER_TURN and not self._turn_comes:
             self._turn_comes = True
             self._loop.call_soon(self._new_turn)
+
+    def _note_idle(self) -> None:
+        if not self.running and not self.waiting:
+            self._idle.set()
 
     def _new_turn(self) -> None:
         self._turn_comes = False
@@ -186,8 +193,7 @@ class Runner:
             if self._events.wanted(JobSucceeded) and _succeeded(outcome):
                 self._events.emit(JobSucceeded(run.job.id, run.job.task, time.perf_counter() - began))
         self._fill()
-        if not self.running:
-            self._idle.set()
+        self._note_idle()
         self._freed()
 
     def _done_nonetheless(self, run: Run, outcome: Outcome) -> bool:

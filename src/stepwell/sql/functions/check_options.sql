@@ -1,6 +1,7 @@
 -- Refuse what no job may have, before anything is written. Python says the same earlier and with more
 -- context; this is for plain SQL and for other languages.
--- All of it is one expression, planned once: every enqueue comes through here, and most bring one job.
+-- All of it is one expression, planned once. enqueue_many lets one plain job pass by the same rules without it: a rule that
+-- is changed here is changed there, too.
 create or replace function stepwell.check_options(
   _now timestamptz,
   _tasks text[],

@@ -30,7 +30,7 @@ declare
   _ready text[];
   _due_in double precision;
 begin
-  -- One job with nothing special about it is seen to be good at a glance: that is what most calls bring.
+  -- What most calls bring, one plain job, is seen to be good at a glance, by some of the rules of check_options.
   if (_count = 1 and length(_task) between 1 and 200 and starts_with(_args[1], '{') and strpos(_args[1], E'\\u0000') = 0
     and (_queues is null or length(_one_queue) between 1 and 200)
     and (_priorities is null or _priority between -32767 and 32767)
