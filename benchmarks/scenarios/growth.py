@@ -18,7 +18,7 @@ def growth(run: Run) -> None:
     """One line each."""
     by_backlog: dict[int, list[float]] = {jobs: [] for jobs in _BACKLOGS}
     by_processes: dict[int, list[float]] = {processes: [] for processes in _PROCESSES}
-    for _ in range(run.rounds):
+    for _ in range(2):  # a million jobs to put in for each figure
         for jobs in _BACKLOGS:
             with run.stage(STEPWELL) as stage:
                 put(stage, jobs)

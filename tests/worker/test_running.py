@@ -16,6 +16,7 @@ import pytest
 from waiting import auntil
 
 from stepwell import App, Context, JobNotFound, Retry, Worker
+from stepwell.job import ClaimedJob
 
 ONCE = Retry(max_attempts=1)
 
@@ -227,18 +228,21 @@ async def test_two_workers_in_one_process_share_the_work(app: App) -> None:
         assert (info.attempt, info.failures) == (1, ())
 
 
-async def test_slots_are_filled_at_once_also_when_more_jobs_come_than_start_in_a_turn(app: App) -> None:
-    started: list[int] = []
+async def test_jobs_that_start_in_the_next_turn_leave_the_other_slots_free(app: App) -> None:
     release = asyncio.Event()
 
     @app.task
-    async def hold(n: int) -> None:
-        started.append(n)
+    async def hold() -> None:
         await release.wait()
 
-    # The poll is too slow to help: what is told while a claim is under way must be looked for at once.
-    async with Worker(app, concurrency=1000, poll="60s"):
-        for batch in range(6):
-            await hold.aenqueue_many([{"n": n} for n in range(batch * 130, batch * 130 + 130)])
-        await auntil(lambda: len(started) == 780, within=5)
+    async with Worker(app, concurrency=100) as worker:
+        crew = worker._crew  # pyright: ignore[reportPrivateUsage]
+        assert crew is not None
+        ids = [str(UUID(int=n)) for n in range(60)]
+        crew.runner.take([ClaimedJob(known, "default", "hold", "{}", None, 1, 1, 0, 0) for known in ids])
+        assert crew.runner.waiting  # more than one turn starts
+        assert crew.fetcher._wanted() == 40  # pyright: ignore[reportPrivateUsage]
+        await auntil(lambda: len(crew.runner.running) == 60)
+        assert crew.fetcher._wanted() == 40  # pyright: ignore[reportPrivateUsage]
         release.set()
+        await crew.runner.idle()
