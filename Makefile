@@ -1,4 +1,4 @@
-# Two commands on a fresh machine: `make demo` and `make test`. Both set up what they need.
+# On a fresh machine `make demo` and `make test`; `make bench` and its kin measure. All set up what they need.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -52,4 +52,4 @@ $(VENV)/.bench: $(VENV)/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) benchmarks/.venvs .pytest_cache .ruff_cache .hypothesis .stepwell
+	rm -rf $(VENV) benchmarks/.venvs benchmarks/results/part* .import_linter_cache .pytest_cache .ruff_cache .hypothesis .stepwell

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks import redis_server, report, venvs
 from benchmarks.figure import Measured, number
+from benchmarks.interrupt import interruptible
 from benchmarks.run import STEPWELL, Run
 from benchmarks.scenarios.latency import percentile
 from benchmarks.scenarios.snapshot import drain_beside_snapshot
@@ -30,10 +31,10 @@ _CONCURRENCIES = (100, 500)
 _FEW_JOBS = 2_000
 _MOST_JOBS = 500_000
 _TRIAL_SECONDS = 2
-_SECONDS = 5
-_PINGS = 200
+_SECONDS = 3
+_PINGS = 100
 _SNAPSHOT_JOBS = 300_000
-_SNAPSHOT_SECONDS = 90
+_SNAPSHOT_SECONDS = 60
 # How many times the peer's rate is to be reached, for those where a figure was set.
 _DRAIN_TIMES = {
     "pgqueuer": 1.5,
@@ -72,8 +73,13 @@ def main() -> None:
     """Measure, print, and write `results/peers.*`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(venvs.names())}")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="3 if not given; of fewer the results are kept as a part")
     given = parser.parse_args()
+    for name in given.names:
+        if name not in venvs.names():
+            parser.error(f"{name!r} is no peer: choose from {', '.join(venvs.names())}")
+    if given.rounds < 1:
+        parser.error("--rounds must be at least 1")
     with running() as server, tempfile.TemporaryDirectory() as place, _redis() as redis:
         run = Run(server, Path(place), quick=False)
         if isinstance(redis, str):
@@ -81,6 +87,8 @@ def main() -> None:
         run.rounds = given.rounds
         peers = [_ours(), *_installed(run, given.names or venvs.names(), redis)]
         peers = [peer for peer in peers if _tried(run, peer)]
+        # What is published is a whole run; of any other what there is.
+        name = "part"
         try:
             for round_number in range(run.rounds):
                 for peer in random.sample(peers, len(peers)):
@@ -89,9 +97,8 @@ def main() -> None:
             peers = [peer for peer in peers if peer.one]
             _record(run, peers)
             _snapshots(run, peers)
-        finally:
-            # What is published is a whole run.
             name = "part" if given.names or given.rounds < 3 else "peers"
+        finally:
             report.write(run, name, table=_table([peer for peer in peers if peer.one]))
 
 
@@ -160,7 +167,10 @@ def _drain(run: Run, peer: Peer, jobs: int, concurrency: int, processes: int = 1
 
 
 def _record(run: Run, peers: list[Peer]) -> None:
-    ours = next(peer for peer in peers if peer.system is STEPWELL)
+    ours = next((peer for peer in peers if peer.system is STEPWELL), None)
+    if ours is None:
+        run.note("nothing is compared: none of our own rounds went through")
+        return
     for peer in peers:
         if peer is not ours:
             times = _DRAIN_TIMES.get(peer.name)
@@ -204,6 +214,8 @@ def _table(peers: list[Peer]) -> list[str]:
 
 def _spread(rounds: list[float]) -> str:
     measured = Measured.of(rounds)
+    if len(rounds) == 1:
+        return number(measured.median)
     return f"{number(measured.median)} ({number(measured.least)} to {number(measured.most)})"
 
 
@@ -219,5 +231,5 @@ def _redis() -> Generator[str | Exception]:
 
 if __name__ == "__main__":
     began = time.monotonic()
-    main()
+    interruptible(main)
     print(f"{(time.monotonic() - began) / 60:.0f} minutes in all")

@@ -21,6 +21,8 @@ RESULTS = Path(__file__).parent / "results"
 def write(run: Run, name: str, table: list[str] | None = None, place: Path = RESULTS) -> None:
     """Write NAME.json, NAME.md, which begins with `table`, and the plots for which this run has something to show."""
     place.mkdir(exist_ok=True)
+    for old in place.glob(f"{name}[.-]*"):
+        old.unlink()
     about = _about(run)
     found: dict[str, Any] = {
         "about": about,
@@ -31,7 +33,7 @@ def write(run: Run, name: str, table: list[str] | None = None, place: Path = RES
     (place / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     (place / f"{name}.md").write_text(_markdown(run, about, table or []))
     plots.draw(run, place, name)
-    print(f"written: {place / name}.json, .md and plots")
+    print(f"written: {', '.join(sorted(path.name for path in place.glob(f'{name}[.-]*')))} in {place}")
 
 
 def _about(run: Run) -> dict[str, Any]:

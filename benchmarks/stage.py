@@ -102,8 +102,10 @@ class Stage:
     @contextmanager
     def workers(self, concurrency: int, processes: int = 1) -> Generator[list[subprocess.Popen[str]]]:
         """So many worker processes, stopped at the end."""
-        started = [self.start("work", concurrency) for _ in range(processes)]
+        started: list[subprocess.Popen[str]] = []
         try:
+            for _ in range(processes):
+                started.append(self.start("work", concurrency))  # noqa: PERF401  # each must be known to be stopped
             yield started
             _check_alive(self.system, started)
         finally:

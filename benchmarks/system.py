@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -53,8 +54,10 @@ class System:
         try:
             said, _ = process.communicate(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
             raise TimeoutError(f"{self.name}: {' '.join(map(str, command))} took more than {_PATIENCE} s") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         if process.returncode:
             raise RuntimeError(f"{self.name}: {' '.join(map(str, command))} ended with {process.returncode}")
         return said

@@ -47,8 +47,9 @@ def drain(run: Run) -> None:
     """Measure every case once in each round, so that what disturbs the machine disturbs them alike."""
     cases = _QUICK if run.quick else _ALL
     rates: dict[_Case, list[float]] = {case: [] for case in cases}
-    for _ in range(run.rounds):
+    for number in range(run.rounds):
         for case in cases:
+            print(f"   round {number + 1} of {run.rounds}: {case.what}", flush=True)
             environment = {"BENCH_TASK": case.task, "BENCH_ARGS": case.args}
             with run.stage(case.system, case.jobs, environment) as stage:
                 rates[case].append(stage.drain(case.jobs, case.concurrency, case.processes).rate)

@@ -170,12 +170,15 @@ class Codec:
         self._bindable = self._signature.replace(parameters=kept)
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        # What most calls are, without the price of `bind`: every argument by name.
-        if not args and len(kwargs) == len(self._fields) and not self._positional_only:
-            try:
-                return {name: kwargs[name] for name in self._fields}
-            except KeyError:
-                pass
+        # What most calls are, without the price of `bind`: every argument by name. In a dict, for another mapping may
+        # have an answer to every name.
+        if not args and type(kwargs) is dict and not self._positional_only:
+            given = cast("dict[str, Any]", kwargs)
+            if len(given) == len(self._fields):
+                try:
+                    return {name: given[name] for name in self._fields}
+                except KeyError:
+                    pass
         try:
             return self._bindable.bind(*args, **kwargs).arguments
         except TypeError as error:

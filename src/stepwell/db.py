@@ -23,6 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import PipelineStatus
 from psycopg.rows import args_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
@@ -179,16 +180,26 @@ class Database:
     def fetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
         """Run queries in one transaction. Each is sent without waiting for the answer to the one before, and asked for
         only then: while Postgres works on one, the next can be made."""
-        with self.explaining(), self.connection() as connection, _pipeline(connection), connection.transaction():
-            sent = [(query.row, connection.execute(query.text, query.params)) for query in queries]
-            return [row(*columns) for row, cursor in sent for columns in cursor]
+        with self.explaining(), self.connection() as connection:
+            try:
+                with _pipeline(connection), connection.transaction():
+                    sent = [(query.row, connection.execute(query.text, query.params)) for query in queries]
+                    return [row(*columns) for row, cursor in sent for columns in cursor]
+            finally:
+                if _in_pipeline(connection):
+                    connection.close()
 
     async def afetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
         """The same for async code."""
         with self.explaining():
-            async with self.aconnection() as connection, _apipeline(connection), connection.transaction():
-                sent = [(query.row, await connection.execute(query.text, query.params)) for query in queries]
-                return [row(*columns) for row, cursor in sent async for columns in cursor]
+            async with self.aconnection() as connection:
+                try:
+                    async with _apipeline(connection), connection.transaction():
+                        sent = [(query.row, await connection.execute(query.text, query.params)) for query in queries]
+                        return [row(*columns) for row, cursor in sent async for columns in cursor]
+                finally:
+                    if _in_pipeline(connection):
+                        await connection.close()
 
     def revive(self) -> None:
         """Start the embedded Postgres again, should it have crashed. Any other is for others to look after."""
@@ -270,15 +281,27 @@ def _apipeline(connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContext
     return connection.pipeline() if psycopg.AsyncPipeline.is_supported() else nullcontext()
 
 
+def _in_pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether it was cancelled in a moment that left it in its pipeline: what is sent on it now is never committed."""
+    return connection.pgconn.pipeline_status != PipelineStatus.OFF
+
+
 # A pooled connection that died while it lay idle is replaced before it is lent. The look costs no round trip.
 def _check(connection: psycopg.Connection[Any]) -> None:
+    _refuse_pipeline(connection)
     if stirs(connection):
         connection.execute("select 1")
 
 
 async def _acheck(connection: psycopg.AsyncConnection[Any]) -> None:
+    _refuse_pipeline(connection)
     if stirs(connection):
         await connection.execute("select 1")
+
+
+def _refuse_pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    if _in_pipeline(connection):
+        raise psycopg.OperationalError("left in a pipeline")
 
 
 class _LoopPool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from stepwell import queries
 from stepwell.batches import batches
@@ -43,9 +43,11 @@ class Producer:
         if connection is not None:
             # The caller's transaction outlives a bad job: nothing is sent before all have been seen.
             return [job_id for chunk in list(chunks) for job_id in fetch_on(connection, chunk)[0]]
-        # The first is made before anything is opened: args that are bad are so without a database.
-        first = next(chunks, None)
-        found = [] if first is None else self._database.fetch_each(chain([first], chunks))
+        # The first are made before anything is opened: args that are bad are so without a database.
+        first = list(islice(chunks, 2))
+        if len(first) < 2:
+            return self._database.fetch(first[0])[0] if first else []
+        found = self._database.fetch_each(chain(first, chunks))
         return [job_id for ids in found for job_id in ids]
 
     async def aput_many(self, jobs: Iterable[NewJob], connection: object | None) -> list[str]:
@@ -53,8 +55,10 @@ class Producer:
         chunks = _chunks(jobs)
         if connection is not None:
             return [job_id for chunk in list(chunks) for job_id in (await afetch_on(connection, chunk))[0]]
-        first = next(chunks, None)
-        found = [] if first is None else await self._database.afetch_each(chain([first], chunks))
+        first = list(islice(chunks, 2))
+        if len(first) < 2:
+            return (await self._database.afetch(first[0]))[0] if first else []
+        found = await self._database.afetch_each(chain(first, chunks))
         return [job_id for ids in found for job_id in ids]
 
     def _coalescer(self) -> Coalescer[NewJob, str]:

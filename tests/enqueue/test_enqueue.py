@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import AsyncConnection, Connection, sql
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from stepwell import App, BadArgs, ConfigError, DatabaseError, DuplicateTask, StepwellError
@@ -109,6 +111,42 @@ async def test_what_goes_wrong_among_many_is_said_and_nothing_stays(
     conn.execute("drop trigger stop on stepwell.job")
     again = await (note.aenqueue_many(items) if is_async else asyncio.to_thread(note.enqueue_many, items))
     assert len(again) == len(rows(conn)) == 9000
+
+
+@pytest.mark.parametrize("count", [2, 6000])
+async def test_a_cancelled_enqueue_of_many_leaves_no_connection_on_which_jobs_are_lost(
+    dsn: str, conn: Connection[Any], count: int
+) -> None:
+    for turns in range(1, 26):
+        async with App(dsn, pool_size=1) as app:
+            note = app.task(_note)
+            await note.aenqueue(0)
+            many = asyncio.create_task(note.aenqueue_many([{"n": n} for n in range(count)]))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            many.cancel()
+            await asyncio.wait([many])
+            conn.execute("truncate stepwell.job")
+            job = await note.aenqueue(1)
+            assert [row["id"] for row in rows(conn)] == [job.id], f"cancelled after {turns} turns"
+
+
+async def _note(n: int) -> None: ...
+
+
+async def test_a_client_without_an_encoding_enqueues(dsn: str, conn: Connection[Any]) -> None:
+    async with App(make_conninfo(dsn, client_encoding="sql_ascii")) as app:
+        note = app.task(_note)
+        await note.aenqueue(1)
+        assert len(await note.aenqueue_many([{"n": n} for n in range(2001)])) == 2001
+    assert len(rows(conn)) == 2002
+
+
+async def test_a_mapping_that_answers_to_every_name_is_not_taken_for_the_args(app: App, conn: Connection[Any]) -> None:
+    note = app.task(_note)
+    with pytest.raises(BadArgs, match="missing a required argument: 'n'"):
+        await note.aenqueue_many([Counter({"typo": 5})])
+    assert rows(conn) == []
 
 
 async def test_calls_made_side_by_side_share_round_trips(app: App, conn: Connection[Any]) -> None:

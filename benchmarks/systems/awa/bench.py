@@ -2,7 +2,8 @@
 
 Bulk enqueue is `enqueue_many_copy`, its documented way for many jobs. One queue with its defaults, one claimer and
 batches of 512, which its guide advises before more claimers; 20 connections, and a poll each 50 ms besides NOTIFY, as
-in its own benchmark. It closes jobs after their handlers, in batches.
+in its own benchmark. On asyncio's own loop: with uvloop it was slower to wake. It closes jobs after their handlers, in
+batches.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import awa
-import uvloop
 from program import DSN, aping_each, main, open_tally
 
 # Its driver takes no user before an empty host.
@@ -68,7 +68,7 @@ def fill(jobs: int) -> None:
 
 def work(concurrency: int) -> None:
     """Run its worker until SIGTERM, as its documentation shows: it has no command for that."""
-    uvloop.run(_work(concurrency))
+    asyncio.run(_work(concurrency))
 
 
 async def _work(concurrency: int) -> None:
@@ -101,7 +101,7 @@ def ping(jobs: int) -> None:
         async with awa.AsyncClient(_URL) as client:
             await aping_each(jobs, lambda sent: client.insert(Answer(sent)))
 
-    uvloop.run(each())
+    asyncio.run(each())
 
 
 @cache

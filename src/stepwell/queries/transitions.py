@@ -42,8 +42,13 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
             shared(Texts([job.metadata for job in jobs])),
             shared([job.max_attempts for job in jobs]),
         ),
-        str.split,
+        _ids,
     )
+
+
+def _ids(text: str | bytes) -> list[str]:
+    # Bytes if the connection says that its text has no encoding (SQL_ASCII).
+    return (text.decode() if isinstance(text, bytes) else text).split()
 
 
 @dataclass(frozen=True, slots=True)

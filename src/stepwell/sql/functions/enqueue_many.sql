@@ -47,8 +47,9 @@ begin
   _ids := case when _count = 1 then array[stepwell.uuid7()] else stepwell.uuids7(_count) end;
   if _delays is null and _run_ats is null then
     _ready := case
-      when cardinality(_queues) > 1 then array(select distinct coalesce(q, 'default') from unnest(_queues) as q)
-      else array[coalesce(_one_queue, 'default')]
+      when _queues is null then '{default}'
+      when _one_queue is not null then array[_one_queue]
+      else array(select distinct coalesce(q, 'default') from unnest(_queues) as q)
     end;
   else
     _run_ats := array(
