@@ -15,6 +15,7 @@ mpl.use("svg")
 mpl.rcParams["svg.hashsalt"] = "stepwell"
 _OURS = "#2a6f97"
 _OTHERS = "#b8b8b8"
+_OTHER_LINES = ("#e07a5f", "#6a994e", "#8d6a9f", "#bc8f3a")
 
 
 def draw(run: Run, place: Path, name: str) -> None:
@@ -50,9 +51,10 @@ def _lines(run: Run, prefix: str, x: str, y: str, path: Path, *, log: bool = Fal
     if not lines:
         return
     figure, axes = _paper()
+    others = iter(_OTHER_LINES)
     for name, line in lines.items():
-        ours = name in ("", "stepwell")
-        axes.plot(*zip(*line, strict=True), marker="o", markersize=3, color=_OURS if ours else None, label=name)
+        colour = _OURS if name in ("", "stepwell") else next(others)
+        axes.plot(*zip(*line, strict=True), marker="o", markersize=3, color=colour, label=name)
     if log:
         axes.set_xscale("log")
     if len(lines) > 1:
