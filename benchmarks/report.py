@@ -59,7 +59,7 @@ def _markdown(run: Run, about: dict[str, Any], table: list[str]) -> str:
     head = (
         f"`{about['command']}`, {about['at']}. Python {about['python']}, {about['platform']}, {about['cores']} cores. "
         f"Postgres on the same machine: {postgres}. Where brackets follow a figure it is the median of "
-        f"{about['rounds']} rounds or more, with the least and the most."
+        "several rounds, with the least and the most."
     )
     lines = ["| scenario | what | figure | measured against | ratio | to reach |", "|---|---|---:|---|---:|---|"]
     lines += [_row(figure) for figure in run.figures]

@@ -20,7 +20,7 @@ from benchmarks.system import System
 
 _SAMPLE = 0.02
 _STOP_SECONDS = 20
-_WARM_UP = 5
+WARM_UP = 5
 _PATIENCE = 300
 
 
@@ -166,8 +166,8 @@ class Stage:
         self.ran = Reading.new(self._tally)
         with self.workers(concurrency):
             # The first of them wait for the worker to start and for connections to open.
-            self.run("ping", jobs + _WARM_UP)
-            return self.ran.latencies[_WARM_UP:]
+            self.run("ping", jobs + WARM_UP)
+            return self.ran.latencies[WARM_UP:]
 
 
 def stop(processes: list[subprocess.Popen[str]]) -> None:

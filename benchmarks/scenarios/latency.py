@@ -7,10 +7,9 @@ import subprocess
 import time
 
 from benchmarks.run import BARE, STEPWELL, Run
-from benchmarks.stage import Stage, stop
+from benchmarks.stage import WARM_UP, Stage, stop
 
 PERCENTILES = (50, 95, 99)
-_WARM_UP = 5
 
 
 def latency(run: Run) -> None:
@@ -32,10 +31,10 @@ def latency(run: Run) -> None:
         producer = stage.start_script("load.py", int(flat_out / 2))
         try:
             time.sleep(2)
-            stage.run("ping", samples + _WARM_UP)
+            stage.run("ping", samples + WARM_UP)
         finally:
             stop([producer])
-        loaded = stage.ran.latencies[_WARM_UP:]
+        loaded = stage.ran.latencies[WARM_UP:]
     run.record("latency", "producer and worker together, flat out", [flat_out], "jobs/s")
     for q in PERCENTILES:
         run.record("latency", f"at half that load, p{q}", [percentile(loaded, q)], "ms", f"idle, p{q}", idle[q])

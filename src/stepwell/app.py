@@ -238,7 +238,7 @@ class App:
         return JobHandle(job_id, self.database, self._waiter, call.task.codec)
 
     def _handles(self, ids: list[str], calls: list[Call[Any]]) -> list[JobHandle[Any]]:
-        return list(map(self._handle, ids, calls))
+        return [self._handle(job_id, call) for job_id, call in zip(ids, calls, strict=True)]
 
 
 def _jobs(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterator[NewJob]:

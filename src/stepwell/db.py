@@ -8,41 +8,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import threading
-import weakref
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import PipelineStatus
 from psycopg.rows import args_row
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from stepwell import migrate
 from stepwell.aside import aside
+from stepwell.connection import CONNECTION, apipeline, in_pipeline, pipeline
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError, EmbeddedError
+from stepwell.pool import LoopPool, new_pool
 from stepwell.queries import Query
 from stepwell.trouble import explain, is_hopeless, is_transient
 
 Row = TypeVar("Row")
 
-AsyncPool: TypeAlias = AsyncConnectionPool[psycopg.AsyncConnection[Any]]
-
 ENVIRONMENT = "STEPWELL_DATABASE_URL"
-
-# Every call is one statement. None is prepared: a pooler in transaction mode would lose it, and what there is to plan
-# is planned inside the functions anyway (no difference in speed was to be measured).
-CONNECTION: Mapping[str, Any] = {"autocommit": True, "prepare_threshold": None}
 
 
 def fetch(connection: psycopg.Connection[Any], query: Query[Row]) -> list[Row]:
@@ -69,7 +56,7 @@ class Database:
         self._embedded: EmbeddedPostgres | None = None
         self._checked = False
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
-        self._async_pools: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
+        self._async_pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
         self._process = os.getpid()
 
     @property
@@ -115,15 +102,7 @@ class Database:
         self.ensure_ready()
         with self._lock:
             if self._pool is None:
-                self._pool = ConnectionPool(
-                    self.dsn,
-                    kwargs=dict(CONNECTION),
-                    min_size=0,
-                    max_size=self._pool_size,
-                    check=_check,
-                    open=True,
-                    name="stepwell",
-                )
+                self._pool = new_pool(self.dsn, self._pool_size)
             pool = self._pool
         with pool.connection(within) as connection:
             yield connection
@@ -138,7 +117,7 @@ class Database:
         pool = self._async_pools.get(loop)
         if pool is None:
             self._close_pools_of_closed_loops()
-            pool = self._async_pools[loop] = _LoopPool(self.dsn, self._pool_size)
+            pool = self._async_pools[loop] = LoopPool(self.dsn, self._pool_size)
         await pool.open()
         async with pool.pool.connection(within) as connection:
             yield connection
@@ -182,11 +161,11 @@ class Database:
         only then: while Postgres works on one, the next can be made."""
         with self.explaining(), self.connection() as connection:
             try:
-                with _pipeline(connection), connection.transaction():
+                with pipeline(connection), connection.transaction():
                     sent = [(query.row, connection.execute(query.text, query.params)) for query in queries]
                     return [row(*columns) for row, cursor in sent for columns in cursor]
             finally:
-                if _in_pipeline(connection):
+                if in_pipeline(connection):
                     connection.close()
 
     async def afetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
@@ -194,11 +173,11 @@ class Database:
         with self.explaining():
             async with self.aconnection() as connection:
                 try:
-                    async with _apipeline(connection), connection.transaction():
+                    async with apipeline(connection), connection.transaction():
                         sent = [(query.row, await connection.execute(query.text, query.params)) for query in queries]
                         return [row(*columns) for row, cursor in sent async for columns in cursor]
                 finally:
-                    if _in_pipeline(connection):
+                    if in_pipeline(connection):
                         await connection.close()
 
     def revive(self) -> None:
@@ -263,72 +242,3 @@ class Database:
             "tcp_user_timeout": "30000",
         }
         return make_conninfo(dsn, **{key: value for key, value in defaults.items() if key not in given})
-
-
-def stirs(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether there is something to read on an idle connection: most likely its end."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
-
-
-# Not with a libpq before 14: then each query waits for the one before.
-def _pipeline(connection: psycopg.Connection[Any]) -> AbstractContextManager[Any]:
-    return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
-
-
-def _apipeline(connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContextManager[Any]:
-    return connection.pipeline() if psycopg.AsyncPipeline.is_supported() else nullcontext()
-
-
-def _in_pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether it was cancelled in a moment that left it in its pipeline: what is sent on it now is never committed."""
-    return connection.pgconn.pipeline_status != PipelineStatus.OFF
-
-
-# A pooled connection that died while it lay idle is replaced before it is lent. The look costs no round trip.
-def _check(connection: psycopg.Connection[Any]) -> None:
-    _refuse_pipeline(connection)
-    if stirs(connection):
-        connection.execute("select 1")
-
-
-async def _acheck(connection: psycopg.AsyncConnection[Any]) -> None:
-    _refuse_pipeline(connection)
-    if stirs(connection):
-        await connection.execute("select 1")
-
-
-def _refuse_pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    if _in_pipeline(connection):
-        raise psycopg.OperationalError("left in a pipeline")
-
-
-class _LoopPool:
-    """The pool of one event loop, and its connections, to be ended also when that loop is no more."""
-
-    def __init__(self, dsn: str, size: int) -> None:
-        self._connections: weakref.WeakSet[psycopg.AsyncConnection[Any]] = weakref.WeakSet()
-        self._opening: asyncio.Future[None] | None = None
-        self.pool: AsyncPool = AsyncConnectionPool(
-            dsn,
-            kwargs=dict(CONNECTION),
-            min_size=0,
-            max_size=size,
-            configure=self._remember,
-            check=_acheck,
-            open=False,
-            name="stepwell",
-        )
-
-    async def open(self) -> None:
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self.pool.open())
-        await asyncio.shield(self._opening)
-
-    def finish(self) -> None:
-        for connection in self._connections:
-            connection.pgconn.finish()
-
-    async def _remember(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        self._connections.add(connection)

@@ -18,7 +18,8 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.db import CONNECTION, Database, fetch, stirs
+from stepwell.connection import CONNECTION, stirs
+from stepwell.db import Database, fetch
 from stepwell.queries import Query
 from stepwell.trouble import explain, is_hopeless
 from stepwell.worker.link import sever
