@@ -40,7 +40,7 @@ $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stepwell needs Python 3.11 or later: make PYTHON=/path/to/python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[embedded,process]'
+	$(BIN)/python -m pip install --quiet --editable '.[embedded,process,reload]'
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.installed

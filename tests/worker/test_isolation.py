@@ -176,7 +176,7 @@ async def test_one_process_job_does_not_start_a_process_per_slot(app: App, conn:
     import multiprocessing
 
     square = register(app)["square"]
-    async with Worker(app, concurrency=50, processes=2):
+    async with Worker(app, concurrency=50, process_slots=2):
         assert (await (await square.aenqueue(3)).aresult(timeout="30s"))[1] == 9
         assert len(multiprocessing.active_children()) <= 2
 

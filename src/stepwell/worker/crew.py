@@ -38,7 +38,7 @@ class Crew:
     """Fetcher, runner, outcomes, lease, listener and upkeep of one run, and what they tell each other."""
 
     def __init__(
-        self, app: App, events: Events, queues: list[str], concurrency: int, processes: int, poll: float
+        self, app: App, events: Events, queues: list[str], concurrency: int, process_slots: int, poll: float
     ) -> None:
         self._app = app
         self._events = events
@@ -56,7 +56,7 @@ class Crew:
             self._transactions,
             app.tasks,
             concurrency,
-            processes,
+            process_slots,
             app.max_result_size,
             self.outcomes,
             events,

@@ -49,7 +49,7 @@ class Runner:
         transactions: Database,
         tasks: Mapping[str, Task[..., Any]],
         concurrency: int,
-        processes: int,
+        process_slots: int,
         max_result_size: int,
         outcomes: Outcomes,
         events: Events,
@@ -67,7 +67,7 @@ class Runner:
         self._freed = freed
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="stepwell-task")
-        self._processes = Processes(processes, self._process_said)
+        self._processes = Processes(process_slots, self._process_said)
         self._idle = asyncio.Event()
         self._idle.set()
         self.waiting: deque[ClaimedJob] = deque()

@@ -32,7 +32,7 @@ class Worker:
     """Runs an app's jobs. `async with Worker(app):` runs it beside your code; `await Worker(app).run()` until stopped.
 
     It claims from `queues`, by default those its tasks name, and runs up to `concurrency` jobs at once, of those with
-    `process=True` up to `processes`, by default as many as there are cores. On `stop` it
+    `process=True` up to `process_slots`, by default as many as there are cores. On `stop` it
     claims no more and waits up to `grace` for what runs; the rest is asked to stop and handed back, no attempt used.
     `lease` is how long others wait before they take over its jobs when it falls silent; a worker that dies is noticed
     sooner. `poll` is how often it looks without being told.
@@ -44,7 +44,7 @@ class Worker:
         *,
         queues: Iterable[str] | None = None,
         concurrency: int = 10,
-        processes: int | None = None,
+        process_slots: int | None = None,
         grace: Duration = "30s",
         lease: Duration = "20s",
         renew: Duration = "5s",
@@ -53,8 +53,8 @@ class Worker:
     ) -> None:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= 100_000:
             raise ConfigError(f"concurrency is {concurrency!r}: it must be a whole number between 1 and 100000")
-        if processes is not None and (isinstance(processes, bool) or not 1 <= processes <= 1000):
-            raise ConfigError(f"processes is {processes!r}: it must be a whole number between 1 and 1000")
+        if process_slots is not None and (isinstance(process_slots, bool) or not 1 <= process_slots <= 1000):
+            raise ConfigError(f"process_slots is {process_slots!r}: it must be a whole number between 1 and 1000")
         if isinstance(queues, str):
             raise ConfigError(f"queues is the text {queues!r}: give a list, such as [{queues!r}]")
         if not isinstance(app, App):
@@ -62,7 +62,7 @@ class Worker:
         self._app = app
         self._queues = _unique(queues)
         self._concurrency = concurrency
-        self._processes = processes or min(concurrency, os.cpu_count() or 1)
+        self._process_slots = process_slots or min(concurrency, os.cpu_count() or 1)
         self._grace = seconds(grace, "grace")
         self._lease = seconds(lease, "lease")
         self._renew = seconds(renew, "renew")
@@ -169,7 +169,7 @@ class Worker:
         if not self._app.tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
         crew = self._crew = Crew(
-            self._app, self._events, self._queue_names(), self._concurrency, self._processes, self._poll
+            self._app, self._events, self._queue_names(), self._concurrency, self._process_slots, self._poll
         )
         lease = crew.lease_for(self._lease, self._renew, self._blocked_after)
         try:

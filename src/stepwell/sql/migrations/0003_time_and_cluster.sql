@@ -1,0 +1,1 @@
+-- Schedules, control of the fleet, and its leader.
