@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
@@ -10,19 +12,24 @@ from uuid import UUID
 from stepwell import queries
 from stepwell.aside import aside
 from stepwell.context import Context
+from stepwell.control import cancel_matching, to_scope
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask
-from stepwell.handle import JobHandle, refuse_in_event_loop
+from stepwell.handle import JobHandle, check_reason, refuse_in_event_loop
 from stepwell.migrate import DEFAULT_KEEPS
-from stepwell.producer import Producer
-from stepwell.queries import NewJob
+from stepwell.plan import arun, run
 from stepwell.retry import Retry
+from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, check_stale
+from stepwell.schedule_handle import ScheduleHandle
+from stepwell.scheduler import Scheduler, new_declaration
+from stepwell.sink import JobSink
 from stepwell.task import Call, Task, TaskDecorator, check_name
 from stepwell.waiter import Waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
+AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
 
 Keep = Duration | Literal["forever"]
 """How long a finished job is kept: a length of time, 0 (not at all) or "forever"."""
@@ -34,12 +41,18 @@ class App:
     The database is a URL, `"embedded"` (a Postgres of its own in ./.stepwell, for development), `"embedded:PATH"`, or
     None for what the environment variable STEPWELL_DATABASE_URL says. Connections are opened when they are needed;
     `with app:` or `async with app:` checks the database at once and closes them at the end.
+
+    `name` tells this app's schedules from those of other services on the same database; by default it is the module in
+    which the app is made. When a worker starts, the schedules that no longer stand in the code are removed by
+    `stale_schedules`: "remove_stale", once they have stood in no live worker's code for `schedule_grace`; "remove_all",
+    at once, and those made at run time too; or "keep".
     """
 
     def __init__(
         self,
         database: str | None = None,
         *,
+        name: str | None = None,
         queue: str = "default",
         retry: Retry | None = None,
         timeout: Duration | None = None,
@@ -48,9 +61,11 @@ class App:
         max_args_size: int = 1024 * 1024,
         max_result_size: int = 1024 * 1024,
         pool_size: int = 10,
+        stale_schedules: Stale = "remove_stale",
+        schedule_grace: Duration = "10m",
     ) -> None:
+        self.name = check_name(_module_of_caller() if name is None else name, "name")
         self.queue = check_name(queue, "queue")
-        self.max_args_size = _positive(max_args_size, "max_args_size")
         self.max_result_size = _positive(max_result_size, "max_result_size")
         self.database = Database(database, pool_size=_positive(pool_size, "pool_size"))
         self._retry = _check_retry(retry) or Retry()
@@ -59,7 +74,10 @@ class App:
         self._keep_failed = _keep(keep_failed, "keep_failed")
         self._tasks: dict[str, Task[..., Any]] = {}
         self._waiter = Waiter(self.database)
-        self._producer = Producer(self.database)
+        self._sink = JobSink(self.database, self._waiter, _positive(max_args_size, "max_args_size"))
+        self.scheduler = Scheduler(
+            self.name, self.database, check_stale(stale_schedules), seconds(schedule_grace, "schedule_grace")
+        )
 
     @property
     def dsn(self) -> str:
@@ -154,7 +172,7 @@ class App:
             if not callable(fn):
                 raise ConfigError(f"app.task takes a function, not {fn!r}; options go by name")
             task = Task[..., Any](
-                self,
+                self._sink,
                 fn,
                 name=name if name is not None else getattr(fn, "__name__", type(fn).__name__),
                 queue=queue if queue is not None else self.queue,
@@ -188,63 +206,217 @@ class App:
 
     def enqueue_many(self, calls: Iterable[Call[Any]], *, connection: object | None = None) -> list[JobHandle[Any]]:
         """Put calls of any tasks in, all or none: `app.enqueue_many([add.call(1, 2), greet.call("Ada")])`."""
-        return self.put_many(_check_calls(list(calls)), connection)
+        return self._sink.put_many(_check_calls(list(calls)), connection)
 
     async def aenqueue_many(
         self, calls: Iterable[Call[Any]], *, connection: object | None = None
     ) -> list[JobHandle[Any]]:
         """The same as `enqueue_many`, for async code."""
-        return await self.aput_many(_check_calls(list(calls)), connection)
+        return await self._sink.aput_many(_check_calls(list(calls)), connection)
 
-    def pause(self, queue: str) -> None:
-        """Claim nothing more from a queue until it is resumed; what runs goes on."""
+    def schedule(
+        self,
+        when: Duration,
+        *,
+        tz: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        overlap: Overlap = "skip",
+        catchup: Catchup = "once",
+        jitter: Duration = 0,
+        queue: str | None = None,
+        priority: int | None = None,
+    ) -> Callable[[AnyTask], AnyTask]:
+        """Enqueue a task by cron or at an interval: `@app.schedule("0 9 * * mon-fri", tz="Europe/Paris")`, above
+        `@app.task`. A task may have several, each with a `name`; the first is named as the task.
+
+        `when` is cron text of five fields, or six with seconds first, in the time zone `tz` (default UTC), or an
+        interval such as "15m", whose ticks are counted from 1970. `overlap` says what a tick does while the run before
+        has not ended, `catchup` what becomes of ticks that nobody was there to see; `jitter` puts each job off by up to
+        that long. It takes effect when a worker starts.
+        """
+
+        def declare(task: AnyTask) -> AnyTask:
+            own = self._own(task, "@app.schedule")
+            self.scheduler.declare(
+                new_declaration(own, when, tz, args, name, overlap, catchup, jitter, queue, priority)
+            )
+            return task
+
+        return declare
+
+    def schedule_task(
+        self,
+        task: Task[..., Any],
+        when: Duration,
+        *,
+        tz: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        overlap: Overlap = "skip",
+        catchup: Catchup = "once",
+        jitter: Duration = 0,
+        queue: str | None = None,
+        priority: int | None = None,
+        connection: object | None = None,
+    ) -> ScheduleInfo:
+        """Make a schedule at run time, or change the one of that name. Options as for `schedule`; with `connection`, a
+        psycopg connection of your own, if and only if your transaction commits."""
+        refuse_in_event_loop("schedule_task", "aschedule_task")
+        task = self._own(task, "schedule_task")
+        made = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, queue, priority)
+        return run(self.scheduler.put(made), self.database, connection)
+
+    async def aschedule_task(
+        self,
+        task: Task[..., Any],
+        when: Duration,
+        *,
+        tz: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        overlap: Overlap = "skip",
+        catchup: Catchup = "once",
+        jitter: Duration = 0,
+        queue: str | None = None,
+        priority: int | None = None,
+        connection: object | None = None,
+    ) -> ScheduleInfo:
+        """The same as `schedule_task`, for async code."""
+        task = self._own(task, "aschedule_task")
+        made = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, queue, priority)
+        return await arun(self.scheduler.put(made), self.database, connection)
+
+    def schedules(self) -> list[ScheduleInfo]:
+        """The schedules of this app that are in the database, with their next and last runs."""
+        refuse_in_event_loop("schedules", "aschedules")
+        return self.database.fetch(queries.schedules(self.name))
+
+    async def aschedules(self) -> list[ScheduleInfo]:
+        """The same as `schedules`, for async code."""
+        return await self.database.afetch(queries.schedules(self.name))
+
+    def schedule_named(self, name: str) -> ScheduleHandle:
+        """A handle to a schedule of this app: look at it, pause, resume, trigger or delete it."""
+        return ScheduleHandle(check_name(name, "name"), self.name, self.database, self.job)
+
+    def pause(
+        self,
+        queue: str | None = None,
+        *,
+        task: str | Task[..., Any] | None = None,
+        worker: UUID | str | None = None,
+        everything: bool = False,
+    ) -> None:
+        """Claim nothing more from a queue, of a task, by a worker, or anything at all, until it is resumed. What runs
+        goes on. Workers obey within a second, those that start later too."""
         refuse_in_event_loop("pause", "apause")
-        self.database.fetch(queries.pause(check_name(queue, "queue")))
+        self.database.fetch(queries.pause(to_scope("pause", queue, task, worker, everything)))
 
-    async def apause(self, queue: str) -> None:
+    async def apause(
+        self,
+        queue: str | None = None,
+        *,
+        task: str | Task[..., Any] | None = None,
+        worker: UUID | str | None = None,
+        everything: bool = False,
+    ) -> None:
         """The same as `pause`, for async code."""
-        await self.database.afetch(queries.pause(check_name(queue, "queue")))
+        await self.database.afetch(queries.pause(to_scope("apause", queue, task, worker, everything)))
 
-    def resume(self, queue: str) -> None:
-        """Claim from a paused queue again."""
+    def resume(
+        self,
+        queue: str | None = None,
+        *,
+        task: str | Task[..., Any] | None = None,
+        worker: UUID | str | None = None,
+        everything: bool = False,
+    ) -> bool:
+        """End a pause: exactly the one that was asked for, so a queue that was paused by itself stays so when
+        everything is resumed. False: it was not paused."""
         refuse_in_event_loop("resume", "aresume")
-        self.database.fetch(queries.resume(check_name(queue, "queue")))
+        return self.database.fetch(queries.resume(to_scope("resume", queue, task, worker, everything)))[0]
 
-    async def aresume(self, queue: str) -> None:
+    async def aresume(
+        self,
+        queue: str | None = None,
+        *,
+        task: str | Task[..., Any] | None = None,
+        worker: UUID | str | None = None,
+        everything: bool = False,
+    ) -> bool:
         """The same as `resume`, for async code."""
-        await self.database.afetch(queries.resume(check_name(queue, "queue")))
+        return (await self.database.afetch(queries.resume(to_scope("aresume", queue, task, worker, everything))))[0]
 
-    def put(self, call: Call[Any], connection: object | None) -> JobHandle[Any]:
-        """Where tasks put their calls. For your own code there is `task.enqueue`."""
-        refuse_in_event_loop("enqueue", "aenqueue")
-        return self._handle(self._producer.put(call.job, connection), call)
+    def stop(
+        self,
+        queue: str | None = None,
+        *,
+        task: str | Task[..., Any] | None = None,
+        worker: UUID | str | None = None,
+        everything: bool = False,
+    ) -> int:
+        """Ask workers to drain and stop: those that claim from a queue, that know a task, one, or all. Those that start
+        later are not meant. Returns how many were asked."""
+        refuse_in_event_loop("stop", "astop")
+        return self.database.fetch(queries.stop(to_scope("stop", queue, task, worker, everything)))[0]
 
-    async def aput(self, call: Call[Any], connection: object | None) -> JobHandle[Any]:
-        """The same as `put`, for async code."""
-        return self._handle(await self._producer.aput(call.job, connection), call)
+    async def astop(
+        self,
+        queue: str | None = None,
+        *,
+        task: str | Task[..., Any] | None = None,
+        worker: UUID | str | None = None,
+        everything: bool = False,
+    ) -> int:
+        """The same as `stop`, for async code."""
+        return (await self.database.afetch(queries.stop(to_scope("astop", queue, task, worker, everything))))[0]
 
-    def put_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
-        """Where tasks put many calls, all or none. They are made as they are sent."""
-        refuse_in_event_loop("enqueue_many", "aenqueue_many")
-        made: list[Call[Any]] = []
-        return self._handles(self._producer.put_many(_jobs(calls, made), connection), made)
+    def cancel_jobs(
+        self,
+        queue: str | None = None,
+        *,
+        task: str | Task[..., Any] | None = None,
+        worker: UUID | str | None = None,
+        everything: bool = False,
+        reason: str | None = None,
+    ) -> int:
+        """Cancel all live jobs of a queue or a task, that a worker runs, or all. Returns how many; those that run are
+        told to stop."""
+        refuse_in_event_loop("cancel_jobs", "acancel_jobs")
+        scope = to_scope("cancel_jobs", queue, task, worker, everything)
+        return run(cancel_matching(scope, check_reason(reason)), self.database)
 
-    async def aput_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
-        """The same as `put_many`, for async code."""
-        made: list[Call[Any]] = []
-        return self._handles(await self._producer.aput_many(_jobs(calls, made), connection), made)
+    async def acancel_jobs(
+        self,
+        queue: str | None = None,
+        *,
+        task: str | Task[..., Any] | None = None,
+        worker: UUID | str | None = None,
+        everything: bool = False,
+        reason: str | None = None,
+    ) -> int:
+        """The same as `cancel_jobs`, for async code."""
+        scope = to_scope("acancel_jobs", queue, task, worker, everything)
+        return await arun(cancel_matching(scope, check_reason(reason)), self.database)
 
-    def _handle(self, job_id: str, call: Call[Any]) -> JobHandle[Any]:
-        return JobHandle(job_id, self.database, self._waiter, call.task.codec)
+    def _own(self, task: Any, who: str) -> Task[..., Any]:
+        if not isinstance(task, Task):
+            raise ConfigError(f"{who} takes a task, not {task!r}: it stands above @app.task")
+        if self._tasks.get(task.name) is not task:
+            raise ConfigError(f"{who}: {task.name!r} is a task of another app")
+        return task  # pyright: ignore[reportUnknownVariableType]
 
-    def _handles(self, ids: list[str], calls: list[Call[Any]]) -> list[JobHandle[Any]]:
-        return [self._handle(job_id, call) for job_id, call in zip(ids, calls, strict=True)]
 
-
-def _jobs(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterator[NewJob]:
-    for call in calls:
-        made.append(call)
-        yield call.job
+def _module_of_caller() -> str:
+    """The module that makes the app. Of a program that is run its own name, so that `python -m shop.jobs` and a worker
+    for shop.jobs:app are the same app."""
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    name = str(frame.f_globals.get("__name__", "app"))
+    if name != "__main__":
+        return name
+    spec = frame.f_globals.get("__spec__")
+    return str(spec.name).removesuffix(".__main__") if spec is not None else Path(sys.argv[0] or "app").stem or "app"
 
 
 def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:

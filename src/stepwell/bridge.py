@@ -9,7 +9,7 @@ import psycopg
 from stepwell.db import afetch, fetch
 from stepwell.errors import ConfigError
 from stepwell.queries import Query
-from stepwell.trouble import explain, is_hopeless
+from stepwell.trouble import explain, is_hopeless, own
 
 Row = TypeVar("Row")
 
@@ -40,7 +40,7 @@ async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
 
 def _explained(error: psycopg.Error, dsn: str) -> Exception:
     """A missing schema or right with the next act; what else went wrong in the caller's transaction is theirs."""
-    return explain(error, dsn) if is_hopeless(error) else error
+    return explain(error, dsn) if is_hopeless(error) or own(error) else error
 
 
 def _unknown(connection: object) -> ConfigError:

@@ -30,7 +30,8 @@ class Codec:
         self._signature = inspect.signature(fn)
         self._parameters = list(self._signature.parameters.values())
         self.context_parameter: str | None = None
-        self._ready = False
+        self.ready = False
+        """Whether the annotations could be read: else they are at the first use."""
         for parameter in self._parameters:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise ConfigError(
@@ -118,7 +119,7 @@ class Codec:
 
     def prepare(self) -> None:
         """Read the annotations, if that had to wait. Raises `ConfigError` if they name something unknown."""
-        if not self._ready:
+        if not self.ready:
             try:
                 self._build()
             except NameError as error:
@@ -154,7 +155,7 @@ class Codec:
         )
         result = hints.get("return", Any)
         self._result_decoder: msgspec.json.Decoder[Any] = self._decoder_for(lambda: result, "result")
-        self._ready = True
+        self.ready = True
 
     def _decoder_for(self, make: Callable[[], Any], what: str) -> msgspec.json.Decoder[Any]:
         try:

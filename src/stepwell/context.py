@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -14,6 +14,8 @@ import psycopg
 
 from stepwell.errors import ConfigError
 from stepwell.job import ClaimedJob
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Context:
@@ -56,6 +58,12 @@ class Context:
     def epoch(self) -> int:
         """How often the job was claimed: with the id, the fence for writes of your own."""
         return self._job.epoch
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The tick of the schedule that this run is for; None: no schedule enqueued it."""
+        at = self._job.scheduled_for
+        return None if at is None else _EPOCH + timedelta(microseconds=at)
 
     @property
     def metadata(self) -> dict[str, Any]:

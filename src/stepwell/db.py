@@ -25,7 +25,7 @@ from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError, EmbeddedError
 from stepwell.pool import LoopPool, new_pool
 from stepwell.queries import Query
-from stepwell.trouble import explain, is_hopeless, is_transient
+from stepwell.trouble import explain, is_hopeless, is_transient, own
 
 Row = TypeVar("Row")
 
@@ -137,11 +137,12 @@ class Database:
 
     @contextmanager
     def explaining(self) -> Generator[None]:
-        """Within this, what only a person can mend, and the server being away, is explained."""
+        """Within this, what only a person can mend, what our own functions refuse, and the server being away is
+        explained."""
         try:
             yield
         except (psycopg.Error, PoolTimeout) as error:
-            if is_hopeless(error) or is_transient(error):
+            if is_hopeless(error) or is_transient(error) or own(error):
                 raise explain(error, self.dsn) from error
             raise
 

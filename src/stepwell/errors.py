@@ -8,6 +8,8 @@
     ├── EmbeddedError        the embedded Postgres did not start
     ├── BadArgs              args do not fit the task's signature, or do not encode (a TypeError, too)
     ├── JobNotFound          no such job, or it is no longer kept
+    ├── ScheduleNotFound     no such schedule
+    ├── WorkerNotFound       no such worker is registered
     ├── JobFailed            raised by `result()`: the job failed for good
     └── JobCancelled         raised by `result()`: the job was cancelled
 
@@ -48,6 +50,14 @@ class BadArgs(StepwellError, TypeError):
 
 class JobNotFound(StepwellError, LookupError):
     """There is no such job: it was never committed, or its history has expired."""
+
+
+class ScheduleNotFound(StepwellError, LookupError):
+    """There is no such schedule in the database."""
+
+
+class WorkerNotFound(StepwellError, LookupError):
+    """No such worker is registered: it has stopped, or was never there."""
 
 
 class JobFailed(StepwellError):

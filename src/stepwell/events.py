@@ -233,6 +233,44 @@ class UpkeepFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderChanged(Event):
+    level = logging.DEBUG
+    leads: bool
+
+    def text(self) -> str:
+        return "this worker does the upkeep for all now" if self.leads else "another worker does the upkeep now"
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulesRemoved(Event):
+    names: tuple[str, ...]
+
+    def text(self) -> str:
+        return f"removed schedules that no longer stand in code: {', '.join(self.names)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PauseChanged(Event):
+    everything: bool
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+
+    def text(self) -> str:
+        if self.everything:
+            return "paused: nothing is claimed until it is resumed"
+        what = [
+            f"{kind} {', '.join(names)}" for kind, names in (("queues", self.queues), ("tasks", self.tasks)) if names
+        ]
+        return f"paused: {' and '.join(what)}" if what else "resumed: nothing is paused"
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked(Event):
+    def text(self) -> str:
+        return "asked to stop, by a command to the fleet"
+
+
+@dataclass(frozen=True, slots=True)
 class BackoffFailed(Event):
     level = logging.ERROR
     task: str

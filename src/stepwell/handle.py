@@ -113,11 +113,11 @@ class JobHandle(Generic[R]):
     def cancel(self, reason: str | None = None) -> bool:
         """Cancel the job: at once if it waits, else its worker is told to stop it. False: it has already ended."""
         refuse_in_event_loop("cancel", "acancel")
-        return bool(self._database.fetch(queries.cancel([self._id], _check_reason(reason))))
+        return bool(self._database.fetch(queries.cancel([self._id], check_reason(reason))))
 
     async def acancel(self, reason: str | None = None) -> bool:
         """The same as `cancel`, for async code."""
-        return bool(await self._database.afetch(queries.cancel([self._id], _check_reason(reason))))
+        return bool(await self._database.afetch(queries.cancel([self._id], check_reason(reason))))
 
     def retry(self) -> bool:
         """Run a failed or cancelled job again under the same id, with fresh attempts; one that waits for its next try,
@@ -150,7 +150,8 @@ class JobHandle(Generic[R]):
         )
 
 
-def _check_reason(reason: str | None) -> str | None:
+def check_reason(reason: str | None) -> str | None:
+    """A reason for a cancel that Postgres can keep."""
     if reason is not None and (not isinstance(reason, str) or "\0" in reason or not _encodes(reason)):
         raise BadArgs(f"reason is {reason!r}: it must be text, without NUL")
     return reason

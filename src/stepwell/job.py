@@ -28,7 +28,8 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     rank: int
     run_at: int
-    """In microseconds since 1970."""
+    """In microseconds since 1970, as the next."""
+    scheduled_for: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,10 @@ class JobInfo:
     claimed_at: datetime | None
     finished_at: datetime | None
     expires_at: datetime | None
+    schedule_id: UUID | None
+    """The schedule that enqueued it; None: somebody else did."""
+    scheduled_for: datetime | None
+    """The tick it runs for."""
     failures: tuple[Failure, ...] = ()
 
 

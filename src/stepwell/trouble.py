@@ -6,7 +6,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import PoolTimeout
 
-from stepwell.errors import DatabaseError
+from stepwell.errors import ConfigError, DatabaseError, StepwellError, WorkerNotFound
 
 # SQLSTATE classes, or whole states, after which the same statement may well succeed a little later.
 _TRANSIENT = (
@@ -29,6 +29,8 @@ _HOPELESS = (
     "42P01",  # no such table
     "42883",  # no such function
 )
+# What our own functions refuse for a reason that the caller may want to catch.
+_OURS: dict[str, type[StepwellError]] = {"SW002": ConfigError, "SW003": WorkerNotFound}
 # A connection that is refused carries no SQLSTATE, only words; these are for a person to mend.
 _HOPELESS_WORDS = (
     "authentication failed",
@@ -67,8 +69,16 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError)
 
 
-def explain(error: BaseException, dsn: str) -> DatabaseError:
+def own(error: BaseException) -> StepwellError | None:
+    """The error that one of our own SQL functions raised, as its class; None: it is Postgres' own."""
+    kind = _OURS.get(error.sqlstate or "") if isinstance(error, psycopg.Error) else None
+    return None if kind is None else kind(str(error).partition("\n")[0].removeprefix("stepwell: "))
+
+
+def explain(error: BaseException, dsn: str) -> StepwellError:
     """The same trouble, said with the place and the next act."""
+    if (ours := own(error)) is not None:
+        return ours
     place = where(dsn)
     said = " ".join(str(error).split())
     sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None

@@ -22,6 +22,7 @@ def test_a_queue_is_paused_and_resumed(run: Run) -> None:
     (mail,) = run("queues", "--json").json
     assert mail["name"] == "mail"
     assert mail["paused_at"].endswith("+00:00")
+    assert run("resume", "mail").out == "queue mail is resumed\n"
     assert run("resume", "mail").out == "queue mail is not paused\n"
     assert all(queue["paused_at"] is None for queue in run("queues", "--json").json)
 

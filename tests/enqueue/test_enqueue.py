@@ -154,13 +154,13 @@ async def test_calls_made_side_by_side_share_round_trips(app: App, conn: Connect
     async def note(n: int) -> None: ...
 
     batches: list[int] = []
-    send = app._producer._coalescer()._send  # pyright: ignore[reportPrivateUsage]
+    send = app._sink._producer._coalescer()._send  # pyright: ignore[reportPrivateUsage]
 
     async def counted(jobs: list[NewJob]) -> Any:
         batches.append(len(jobs))
         return await send(jobs)
 
-    app._producer._coalescer()._send = counted  # pyright: ignore[reportPrivateUsage]
+    app._sink._producer._coalescer()._send = counted  # pyright: ignore[reportPrivateUsage]
     jobs = await asyncio.gather(*[note.aenqueue(n) for n in range(100)])
     stored = dict(conn.execute("select id, (args ->> 'n')::int from stepwell.jobs").fetchall())
     assert [stored[job.id] for job in jobs] == list(range(100))

@@ -20,7 +20,7 @@ from tests.waiting import until
 
 from .dump import Connection, dump, place
 
-NEXT = Migration(newest() + 1, f"{newest() + 1:04}_next", "alter table stepwell.queue add column colour text;")
+NEXT = Migration(newest() + 1, f"{newest() + 1:04}_next", "alter table stepwell.clock add column colour text;")
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_stopping_at_an_older_version_needs_nothing_of_the_newer(
     files = migrating._files  # pyright: ignore[reportPrivateUsage]
 
     def with_a_view(folder: str) -> tuple[tuple[str, str], ...]:
-        view = ("colours", "create or replace view stepwell.colours as select q.colour from stepwell.queue q")
+        view = ("colours", "create or replace view stepwell.colours as select q.colour from stepwell.clock q")
         return (*files(folder), view) if folder == "views" else files(folder)
 
     monkeypatch.setattr(migrating, "_files", with_a_view)

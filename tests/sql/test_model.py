@@ -55,7 +55,7 @@ class JobLives(RuleBasedStateMachine):
         self.registered: list[str] = []
         self.session_of: dict[str, Connection] = {}
         # On a few rows cheaper than truncating some twenty partitions.
-        for table in ("job", "history", "failure", "worker", "queue"):
+        for table in ("job", "history", "failure", "worker", "control"):
             conn.execute(sql.SQL("delete from {}").format(sql.Identifier("stepwell", table)))
         calls.set_clock(conn, MIDNIGHT)
         for session in sessions:

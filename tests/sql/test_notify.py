@@ -20,7 +20,7 @@ def heard(conn: Connection) -> list[tuple[str, str]]:
     heard: list[tuple[str, str]] = []
     conn.add_notify_handler(lambda notify: heard.append((notify.channel, notify.payload)))
     calls.set_clock(conn, CLOCK)
-    for channel in ("stepwell_ready", "stepwell_due", "stepwell_done", "stepwell_cancel"):
+    for channel in ("stepwell_ready", "stepwell_due", "stepwell_done", "stepwell_cancel", "stepwell_control"):
         conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
     return heard
 
@@ -76,7 +76,8 @@ def test_whatever_makes_a_job_ready_notifies_its_queue(conn: Connection, heard: 
     calls.claim(conn, worker)
     heard.clear()
     assert heard_after(calls.unregister_worker(conn, worker)) == ready
-    assert heard_after(conn.execute("select stepwell.resume('default')")) == ready
+    assert heard_after(conn.execute("select stepwell.pause('default')")) == [("stepwell_control", "")]
+    assert heard_after(conn.execute("select stepwell.resume('default')")) == [("stepwell_control", "")]
     assert heard_after(calls.cancel(conn, [job_id])) == []
     assert heard_after(calls.retry(conn, [job_id])) == ready
 

@@ -43,7 +43,7 @@ WAYS = {
     "rescue from a dead worker": {"job_running", "job_pkey"},
     "hand_back_unknown": {"job_running", "job_pkey"},
 }
-SMALL = {"clock", "queue", "worker"}
+SMALL = {"clock", "control", "leader", "worker"}
 """Tables that may be read whole."""
 
 

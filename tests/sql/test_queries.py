@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
 
 from stepwell import queries
-from stepwell.queries import JobFilter, NewJob, Position, Query
+from stepwell.cron import Interval
+from stepwell.queries import JobFilter, NewJob, Position, Query, Scope
+from stepwell.schedule import DueSchedule, NewSchedule
 
+_NOW = datetime(2030, 1, 1, tzinfo=UTC)
 _ID = "01a1e0af-c50b-7b66-94ec-ea018e1e252e"
 _SAMPLES: dict[str, Any] = {
     "jobs": [NewJob("t", "{}")],
@@ -49,8 +53,20 @@ _SAMPLES: dict[str, Any] = {
     "queue": "q",
     "which": JobFilter(("failed",), "q", "t", 1.0, 2.0, "{}"),
     "seconds": 1.0,
+    "scope": Scope(queue="q"),
+    "owner": "o",
+    "name": "n",
+    "names": ["n"],
+    "without": [_ID],
+    "schedule_id": _ID,
+    "schedules": [NewSchedule("n", "t", "{}", "q", 0, Interval(60.0), "skip", 1, 0.0)],
+    "nexts": [_NOW],
+    "next_at": _NOW,
+    "due": [DueSchedule(_ID, "n", 1, None, None, 60.0, 1, _NOW, 0.0, _NOW)],
+    "ticks": [[_NOW]],
+    "declared": True,
 }
-_BY_NAME = {"register_worker": {"tasks": "{}"}}
+_BY_NAME: dict[str, dict[str, Any]] = {"register_worker": {"tasks": "{}"}, "resume_schedule": {"version": 1}}
 
 
 def _calls() -> dict[str, Callable[..., Query[Any]]]:
@@ -64,6 +80,6 @@ def test_the_schema_understands(conn: psycopg.Connection[Any], name: str) -> Non
     samples = {**_SAMPLES, **_BY_NAME.get(name, {})}
     missing = [parameter for parameter in wanted if parameter not in samples]
     assert not missing, f"give a sample for {missing}"
-    query = call(*[samples[parameter] for parameter in wanted])
+    query = call(**{parameter: samples[parameter] for parameter in wanted})
     # Not run, but parsed, planned and checked for names and types.
     conn.execute(f"explain {query.text}", query.params)

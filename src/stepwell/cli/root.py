@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stepwell.cli import doctor, enqueue, jobs, migrate, queues, schema, tasks, worker, workers
+from stepwell.cli import control, doctor, enqueue, jobs, migrate, queues, schema, tasks, worker, workers
 from stepwell.cli.group import help_instead
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption
@@ -47,8 +47,9 @@ cli.command("worker")(worker.worker)
 cli.command("enqueue")(enqueue.enqueue)
 cli.add_typer(jobs.group, name="jobs")
 cli.command("queues")(queues.queues)
-cli.command("pause")(queues.pause)
-cli.command("resume")(queues.resume)
+cli.command("pause")(control.pause)
+cli.command("resume")(control.resume)
+cli.command("stop")(control.stop)
 cli.command("workers")(workers.workers)
 cli.command("tasks")(tasks.tasks)
 cli.command("doctor")(doctor.doctor)

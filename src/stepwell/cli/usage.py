@@ -65,6 +65,14 @@ def job_id(typed: str) -> str:
         raise Usage(f"{typed!r} is not a job's id: give a uuid, as 'stepwell jobs list' shows them") from None
 
 
+def worker_id(typed: str) -> UUID:
+    """A worker's id."""
+    try:
+        return UUID(typed)
+    except ValueError:
+        raise Usage(f"{typed!r} is not a worker's id: give a uuid, as 'stepwell workers' shows them") from None
+
+
 def _kind(value: object) -> str:
     if value is None:
         return "null"

@@ -19,8 +19,8 @@ def limit_statements(seconds: float) -> Query[str]:
 
 @dataclass(frozen=True, slots=True)
 class OldestReady:
-    """The ready job that has been due for longest, and for how many seconds. One that is not held up by a paused queue
-    goes before those that are."""
+    """The ready job that has been due for longest, and for how many seconds. One that no pause holds up goes before
+    those that one does."""
 
     id: UUID
     queue: str
@@ -32,8 +32,10 @@ class OldestReady:
 def oldest_ready() -> Query[OldestReady]:
     return Query(
         "select j.id, j.queue, j.task, extract(epoch from stepwell.now() - j.run_at)::double precision,"
-        " q.paused_at is not null from stepwell.job j left join stepwell.queue q on q.name = j.queue"
-        " where j.state = 'ready'::stepwell.state order by q.paused_at is not null, j.run_at limit 1",
+        " p.paused from stepwell.job j cross join lateral (select exists (select from stepwell.control c"
+        " where c.action = 'pause' and (c.scope = 'everything' or (c.scope = 'queue' and c.name = j.queue)"
+        " or (c.scope = 'task' and c.name = j.task))) as paused) p"
+        " where j.state = 'ready'::stepwell.state order by p.paused, j.run_at limit 1",
         (),
         OldestReady,
     )

@@ -15,7 +15,7 @@ _INFO: LiteralString = (
     "select id, state::text, task, queue, priority, args, metadata, result, error, progress, epoch, attempt,"
     " max_attempts, cancelling, worker_id, enqueued_at, run_at, claimed_at, finished_at,"
     # Python has no infinite time: what is kept for ever has no expiry.
-    " nullif(expires_at, 'infinity'::timestamptz) from stepwell.jobs"
+    " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for from stepwell.jobs"
 )
 
 
@@ -42,6 +42,7 @@ class JobFilter:
     older_than: float | None = None
     newer_than: float | None = None
     metadata: str | None = None
+    worker_id: UUID | None = None
 
 
 def list_jobs(which: JobFilter, limit: int) -> Query[JobInfo]:
@@ -88,6 +89,9 @@ def _where(which: JobFilter, *, to_retry: bool = False) -> tuple[LiteralString, 
     if which.metadata is not None:
         conditions.append("metadata @> %s::jsonb")
         params.append(which.metadata)
+    if which.worker_id is not None:
+        conditions.append("worker_id = %s::uuid")
+        params.append(which.worker_id)
     if to_retry:
         # A scheduled job that was never tried waits because somebody said so.
         conditions.append("(state <> 'scheduled'::stepwell.state or attempt > 0)")
@@ -127,7 +131,7 @@ def queues() -> Query[QueueInfo]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A registered worker; `alive`: its lease holds."""
+    """A registered worker; `alive`: its lease holds; `owner`: the name of its app."""
 
     id: UUID
     host: str
@@ -141,12 +145,16 @@ class WorkerInfo:
     renewed_at: datetime
     lease_until: datetime
     alive: bool
+    owner: str | None
+    leads: bool
+    paused: bool
+    stopping: bool
 
 
 def workers() -> Query[WorkerInfo]:
     return Query(
-        "select id, host, pid, version, queues, tasks, concurrency, running, started_at, renewed_at, lease_until, alive"
-        " from stepwell.workers order by started_at, id",
+        "select id, host, pid, version, queues, tasks, concurrency, running, started_at, renewed_at, lease_until,"
+        " alive, owner, leads, paused, stopping from stepwell.workers order by started_at, id",
         (),
         WorkerInfo,
     )

@@ -1,4 +1,4 @@
-"""The calls that put, claim, end and look after jobs: one for each SQL function."""
+"""The calls that put, claim and end jobs: one for each SQL function."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def claim(
 ) -> Query[ClaimedJob]:
     return Query(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
-        " (extract(epoch from run_at) * 1000000)::bigint"
+        " (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from scheduled_for) * 1000000)::bigint"
         " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
         " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
         " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
@@ -172,33 +172,6 @@ def transaction_mark() -> Query[str | None]:
     return Query("select current_setting('stepwell.transaction', true)", (), only)
 
 
-def register_worker(
-    host: str, pid: int, version: str, queues: Sequence[str], tasks: str, concurrency: int, lease: float
-) -> Query[str]:
-    return Query(
-        "select stepwell.register_worker(%s::text, %s::integer, %s::text, %s::text[], %s::text, %s::integer,"
-        " %s::double precision)::text",
-        (host, pid, version, list(queues), tasks, concurrency, lease),
-        only,
-    )
-
-
-def renew(worker_id: str, lease: float, running: int) -> Query[list[str]]:
-    return Query(
-        "select cancelling::text[] from stepwell.renew(%s::uuid, %s::double precision, %s::integer)",
-        (worker_id, lease, running),
-        only,
-    )
-
-
-def unregister_worker(worker_id: str) -> Query[list[UUID]]:
-    return Query("select stepwell.unregister_worker(%s::uuid)", (worker_id,), only)
-
-
-def rescue() -> Query[list[UUID]]:
-    return Query("select stepwell.rescue()", (), only)
-
-
 @dataclass(frozen=True, slots=True)
 class Promoted:
     """How many jobs became ready, and in how many seconds the next is due."""
@@ -243,11 +216,3 @@ def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
 
 def retry(ids: Sequence[str]) -> Query[list[UUID]]:
     return Query("select stepwell.retry(%s::uuid[])", (list(ids),), only)
-
-
-def pause(queue: str) -> Query[None]:
-    return Query("select stepwell.pause(%s::text)", (queue,), only)
-
-
-def resume(queue: str) -> Query[None]:
-    return Query("select stepwell.resume(%s::text)", (queue,), only)

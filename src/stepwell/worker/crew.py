@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from typing import Any
 
@@ -18,15 +18,22 @@ from stepwell.events import (
     JobsHandedBack,
     LeaseLost,
     LoopBlocked,
+    PauseChanged,
+    SchedulesRemoved,
+    StopAsked,
 )
+from stepwell.job import ClaimedJob
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.outcome import Snoozed
+from stepwell.queries import Orders, Query
+from stepwell.worker.duty import Duties
 from stepwell.worker.fetcher import Fetcher
 from stepwell.worker.lease import Lease, LeaseCallbacks
 from stepwell.worker.link import Link
 from stepwell.worker.listener import Listener, ListenerCallbacks
 from stepwell.worker.outcomes import Outcomes
 from stepwell.worker.runner import Runner
+from stepwell.worker.ticker import Ticker
 from stepwell.worker.upkeep import Upkeep
 
 _DEAF_POLL = 0.2
@@ -38,11 +45,21 @@ class Crew:
     """Fetcher, runner, outcomes, lease, listener and upkeep of one run, and what they tell each other."""
 
     def __init__(
-        self, app: App, events: Events, queues: list[str], concurrency: int, process_slots: int, poll: float
+        self,
+        app: App,
+        events: Events,
+        queues: list[str],
+        concurrency: int,
+        process_slots: int,
+        poll: float,
+        stop: Callable[[], None],
     ) -> None:
         self._app = app
         self._events = events
         self._concurrency = concurrency
+        self._stop = stop
+        self._stopping = False
+        self._paused = PauseChanged(False, (), ())
         self._normal_poll = self._poll = poll
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lease: Lease | None = None
@@ -72,20 +89,30 @@ class Crew:
             self._lease_gone,
         )
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
+        due, house = (Duties(self._links[name], lambda: app.dsn, events) for name in ("due", "upkeep"))
         self._upkeep = Upkeep(
-            self._links["due"],
-            self._links["upkeep"],
+            due,
+            house,
             sorted(keeps),
-            lambda: app.dsn,
             events,
+            lambda: self.fetcher.worker_id,
             self.fetcher.wake,
+            lambda: self._ticker.look(),
         )
+        self._ticker = Ticker(due, lambda: self._upkeep.behind, lambda: self._upkeep.longest_nap)
         self._listener = Listener(
             app.database,
             Link("self-test", app.database, events),
             queues,
             events,
-            ListenerCallbacks(self.fetcher.wake, self._upkeep.due, self._cancel_asked, self._hearing),
+            ListenerCallbacks(
+                self.fetcher.wake,
+                self._upkeep.due,
+                self._ticker.look,
+                self._cancel_asked,
+                self._control_asked,
+                self._hearing,
+            ),
         )
 
     def lease_for(self, lease: float, renew: float, blocked_after: float) -> Lease:
@@ -96,15 +123,22 @@ class Crew:
             }
             for name, task in self._app.tasks.items()
         }
-        register = queries.register_worker(
-            socket.gethostname(),
-            os.getpid(),
-            version("stepwell"),
-            self.queues,
-            msgspec.json.encode(tasks).decode(),
-            self._concurrency,
-            lease,
-        )
+
+        def register(age: float) -> Query[str]:
+            return queries.register_worker(
+                socket.gethostname(),
+                os.getpid(),
+                version("stepwell"),
+                self.queues,
+                msgspec.json.encode(tasks).decode(),
+                self._concurrency,
+                lease,
+                age,
+                self._app.name,
+                self._app.scheduler.names,
+                self._app.scheduler.stale_after,
+            )
+
         self._lease = Lease(
             self._app.database,
             register,
@@ -112,7 +146,7 @@ class Crew:
             renew,
             blocked_after,
             lambda: len(self.runner.running),
-            LeaseCallbacks(self._gained, self._lost, self._cancel, self._lease_failed, self._blocked),
+            LeaseCallbacks(self._gained, self._lost, self._obey, self._lease_failed, self._blocked),
         )
         return self._lease
 
@@ -123,13 +157,20 @@ class Crew:
             self._listener.test(),
             self._upkeep.promote(),
             self._upkeep.keep_house(),
+            self._ticker.run(),
             self._tend(),
             self._watch_lease(),
         ]
 
-    def hand_back(self) -> None:
+    async def declare_schedules(self) -> None:
+        """Put in the schedules that stand in the app's code."""
+        removed = await self._app.scheduler.put_declared()
+        if removed:
+            self._events.emit(SchedulesRemoved(tuple(removed)))
+
+    def hand_back(self, which: Callable[[ClaimedJob], bool] = lambda _: True) -> None:
         """Give unstarted jobs back, for others to run."""
-        jobs = self.runner.give_back()
+        jobs = self.runner.give_back(which)
         for job in jobs:
             self.outcomes.add(job, self._app.tasks[job.task], Snoozed(0))
         if jobs:
@@ -166,6 +207,7 @@ class Crew:
         self._poll = self._normal_poll if hears else min(_DEAF_POLL, self._normal_poll)
         if self._lease is not None:
             self._lease.hurry(not hears)
+        self._upkeep.hurry(not hears)
         self.fetcher.wake()  # it may be in a long pause that counted on being woken
 
     def _gained(self, worker_id: str) -> None:
@@ -196,6 +238,26 @@ class Crew:
         # Anybody may notify: what is to be cancelled is what the database says, and a renewal asks it.
         if self._lease is not None and worker_id == self.fetcher.worker_id:
             self._lease.renew_now()
+
+    def _control_asked(self) -> None:
+        # As above; and what was resumed may be claimed at once.
+        if self._lease is not None:
+            self._lease.renew_now()
+        self.fetcher.wake()
+
+    def _obey(self, orders: Orders) -> None:
+        self._cancel(orders.cancelling)
+        paused = PauseChanged(orders.paused, tuple(orders.paused_queues), tuple(orders.paused_tasks))
+        if paused != self._paused:
+            self._paused = paused
+            self._events.emit(paused)
+        if paused.everything or paused.queues or paused.tasks:
+            # What was claimed before, and waits for a slot, waits no longer here.
+            self.hand_back(lambda job: paused.everything or job.queue in paused.queues or job.task in paused.tasks)
+        if orders.stopping and not self._stopping:
+            self._stopping = True
+            self._events.emit(StopAsked())
+            self._stop()
 
     def _cancel(self, job_ids: list[str]) -> None:
         known = [self.runner.stop(job_id, "cancel") for job_id in job_ids]

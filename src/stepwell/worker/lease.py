@@ -20,7 +20,7 @@ import psycopg
 from stepwell import queries
 from stepwell.connection import CONNECTION, stirs
 from stepwell.db import Database, fetch
-from stepwell.queries import Query
+from stepwell.queries import Orders, Query
 from stepwell.trouble import explain, is_hopeless
 from stepwell.worker.link import sever
 
@@ -36,7 +36,7 @@ class LeaseCallbacks:
     gained: Callable[[str], None]
     lost: Callable[[bool], None]
     """True: for want of an answer. False: the database said so."""
-    cancel: Callable[[list[str]], None]
+    obey: Callable[[Orders], None]
     failed: Callable[[Exception], None]
     blocked: Callable[[float, str], None]
 
@@ -47,7 +47,7 @@ class Lease:
     def __init__(
         self,
         database: Database,
-        register: Query[str],
+        register: Callable[[float], Query[str]],
         lease: float,
         renew: float,
         blocked_after: float,
@@ -70,13 +70,14 @@ class Lease:
         self._worker_id: str | None = None
         self._thread = threading.Thread(target=self._run, name="stepwell-lease", daemon=True)
         self._every = renew
+        self._born = time.monotonic()
 
     def start(self) -> str:
         """Register and begin to renew. Raises what keeps it from registering. Blocks: call it in a thread."""
         with self._gate:
             self._connection = self._database.connect()
             asked_at = time.monotonic()
-            worker_id = self._worker_id = fetch(self._connection, self._register)[0]
+            worker_id = self._worker_id = fetch(self._connection, self._register(0))[0]
             self._renewed_at = asked_at
             self._renew_once()
             self._thread.start()
@@ -94,7 +95,7 @@ class Lease:
                 sever(self._connection)
 
     def hurry(self, hurried: bool) -> None:
-        """Renew every second, or as usual: renewals carry cancels too, for when notifications do not arrive."""
+        """Renew every second, or as usual: renewals carry orders too, for when notifications do not arrive."""
         self._every = min(1.0, self._renew) if hurried else self._renew
 
     def stop(self) -> None:
@@ -140,7 +141,8 @@ class Lease:
                 self._connection = psycopg.connect(self._database.dsn, connect_timeout=3, **CONNECTION)
             if self._worker_id is None:
                 asked_at = time.monotonic()
-                worker_id = fetch(self._connection, self._register)[0]
+                # With its age: what was asked of it under its former id still holds.
+                worker_id = fetch(self._connection, self._register(asked_at - self._born))[0]
                 self._renewed_at, self._worker_id = asked_at, worker_id
                 self._tell(self._callbacks.gained, worker_id)
             self._renew_once()
@@ -170,8 +172,7 @@ class Lease:
             self._kick.set()
             return
         self._renewed_at = asked_at
-        if renewed[0]:
-            self._tell(self._callbacks.cancel, renewed[0])
+        self._tell(self._callbacks.obey, renewed[0])
 
     def _lose(self, *, unanswered: bool) -> None:
         self._worker_id = None

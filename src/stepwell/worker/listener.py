@@ -23,6 +23,7 @@ from stepwell.worker.link import Link, sever
 
 _TEST_EVERY = 30.0
 _TEST_PATIENCE = 2.0
+_CHANNELS = ("stepwell_ready", "stepwell_due", "stepwell_tick", "stepwell_cancel", "stepwell_control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class ListenerCallbacks:
 
     ready: Callable[[], None]
     due: Callable[[float], None]
+    tick: Callable[[], None]
     cancel: Callable[[str], None]
+    control: Callable[[], None]
     hearing: Callable[[bool], None]
 
 
@@ -64,13 +67,15 @@ class Listener:
                 connection = await self._database.aconnect()
                 self._connection = connection
                 async with connection:
-                    for channel in ("stepwell_ready", "stepwell_due", "stepwell_cancel"):
+                    for channel in _CHANNELS:
                         await connection.execute(_listen(channel))
                     await connection.execute(_listen(self._channel))
                     self._listening.set()
                     # What was sent while nobody listened is found by looking.
                     self._callbacks.ready()
                     self._callbacks.due(0)
+                    self._callbacks.tick()
+                    self._callbacks.control()
                     async for note in connection.notifies():
                         self._hear(note.channel, note.payload)
             except (psycopg.Error, OSError) as error:
@@ -129,6 +134,10 @@ class Listener:
                 # Anybody may notify: a payload that is not a number is not ours.
                 if payload.isdecimal() and len(payload) < 16:
                     self._callbacks.due(int(payload) / 1000)
+            case "stepwell_tick":
+                self._callbacks.tick()
+            case "stepwell_control":
+                self._callbacks.control()
             case "stepwell_cancel":
                 self._callbacks.cancel(payload)
             case _:

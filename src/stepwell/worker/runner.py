@@ -94,10 +94,10 @@ class Runner:
             self._idle.clear()
         self._fill()
 
-    def give_back(self) -> list[ClaimedJob]:
-        """The claimed jobs that have not started; they are no longer this runner's."""
-        jobs = list(self.waiting)
-        self.waiting.clear()
+    def give_back(self, which: Callable[[ClaimedJob], bool] = lambda _: True) -> list[ClaimedJob]:
+        """Those of the claimed jobs that have not started; they are no longer this runner's."""
+        jobs = [job for job in self.waiting if which(job)]
+        self.waiting = deque(job for job in self.waiting if not which(job)) if jobs else self.waiting
         self._note_idle()
         return jobs
 

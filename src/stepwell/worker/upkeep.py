@@ -1,6 +1,7 @@
-"""What any worker does for all: promote due jobs, rescue those of dead workers, make and drop partitions.
+"""What one worker does for all: the leader promotes due jobs, rescues those of dead workers, and keeps the tables tidy.
 
-Every duty is idempotent and safe to do twice at once. One that fails is said and tried again; it stops no other.
+No job waits for a leader. Every duty is idempotent and safe to do twice at once; what must not wait, the others do as
+well, a little later, should it not have been done by then.
 """
 
 from __future__ import annotations
@@ -8,104 +9,136 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from typing import TypeVar
-
-import psycopg
+from dataclasses import dataclass
+from typing import Any
 
 from stepwell import queries
-from stepwell.events import Events, JobsRescued, UpkeepFailed
+from stepwell.events import Events, JobsRescued, LeaderChanged, SchedulesRemoved
 from stepwell.queries import Query
-from stepwell.trouble import explain, is_hopeless
-from stepwell.worker.link import Link
-
-Row = TypeVar("Row")
+from stepwell.worker.alarm import Alarm
+from stepwell.worker.duty import Duties
 
 # A little more than the patience of stepwell.rescue, so that its second look at a silent worker is the last.
-_RESCUE_EVERY = 1.0
-_PARTITIONS_EVERY = 600.0
-_PARTITIONS_AGAIN = 5.0
+_ROUND = 1.0
+_LEADER_LEASE = 5.0
+_AGAIN = 5.0
 _LONGEST_NAP = 5.0
+_LONGEST_NAP_IF_DEAF = 1.0
 _SHORTEST_NAP = 0.002
+# Those that do not lead look so much later than the leader: enough that they find nothing to do while it lives.
+_BEHIND = 0.5
+
+
+@dataclass(slots=True)
+class _Chore:
+    """Something that the leader does now and then."""
+
+    name: str
+    every: float
+    query: Callable[[], Query[Any]]
+    found: Callable[[Any], None] = lambda _: None
+    at: float = 0.0
 
 
 class Upkeep:
-    """Runs the duties, each in its own loop."""
+    """Finds out who leads, and does what there is to do."""
 
     def __init__(
         self,
-        due_link: Link,
-        link: Link,
+        due: Duties,
+        house: Duties,
         keeps: Sequence[float],
-        dsn: Callable[[], str],
         events: Events,
+        worker_id: Callable[[], str | None],
         promoted: Callable[[], None],
+        elected: Callable[[], None],
     ) -> None:
-        self._due_link = due_link
-        self._link = link
-        self._keeps = list(keeps)
-        self._dsn = dsn
+        self._due = due
+        self._house = house
         self._events = events
+        self._worker_id = worker_id
         self._promoted = promoted
-        self._failing: set[str] = set()
-        self._look_at = 0.0
-        self._sooner = asyncio.Event()
+        self._elected = elected
+        self._alarm = Alarm()
+        self._deaf = False
+        self.leads = False
+        self._chores = [
+            _Chore("rescuing", 0, queries.rescue, self._rescued),
+            _Chore("admitting stranded runs", 10, queries.admit_stranded),
+            _Chore("removing stale schedules", 10, queries.remove_stale_schedules, self._removed),
+            _Chore("making partitions", 600, lambda: queries.make_partitions(keeps)),
+            _Chore("dropping expired partitions", 600, queries.prune),
+            _Chore("forgetting old ticks", 600, queries.prune_ticks),
+        ]
+
+    @property
+    def behind(self) -> float:
+        """How much later than the leader this worker looks, in seconds."""
+        return 0.0 if self.leads else _BEHIND * random.uniform(1, 1.5)  # noqa: S311
+
+    @property
+    def longest_nap(self) -> float:
+        """How long to wait at most when nothing is known to be due."""
+        return _LONGEST_NAP_IF_DEAF if self._deaf else _LONGEST_NAP
 
     def due(self, seconds: float) -> None:
         """Something will be due in so many seconds."""
-        at = asyncio.get_running_loop().time() + seconds
-        if at < self._look_at:
-            self._look_at = at
-            self._sooner.set()
+        self._alarm.ring_in(seconds + self.behind)
+
+    def hurry(self, deaf: bool) -> None:
+        """Look more often, because nobody can tell us, or as usual."""
+        self._deaf = deaf
+        self._alarm.ring_in(0)
 
     async def promote(self) -> None:
         """Make due jobs ready at their time, until cancelled."""
-        loop = asyncio.get_running_loop()
         while True:
-            promoted = await self._do(self._due_link, "promoting due jobs", queries.promote())
-            if promoted is None:
+            done = await self._due.do("promoting due jobs", queries.promote())
+            if done is None:
+                await asyncio.sleep(0.5)
                 continue
-            nap = _LONGEST_NAP
-            if promoted[0].count:
+            promoted = done[0]
+            nap = self.longest_nap
+            if promoted.next_due is not None:
+                nap = min(nap, promoted.next_due)
+            if promoted.count:
                 self._promoted()
-            if promoted[0].next_due is not None:
-                nap = min(nap, promoted[0].next_due)
-            if not promoted[0].count:
+            else:
                 # What is due is being promoted by somebody else: do not race them in circles.
                 nap = max(nap, _SHORTEST_NAP)
-            self._look_at = loop.time() + nap
-            self._sooner.clear()
-            while (left := self._look_at - loop.time()) > 0:
-                try:
-                    await asyncio.wait_for(self._sooner.wait(), left)
-                except TimeoutError:
-                    break
-                self._sooner.clear()
+            if nap > 0:
+                await self._alarm.nap(nap + self.behind)
 
     async def keep_house(self) -> None:
-        """Rescue, and look after partitions, until cancelled."""
+        """Lead, if nobody else does, and do the leader's chores, until cancelled."""
         loop = asyncio.get_running_loop()
-        partitions_at = loop.time()
         while True:
-            rescued = await self._do(self._link, "rescuing", queries.rescue())
-            if rescued and rescued[0]:
-                self._events.emit(JobsRescued(len(rescued[0])))
-            if loop.time() >= partitions_at:
-                made = await self._do(self._link, "making partitions", queries.make_partitions(self._keeps))
-                pruned = await self._do(self._link, "dropping expired partitions", queries.prune())
-                done = made is not None and pruned is not None
-                partitions_at = loop.time() + (_PARTITIONS_EVERY if done else _PARTITIONS_AGAIN)
-            await asyncio.sleep(_RESCUE_EVERY * random.uniform(1.0, 1.1))  # noqa: S311
+            await self._lead()
+            for chore in self._chores if self.leads else ():
+                if loop.time() >= chore.at:
+                    done = await self._house.do(chore.name, chore.query())
+                    if done:
+                        chore.found(done[0])
+                    chore.at = loop.time() + (chore.every if done is not None else min(chore.every, _AGAIN))
+            await asyncio.sleep(_ROUND * random.uniform(1.0, 1.1))  # noqa: S311
 
-    async def _do(self, link: Link, duty: str, query: Query[Row]) -> list[Row] | None:
-        try:
-            rows = await link.fetch(query)
-            self._failing.discard(duty)
-            return rows
-        except (psycopg.Error, OSError) as error:
-            if is_hopeless(error):
-                raise explain(error, self._dsn()) from error
-            if duty not in self._failing:
-                self._failing.add(duty)
-                self._events.emit(UpkeepFailed(duty, " ".join(str(error).split())))
-            await asyncio.sleep(0.5)
-            return None
+    async def _lead(self) -> None:
+        worker_id = self._worker_id()
+        found = worker_id and await self._house.do("looking who leads", queries.lead(worker_id, _LEADER_LEASE))
+        leads = bool(found and found[0])
+        if leads != self.leads:
+            self.leads = leads
+            self._events.emit(LeaderChanged(leads))
+            if leads:
+                for chore in self._chores:
+                    chore.at = 0.0
+                self._alarm.ring_in(0)
+                self._elected()
+
+    def _rescued(self, ids: list[Any]) -> None:
+        if ids:
+            self._events.emit(JobsRescued(len(ids)))
+
+    def _removed(self, names: list[str]) -> None:
+        if names:
+            self._events.emit(SchedulesRemoved(tuple(names)))

@@ -169,12 +169,13 @@ class Worker:
         if not self._app.tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
         crew = self._crew = Crew(
-            self._app, self._events, self._queue_names(), self._concurrency, self._process_slots, self._poll
+            self._app, self._events, self._queue_names(), self._concurrency, self._process_slots, self._poll, self.stop
         )
         lease = crew.lease_for(self._lease, self._renew, self._blocked_after)
         try:
             try:
                 crew.fetcher.worker_id = await aside(lease.start)
+                await crew.declare_schedules()
                 await self._work(crew)
             finally:
                 await aside(lease.stop)

@@ -18,6 +18,7 @@ declare
   _cancelled uuid[];
   _running uuid[];
   _workers uuid[];
+  _schedule_ids uuid[];
 begin
   perform from stepwell.job j where j.id = any (_ids) order by j.id for update;
 
@@ -35,12 +36,13 @@ begin
     delete from stepwell.job j
     where j.id = any (_ids) and j.worker_id is null
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.epoch, j.attempt, j.max_attempts, j.rank, j.task, j.queue,
-      j.args, j.metadata, j.reason
+      j.args, j.metadata, j.schedule_id, j.scheduled_for, j.reason
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, epoch, attempt,
-      max_attempts, rank, state, task, queue, args, metadata, error)
+      max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, error)
     select g.id, stepwell.expiry(_now, k.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.epoch, g.attempt,
-      g.max_attempts, g.rank, 'cancelled', g.task, g.queue, g.args, g.metadata, coalesce(_reason, g.reason)
+      g.max_attempts, g.rank, 'cancelled', g.task, g.queue, g.args, g.metadata, g.schedule_id, g.scheduled_for,
+      coalesce(_reason, g.reason)
     from gone g
     cross join lateral (
       -- As long as a worker that knows the task would keep a failure of it.
@@ -55,7 +57,12 @@ begin
     ) k
     where k.keep > 0
   )
-  select array_agg(g.id) into _cancelled from gone g;
+  select array_agg(g.id), array_agg(g.schedule_id) filter (where g.schedule_id is not null)
+  into _cancelled, _schedule_ids
+  from gone g;
+  if _schedule_ids is not null then
+    perform stepwell.admit(_schedule_ids);
+  end if;
 
   perform stepwell.notify_done(_cancelled);
   return query

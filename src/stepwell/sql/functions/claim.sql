@@ -19,7 +19,8 @@ create or replace function stepwell.claim(
   epoch integer,
   attempt integer,
   rank smallint,
-  run_at timestamptz
+  run_at timestamptz,
+  scheduled_for timestamptz
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -33,6 +34,9 @@ set enable_sort = off
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _paused boolean;
+  _paused_queues text[];
+  _paused_tasks text[];
   _open integer[];
   _full integer[];
   _left integer := _limit;
@@ -49,9 +53,19 @@ begin
     raise exception using errcode = 'SW001', message = format('stepwell: worker %s has no lease', _worker_id);
   end if;
 
+  select bool_or(c.scope = 'everything' or (c.scope = 'worker' and c.name = _worker_id::text)),
+    array_agg(c.name) filter (where c.scope = 'queue'), array_agg(c.name) filter (where c.scope = 'task')
+  into _paused, _paused_queues, _paused_tasks
+  from stepwell.control c where c.action = 'pause';
+  if _paused then
+    return;
+  end if;
+  if _paused_tasks is not null then
+    _tasks := array(select t.name from unnest(_tasks) as t (name) where t.name <> all (_paused_tasks));
+  end if;
   select array_agg(k.k order by k.k) into _open
   from generate_subscripts(_queues, 1) as k (k)
-  where not exists (select from stepwell.queue q where q.name = _queues[k.k] and q.paused_at is not null);
+  where _paused_queues is null or _queues[k.k] <> all (_paused_queues);
 
   while _left > 0 and cardinality(_open) > 0 loop
     _full := '{}';
@@ -76,7 +90,8 @@ begin
         update stepwell.job j
         set state = 'running', worker_id = _worker_id, epoch = j.epoch + 1, attempt = j.attempt + 1, claimed_at = _now
         where j.ctid = any (array(select p.ctid from picked p))
-        returning j.id, j.queue, j.task, j.args, j.metadata, j.epoch, j.attempt, j.rank, j.run_at;
+        returning j.id, j.queue, j.task, j.args, j.metadata, j.epoch, j.attempt, j.rank, j.run_at,
+          j.scheduled_for;
       get diagnostics _got = row_count;
       _left := _left - _got;
       if _got = _share then

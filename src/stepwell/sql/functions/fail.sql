@@ -27,6 +27,7 @@ declare
   _now timestamptz := stepwell.now();
   _accepted uuid[];
   _final uuid[];
+  _schedule_ids uuid[];
   _queues text[];
   _due_in double precision;
 begin
@@ -63,22 +64,26 @@ begin
     using held h
     where not h.again and j.id = any (_ids) and j.id = h.id
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank,
-      j.task, j.queue, j.args, j.metadata, j.reason, h.cancelling, h.keep, h.type, h.message
+      j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.reason, h.cancelling, h.keep, h.type, h.message
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
-      attempt, max_attempts, rank, state, task, queue, args, metadata, error)
+      attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, error)
     select e.id, stepwell.expiry(_now, e.keep), _now, e.run_at, e.enqueued_at, e.claimed_at, e.worker_id, e.epoch,
       e.attempt, e.max_attempts, e.rank,
       case when e.cancelling then 'cancelled'::stepwell.state else 'failed'::stepwell.state end,
-      e.task, e.queue, e.args, e.metadata,
+      e.task, e.queue, e.args, e.metadata, e.schedule_id, e.scheduled_for,
       case when e.cancelling then e.reason else left(e.type || ': ' || e.message, 1000) end
     from ended e
     where e.keep > 0
   )
   select array(select h.id from held h), array(select e.id from ended e),
+    array(select e.schedule_id from ended e where e.schedule_id is not null),
     array(select distinct r.queue from retried r where r.state = 'ready'),
     (select extract(epoch from min(r.run_at) - _now) from retried r where r.state = 'scheduled')
-  into _accepted, _final, _queues, _due_in;
+  into _accepted, _final, _schedule_ids, _queues, _due_in;
+  if cardinality(_schedule_ids) > 0 then
+    perform stepwell.admit(_schedule_ids);
+  end if;
   perform stepwell.notify_ready(_queues, _due_in);
   perform stepwell.notify_done(_final);
   if cardinality(_accepted) = cardinality(_ids) then

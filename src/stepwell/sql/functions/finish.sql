@@ -27,6 +27,7 @@ declare
   _keep double precision := case when cardinality(_keeps) = 1 then _keeps[1] end;
   _state stepwell.state := case when cardinality(_states) = 1 then _states[1] end;
   _accepted uuid[];
+  _schedule_ids uuid[];
 begin
   with outcome as (
     select u.id, u.epoch, u.result, coalesce(u.keep, _keep) as keep, coalesce(u.state, _state) as state, u.error
@@ -39,17 +40,23 @@ begin
     using outcome o
     where j.id = any (_ids) and j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank,
-      j.task, j.queue, j.args, j.metadata, o.result, o.keep, o.state,
+      j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, o.result, o.keep, o.state,
       case when o.state = 'cancelled' then coalesce(o.error, j.reason) end as error
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
-      attempt, max_attempts, rank, state, task, queue, args, metadata, result, error)
+      attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, result, error)
     select g.id, stepwell.expiry(_now, g.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.worker_id, g.epoch,
-      g.attempt, g.max_attempts, g.rank, g.state, g.task, g.queue, g.args, g.metadata, g.result::json, g.error
+      g.attempt, g.max_attempts, g.rank, g.state, g.task, g.queue, g.args, g.metadata, g.schedule_id, g.scheduled_for,
+      g.result::json, g.error
     from gone g
     where g.keep > 0
   )
-  select array_agg(g.id) into _accepted from gone g;
+  select array_agg(g.id), array_agg(g.schedule_id) filter (where g.schedule_id is not null)
+  into _accepted, _schedule_ids
+  from gone g;
+  if _schedule_ids is not null then
+    perform stepwell.admit(_schedule_ids);
+  end if;
   perform stepwell.notify_done(_accepted);
   if cardinality(_accepted) = cardinality(_ids) then
     return '{}';

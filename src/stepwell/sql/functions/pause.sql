@@ -1,8 +1,17 @@
--- Claim nothing more from a queue until it is resumed; what runs goes on.
-create or replace function stepwell.pause(_queue text) returns void
-language sql volatile security definer
+-- Claim nothing more of a queue, a task, for a worker, or anything at all, until it is resumed; what runs goes on.
+create or replace function stepwell.pause(
+  _queue text default null,
+  _task text default null,
+  _worker uuid default null,
+  _everything boolean default false
+) returns void
+language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  insert into stepwell.queue (name, paused_at) values (_queue, stepwell.now())
-  on conflict on constraint queue_pkey do update set paused_at = coalesce(stepwell.queue.paused_at, excluded.paused_at)
+begin
+  insert into stepwell.control (action, scope, name, asked_at)
+  select 'pause', c.scope, c.name, stepwell.now() from stepwell.control_scope(_queue, _task, _worker, _everything) c
+  on conflict on constraint control_pkey do nothing;
+  perform pg_notify('stepwell_control', '');
+end
 $$;

@@ -1,4 +1,5 @@
--- Enter a worker with its first lease.
+-- Enter a worker with its first lease. _age: for how many seconds it has run already, if it lost the lease it had; _owner,
+-- _schedules and _stale_after say whose schedules stand in its code.
 create or replace function stepwell.register_worker(
   _host text,
   _pid integer,
@@ -6,7 +7,11 @@ create or replace function stepwell.register_worker(
   _queues text[],
   _tasks text,
   _concurrency integer,
-  _lease double precision
+  _lease double precision,
+  _age double precision default 0,
+  _owner text default null,
+  _schedules text[] default '{}',
+  _stale_after double precision default null
 ) returns uuid
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -15,8 +20,10 @@ declare
   _now timestamptz := stepwell.now();
   _id uuid := stepwell.uuid7();
 begin
-  insert into stepwell.worker (id, host, pid, version, queues, tasks, concurrency, started_at, renewed_at, lease_until)
-  values (_id, _host, _pid, _version, _queues, _tasks::jsonb, _concurrency, _now, _now, _now + _lease * interval '1 second');
+  insert into stepwell.worker (id, host, pid, version, queues, tasks, concurrency, started_at, renewed_at,
+    lease_until, owner, schedules, stale_after)
+  values (_id, _host, _pid, _version, _queues, _tasks::jsonb, _concurrency, _now - _age * interval '1 second', _now,
+    _now + _lease * interval '1 second', _owner, _schedules, _stale_after);
   return _id;
 end
 $$;

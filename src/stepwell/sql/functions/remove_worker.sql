@@ -20,6 +20,8 @@ begin
     delete from stepwell.worker w
     where w.id = _worker_id
       and not exists (select from stepwell.job j where j.worker_id = _worker_id and j.state = 'running');
+    delete from stepwell.control c where c.scope = 'worker' and c.name = _worker_id::text;
+    delete from stepwell.leader l where l.worker_id = _worker_id;
   end if;
   return _given;
 end

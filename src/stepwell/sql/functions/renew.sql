@@ -1,10 +1,17 @@
 -- Renew a worker's lease and see to it that this session holds the worker's advisory lock (1937007981, number), by
--- which peers tell that it lives. Returns the jobs it must stop; no row: it was declared dead and must start anew.
+-- which peers tell that it lives. Returns
+-- what is asked of it: the jobs it must stop, what is paused, and whether it must stop itself; no row: it was declared dead and must start anew.
 create or replace function stepwell.renew(
   _worker_id uuid,
   _lease double precision,
   _running integer
-) returns table (cancelling uuid[])
+) returns table (
+  cancelling uuid[],
+  paused boolean,
+  paused_queues text[],
+  paused_tasks text[],
+  stopping boolean
+)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -32,6 +39,11 @@ begin
     lock_missing_since = null
   where w.id = _worker_id;
   return query
-    select array(select j.id from stepwell.job j where j.worker_id = _worker_id and j.cancelling);
+    select array(select j.id from stepwell.job j where j.worker_id = _worker_id and j.cancelling),
+      coalesce(bool_or(c.scope = 'everything' or (c.scope = 'worker' and c.name = _worker_id::text)), false),
+      coalesce(array_agg(c.name) filter (where c.scope = 'queue'), '{}'),
+      coalesce(array_agg(c.name) filter (where c.scope = 'task'), '{}'),
+      exists (select from stepwell.stopping_workers s where s.id = _worker_id)
+    from stepwell.control c where c.action = 'pause';
 end
 $$;

@@ -1,10 +1,21 @@
--- Claim from a paused queue again.
-create or replace function stepwell.resume(_queue text) returns void
+-- Claim again what was paused: exactly that, so a queue stays paused while everything is. False: it was not paused.
+create or replace function stepwell.resume(
+  _queue text default null,
+  _task text default null,
+  _worker uuid default null,
+  _everything boolean default false
+) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  _resumed boolean;
 begin
-  update stepwell.queue q set paused_at = null where q.name = _queue;
-  perform pg_notify('stepwell_ready', _queue);
+  delete from stepwell.control p
+  using stepwell.control_scope(_queue, _task, _worker, _everything) c
+  where p.action = 'pause' and p.scope = c.scope and p.name = c.name;
+  _resumed := found;
+  perform pg_notify('stepwell_control', '');
+  return _resumed;
 end
 $$;

@@ -17,12 +17,13 @@ begin
   with revived as (
     delete from stepwell.history h
     where h.id = any (_ids) and h.state in ('failed', 'cancelled')
-    returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata
+    returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata,
+      h.schedule_id, h.scheduled_for
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
-      args, metadata)
+      args, metadata, schedule_id, scheduled_for)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank, 'ready', r.task, r.queue,
-      r.args, r.metadata
+      r.args, r.metadata, r.schedule_id, r.scheduled_for
     from revived r
     returning id, queue
   ), hurried as (

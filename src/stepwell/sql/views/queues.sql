@@ -1,6 +1,6 @@
--- The queues that hold live jobs or have settings, with what stands in them.
+-- The queues that hold live jobs or are paused, with what stands in them.
 create or replace view stepwell.queues as
-select coalesce(c.queue, q.name) as name, q.paused_at,
+select coalesce(c.queue, p.name) as name, p.asked_at as paused_at,
   coalesce(c.ready, 0) as ready, coalesce(c.scheduled, 0) as scheduled, coalesce(c.running, 0) as running,
   coalesce(c.waiting, 0) as waiting, coalesce(c.blocked, 0) as blocked, c.oldest_ready_at
 from (
@@ -14,6 +14,8 @@ from (
   from stepwell.job j
   group by j.queue
 ) c
-full join stepwell.queue q on q.name = c.queue;
+full join (
+  select p.name, p.asked_at from stepwell.control p where p.action = 'pause' and p.scope = 'queue'
+) p on p.name = c.queue;
 
 comment on view stepwell.queues is 'Live jobs counted by queue and state.';

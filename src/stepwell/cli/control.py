@@ -1,0 +1,99 @@
+"""`stepwell pause`, `resume` and `stop`: what the fleet is told."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stepwell import queries
+from stepwell.cli import usage
+from stepwell.cli.output import say
+from stepwell.cli.session import DatabaseOption, session
+from stepwell.db import fetch
+from stepwell.queries import Scope
+
+QueueArgument = Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name.", show_default=False)]
+TaskOption = Annotated[str | None, typer.Option("--task", "-t", metavar="NAME", help="Of this task.")]
+WorkerOption = Annotated[
+    str | None,
+    typer.Option("--worker", "-w", metavar="ID", help="This worker, by the id that 'stepwell workers' shows."),
+]
+AllOption = Annotated[bool, typer.Option("--all", help="Everything.")]
+
+
+def pause(
+    queue: QueueArgument = None,
+    task: TaskOption = None,
+    worker: WorkerOption = None,
+    everything: AllOption = False,
+    database: DatabaseOption = None,
+) -> None:
+    """Claim nothing more of a queue, a task, by a worker, or at all, until it is resumed; what runs goes on.
+
+    Workers obey within a second, and those that start later do too.
+    """
+    scope = _scope("pause", queue, task, worker, everything)
+    with session(database) as connection:
+        fetch(connection, queries.pause(scope))
+    say(f"{_name(scope)} is paused")
+
+
+def resume(
+    queue: QueueArgument = None,
+    task: TaskOption = None,
+    worker: WorkerOption = None,
+    everything: AllOption = False,
+    database: DatabaseOption = None,
+) -> None:
+    """End a pause: exactly the one that is named."""
+    scope = _scope("resume", queue, task, worker, everything)
+    with session(database) as connection:
+        was_paused = fetch(connection, queries.resume(scope))[0]
+        left = fetch(connection, queries.pauses())
+    say(f"{_name(scope)} is {'resumed' if was_paused else 'not paused'}")
+    if left:
+        say(f"still paused: {', '.join(f'{p.scope} {p.name}'.rstrip() for p in left)}")
+
+
+def stop(
+    queue: QueueArgument = None,
+    task: TaskOption = None,
+    worker: WorkerOption = None,
+    everything: AllOption = False,
+    database: DatabaseOption = None,
+) -> None:
+    """Ask workers to finish what they run and stop: those that claim from a queue, know a task, one, or all.
+
+    Those that start later are not meant.
+    """
+    scope = _scope("stop", queue, task, worker, everything)
+    with session(database) as connection:
+        asked = fetch(connection, queries.stop(scope))[0]
+    say(f"asked {'1 worker' if asked == 1 else f'{asked} workers'} to stop")
+
+
+def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, everything: bool) -> Scope:
+    given = [
+        name
+        for name, value in (("QUEUE", queue), ("--task", task), ("--worker", worker), ("--all", everything))
+        if value
+    ]
+    if len(given) != 1:
+        said = f"{verb} takes one of" if given else f"what shall {verb}? Give"
+        raise usage.Usage(
+            f"{said} QUEUE, --task NAME, --worker ID or --all" + (f", not {' and '.join(given)}" if given else "")
+        )
+    return Scope(
+        None if queue is None else usage.name(queue, "QUEUE"),
+        None if task is None else usage.name(task, "--task"),
+        None if worker is None else usage.worker_id(worker),
+        everything,
+    )
+
+
+def _name(scope: Scope) -> str:
+    for kind in ("queue", "task", "worker"):
+        if getattr(scope, kind) is not None:
+            return f"{kind} {getattr(scope, kind)}"
+    return "everything"

@@ -1,0 +1,38 @@
+"""Several queries, each made from the answers to those before: written once, run sync or async.
+
+A plan is a generator that yields queries and is sent their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+from stepwell.bridge import afetch_on, fetch_on
+from stepwell.db import Database
+from stepwell.queries import Query
+
+T = TypeVar("T")
+
+Plan = Generator[Query[Any], list[Any], T]
+
+
+def run(plan: Plan[T], database: Database, connection: object | None = None) -> T:
+    """Run a plan on the caller's connection, in whatever transaction it is in, or else on pooled ones."""
+    try:
+        query = next(plan)
+        while True:
+            query = plan.send(database.fetch(query) if connection is None else fetch_on(connection, query))
+    except StopIteration as end:
+        return end.value
+
+
+async def arun(plan: Plan[T], database: Database, connection: object | None = None) -> T:
+    """The same for async code."""
+    try:
+        query = next(plan)
+        while True:
+            rows = await database.afetch(query) if connection is None else await afetch_on(connection, query)
+            query = plan.send(rows)
+    except StopIteration as end:
+        return end.value

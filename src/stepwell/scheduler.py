@@ -1,0 +1,141 @@
+"""Schedules of one app: those that stand in its code, and those that are made at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell import queries
+from stepwell.cron import Timing, parse_timing
+from stepwell.db import Database
+from stepwell.duration import Duration, seconds
+from stepwell.errors import BadArgs, ConfigError
+from stepwell.plan import Plan
+from stepwell.schedule import (
+    Catchup,
+    NewSchedule,
+    Overlap,
+    ScheduleInfo,
+    Stale,
+    check_catchup,
+    check_overlap,
+)
+from stepwell.task import Task, check_name, check_priority
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A schedule as it was written down. Its args are encoded when it is put in: their types may be defined later."""
+
+    task: Task[..., Any]
+    name: str
+    args: Mapping[str, Any]
+    timing: Timing
+    queue: str | None
+    priority: int | None
+    overlap: Overlap
+    catchup: int
+    jitter: float
+
+    def schedule(self) -> NewSchedule:
+        """The schedule, its args checked against the task's signature. Raises `BadArgs` if they do not fit."""
+        task = self.task
+        return NewSchedule(
+            self.name,
+            task.name,
+            task.codec.encode_args((), self.args, task.sink.max_args_size),
+            task.queue if self.queue is None else self.queue,
+            task.priority if self.priority is None else self.priority,
+            self.timing,
+            self.overlap,
+            self.catchup,
+            self.jitter,
+        )
+
+
+def new_declaration(
+    task: Task[..., Any],
+    when: Duration,
+    tz: str | None,
+    args: Mapping[str, Any] | None,
+    name: str | None,
+    overlap: Overlap,
+    catchup: Catchup,
+    jitter: Duration,
+    queue: str | None,
+    priority: int | None,
+) -> Declaration:
+    """Check all that can be checked without a database. Raises `ConfigError` that names the field."""
+    if args is not None and not isinstance(args, Mapping):
+        raise BadArgs(f"args is {args!r}: give a dict of arguments by name")
+    return Declaration(
+        task,
+        check_name(task.name if name is None else name, "name"),
+        dict(args or {}),
+        parse_timing(when, tz),
+        None if queue is None else check_name(queue, "queue"),
+        None if priority is None else check_priority(priority),
+        check_overlap(overlap),
+        check_catchup(catchup),
+        seconds(jitter, "jitter"),
+    )
+
+
+class Scheduler:
+    """Puts an app's schedules into the database. `stale_after` is in seconds."""
+
+    def __init__(self, owner: str, database: Database, stale: Stale, stale_after: float) -> None:
+        self._owner = owner
+        self._database = database
+        self._stale = stale
+        self._stale_after = stale_after
+        self._declared: dict[str, Declaration] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The schedules that stand in the code."""
+        return list(self._declared)
+
+    @property
+    def stale_after(self) -> float | None:
+        """After how many seconds in no live worker's code a schedule is removed; None: it is kept."""
+        return None if self._stale == "keep" else self._stale_after
+
+    def declare(self, declaration: Declaration) -> None:
+        """Note a schedule that stands in the code; it is put in when a worker starts."""
+        name = declaration.name
+        if name in self._declared:
+            other = self._declared[name].task.name
+            raise ConfigError(
+                f"two schedules are named {name!r}, of tasks {other!r} and {declaration.task.name!r}: "
+                "give one another name with @app.schedule(..., name=...)"
+            )
+        if declaration.task.codec.ready:
+            declaration.schedule()  # raises what is wrong with the args where they stand
+        self._declared[name] = declaration
+
+    async def put_declared(self) -> list[str]:
+        """Put in what stands in the code, and remove what no longer does, as far as that is wanted. Returns the names
+        of what was found to be stale."""
+        schedules = [declaration.schedule() for declaration in self._declared.values()]
+        [now] = await self._database.afetch(queries.clock())
+        nexts = [schedule.timing.after(now) for schedule in schedules]
+        changes: list[queries.Query[Any]] = []
+        if schedules:
+            changes.append(queries.put_schedules(self._owner, schedules, nexts, declared=True))
+        if self._stale == "remove_all":
+            changes.append(queries.remove_schedules(self._owner, self.names, except_these=True))
+        if changes:
+            await self._database.afetch_each(changes)
+        if self._stale != "remove_stale":
+            return []
+        return (await self._database.afetch(queries.remove_stale_schedules()))[0]
+
+    def put(self, declaration: Declaration) -> Plan[ScheduleInfo]:
+        """Make a schedule at run time, or change the one of that name."""
+        schedule = declaration.schedule()
+        [now] = yield queries.clock()
+        yield queries.put_schedules(self._owner, [schedule], [schedule.timing.after(now)], declared=False)
+        [made] = yield queries.schedules(self._owner, schedule.name)
+        return made

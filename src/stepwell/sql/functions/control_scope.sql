@@ -1,0 +1,27 @@
+-- What a control is for: its scope and name, out of exactly one of these.
+create or replace function stepwell.control_scope(
+  _queue text,
+  _task text,
+  _worker uuid,
+  _everything boolean,
+  out scope text,
+  out name text
+)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if num_nonnulls(_queue, _task, _worker, nullif(_everything, false)) <> 1 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: give a queue, a task, a worker or everything: one of them';
+  end if;
+  if _worker is not null and not exists (select from stepwell.worker w where w.id = _worker) then
+    raise exception using errcode = 'SW003', message = format('stepwell: no worker %s is registered', _worker);
+  end if;
+  scope := case
+    when _queue is not null then 'queue' when _task is not null then 'task' when _worker is not null then 'worker'
+    else 'everything'
+  end;
+  name := coalesce(_queue, _task, _worker::text, '');
+end
+$$;

@@ -1,0 +1,55 @@
+-- Make or change schedules of an owner, by name, one element for each. Where the timing stays as it was, so does the next
+-- tick: what was missed while nobody ran is still due. Else it is _nexts[k], reckoned by the caller from stepwell.now().
+-- _declared: they stand in code. One that does is not changed by a call that says otherwise.
+create or replace function stepwell.put_schedules(
+  _owner text,
+  _declared boolean,
+  _names text[],
+  _tasks text[],
+  _args text[],
+  _queues text[],
+  _priorities integer[],
+  _crons text[],
+  _tzs text[],
+  _everies double precision[],
+  _overlaps text[],
+  _catchups integer[],
+  _jitters double precision[],
+  _nexts timestamptz[]
+) returns void
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _in_code text;
+begin
+  -- In the order in which tick locks them.
+  perform from stepwell.schedule s where s.owner = _owner and s.name = any (_names) order by s.id for update;
+  if not _declared then
+    select s.name into _in_code from stepwell.schedule s
+    where s.owner = _owner and s.name = any (_names) and s.declared limit 1;
+    if found then
+      raise exception using errcode = 'SW002',
+        message = format('stepwell: schedule %s of %s stands in code: change it there, or give this one another name', _in_code, _owner);
+    end if;
+  end if;
+  insert into stepwell.schedule as s (id, owner, name, task, args, queue, rank, cron, tz, every, overlap, catchup, jitter,
+    declared, declared_at, created_at, next_tick_at)
+  select stepwell.uuid7(), _owner, u.name, u.task, u.args::json, u.queue, -u.priority, u.cron, u.tz, u.every, u.overlap,
+    u.catchup, u.jitter, _declared, _now, _now, u.next
+  from unnest(_names, _tasks, _args, _queues, _priorities, _crons, _tzs, _everies, _overlaps, _catchups, _jitters, _nexts)
+    as u (name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, next)
+  order by u.name
+  on conflict on constraint schedule_name do update
+  set task = excluded.task, args = excluded.args, queue = excluded.queue, rank = excluded.rank, cron = excluded.cron,
+    tz = excluded.tz, every = excluded.every, overlap = excluded.overlap, catchup = excluded.catchup,
+    jitter = excluded.jitter, declared = excluded.declared, declared_at = excluded.declared_at, version = s.version + 1,
+    next_tick_at = case
+      when s.paused_at is not null then null
+      when (s.cron, s.tz, s.every) is not distinct from (excluded.cron, excluded.tz, excluded.every) then s.next_tick_at
+      else excluded.next_tick_at
+    end;
+  perform pg_notify('stepwell_tick', '');
+end
+$$;

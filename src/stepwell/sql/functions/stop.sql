@@ -1,0 +1,26 @@
+-- Ask workers to drain and stop: those that claim from a queue, that know a task, one, or all; those, that is, which have
+-- started by now. Returns how many there are.
+create or replace function stepwell.stop(
+  _queue text default null,
+  _task text default null,
+  _worker uuid default null,
+  _everything boolean default false
+) returns integer
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _told integer;
+begin
+  insert into stepwell.control as c (action, scope, name, asked_at)
+  select 'stop', s.scope, s.name, _now from stepwell.control_scope(_queue, _task, _worker, _everything) s
+  on conflict on constraint control_pkey do update set asked_at = greatest(c.asked_at, excluded.asked_at);
+  -- They matter only to workers that had started before, and those leave; what is this old was obeyed.
+  delete from stepwell.control c where c.action = 'stop' and c.asked_at < _now - interval '30 days';
+  perform pg_notify('stepwell_control', '');
+  select count(*) into _told from stepwell.worker w join stepwell.stopping_workers s on s.id = w.id
+  where w.lease_until > _now;
+  return _told;
+end
+$$;

@@ -1,0 +1,82 @@
+-- Fire one schedule for the given ticks, oldest first, and set its next. Returns how many jobs were enqueued.
+create or replace function stepwell.tick_one(
+  _id uuid,
+  _version integer,
+  _due timestamptz,
+  _next timestamptz,
+  _ticks timestamptz[]
+) returns integer
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _schedule stepwell.schedule;
+  _live uuid[];
+  _at timestamptz;
+  _job_id uuid;
+  _run_at timestamptz;
+  _state stepwell.state;
+  _enqueued integer := 0;
+begin
+  -- A run that ends locks its job first and its schedule then (finish, admit): so does this.
+  if (select s.overlap = 'replace' from stepwell.schedule s where s.id = _id) then
+    perform from stepwell.job j where j.schedule_id = _id order by j.id for update;
+  end if;
+  select s.* into _schedule from stepwell.schedule s
+  where s.id = _id and s.version = _version and s.next_tick_at = _due and s.next_tick_at <= _now
+  for update;
+  if not found then
+    return 0;
+  end if;
+  _live := array(select j.id from stepwell.job j where j.schedule_id = _id);
+
+  foreach _at in array _ticks loop
+    -- Whatever the caller reckoned: never early.
+    continue when _at < _due or _at > _now;
+    _job_id := stepwell.uuid7();
+    insert into stepwell.tick as t (schedule_id, at, handled_at, job_id, skipped)
+    select _id, _at, _now, case when w.skipped is null then _job_id end, w.skipped
+    from (
+      select case
+        when _schedule.catchup = 0 and _at < _now - interval '1 minute' then 'missed'
+        when _schedule.overlap = 'skip' and cardinality(_live) > 0 then 'overlap'
+        when _schedule.overlap = 'replace' and _at < _ticks[cardinality(_ticks)] then 'overlap'
+      end as skipped
+    ) w
+    on conflict on constraint tick_pkey do nothing
+    returning t.job_id into _job_id;
+    continue when _job_id is null;
+
+    if _schedule.overlap = 'replace' then
+      perform stepwell.cancel(_live, format('replaced by the run for %s', _at));
+    end if;
+    _run_at := _at;
+    if _schedule.jitter > 0 then
+      _run_at := _at + random() * _schedule.jitter * interval '1 second';
+    end if;
+    -- Ticks that were missed together are run one after the other, too.
+    _state := case
+      when _schedule.overlap <> 'allow' and exists (select from stepwell.job j where j.schedule_id = _id) then 'blocked'
+      when _run_at > _now then 'scheduled'
+      else 'ready'
+    end;
+    insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for)
+    values (_job_id, _run_at, _now, _schedule.rank, _state, _schedule.task, _schedule.queue, _schedule.args, _id, _at);
+    if _state <> 'blocked' then
+      perform stepwell.notify_ready(
+        case when _state = 'ready' then array[_schedule.queue] end,
+        case when _state = 'scheduled' then extract(epoch from _run_at - _now)::double precision end
+      );
+    end if;
+    _enqueued := _enqueued + 1;
+    _schedule.last_tick_at := _at;
+    _schedule.last_job_id := _job_id;
+  end loop;
+
+  update stepwell.schedule s
+  set next_tick_at = _next, last_tick_at = _schedule.last_tick_at, last_job_id = _schedule.last_job_id
+  where s.id = _id;
+  return _enqueued;
+end
+$$;

@@ -1,0 +1,23 @@
+-- Enqueue a run of a schedule now, out of turn and whatever else runs; returns its id, null: there is no such schedule.
+create or replace function stepwell.trigger_schedule(_owner text, _name text) returns uuid
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _schedule stepwell.schedule;
+  _job_id uuid := stepwell.uuid7();
+begin
+  select s.* into _schedule from stepwell.schedule s where s.owner = _owner and s.name = _name for update;
+  if not found then
+    return null;
+  end if;
+  insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for)
+  values (_job_id, _now, _now, _schedule.rank, 'ready', _schedule.task, _schedule.queue, _schedule.args, _schedule.id, _now);
+  insert into stepwell.tick (schedule_id, at, handled_at, job_id, triggered) values (_schedule.id, _now, _now, _job_id, true)
+  on conflict on constraint tick_pkey do nothing;
+  update stepwell.schedule s set last_tick_at = _now, last_job_id = _job_id where s.id = _schedule.id;
+  perform stepwell.notify_ready(array[_schedule.queue], null);
+  return _job_id;
+end
+$$;

@@ -1,0 +1,33 @@
+"""When to look next: a nap that may be cut short."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+
+
+class Alarm:
+    """Wakes one sleeper, at the time it chose or sooner. What rings while it is awake cuts its next nap short."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._at = inf
+        self._sooner = asyncio.Event()
+
+    def ring_in(self, seconds: float) -> None:
+        """Wake the sleeper in so many seconds, unless it wakes before."""
+        at = self._loop.time() + seconds
+        if at < self._at:
+            self._at = at
+            self._sooner.set()
+
+    async def nap(self, seconds: float) -> None:
+        """Sleep for so long, or until the alarm rings."""
+        self._at = min(self._at, self._loop.time() + seconds)
+        while (left := self._at - self._loop.time()) > 0:
+            self._sooner.clear()
+            try:
+                await asyncio.wait_for(self._sooner.wait(), left)
+            except TimeoutError:
+                break
+        self._at = inf

@@ -1,0 +1,90 @@
+"""Fire schedules at their times.
+
+Any worker reckons the ticks; the database decides whether they count, so it does not matter who does, or how many do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from stepwell import queries
+from stepwell.cron import ticks
+from stepwell.schedule import DueSchedule
+from stepwell.worker.alarm import Alarm
+from stepwell.worker.duty import Duties
+
+_SHORTEST_NAP = 0.002
+# One call of tick makes no more jobs than this.
+_MOST_TICKS = 2000
+# A schedule that could not be reckoned or fired is left alone for so long: others may do better.
+_LEAVE_FOR = 5.0
+
+
+class Ticker:
+    """Looks when the next schedule is due, and fires what is. `behind` and `longest_nap` are asked at each look."""
+
+    def __init__(self, duties: Duties, behind: Callable[[], float], longest_nap: Callable[[], float]) -> None:
+        self._duties = duties
+        self._behind = behind
+        self._longest_nap = longest_nap
+        self._alarm = Alarm()
+        self._left: dict[str, float] = {}
+
+    def look(self) -> None:
+        """Something has changed: look when the next is due."""
+        self._alarm.ring_in(self._behind())
+
+    async def run(self) -> None:
+        """Fire schedules until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._left = {left: until for left, until in self._left.items() if until > loop.time()}
+            found = await self._duties.do("looking for due schedules", queries.due_schedules(list(self._left)))
+            if found is None:
+                await asyncio.sleep(0.5)
+                continue
+            due = [schedule for schedule in found if schedule.due_in <= 0]
+            if due:
+                await self._fire(due)
+                nap = 0.0
+            else:
+                nap = min([self._longest_nap(), *(schedule.due_in for schedule in found[:1])])
+            if self._left:
+                nap = min(nap, _LEAVE_FOR)
+            # Somebody else may be firing what is due: do not race them in circles.
+            await self._alarm.nap(max(nap + self._behind(), _SHORTEST_NAP))
+
+    async def _fire(self, due: list[DueSchedule]) -> None:
+        batch: list[DueSchedule] = []
+        nexts: list[datetime | None] = []
+        reckoned: list[list[datetime]] = []
+        for schedule in due:
+            if sum(map(len, reckoned)) >= _MOST_TICKS:
+                break
+            try:
+                timing = schedule.timing
+                before = schedule.due_at - timedelta(microseconds=1)
+                times = ticks(timing, before, schedule.looked_at, max(1, schedule.catchup))
+                following = timing.after(schedule.looked_at)
+            except Exception as error:  # a zone that this machine does not know, or one that it knows differently
+                self._leave(schedule.id, schedule.name, str(error))
+                continue
+            batch.append(schedule)
+            nexts.append(following)
+            reckoned.append(times)
+            await asyncio.sleep(0)  # to reckon takes a while: others want the loop, too
+        if not batch:
+            return
+        fired = await self._duties.do("firing schedules", queries.tick(batch, nexts, reckoned))
+        if fired is None:
+            await asyncio.sleep(0.5)
+            return
+        names = {schedule.id: schedule.name for schedule in batch}
+        for schedule_id, why in zip(fired[0].left_ids, fired[0].left_why, strict=True):
+            self._leave(schedule_id, names[schedule_id], why)
+
+    def _leave(self, schedule_id: str, name: str, why: str) -> None:
+        self._left[schedule_id] = asyncio.get_running_loop().time() + _LEAVE_FOR
+        self._duties.failed(f"firing schedule {name!r}", why)
