@@ -12,13 +12,17 @@ from stepwell.errors import (
     JobCancelled,
     JobFailed,
     JobNotFound,
+    ScheduleNotFound,
     SchemaMismatch,
     StepwellError,
+    WorkerNotFound,
 )
 from stepwell.handle import JobHandle
 from stepwell.job import Failure, JobInfo, State
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
 from stepwell.retry import Backoff, Retry
+from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, preview
+from stepwell.schedule_handle import ScheduleHandle
 from stepwell.task import Call, Enqueuer, Task
 from stepwell.worker import Worker
 
@@ -28,6 +32,7 @@ __all__ = [
     "BadArgs",
     "Call",
     "Cancel",
+    "Catchup",
     "ConfigError",
     "Context",
     "DatabaseError",
@@ -43,12 +48,20 @@ __all__ = [
     "JobInfo",
     "JobNotFound",
     "Keep",
+    "Overlap",
     "Retry",
     "RetryIn",
+    "ScheduleHandle",
+    "ScheduleInfo",
+    "ScheduleNotFound",
     "SchemaMismatch",
     "Snooze",
+    "Stale",
     "State",
     "StepwellError",
     "Task",
+    "Tick",
     "Worker",
+    "WorkerNotFound",
+    "preview",
 ]

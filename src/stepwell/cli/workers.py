@@ -7,6 +7,7 @@ from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, dump, record, table
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.db import fetch
+from stepwell.queries import WorkerInfo
 
 
 def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
@@ -26,6 +27,8 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
             Column("running", right=True),
             Column("started"),
             Column("renewed"),
+            Column("leads"),
+            Column("app", cut=True),
             Column("version", cut=True),
             Column("queues", cut=True),
             Column("tasks", cut=True),
@@ -33,12 +36,14 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
         (
             (
                 worker.id,
-                "alive" if worker.alive else "dead",
+                _state(worker),
                 worker.host,
                 worker.pid,
                 f"{worker.running}/{worker.concurrency}",
                 ago(worker.started_at, now),
                 ago(worker.renewed_at, now),
+                "leads" if worker.leads else "",
+                worker.owner or "",
                 worker.version,
                 ", ".join(worker.queues),
                 ", ".join(worker.tasks),
@@ -47,3 +52,9 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
         ),
         empty="no worker is registered",
     )
+
+
+def _state(worker: WorkerInfo) -> str:
+    if not worker.alive:
+        return "dead"
+    return "stopping" if worker.stopping else "paused" if worker.paused else "alive"

@@ -64,10 +64,7 @@ class Ticker:
             if sum(map(len, reckoned)) >= _MOST_TICKS:
                 break
             try:
-                timing = schedule.timing
-                before = schedule.due_at - timedelta(microseconds=1)
-                times = ticks(timing, before, schedule.looked_at, max(1, schedule.catchup))
-                following = timing.after(schedule.looked_at)
+                times, following = reckon(schedule)
             except Exception as error:  # a zone that this machine does not know, or one that it knows differently
                 self._leave(schedule.id, schedule.name, str(error))
                 continue
@@ -88,3 +85,10 @@ class Ticker:
     def _leave(self, schedule_id: str, name: str, why: str) -> None:
         self._left[schedule_id] = asyncio.get_running_loop().time() + _LEAVE_FOR
         self._duties.failed(f"firing schedule {name!r}", why)
+
+
+def reckon(schedule: DueSchedule) -> tuple[list[datetime], datetime | None]:
+    """The ticks of a due schedule that may count, oldest first, and the one to come."""
+    timing = schedule.timing
+    before = schedule.due_at - timedelta(microseconds=1)
+    return ticks(timing, before, schedule.looked_at, max(1, schedule.catchup)), timing.after(schedule.looked_at)

@@ -1,0 +1,407 @@
+"""Schedules in the database: what a tick does, and what it never does."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from stepwell import queries
+from stepwell.cron import Interval, parse_cron
+from stepwell.db import fetch
+from stepwell.queries import Fired
+from stepwell.schedule import DueSchedule, NewSchedule, Overlap, ScheduleInfo, Tick
+from stepwell.worker.ticker import reckon
+from tests.waiting import until
+
+from . import calls
+from .calls import Connection
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture(autouse=True)
+def clock(conn: Connection) -> None:
+    go_to(conn, START)
+
+
+def go_to(conn: Connection, at: datetime) -> None:
+    calls.set_clock(conn, at.isoformat())
+
+
+def put(
+    conn: Connection,
+    name: str = "beat",
+    *,
+    owner: str = "shop",
+    overlap: Overlap = "allow",
+    catchup: int = 1,
+    jitter: float = 0.0,
+    every: float = 60.0,
+    task: str = "work",
+    declared: bool = False,
+    cron: str | None = None,
+) -> None:
+    timing = parse_cron(cron) if cron else Interval(every)
+    [now] = fetch(conn, queries.clock())
+    schedule = NewSchedule(name, task, '{"n": 1}', "default", 0, timing, overlap, catchup, jitter)
+    fetch(conn, queries.put_schedules(owner, [schedule], [timing.after(now)], declared=declared))
+
+
+def look(conn: Connection) -> list[DueSchedule]:
+    return [schedule for schedule in fetch(conn, queries.due_schedules([])) if schedule.due_in <= 0]
+
+
+def fire(conn: Connection, due: list[DueSchedule] | None = None) -> Fired:
+    due = look(conn) if due is None else due
+    reckoned = [reckon(schedule) for schedule in due]
+    return fetch(conn, queries.tick(due, [following for _, following in reckoned], [times for times, _ in reckoned]))[0]
+
+
+def find(conn: Connection, name: str = "beat") -> ScheduleInfo:
+    [found] = fetch(conn, queries.schedules("shop", name))
+    return found
+
+
+def ticks(conn: Connection, name: str = "beat") -> list[Tick]:
+    return fetch(conn, queries.recent_ticks("shop", name, 100))[::-1]
+
+
+def runs(conn: Connection) -> list[tuple[datetime, str]]:
+    """The live runs: for which tick, and in which state."""
+    rows = conn.execute("select scheduled_for, state::text from stepwell.jobs where finished_at is null order by 1, id")
+    return [(at.astimezone(UTC), state) for at, state in rows]
+
+
+def claim(conn: Connection) -> list[calls.Held]:
+    return calls.claim(conn, calls.register_worker(conn))
+
+
+def test_it_is_due_at_its_first_tick_and_not_before(conn: Connection) -> None:
+    put(conn)
+    assert find(conn).next_run_at == START + MINUTE
+    go_to(conn, START + MINUTE - timedelta(microseconds=1))
+    assert look(conn) == []
+    go_to(conn, START + MINUTE)
+    assert fire(conn).enqueued == 1
+    assert runs(conn) == [(START + MINUTE, "ready")]
+    schedule = find(conn)
+    assert (schedule.last_run_at, schedule.next_run_at, schedule.live) == (START + MINUTE, START + 2 * MINUTE, 1)
+    assert schedule.last_job_id == ticks(conn)[0].job_id
+
+
+def test_a_tick_that_was_reckoned_too_early_does_not_count(conn: Connection) -> None:
+    put(conn)
+    [seen] = fetch(conn, queries.due_schedules([]))
+    early = [START + MINUTE, START + 2 * MINUTE]
+    assert fetch(conn, queries.tick([seen], [START + 3 * MINUTE], [early]))[0].enqueued == 0
+    assert find(conn).next_run_at == START + MINUTE
+    go_to(conn, START + MINUTE)
+    assert fetch(conn, queries.tick([seen], [START + 2 * MINUTE], [early]))[0].enqueued == 1
+    assert runs(conn) == [(START + MINUTE, "ready")]
+
+
+def test_two_who_saw_the_same_tick_fire_it_once(conn: Connection, dsn: str) -> None:
+    put(conn)
+    go_to(conn, START + MINUTE)
+    seen = look(conn)
+    assert [fire(conn, seen).enqueued, fire(conn, seen).enqueued] == [1, 0]
+    # At the same moment, too, and whatever became of the row that both compare with.
+    go_to(conn, START + 2 * MINUTE)
+    seen = look(conn)
+    with psycopg.connect(dsn, autocommit=True) as other, ThreadPoolExecutor() as threads:
+        with conn.transaction():
+            first = fire(conn, seen)
+            second = threads.submit(fire, other, seen)
+            until(lambda: calls.blocked(conn, other) or second.done())
+        # The second waits for a quarter of a second at most, and then leaves it to the next look.
+        assert (first.enqueued, second.result().enqueued) == (1, 0)
+    conn.execute("update stepwell.schedule set next_tick_at = %s", (START + 2 * MINUTE,))
+    assert fire(conn).enqueued == 0
+    assert len(runs(conn)) == 2
+
+
+def test_ticks_of_an_older_definition_are_refused(conn: Connection) -> None:
+    put(conn)
+    go_to(conn, START + MINUTE)
+    seen = look(conn)
+    put(conn, every=60.0, task="other")
+    assert fire(conn, seen).enqueued == 0
+    assert fire(conn).enqueued == 1
+
+
+@pytest.mark.parametrize(
+    ("catchup", "run"), [(0, [10]), (1, [10]), (3, [8, 9, 10]), (99, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])]
+)
+def test_of_missed_ticks_the_newest_are_run(conn: Connection, catchup: int, run: list[int]) -> None:
+    put(conn, catchup=catchup)
+    go_to(conn, START + 10 * MINUTE + timedelta(seconds=59))
+    assert fire(conn).enqueued == len(run)
+    assert [at for at, _ in runs(conn)] == [START + n * MINUTE for n in run]
+    assert find(conn).next_run_at == START + 11 * MINUTE
+
+
+def test_without_catchup_a_tick_that_is_more_than_a_minute_late_is_skipped(conn: Connection) -> None:
+    put(conn, every=3600.0, catchup=0)
+    go_to(conn, START + timedelta(hours=3, minutes=2))
+    assert fire(conn).enqueued == 0
+    [tick] = ticks(conn)
+    assert (tick.at, tick.skipped, tick.job_id) == (START + timedelta(hours=3), "missed", None)
+    assert find(conn).next_run_at == START + timedelta(hours=4)
+
+
+def test_overlap_skip_enqueues_nothing_while_a_run_is_live(conn: Connection) -> None:
+    put(conn, overlap="skip")
+    for n in (1, 2):
+        go_to(conn, START + n * MINUTE)
+        fire(conn)
+    assert runs(conn) == [(START + MINUTE, "ready")]
+    assert [tick.skipped for tick in ticks(conn)] == [None, "overlap"]
+    calls.finish(conn, claim(conn))
+    go_to(conn, START + 3 * MINUTE)
+    assert fire(conn).enqueued == 1
+
+
+def test_missed_ticks_run_one_after_the_other_unless_overlap_is_allowed(conn: Connection) -> None:
+    put(conn, overlap="skip", catchup=3)
+    go_to(conn, START + 3 * MINUTE)
+    assert fire(conn).enqueued == 3
+    assert [state for _, state in runs(conn)] == ["ready", "blocked", "blocked"]
+
+
+def test_overlap_queue_lets_the_next_go_when_the_one_before_has_ended(conn: Connection) -> None:
+    put(conn, overlap="queue")
+    for n in (1, 2, 3, 4):
+        go_to(conn, START + n * MINUTE)
+        assert fire(conn).enqueued == 1
+    assert [state for _, state in runs(conn)] == ["ready", "blocked", "blocked", "blocked"]
+    # However it ends: done, failed for good, cancelled while it waits, or while it runs.
+    calls.finish(conn, claim(conn))
+    assert [state for _, state in runs(conn)] == ["ready", "blocked", "blocked"]
+    held = claim(conn)
+    calls.fail(conn, held, delay=0.0)
+    assert [state for _, state in runs(conn)] == ["ready", "blocked", "blocked"]
+    calls.fail(conn, claim(conn), delay=None)
+    assert runs(conn) == [(START + 3 * MINUTE, "ready"), (START + 4 * MINUTE, "blocked")]
+    (waiting,) = conn.execute("select id::text from stepwell.jobs where state = 'ready'").fetchall()
+    calls.cancel(conn, [waiting[0]])
+    assert runs(conn) == [(START + 4 * MINUTE, "ready")]
+
+
+def test_a_run_whose_worker_died_does_not_block_for_ever(conn: Connection) -> None:
+    put(conn, overlap="queue")
+    for n in (1, 2):
+        go_to(conn, START + n * MINUTE)
+        fire(conn)
+    dead = calls.register_worker(conn, tasks={"work": {"max_attempts": 1, "keep_failed": 60}}, lease=1)
+    calls.claim(conn, dead)
+    go_to(conn, START + 2 * MINUTE + timedelta(seconds=2))
+    assert len(calls.rescue(conn)) == 1
+    assert runs(conn) == [(START + 2 * MINUTE, "ready")]
+
+
+def test_overlap_replace_cancels_what_waits_and_waits_for_what_runs(conn: Connection) -> None:
+    put(conn, overlap="replace")
+    go_to(conn, START + MINUTE)
+    fire(conn)
+    go_to(conn, START + 2 * MINUTE)
+    assert fire(conn).enqueued == 1
+    assert runs(conn) == [(START + 2 * MINUTE, "ready")]
+    held = claim(conn)
+    go_to(conn, START + 3 * MINUTE)
+    assert fire(conn).enqueued == 1
+    assert runs(conn) == [(START + 2 * MINUTE, "running"), (START + 3 * MINUTE, "blocked")]
+    assert calls.one(conn.execute("select cancelling from stepwell.jobs where state = 'running'"))
+    calls.finish(conn, held, state="cancelled")
+    assert runs(conn) == [(START + 3 * MINUTE, "ready")]
+
+
+def test_the_end_of_a_run_and_the_next_tick_see_each_other(conn: Connection, dsn: str) -> None:
+    put(conn, overlap="queue")
+    go_to(conn, START + MINUTE)
+    fire(conn)
+    held = claim(conn)
+    go_to(conn, START + 2 * MINUTE)
+    with psycopg.connect(dsn, autocommit=True) as other, ThreadPoolExecutor() as threads:
+        with conn.transaction():
+            fire(conn)  # puts the next run in line
+            ending = threads.submit(calls.finish, other, held)  # and cannot see it yet
+            until(lambda: calls.blocked(conn, other))
+        ending.result()
+    assert runs(conn) == [(START + 2 * MINUTE, "ready")]
+
+
+def test_a_run_that_was_left_in_line_is_found_by_upkeep(conn: Connection) -> None:
+    put(conn, overlap="queue")
+    for n in (1, 2):
+        go_to(conn, START + n * MINUTE)
+        fire(conn)
+    conn.execute("delete from stepwell.job where state = 'ready'")
+    assert fetch(conn, queries.admit_stranded()) == [1]
+    assert runs(conn) == [(START + 2 * MINUTE, "ready")]
+
+
+def test_jitter_puts_a_job_off_but_not_its_tick(conn: Connection) -> None:
+    put(conn, jitter=30.0)
+    go_to(conn, START + MINUTE)
+    fire(conn)
+    (row,) = conn.execute("select scheduled_for, run_at, state::text from stepwell.jobs").fetchall()
+    assert row[0] == START + MINUTE
+    assert START + MINUTE <= row[1] <= START + MINUTE + timedelta(seconds=30)
+    assert row[2] == "scheduled"
+
+
+def test_a_schedule_that_cannot_be_fired_does_not_hold_up_the_others(conn: Connection) -> None:
+    put(conn, "good")
+    put(conn, "bad", task="forbidden")
+    conn.execute(
+        "create or replace function pg_temp.refuse() returns trigger language plpgsql as"
+        " $$ begin if new.task = 'forbidden' then raise exception 'not this one'; end if; return new; end $$"
+    )
+    conn.execute("create trigger refuse before insert on stepwell.job for each row execute function pg_temp.refuse()")
+    try:
+        go_to(conn, START + MINUTE)
+        fired = fire(conn)
+    finally:
+        conn.execute("drop trigger refuse on stepwell.job")
+    assert (fired.enqueued, fired.left_ids, fired.left_why) == (1, [str(find(conn, "bad").id)], ["not this one"])
+    assert find(conn, "bad").next_run_at == START + MINUTE
+    assert fire(conn).enqueued == 1
+
+
+def test_a_definition_that_is_put_again_keeps_its_next_tick_unless_its_timing_changed(conn: Connection) -> None:
+    put(conn)
+    go_to(conn, START + 5 * MINUTE)
+    put(conn, task="other")  # as when a worker starts after a while
+    assert find(conn).next_run_at == START + MINUTE
+    put(conn, every=3600.0)
+    assert find(conn).next_run_at == START + timedelta(hours=1)
+
+
+def test_a_paused_schedule_rests_and_what_was_due_meanwhile_is_not_made_up_for(conn: Connection) -> None:
+    put(conn)
+    assert fetch(conn, queries.pause_schedule("shop", "beat")) == [True]
+    go_to(conn, START + 5 * MINUTE)
+    put(conn)  # a worker that starts does not wake it
+    assert look(conn) == []
+    schedule = find(conn)
+    assert (schedule.next_run_at, schedule.paused_at) == (None, START)
+    assert fetch(conn, queries.resume_schedule(schedule.id, schedule.version - 1, START + 6 * MINUTE)) == [False]
+    assert fetch(conn, queries.resume_schedule(schedule.id, schedule.version, START + 6 * MINUTE)) == [True]
+    assert find(conn).next_run_at == START + 6 * MINUTE
+    assert fetch(conn, queries.pause_schedule("shop", "none")) == [False]
+
+
+def test_a_run_that_is_triggered_comes_out_of_turn(conn: Connection) -> None:
+    put(conn, overlap="skip")
+    [job_id] = fetch(conn, queries.trigger_schedule("shop", "beat"))
+    assert job_id is not None
+    assert runs(conn) == [(START, "ready")]
+    [tick] = ticks(conn)
+    assert (str(tick.job_id), tick.triggered) == (job_id, True)
+    assert find(conn).next_run_at == START + MINUTE
+    go_to(conn, START + MINUTE)
+    assert fire(conn).enqueued == 0  # it is a live run like any other
+    assert fetch(conn, queries.trigger_schedule("shop", "none")) == [None]
+
+
+def test_a_run_that_is_retried_keeps_its_tick(conn: Connection) -> None:
+    put(conn)
+    go_to(conn, START + MINUTE)
+    fire(conn)
+    held = claim(conn)
+    calls.fail(conn, held, delay=None)
+    go_to(conn, START + 2 * MINUTE)
+    calls.retry(conn, [held[0].id])
+    assert runs(conn) == [(START + MINUTE, "ready")]
+    assert find(conn).live == 1
+
+
+def test_a_schedule_is_deleted_with_its_ticks_but_its_jobs_stay(conn: Connection) -> None:
+    put(conn)
+    put(conn, "other", owner="bakery")
+    go_to(conn, START + MINUTE)
+    fire(conn)
+    assert fetch(conn, queries.remove_schedules("shop", ["beat", "other"])) == [1]
+    assert len(runs(conn)) == 2
+    assert calls.one(conn.execute("select count(*) from stepwell.tick")) == 1
+    assert [schedule.owner for schedule in fetch(conn, queries.schedules())] == ["bakery"]
+
+
+def test_what_stands_in_code_is_not_changed_from_elsewhere(conn: Connection) -> None:
+    put(conn, declared=True)
+    with pytest.raises(psycopg.Error, match="stands in code") as refused:
+        put(conn, task="other")
+    assert refused.value.sqlstate == "SW002"
+
+
+def register(conn: Connection, *schedules: str, owner: str = "shop", grace: float | None = 600.0) -> str:
+    query = queries.register_worker("h", 1, "v", ["default"], "{}", 1, 3600.0, 0.0, owner, schedules, grace)
+    return fetch(conn, query)[0]
+
+
+def stale(conn: Connection, at: timedelta) -> list[str]:
+    go_to(conn, START + at)
+    return fetch(conn, queries.remove_stale_schedules())[0]
+
+
+def test_what_no_live_workers_code_has_is_removed_after_a_grace(conn: Connection) -> None:
+    for name in ("old", "kept"):
+        put(conn, name, declared=True)
+    put(conn, "made at run time")
+    old = register(conn, "old", "kept")
+    register(conn, "kept")
+    # As long as a worker of the old deploy lives, both stay, for however long the deploy takes.
+    assert stale(conn, timedelta(minutes=30)) == []
+    calls.unregister_worker(conn, old)
+    assert stale(conn, timedelta(minutes=39)) == []
+    assert stale(conn, timedelta(minutes=40)) == ["old"]
+    assert [schedule.name for schedule in fetch(conn, queries.schedules())] == ["kept", "made at run time"]
+
+
+def test_a_roll_back_within_the_grace_finds_its_schedules_as_they_were(conn: Connection) -> None:
+    put(conn, "old", declared=True)
+    new = register(conn)
+    assert stale(conn, timedelta(minutes=9)) == []
+    calls.unregister_worker(conn, new)
+    register(conn, "old")
+    assert stale(conn, timedelta(minutes=11)) == []
+    assert stale(conn, timedelta(minutes=59)) == []
+
+
+def test_two_services_never_touch_each_others_schedules(conn: Connection) -> None:
+    put(conn, "nightly", owner="shop", declared=True)
+    put(conn, "nightly", owner="bakery", declared=True)
+    register(conn, owner="bakery", grace=0.0)
+    assert stale(conn, timedelta(minutes=1)) == ["nightly"]
+    assert [schedule.owner for schedule in fetch(conn, queries.schedules())] == ["shop"]
+
+
+def test_a_service_that_keeps_removes_nothing_and_nor_does_nobody(conn: Connection) -> None:
+    put(conn, declared=True)
+    assert stale(conn, timedelta(days=1)) == []
+    register(conn, grace=None)
+    assert stale(conn, timedelta(days=1, minutes=30)) == []
+
+
+def test_only_the_newest_ticks_are_kept(conn: Connection) -> None:
+    put(conn, catchup=50)
+    go_to(conn, START + 50 * MINUTE)
+    fire(conn)
+    rows: Any = conn.execute("select stepwell.prune_ticks(10), stepwell.prune_ticks(10)").fetchone()
+    assert rows == (40, 0)
+    assert [tick.at for tick in ticks(conn)] == [START + n * MINUTE for n in range(41, 51)]
+
+
+def test_those_that_the_caller_leaves_out_do_not_hide_the_rest(conn: Connection) -> None:
+    for n in range(150):
+        put(conn, f"broken {n}")
+    go_to(conn, START + timedelta(seconds=1))
+    put(conn, "good", every=120.0)
+    go_to(conn, START + 2 * MINUTE)
+    broken = [str(schedule.id) for schedule in fetch(conn, queries.schedules()) if schedule.name != "good"]
+    assert [schedule.name for schedule in fetch(conn, queries.due_schedules(broken))] == ["good"]
