@@ -88,6 +88,11 @@ class Crew:
             ListenerCallbacks(self.fetcher.wake, self._upkeep.due, self._cancel_asked, self._hearing),
         )
 
+    @property
+    def jobs_ended(self) -> int:
+        """How many runs of jobs have ended, however they went."""
+        return self.runner.ended
+
     def lease_for(self, lease: float, renew: float, blocked_after: float) -> Lease:
         tasks = {
             name: {
