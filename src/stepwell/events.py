@@ -281,6 +281,154 @@ class BackoffFailed(Event):
         return f"the backoff function of {self.task} failed, so its next try is in {self.delay:g} s: {self.error}"
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessStarted(Event):
+    level = logging.DEBUG
+    number: int
+    pid: int
+
+    def text(self) -> str:
+        return f"worker process {self.number} is pid {self.pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessNotStarted(Event):
+    level = logging.ERROR
+    number: int
+    error: str
+    delay: float
+
+    def text(self) -> str:
+        return f"worker process {self.number} could not be started, trying again in {self.delay:.1f} s: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessDied(Event):
+    level = logging.WARNING
+    number: int
+    pid: int
+    how: str
+    delay: float
+
+    def text(self) -> str:
+        return f"worker process {self.number} (pid {self.pid}) {self.how}: starting another in {self.delay:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessDiedAtEnd(Event):
+    level = logging.ERROR
+    number: int
+    pid: int
+    how: str
+
+    def text(self) -> str:
+        return f"worker process {self.number} (pid {self.pid}) {self.how} while it was stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnded(Event):
+    number: int
+    pid: int
+
+    def text(self) -> str:
+        return f"worker process {self.number} (pid {self.pid}) was asked to end, not by us: it is not replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecycled(Event):
+    number: int
+    pid: int
+
+    def text(self) -> str:
+        return f"worker process {self.number} (pid {self.pid}) has reached its limit and ended: starting another"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRefused(Event):
+    level = logging.ERROR
+    number: int
+    pid: int
+
+    def text(self) -> str:
+        return f"worker process {self.number} (pid {self.pid}) cannot do what the command line says: ending"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessWaitsForChange(Event):
+    level = logging.WARNING
+    number: int
+    pid: int
+
+    def text(self) -> str:
+        return (
+            f"worker process {self.number} (pid {self.pid}) could not use the app, as said above: waiting for a change "
+            "in the code"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesStopping(Event):
+    running: int
+    order: str
+
+    def text(self) -> str:
+        match self.order:
+            case "drain":
+                return f"stopping {self.running} worker processes; another signal has them hand their jobs back"
+            case "hand back":
+                return f"{self.running} worker processes hand their jobs back; another signal kills them"
+            case _:
+                return f"killing {self.running} worker processes"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeChanged(Event):
+    files: tuple[str, ...]
+
+    def text(self) -> str:
+        others = f" and {len(self.files) - 3} others" if len(self.files) > 3 else ""
+        return f"{', '.join(self.files[:3])}{others} changed: starting anew"
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorGone(Event):
+    level = logging.WARNING
+
+    def text(self) -> str:
+        return "the supervisor is gone: stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimitReached(Event):
+    ended: int
+    most: int
+
+    def text(self) -> str:
+        return f"{self.ended} jobs have ended here, of {self.most} that may: stopping, to be replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimitReached(Event):
+    held: int
+    most: int
+
+    def text(self) -> str:
+        return f"this process holds {_megabytes(self.held)}, over {_megabytes(self.most)}: stopping, to be replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimitTooLow(Event):
+    level = logging.WARNING
+    held: int
+    most: int
+
+    def text(self) -> str:
+        return (
+            f"this process holds {_megabytes(self.held)} before its first job has ended, over {_megabytes(self.most)}: "
+            "allow it more, or it is replaced again and again"
+        )
+
+
 def log(event: Event) -> None:
     """Log an event, where there is nobody else to tell."""
     if logger.isEnabledFor(event.level):
@@ -310,3 +458,7 @@ class Events:
                 # It must not hurt the worker, and would most likely fail again with the next event.
                 self._subscribers.remove(receive)
                 logger.exception("a subscriber to events failed, and gets no more of them: %r", receive)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1024**2:.0f} MB"

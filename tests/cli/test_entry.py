@@ -27,7 +27,19 @@ def test_the_version_is_printed(run_without_database: Run) -> None:
 def test_help_names_every_command(run_without_database: Run) -> None:
     ran = run_without_database("--help")
     assert ran.code == 0
-    for command in ("worker", "enqueue", "jobs", "queues", "pause", "resume", "workers", "tasks", "doctor", "migrate"):
+    for command in (
+        "worker",
+        "dev",
+        "enqueue",
+        "jobs",
+        "queues",
+        "pause",
+        "resume",
+        "workers",
+        "tasks",
+        "doctor",
+        "migrate",
+    ):
         assert f"\n  {command} " in ran.out
 
 

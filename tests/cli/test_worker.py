@@ -3,47 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli.commands import Jobs, Run, Start
-from waiting import until
+from cli.process import Process
 
 pytestmark = pytest.mark.crash
-
-
-class Process:
-    """A worker's process and what it logs."""
-
-    def __init__(self, start: Start, tmp_path: Path, *options: str) -> None:
-        self._log = tmp_path / "log"
-        with self._log.open("w") as log:
-            self._process = start("worker", "shop:app", *options, stdout=subprocess.DEVNULL, stderr=log)
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    @property
-    def runs(self) -> bool:
-        return self._process.poll() is None
-
-    def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for what it does while it runs."""
-        until(lambda: holds() or not self.runs)
-        assert holds(), self.log
-
-    def says(self, words: str) -> None:
-        """Wait until it has logged something."""
-        self.until(lambda: words in self.log)
-
-    def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
-        self._process.send_signal(number)
-
-    def end(self) -> int:
-        return self._process.wait(timeout=30)
 
 
 def test_it_runs_jobs_from_its_queues(start: Start, jobs: Jobs, tmp_path: Path) -> None:

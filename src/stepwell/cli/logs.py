@@ -18,11 +18,14 @@ def check_level(typed: str | None) -> str | None:
     return typed
 
 
-def set_up_logging(level: str | None) -> None:
-    """Log from `level` on, by default info. An app that has set up logging itself is left to it, but for a level."""
+def set_up_logging(level: str | None, *, one_of_many: bool = False) -> None:
+    """Log from `level` on, by default info. An app that has set up logging itself is left to it, but for a level.
+
+    Where one of many processes writes, each line has its pid.
+    """
     root = logging.getLogger()
     if not root.handlers:
-        root.addHandler(_handler())
+        root.addHandler(_handler("[%(process)d]" if one_of_many else ""))
         root.setLevel((level or "info").upper())
     if level is not None:
         logging.getLogger("stepwell").setLevel(level.upper())
@@ -35,10 +38,10 @@ class _Cleaning(logging.Formatter):
         return clean(super().format(record), lines=True).replace("\n", "\n    ")
 
 
-def _handler() -> logging.Handler:
+def _handler(who: str) -> logging.Handler:
     if not sys.stderr.isatty():
         plain = logging.StreamHandler(sys.stderr)
-        plain.setFormatter(_Cleaning("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        plain.setFormatter(_Cleaning(f"%(asctime)s %(levelname)s %(name)s{who}: %(message)s"))
         return plain
     from rich.console import Console
     from rich.highlighter import NullHighlighter
@@ -51,5 +54,5 @@ def _handler() -> logging.Handler:
         highlighter=NullHighlighter(),
         log_time_format="%X",
     )
-    coloured.setFormatter(_Cleaning("%(message)s"))
+    coloured.setFormatter(_Cleaning(f"{who} %(message)s".lstrip()))
     return coloured

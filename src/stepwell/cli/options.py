@@ -16,3 +16,8 @@ AppArgument = Annotated[
         show_default=False,
     ),
 ]
+
+LifelineOption = Annotated[
+    int | None,
+    typer.Option("--lifeline", hidden=True, help="The descriptor of the pipe from a supervisor, which sets this."),
+]

@@ -14,9 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 from stepwell.app import App
+from stepwell.cli import exits
+from stepwell.cli.lifeline import Obeying
 from stepwell.cli.output import complain
+from stepwell.cli.recycle import Limits, Recycling
 from stepwell.cli.session import explained
-from stepwell.errors import StepwellError
+from stepwell.errors import ConfigError, StepwellError
 from stepwell.worker import Worker
 
 _PATIENCE = 1.0
@@ -24,8 +27,8 @@ _PATIENCE = 1.0
 _THREADS = ("stepwell-thread", "stepwell-task")
 
 
-def run(app: App, worker: Worker) -> int:
-    """Run the worker until a signal stops it, and return the exit code.
+def run(app: App, worker: Worker, supervisor: Obeying | None = None, limits: Limits | None = None) -> int:
+    """Run the worker until a signal, its supervisor or a limit stops it, and return the exit code.
 
     The first SIGTERM or SIGINT drains, the second hands back what runs, a third ends the process on the spot. Handlers
     that did not stop when asked are left behind: then this ends the process itself and does not return.
@@ -34,13 +37,18 @@ def run(app: App, worker: Worker) -> int:
     threads = ThreadPoolExecutor(thread_name_prefix=_THREADS[0])
     loop.set_default_executor(threads)
     _Signals(loop, worker).listen()
-    code = 1
+    if supervisor is not None:
+        supervisor.obey_with(loop, worker)
+    recycling = Recycling(worker, limits or Limits())
+    code = exits.TROUBLE
     try:
         with explained(app.database):
-            loop.run_until_complete(_work(app, worker))
-        code = 0
+            loop.run_until_complete(_work(app, worker, recycling))
+        code = exits.RECYCLE if recycling.due else exits.DONE
     except StepwellError as error:
         complain(str(error))
+        if supervisor is not None and isinstance(error, ConfigError):
+            code = exits.MISCONFIGURED
     except Exception:
         traceback.print_exc()
     threads.shutdown(wait=False, cancel_futures=True)
@@ -54,10 +62,12 @@ def run(app: App, worker: Worker) -> int:
     os._exit(code)
 
 
-async def _work(app: App, worker: Worker) -> None:
+async def _work(app: App, worker: Worker, recycling: Recycling) -> None:
+    watching = asyncio.create_task(recycling.watch())
     try:
         await worker.run()
     finally:
+        watching.cancel()
         await app.aclose()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,25 +15,41 @@ from stepwell.duration import seconds
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.task import check_name
 
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
+
 
 class Usage(StepwellError):
     """The command line does not say what to do; the message says how to write it."""
 
 
-def name(typed: str, what: str) -> str:
-    """The name of a queue or a task."""
+@contextmanager
+def refusing() -> Generator[None]:
+    """Within this, what is refused was typed as an option."""
     try:
-        return check_name(typed, what)
+        yield
     except ConfigError as error:
         raise Usage(str(error)) from None
+
+
+def name(typed: str, what: str) -> str:
+    """The name of a queue or a task."""
+    with refusing():
+        return check_name(typed, what)
 
 
 def length(typed: str, option: str) -> float:
     """A length of time in seconds."""
-    try:
+    with refusing():
         return seconds(typed, option)
-    except ConfigError as error:
-        raise Usage(str(error)) from None
+
+
+def size(typed: str, option: str) -> int:
+    """An amount of memory in bytes; a megabyte has 1024 times 1024, as in Postgres."""
+    read = _SIZE.fullmatch(typed.strip())
+    amount = float(read[1]) * 1024 ** "kmgt".index(read[2].lower()) * 1024 if read else 0
+    if amount < 1:
+        raise Usage(f"{option} is {typed!r}: write it as '512MB' or '1.5GB'")
+    return int(amount)
 
 
 def moment(typed: str, option: str) -> datetime:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from stepwell.app import App
-from stepwell.cli import usage
+from stepwell.cli import exits, usage
+from stepwell.cli.command_line import command_line
+from stepwell.cli.lifeline import Obeying
 from stepwell.cli.load import load_app
 from stepwell.cli.logs import LEVELS, check_level, set_up_logging
-from stepwell.cli.options import AppArgument
+from stepwell.cli.options import AppArgument, LifelineOption
 from stepwell.cli.session import DatabaseOption
 from stepwell.db import ENVIRONMENT, Database
 from stepwell.errors import ConfigError
@@ -39,39 +41,79 @@ def worker(
     ] = "20s",
     renew: Annotated[str, typer.Option(metavar="LENGTH", help="How often it says that it lives.")] = "5s",
     poll: Annotated[str, typer.Option(metavar="LENGTH", help="How often it looks without being told.")] = "1s",
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Run so many processes, each with --concurrency jobs at once, and replace those that die.",
+            min=1,
+            max=1000,
+            show_default=False,
+        ),
+    ] = None,
+    max_jobs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Replace a process after so many jobs; those that run then have --grace to end.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Replace a process that holds more than, say, 512MB or 1.5GB, in the same way. It looks every second "
+            "at its own resident memory, on macOS at the most it ever was; tasks with process=True are not counted.",
+            show_default=False,
+        ),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start anew when a Python file below this directory changes.")
+    ] = False,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help=f"{', '.join(LEVELS)}.  [default: info]", show_default=False)
     ] = None,
     database: DatabaseOption = None,
+    lifeline: LifelineOption = None,
 ) -> None:
     """Run an app's jobs until SIGTERM or SIGINT (Ctrl-C).
 
     The first signal waits for the jobs that run, up to --grace; the second hands them back, no attempt used. --database
-    is for an app that names none itself.
+    is for an app that names none itself. With --processes, --max-jobs, --max-memory or --reload a supervisor starts the
+    processes that work, and passes signals on; a third one kills them.
     """
     check_level(log_level)
+    lengths: dict[str, Any] = {
+        name: usage.length(typed, f"--{name}")
+        for name, typed in (("grace", grace), ("lease", lease), ("renew", renew), ("poll", poll))
+    }
+    memory = None if max_memory is None else usage.size(max_memory, "--max-memory")
     database = database or context.find_root().params.get("database")
+    if lifeline is None and (processes is not None or max_jobs is not None or memory is not None or reload):
+        from stepwell.cli.supervisor import supervise
+
+        set_up_logging(log_level, one_of_many=True)
+        command = command_line(context, database=database, processes=None, reload=None)
+        raise typer.Exit(supervise(command, processes or 1, reloading=reload))
+    supervisor = Obeying(lifeline) if lifeline is not None else None
     if database is not None:
         # Before the app is imported, and for the processes of tasks with process=True, which import it again.
         os.environ[ENVIRONMENT] = database
-    found = load_app(app)
-    if database is not None:
-        _check_database(found, app, database)
+    with exits.telling(supervisor is not None):
+        found = load_app(app)
+        if database is not None:
+            _check_database(found, app, database)
 
+    from stepwell.cli.recycle import Limits
     from stepwell.cli.running import run
     from stepwell.worker import Worker
 
-    runs = Worker(
-        found,
-        queues=queue or None,
-        concurrency=concurrency,
-        grace=usage.length(grace, "--grace"),
-        lease=usage.length(lease, "--lease"),
-        renew=usage.length(renew, "--renew"),
-        poll=usage.length(poll, "--poll"),
-    )
-    set_up_logging(log_level)
-    raise typer.Exit(run(found, runs))
+    with usage.refusing():
+        runs = Worker(found, queues=queue or None, concurrency=concurrency, **lengths)
+    set_up_logging(log_level, one_of_many=supervisor is not None)
+    raise typer.Exit(run(found, runs, supervisor, Limits(max_jobs, memory)))
 
 
 def _check_database(app: App, path: str, database: str) -> None:

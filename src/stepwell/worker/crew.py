@@ -115,6 +115,11 @@ class Crew:
             ),
         )
 
+    @property
+    def jobs_ended(self) -> int:
+        """How many runs of jobs have ended, however they went."""
+        return self.runner.ended
+
     def lease_for(self, lease: float, renew: float, blocked_after: float) -> Lease:
         tasks = {
             name: {

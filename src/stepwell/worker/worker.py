@@ -88,6 +88,16 @@ class Worker:
         """The id under which it is registered now; None while it holds no lease."""
         return self._crew.fetcher.worker_id if self._crew else None
 
+    @property
+    def jobs_ended(self) -> int:
+        """How many runs of jobs have ended, however they went, since it was started; 0 while it does not run."""
+        return self._crew.jobs_ended if self._crew else 0
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to stop and has not ended yet."""
+        return self._stop_asked.is_set()
+
     def subscribe(self, receive: Callable[[Event], None]) -> None:
         """Call `receive` with each event of `stepwell.events`. It must not block, and may be called in any thread."""
         self._events.subscribe(receive)

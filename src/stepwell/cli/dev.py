@@ -1,0 +1,128 @@
+"""`stepwell dev`: everything for a day of work on an app, in one terminal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from stepwell.app import App
+from stepwell.cli import exits, reload, usage
+from stepwell.cli.command_line import command_line
+from stepwell.cli.lifeline import Obeying
+from stepwell.cli.load import load_app
+from stepwell.cli.logs import LEVELS, check_level, set_up_logging
+from stepwell.cli.options import AppArgument, LifelineOption
+from stepwell.cli.output import say
+from stepwell.cli.session import session
+from stepwell.cli.usage import Usage
+from stepwell.db import ENVIRONMENT, Database
+from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
+from stepwell.trouble import where
+
+_OWN = "embedded"
+
+
+def dev(
+    context: typer.Context,
+    app: AppArgument,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue",
+            "-q",
+            metavar="NAME",
+            help="Claim from this queue; may be repeated. By default those that the tasks name.",
+            show_default=False,
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", metavar="N", help="Jobs at once.", min=1, max=100_000)
+    ] = 10,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help=f"{', '.join(LEVELS)}.  [default: info]", show_default=False)
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            "--database",
+            "-d",
+            metavar="URL",
+            help="Use this database, and not a Postgres of our own in ./.stepwell.",
+            show_default=False,
+        ),
+    ] = None,
+    lifeline: LifelineOption = None,
+) -> None:
+    """Work on an app: a Postgres of its own, and a worker that starts anew when the code changes.
+
+    The Postgres is in ./.stepwell, has the schema, and ends with its last user. Ctrl-C ends all.
+    """
+    check_level(log_level)
+    database = database or context.find_root().params.get("database")
+    if lifeline is not None:
+        raise typer.Exit(_work(app, database or _OWN, queue, concurrency, log_level, Obeying(lifeline)))
+    reload.check_installed()
+
+    from stepwell.cli.supervisor import supervise
+
+    ignored = database is None and ENVIRONMENT in os.environ
+    with _ready(database or _OWN) as place:
+        say(f"{place}; the worker starts anew when a Python file here changes")
+        if ignored:
+            say(f"{ENVIRONMENT} is set, but not used here: to work with another database, name it with --database")
+        sys.stdout.flush()
+        set_up_logging(log_level, one_of_many=True)
+        code = supervise(command_line(context, database=database), 1, reloading=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _ready(url: str) -> Generator[str]:
+    """Say where the database is once it can be used. One of our own is kept for as long as this lasts, so that it need
+    not start again with every change."""
+    if not is_embedded(url):
+        with session(url) as connection:
+            place = where(connection.info.dsn)
+        yield place
+        return
+    with EmbeddedPostgres(embedded_path(url)) as postgres:
+        with session(url):
+            pass  # that has brought its schema up to date
+        yield f"Postgres in {postgres.path}: psql {shlex.quote(postgres.dsn)}"
+
+
+def _work(
+    path: str, url: str, queue: list[str] | None, concurrency: int, log_level: str | None, supervisor: Obeying
+) -> int:
+    os.environ[ENVIRONMENT] = url
+    with exits.telling(supervised=True):
+        app = load_app(path)
+        _check_database(app, path, url)
+
+    from stepwell.cli.running import run
+    from stepwell.worker import Worker
+
+    with usage.refusing():
+        worker = Worker(app, queues=queue or None, concurrency=concurrency)
+    set_up_logging(log_level, one_of_many=True)
+    return run(app, worker, supervisor)
+
+
+def _check_database(app: App, path: str, url: str) -> None:
+    ours = Database(url, pool_size=1)
+    try:
+        if app.dsn != ours.dsn:
+            # Not a matter of the code: it is right as it is, only not for this command.
+            raise Usage(
+                f"{path!r} names its own database in the code, {where(app.dsn)}, and dev would use "
+                f"{where(ours.dsn)}: run 'stepwell worker --reload {path}' to work with its own, or write App() to "
+                "leave that to dev"
+            )
+    finally:
+        ours.close()
