@@ -4,13 +4,14 @@ Cron text has five fields (minute, hour, day of month, month, day of week), or s
 field may hold is cronsim's affair, and so is the walk from one wall time to the next: days of the month and of the
 week both restricted means either, as in every cron. What is ours is how wall times become instants where clocks turn:
 
-- A schedule for certain hours ("30 2 * * *", "0 9-17 * * *") runs once for every wall time. One that is skipped runs
-  at the first instant after the gap; all that are skipped together run once. One that comes twice runs the first time.
-- A schedule for all hours (a star in the hour field, so "0 */2 * * *", too, or all 24) follows the clock on the wall:
-  it runs whenever that shows such a time, twice where it comes twice, and makes up for nothing.
+- A schedule for certain hours ("30 2 * * *", "0 9-17 * * *", "0 */2 * * *") runs once for every wall time. One that is
+  skipped runs at the first instant after the gap; all that are skipped together run once. One that comes twice runs the
+  first time.
+- A schedule for every hour (a star, or all 24) follows the clock on the wall: it runs whenever that shows such a time,
+  twice where it comes twice, and makes up for nothing, for its next time is near.
 
-That is Debian's rule, but for a star in the minutes alone: "*/15 2 * * *" is still a schedule for certain hours, or
-it would not run at all on the day without a 2 o'clock. A sixth field changes nothing about it.
+Debian's rule, and cronsim's, goes by the star alone: then "0 */2 * * *" would lose a run on the day without a 2 o'clock,
+and "*/15 2 * * *" would not run at all. A sixth field changes nothing about it.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def ticks(timing: Timing, after: datetime, until: datetime, most: int) -> list[d
     after, until = _utc(after), _utc(until)
     if isinstance(timing, Interval):
         newest = (until - timing.anchor) // timing.step
-        oldest = max((after - timing.anchor) // timing.step, newest - max(most, 0)) + 1
+        oldest = max((after - timing.anchor) // timing.step, newest - most) + 1
         return [timing.anchor + n * timing.step for n in range(oldest, newest + 1)]
     found: list[datetime] = []
     tick = _seek(timing, until + timedelta.resolution, back=True)
@@ -185,8 +186,10 @@ def _seek_in(zone: tzinfo, fields: str, at: datetime, back: bool) -> datetime:
         turn = _turn(zone, wall)
         if turn and turn.skipped:
             found += [] if hourly else [turn.at]
+            # On to the far side at once: a day that is skipped has many seconds.
             wall = turn.low if back else turn.high - _SECOND
         else:
+            # Where it comes twice, these are its two passes; else they are the same instant.
             found += [_instant(zone, wall, fold=fold) for fold in ((False, True) if hourly else (False,))]
         ahead = [tick for tick in found if (tick < at if back else tick > at)]
         if ahead:
@@ -239,7 +242,7 @@ def _utc(at: datetime) -> datetime:
 
 @lru_cache(maxsize=1024)
 def _is_hourly(fields: str) -> bool:
-    return "*" in fields.split()[-4] or len(CronSim(fields, _SOME_WALL_TIME).hours) == 24
+    return len(CronSim(fields, _SOME_WALL_TIME).hours) == 24
 
 
 def _length(given: Duration) -> float | None:
@@ -292,7 +295,7 @@ def _check_text(text: str) -> str:
         _step(text, _SOME_WALL_TIME, back=False)
     except (CronSimError, StopIteration):
         raise ConfigError(
-            f"schedule is {text!r}: no such day ever comes, change the day of month or the month"
+            f"schedule is {text!r}: no such day ever comes, change the day of month, the month or the day of week"
         ) from None
     return text
 
@@ -318,10 +321,13 @@ def _check_field(text: str, index: int, part: str) -> None:
         except CronSimError:
             within = "" if term == part else f" with {term!r}"
             raise ConfigError(f"schedule is {text!r}: {name} is {part!r}{within}, it must be {allowed}") from None
-        # cronsim takes "*/90" minutes for "0": every hour, which nobody means by it.
-        step = term.partition("/")[2]
+        # cronsim takes "*/90" in the minutes for "0", and "9-9/2" for "9-59/2". Nobody means that.
+        span, _, step = term.partition("/")
+        low, _, high = span.upper().partition("-")
         if step and int(step) > highest:
             raise ConfigError(f"schedule is {text!r}: {name} is {part!r}, its step must be 1 to {highest}")
+        if step and low == high:
+            raise ConfigError(f"schedule is {text!r}: {name} is {part!r}, a step needs a wider range than {span!r}")
 
 
 def _check_tz(tz: str) -> None:

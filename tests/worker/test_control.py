@@ -168,7 +168,7 @@ async def test_all_that_match_are_cancelled(app: App) -> None:
     async with Worker(app, concurrency=1):
         jobs = [await slow.aenqueue() for _ in range(5)]
         await running.wait()
-        jobs += await slow.aenqueue_many([{}] * 1200)
+        jobs += await app.aenqueue_many([slow.call() for _ in range(1200)])
         other = await quick.using(delay="1h").aenqueue()
         assert await app.acancel_jobs(task=slow, reason="enough") == 1205
         for job in jobs[:6]:
