@@ -10,8 +10,8 @@ week both restricted means either, as in every cron. What is ours is how wall ti
 - A schedule for every hour (a star, or all 24) follows the clock on the wall: it runs whenever that shows such a time,
   twice where it comes twice, and makes up for nothing, for its next time is near.
 
-Debian's rule, and cronsim's, goes by the star alone: then "0 */2 * * *" would lose a run on the day without a 2 o'clock,
-and "*/15 2 * * *" would not run at all. A sixth field changes nothing about it.
+Debian's rule, and cronsim's, goes by the star alone: then "0 */2 * * *" would lose a run on the day without a 2
+o'clock, and "*/15 2 * * *" would not run at all. A sixth field changes nothing about it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from . import calls
 from .calls import Connection
 
 CLOCK = 1_800_000_000.0
-TASKS = {"work": {"max_attempts": 1}, "other": {"max_attempts": 1}}
+TASKS = {"work": {"max_attempts": 1.0}, "other": {"max_attempts": 1.0}}
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ async def test_what_was_claimed_ahead_is_handed_back_when_it_is_paused(app: App,
         assert await app.aresume(**scope)  # pyright: ignore[reportArgumentType]
         for job in jobs:
             await job.aresult("20s")
-    assert len(heard.of(PauseChanged)) == 2
+        await auntil(lambda: len(heard.of(PauseChanged)) == 2)
 
 
 async def test_a_pause_is_obeyed_by_workers_that_start_later_and_ends_for_all(app: App) -> None:
@@ -90,7 +90,9 @@ async def test_one_worker_is_paused_by_its_id(app: App) -> None:
 
     async with Worker(app) as paused, Worker(app) as other:
         assert paused.id is not None
+        heard = Heard(paused)
         await app.apause(worker=paused.id)
+        await heard.wait_for(PauseChanged)
         for _ in range(5):
             job = await work.aenqueue()
             await job.aresult("20s")
