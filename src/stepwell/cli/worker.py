@@ -13,6 +13,7 @@ from stepwell.cli.load import load_app
 from stepwell.cli.logs import LEVELS, check_level, set_up_logging
 from stepwell.cli.options import AppArgument
 from stepwell.cli.session import DatabaseOption
+from stepwell.cli.slots import read_balance, read_queues
 from stepwell.db import ENVIRONMENT, Database
 from stepwell.errors import ConfigError
 
@@ -25,14 +26,31 @@ def worker(
         typer.Option(
             "--queue",
             "-q",
-            metavar="NAME",
-            help="Claim from this queue; may be repeated. By default those that the tasks name.",
+            metavar="NAME[=SLOTS]",
+            help="Claim from this queue, or, with a * at its end, from all that begin so; with or without slots of its "
+            "own. May be repeated. By default those that the tasks name.",
             show_default=False,
         ),
     ] = None,
     concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", metavar="N", help="Jobs at once.", min=1, max=100_000)
-    ] = 10,
+        int | None,
+        typer.Option(
+            "--concurrency",
+            "-c",
+            metavar="N",
+            help="Jobs at once.  [default: 10]",
+            min=1,
+            max=100_000,
+            show_default=False,
+        ),
+    ] = None,
+    balance: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="How queues share slots: round_robin, strict (in the order given), or weights as in mail=3,default=1.",
+        ),
+    ] = "round_robin",
     grace: Annotated[str, typer.Option(metavar="LENGTH", help="How long to wait for running jobs at the end.")] = "30s",
     lease: Annotated[
         str, typer.Option(metavar="LENGTH", help="Others take its jobs over when it has been silent for so long.")
@@ -63,8 +81,9 @@ def worker(
 
     runs = Worker(
         found,
-        queues=queue or None,
+        queues=read_queues(queue or [], concurrency),
         concurrency=concurrency,
+        balance=read_balance(balance),
         grace=usage.length(grace, "--grace"),
         lease=usage.length(lease, "--lease"),
         renew=usage.length(renew, "--renew"),
