@@ -30,10 +30,13 @@ class WorkerStarted(Event):
     tasks: tuple[str, ...]
     concurrency: int
     database: str
+    slots: tuple[int, ...] = ()
+    """Each queue's own; empty: they share them all."""
 
     def text(self) -> str:
+        queues = [f"{queue} ({slots})" for queue, slots in zip(self.queues, self.slots, strict=False)] or self.queues
         return (
-            f"worker {self.worker_id} claims from {', '.join(self.queues)} in {self.database}, {self.concurrency} at "
+            f"worker {self.worker_id} claims from {', '.join(queues)} in {self.database}, {self.concurrency} at "
             f"once; it knows the tasks {', '.join(self.tasks)}"
         )
 

@@ -69,6 +69,15 @@ def test_ready_jobs_that_no_live_worker_runs_are_counted(run: Run, jobs: Jobs) -
     assert run("doctor").code == 1
 
 
+def test_a_worker_that_claims_by_pattern_covers_the_queues_that_fit(run: Run, jobs: Jobs) -> None:
+    jobs.worker("add", queues_=("mail.*", "reports"))
+    for queue in ("mail.eu", "mail", "reports", "reports.eu"):
+        jobs.ready("add", queue=queue)
+    assert [found["queue"] for found in examine(run)["unknown tasks"]["details"]] == ["mail", "reports.eu"]
+    jobs.worker("add", queues_=("*",))
+    assert examine(run)["unknown tasks"]["status"] == "ok"
+
+
 @pytest.mark.parametrize(("waits", "status"), [("2 minutes", "warning"), ("1 hour", "problem")])
 def test_a_job_that_waits_long_is_named(run: Run, jobs: Jobs, waits: str, status: str) -> None:
     job = jobs.ready()

@@ -26,6 +26,16 @@ def test_it_runs_jobs_from_its_queues(start: Start, jobs: Jobs, tmp_path: Path) 
     assert "    Traceback" in worker.log  # what failed for good is shown whole, indented
 
 
+def test_queues_have_slots_of_their_own_or_share_by_weight(start: Start, jobs: Jobs, tmp_path: Path) -> None:
+    done, other = jobs.ready(queue="mail"), jobs.ready(queue="x=y")
+    worker = Process(start, tmp_path, "-q", "mail=2", "-q", "*=20", "--balance", "mail=3,x*=2")
+    worker.until(lambda: jobs.state(done) == jobs.state(other) == "succeeded")
+    worker.signal()
+    assert worker.end() == 0
+    assert "claims from mail (2), * (20) in database" in worker.log
+    assert ", 22 at once" in worker.log
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_first_signal_waits_for_the_running_job(
     start: Start, jobs: Jobs, tmp_path: Path, number: signal.Signals
@@ -87,6 +97,16 @@ def test_what_a_person_must_fix_is_one_line(run: Run, empty_dsn: str) -> None:
         (("--poll", "often"), "--poll is 'often'"),
         (("--log-level", "loud"), "--log-level is 'loud'"),
         (("-q", "a\nb"), "queue is 'a\\nb'"),
+        (("-q", "a*b"), "a * may only stand at the end"),
+        (("-q", "mail=2", "-q", "default"), "--queue is 'default' and 'mail=2'"),
+        (("-q", "mail=2", "-c", "5"), "--concurrency is 5 and --queue 'mail=2'"),
+        (("-q", "mail=two"), "--queue is 'mail=two': write it as mail=2"),
+        (("-q", "=2"), "--queue is '=2'"),
+        (("-q", "mail=0"), "queues gives 'mail' the slots 0"),
+        (("-q", "mail=2", "-q", "mail=3"), "--queue names 'mail' twice"),
+        (("--balance", "fair"), "balance is 'fair'"),
+        (("--balance", "default=3,mail"), "--balance is 'mail': write it as"),
+        (("-q", "mail", "--balance", "other=3"), "balance gives a weight to 'other'"),
     ):
         ran = run("worker", "shop:app", *argv)
         assert ran.code in (1, 2)

@@ -129,9 +129,11 @@ def open_ledger(conn: psycopg.Connection[Any]) -> None:
     conn.execute(_SCHEMA)
 
 
-def enqueue(conn: psycopg.Connection[Any], task: str, jobs: int, **args: object) -> list[UUID]:
+def enqueue(
+    conn: psycopg.Connection[Any], task: str, jobs: int, *, queue: str | None = None, **args: object
+) -> list[UUID]:
     """Put so many jobs in, all alike."""
-    return _enqueue(conn, task, [args] * jobs)
+    return _enqueue(conn, task, [args] * jobs, queue)
 
 
 def enqueue_mixed(conn: psycopg.Connection[Any], dice: random.Random, **jobs: int) -> None:
@@ -140,12 +142,15 @@ def enqueue_mixed(conn: psycopg.Connection[Any], dice: random.Random, **jobs: in
         _enqueue(conn, task, [{"ms": dice.randrange(20)} for _ in range(number)])
 
 
-def _enqueue(conn: psycopg.Connection[Any], task: str, args: Sequence[Mapping[str, object]]) -> list[UUID]:
+def _enqueue(
+    conn: psycopg.Connection[Any], task: str, args: Sequence[Mapping[str, object]], queue: str | None = None
+) -> list[UUID]:
     encoded = [msgspec.json.encode(each).decode() for each in args]
     # Noted in the same statement: what is in the ledger was acknowledged.
     rows = conn.execute(
-        "insert into crash.enqueued select unnest(stepwell.enqueue_many(array[%s::text], %s::text[])) returning job_id",
-        (task, encoded),
+        "insert into crash.enqueued select unnest(stepwell.enqueue_many(array[%s::text], %s::text[],"
+        " array[%s::text])) returning job_id",
+        (task, encoded, queue),
     ).fetchall()
     return [row[0] for row in rows]
 

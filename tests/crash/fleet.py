@@ -111,19 +111,32 @@ class Fleet:
         return [worker for worker in self.all if worker.alive]
 
     def launch(
-        self, *, dsn: str | None = None, lease: str = "20s", renew: str = "5s", concurrency: int = 10
+        self,
+        *,
+        dsn: str | None = None,
+        lease: str = "20s",
+        renew: str = "5s",
+        concurrency: int = 10,
+        queues: dict[str, int] | None = None,
     ) -> WorkerProcess:
         """Start a worker, with Stepwell's own defaults, and do not wait for it."""
-        settings: dict[str, object] = {"lease": lease, "renew": renew, "concurrency": concurrency}
+        settings: dict[str, object] = {"lease": lease, "renew": renew}
+        settings |= {"queues": queues} if queues else {"concurrency": concurrency}
         worker = WorkerProcess(dsn or self.dsn, self._ledger_dsn, settings)
         self.all.append(worker)
         return worker
 
     def start(
-        self, *, dsn: str | None = None, lease: str = "20s", renew: str = "5s", concurrency: int = 10
+        self,
+        *,
+        dsn: str | None = None,
+        lease: str = "20s",
+        renew: str = "5s",
+        concurrency: int = 10,
+        queues: dict[str, int] | None = None,
     ) -> WorkerProcess:
         """Start a worker and wait until it claims jobs."""
-        worker = self.launch(dsn=dsn, lease=lease, renew=renew, concurrency=concurrency)
+        worker = self.launch(dsn=dsn, lease=lease, renew=renew, concurrency=concurrency, queues=queues)
         until(worker.has_started, "the worker has started")
         return worker
 

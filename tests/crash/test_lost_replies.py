@@ -41,3 +41,30 @@ def test_whichever_exchange_is_lost_every_job_is_done(
     fleet.start()
     until(lambda: not left(witness), "all jobs are done")
     audit(witness, failures={"error"})
+
+
+@pytest.mark.parametrize("loss", ["request", "reply", "client"])
+def test_whichever_claim_of_several_pools_is_lost_no_job_of_another_is_handed_back(
+    witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, loss: Loss
+) -> None:
+    worker = fleet.start(dsn=proxy.dsn, queues={"default": 3, "mail": 5, "*": 5})
+    for statement in ("claim", "claim", "ready_queues"):
+        # These run while the others' claims are lost and the worker reckons what it holds.
+        enqueue(witness, "quick", 3, ms=1500)
+        until(lambda: running(witness) == 3, "they run")
+        proxy.lose(loss, f"stepwell.{statement}(")
+        enqueue(witness, "quick", 20, queue="mail")
+        enqueue(witness, "quick", 20, queue="new")
+        enqueue(witness, "sour", 5, queue="newer", until=2)
+        until(proxy.lost.is_set, f"the {loss} of {statement} is lost")
+        until(lambda: not left(witness), f"all jobs are done, though the {loss} of {statement} was lost", 6)
+    long = "select count(*) from stepwell.history where queue = 'default' and epoch > 1"
+    assert count(witness, long) == 0
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert not worker.noise
+    audit(witness, failures={"error"})
+
+
+def running(conn: psycopg.Connection[Any]) -> int:
+    return count(conn, "select count(*) from stepwell.job where queue = 'default' and state = 'running'")

@@ -108,6 +108,7 @@ def claim(
     queues: Sequence[str] = ("default",),
     tasks: Sequence[str] = ("work",),
     positions: Sequence[Position] | None = None,
+    shares: Sequence[float] | None = None,
 ) -> list[Held]:
     """In the order of the positions, whatever order the rows came in."""
     after = positions or [FRONT] * len(queues)
@@ -116,7 +117,7 @@ def claim(
             "select id::text, queue, task, epoch, attempt, rank, extract(epoch from run_at)::double precision as run_at"
             " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
             " (select array_agg(to_timestamp(u.s) order by u.n) from unnest(%s::double precision[])"
-            " with ordinality as u (s, n)), %s::uuid[], %s::text[], %s)",
+            " with ordinality as u (s, n)), %s::uuid[], %s::text[], %s, %s::double precision[])",
             (
                 worker,
                 list(queues),
@@ -125,9 +126,14 @@ def claim(
                 [position.id for position in after],
                 list(tasks),
                 limit,
+                None if shares is None else list(shares),
             ),
         )
         return sorted(cursor, key=lambda held: (held.rank, held.run_at, held.id))
+
+
+def ready_queues(conn: Connection, *patterns: str) -> list[str]:
+    return [row[0] for row in conn.execute("select stepwell.ready_queues(%s::text[])", (list(patterns),))]
 
 
 def finish(

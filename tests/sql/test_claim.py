@@ -80,6 +80,59 @@ def test_each_queue_gives_its_fair_share_first(
     assert tuple(sum(job.queue == queue for job in held) for queue in queues) == shares
 
 
+@pytest.mark.parametrize(
+    ("given", "waiting", "limit", "gave"),
+    [
+        ((3, 1), (100, 100), 8, (6, 2)),
+        ((1, 3), (100, 100), 8, (2, 6)),
+        ((3, 1), (100, 100), 1, (1, 0)),
+        ((3, 1), (0, 100), 1, (0, 1)),
+        ((3, 1), (2, 100), 8, (2, 6)),
+        ((3, 1), (100, 1), 8, (7, 1)),
+        ((2, 1, 1), (100, 100, 0), 9, (7, 2, 0)),
+        # One after the other.
+        ((1, 0, 0), (100, 100, 100), 10, (10, 0, 0)),
+        ((1, 0, 0), (4, 3, 100), 10, (4, 3, 3)),
+        ((1, 0, 0), (0, 0, 2), 10, (0, 0, 2)),
+        # A share of nothing is for what the others leave.
+        ((0, 1), (100, 100), 10, (0, 10)),
+        ((0, 1), (100, 4), 10, (6, 4)),
+        ((0, 1, 0), (100, 4, 100), 10, (0, 4, 6)),
+        ((0, 0), (100, 100), 10, (10, 0)),
+        # Beyond the end, shares are equal to 1.
+        ((), (100, 100), 10, (5, 5)),
+        ((3,), (100, 100), 8, (6, 2)),
+    ],
+)
+def test_shares_can_be_given(
+    conn: Connection,
+    worker: str,
+    given: tuple[float, ...],
+    waiting: tuple[int, ...],
+    limit: int,
+    gave: tuple[int, ...],
+) -> None:
+    queues = [f"q{n}" for n in range(len(waiting))]
+    for queue, count in zip(queues, waiting, strict=True):
+        calls.enqueue_many(conn, ["{}"] * count, queues=[queue])
+    held = calls.claim(conn, worker, limit, queues=queues, shares=given)
+    assert tuple(sum(job.queue == queue for job in held) for queue in queues) == gave
+
+
+def test_shares_are_among_the_queues_that_are_not_paused(conn: Connection, worker: str) -> None:
+    for queue in ("a", "b", "c"):
+        calls.enqueue_many(conn, ["{}"] * 20, queues=[queue])
+    conn.execute("select stepwell.pause('a')")
+    held = calls.claim(conn, worker, 8, queues=["a", "b", "c"], shares=[100, 3, 1])
+    assert [sum(job.queue == queue for job in held) for queue in ("a", "b", "c")] == [0, 6, 2]
+
+
+def test_a_claim_without_shares_needs_no_eighth_argument(conn: Connection, worker: str) -> None:
+    calls.enqueue(conn)
+    claimed = conn.execute("select id from stepwell.claim(%s, '{default}', null, null, null, '{work}', 5)", (worker,))
+    assert len(claimed.fetchall()) == 1
+
+
 def test_a_claim_looks_only_after_its_position(conn: Connection, worker: str) -> None:
     ids = calls.enqueue_many(conn, ["{}"] * 4)
     places = [Position(0, CLOCK, job_id) for job_id in ids]

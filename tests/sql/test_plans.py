@@ -27,6 +27,7 @@ Result = TypeVar("Result")
 WAYS = {
     "claim": {"job_ready"},
     "claim after a position": {"job_ready"},
+    "ready_queues": {"job_ready"},
     "still_held": {"job_pkey"},
     "report_progress": {"job_pkey"},
     "finish": {"job_pkey"},
@@ -159,6 +160,7 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     held = call("claim", calls.claim, worker, 60, queues=queues)
     after = [max((job.place for job in held if job.queue == queue), default=FRONT) for queue in queues]
     call("claim after a position", calls.claim, worker, 20, queues=queues, positions=after)
+    call("ready_queues", calls.ready_queues, "*")
     held = held or [Held(str(uuid4()), "default", "work", 1, 1, 0, 0.0) for _ in range(60)]
     call("still_held", calls.still_held, held[0])
     call("report_progress", calls.report_progress, held[:40])
@@ -237,6 +239,23 @@ def test_each_function_takes_its_index_and_reads_little(conn: Connection) -> Non
     assert {name: way.read_whole for name, way in ways.items() if way.read_whole} == {}
     assert {name: way.read for name, way in ways.items() if way.read > 5000} == {}
     assert {name: way.blocks for name, way in ways.items() if way.blocks > 3000} == {}
+
+
+def test_the_ready_queues_are_found_by_one_probe_each(conn: Connection) -> None:
+    conn.execute(
+        """
+        insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args)
+        select stepwell.uuid7(), now(), now(), 'ready', 'work', 'tenant.' || n.n, '{}'
+        from generate_series(1, 500) as n (n)
+        """
+    )
+    before = counters(conn)
+    assert len(calls.ready_queues(conn, "*")) == 502
+    after = counters(conn)
+    # One more, which finds nothing.
+    assert after["job_ready"][1] - before["job_ready"][1] == 503
+    assert way(before, after).read < 1500
+    assert not way(before, after).read_whole
 
 
 def test_a_function_that_forbids_ways_forbids_to_compile_plans(crowd: Crowd) -> None:

@@ -27,6 +27,7 @@ _SAMPLES: dict[str, Any] = {
     "epochs": [1],
     "queues": ["q"],
     "positions": [Position()],
+    "patterns": ["q", "q.*"],
     "tasks": ["t"],
     "limit": 1,
     "results": ["1"],

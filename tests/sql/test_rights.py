@@ -103,6 +103,7 @@ def test_a_worker_role_can_do_its_work_and_upkeep_without_touching_tables(conn: 
         calls.renew(theirs, worker)
         ids = calls.enqueue_many(theirs, ["{}"] * 4)
         done, failed, snoozed, cancelled = calls.claim(theirs, worker)
+        calls.ready_queues(theirs, "*")
         calls.report_progress(theirs, [done])
         calls.cancel(theirs, [cancelled.id])
         assert calls.still_held(theirs, done)

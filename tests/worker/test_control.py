@@ -51,15 +51,16 @@ async def test_what_was_claimed_ahead_is_handed_back_when_it_is_paused(app: App,
         # As if quick jobs had made it claim ahead.
         crew = worker._crew  # pyright: ignore[reportPrivateUsage]
         assert crew is not None
-        crew.fetcher._rate = 1e6  # pyright: ignore[reportPrivateUsage]
-        crew.fetcher.wake()
-        crew.fetcher.freed()
-        await auntil(lambda: crew.runner.waiting)
+        [fetcher], [runner] = crew.fetchers, crew.runners
+        fetcher._rate = 1e6  # pyright: ignore[reportPrivateUsage]
+        fetcher.wake()
+        fetcher.freed()
+        await auntil(lambda: runner.waiting)
         began = time.monotonic()
         await app.apause(**scope)  # pyright: ignore[reportArgumentType]
         await heard.wait_for(JobsHandedBack)
         assert time.monotonic() - began < 1
-        await auntil(lambda: not crew.runner.waiting)
+        await auntil(lambda: not runner.waiting)
         gate.set()
         await jobs[0].aresult("20s")
         states = [info.state for info in [await job.ainfo() for job in jobs[1:]] if info]

@@ -40,6 +40,26 @@ async def test_a_worker_leaves_the_registry_when_it_stops(app: App, conn: psycop
         ({"queues": "mail"}, "give a list"),
         ({"queues": []}, "empty"),
         ({"queues": [""]}, "queue"),
+        ({"queues": 7}, "give a list of names"),
+        ({"queues": ["a*b"]}, r"queue is 'a\*b': a \* may only stand at the end"),
+        ({"queues": ["**"]}, "may only stand at the end"),
+        ({"queues": {}}, "empty"),
+        ({"queues": {"*.mail": 2}}, "may only stand at the end"),
+        ({"queues": {"mail": 0}}, "'mail' the slots 0"),
+        ({"queues": {"mail": 2, "*": True}}, r"'\*' the slots True"),
+        ({"queues": {"mail": "2"}}, "'mail' the slots '2'"),
+        ({"queues": {"mail": 2.0}}, r"'mail' the slots 2\.0"),
+        ({"queues": {"mail": 100_001}}, "'mail' the slots 100001"),
+        ({"queues": {"mail": 2}, "concurrency": 2}, "concurrency is 2 and queues says"),
+        ({"balance": "fair"}, "balance is 'fair': it must be 'round_robin', 'strict'"),
+        ({"balance": None}, "balance is None"),
+        ({"balance": ["a"]}, r"balance is \['a'\]"),
+        ({"queues": ["a"], "balance": {"a": 0}}, "'a' the weight 0"),
+        ({"queues": ["a"], "balance": {"a": -1}}, "'a' the weight -1"),
+        ({"queues": ["a"], "balance": {"a": 1.5}}, r"'a' the weight 1\.5"),
+        ({"queues": ["a"], "balance": {"a": True}}, "'a' the weight True"),
+        ({"queues": ["a"], "balance": {"a*a": 1}}, "may only stand at the end"),
+        ({"queues": ["a", "m.*"], "balance": {"a": 2, "b": 1, "n.*": 1}}, r"'b', 'n\.\*', from which .* a, m\.\*"),
         ({"lease": "5s", "renew": "5s"}, "three times"),
         ({"poll": 0}, "poll"),
         ({"grace": "soon"}, "grace"),
@@ -48,6 +68,20 @@ async def test_a_worker_leaves_the_registry_when_it_stops(app: App, conn: psycop
 async def test_a_worker_with_senseless_options_is_refused(app: App, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Worker(app, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"queues": ["a", "a", "*"], "balance": {"b": 1, "*": 7, "m.*": 2}},
+        {"queues": ["mail.eu"], "balance": {"mail.*": 2}},
+        {"queues": {"mail": 2, "reports": 1, "*": 20}, "balance": {"mail": 3}},
+        {"queues": ("a",), "balance": {}},
+        {"queues": (name for name in "ab"), "balance": "strict", "concurrency": 100_000},
+    ],
+)
+async def test_a_worker_with_sensible_options_is_not_refused(app: App, options: dict[str, Any]) -> None:
+    Worker(app, **options)
 
 
 async def test_a_worker_without_tasks_says_so(app: App) -> None:

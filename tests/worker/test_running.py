@@ -239,10 +239,10 @@ async def test_jobs_that_start_in_the_next_turn_leave_the_other_slots_free(app: 
         crew = worker._crew  # pyright: ignore[reportPrivateUsage]
         assert crew is not None
         ids = [str(UUID(int=n)) for n in range(60)]
-        crew.runner.take([ClaimedJob(known, "default", "hold", "{}", None, 1, 1, 0, 0) for known in ids])
-        assert crew.runner.waiting  # more than one turn starts
-        assert crew.fetcher._wanted() == 40  # pyright: ignore[reportPrivateUsage]
-        await auntil(lambda: len(crew.runner.running) == 60)
-        assert crew.fetcher._wanted() == 40  # pyright: ignore[reportPrivateUsage]
+        crew.runners[0].take([ClaimedJob(known, "default", "hold", "{}", None, 1, 1, 0, 0) for known in ids])
+        assert crew.runners[0].waiting  # more than one turn starts
+        assert crew.fetchers[0]._wanted() == 40  # pyright: ignore[reportPrivateUsage]
+        await auntil(lambda: len(crew.runners[0].running) == 60)
+        assert crew.fetchers[0]._wanted() == 40  # pyright: ignore[reportPrivateUsage]
         release.set()
-        await crew.runner.idle()
+        await crew.runners[0].idle()

@@ -15,6 +15,7 @@ from stepwell.cli.load import load_app
 from stepwell.cli.logs import LEVELS, check_level, set_up_logging
 from stepwell.cli.options import AppArgument, LifelineOption
 from stepwell.cli.session import DatabaseOption
+from stepwell.cli.slots import read_balance, read_queues
 from stepwell.db import ENVIRONMENT, Database
 from stepwell.errors import ConfigError
 
@@ -27,14 +28,31 @@ def worker(
         typer.Option(
             "--queue",
             "-q",
-            metavar="NAME",
-            help="Claim from this queue; may be repeated. By default those that the tasks name.",
+            metavar="NAME[=SLOTS]",
+            help="Claim from this queue, or, with a * at its end, from all that begin so; with or without slots of its "
+            "own. May be repeated. By default those that the tasks name.",
             show_default=False,
         ),
     ] = None,
     concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", metavar="N", help="Jobs at once.", min=1, max=100_000)
-    ] = 10,
+        int | None,
+        typer.Option(
+            "--concurrency",
+            "-c",
+            metavar="N",
+            help="Jobs at once.  [default: 10]",
+            min=1,
+            max=100_000,
+            show_default=False,
+        ),
+    ] = None,
+    balance: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="How queues share slots: round_robin, strict (in the order given), or weights as in mail=3,default=1.",
+        ),
+    ] = "round_robin",
     grace: Annotated[str, typer.Option(metavar="LENGTH", help="How long to wait for running jobs at the end.")] = "30s",
     lease: Annotated[
         str, typer.Option(metavar="LENGTH", help="Others take its jobs over when it has been silent for so long.")
@@ -89,6 +107,7 @@ def worker(
         name: usage.length(typed, f"--{name}")
         for name, typed in (("grace", grace), ("lease", lease), ("renew", renew), ("poll", poll))
     }
+    queues, sharing = read_queues(queue or [], concurrency), read_balance(balance)
     memory = None if max_memory is None else usage.size(max_memory, "--max-memory")
     database = database or context.find_root().params.get("database")
     if lifeline is None and (processes is not None or max_jobs is not None or memory is not None or reload):
@@ -111,7 +130,7 @@ def worker(
     from stepwell.worker import Worker
 
     with usage.refusing():
-        runs = Worker(found, queues=queue or None, concurrency=concurrency, **lengths)
+        runs = Worker(found, queues=queues, concurrency=concurrency, balance=sharing, **lengths)
     set_up_logging(log_level, one_of_many=supervisor is not None)
     raise typer.Exit(run(found, runs, supervisor, Limits(max_jobs, memory)))
 

@@ -123,7 +123,8 @@ def uncovered_tasks() -> Query[UncoveredTask]:
     return Query(
         "select r.queue, r.task, r.count from (select j.queue, j.task, count(*) as count from stepwell.job j"
         " where j.state = 'ready'::stepwell.state group by j.queue, j.task) r"
-        " where not exists (select from stepwell.workers w where w.alive and r.queue = any (w.queues)"
+        " where not exists (select from stepwell.workers w, unnest(w.queues) as q (name) where w.alive"
+        " and (q.name = r.queue or (right(q.name, 1) = '*' and starts_with(r.queue, left(q.name, -1))))"
         " and r.task = any (w.tasks)) order by r.count desc, r.queue, r.task",
         (),
         UncoveredTask,

@@ -61,7 +61,12 @@ class Position:
 
 
 def claim(
-    worker_id: str, queues: Sequence[str], positions: Sequence[Position], tasks: Sequence[str], limit: int
+    worker_id: str,
+    queues: Sequence[str],
+    positions: Sequence[Position],
+    tasks: Sequence[str],
+    limit: int,
+    shares: Sequence[float] | None = None,
 ) -> Query[ClaimedJob]:
     return Query(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
@@ -69,7 +74,7 @@ def claim(
         " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
         " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
         " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
-        " %s::uuid[], %s::text[], %s::integer)",
+        " %s::uuid[], %s::text[], %s::integer, %s::double precision[])",
         (
             worker_id,
             list(queues),
@@ -78,9 +83,14 @@ def claim(
             [position.id for position in positions],
             list(tasks),
             limit,
+            None if shares is None else list(shares),
         ),
         ClaimedJob,
     )
+
+
+def ready_queues(patterns: Sequence[str]) -> Query[str]:
+    return Query("select name from stepwell.ready_queues(%s::text[]) as r (name)", (list(patterns),), only)
 
 
 def finish(

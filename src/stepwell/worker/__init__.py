@@ -1,10 +1,11 @@
 """The worker: a process that claims jobs, runs them and writes how they went.
 
 Data walks one way through this room. The `Fetcher` claims batches, the `Runner` runs each job in a slot, `Outcomes`
-gathers how they ended and writes that in batches. Around them stand the `Lease`, a thread that keeps the worker's right
-to hold its jobs alive whatever the event loop does; the `Listener`, which turns notifications into wake-ups; and
-`Upkeep`, which promotes due jobs, rescues those of dead workers and looks after partitions. Each keeps a connection of
-its own, which comes back by itself.
+gathers how they ended and writes that in batches. Queues with slots of their own have a fetcher and a runner each; the
+fetchers take turns at one connection, that of `Claims`. Around them stand the `Lease`, a thread that keeps the
+worker's right to hold its jobs alive whatever the event loop does; the `Listener`, which turns notifications into
+wake-ups; and `Upkeep`, which promotes due jobs, rescues those of dead workers and looks after partitions. Each keeps a
+connection of its own, which comes back by itself.
 """
 
 from stepwell.worker.worker import Worker

@@ -26,12 +26,17 @@ from stepwell.job import ClaimedJob
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.outcome import Snoozed
 from stepwell.queries import Orders, Query
+from stepwell.worker.balance import Balance
+from stepwell.worker.claims import Claims
 from stepwell.worker.duty import Duties
 from stepwell.worker.fetcher import Fetcher
 from stepwell.worker.lease import Lease, LeaseCallbacks
 from stepwell.worker.link import Link
 from stepwell.worker.listener import Listener, ListenerCallbacks
 from stepwell.worker.outcomes import Outcomes
+from stepwell.worker.pools import Pool, Pools
+from stepwell.worker.process import Processes
+from stepwell.worker.run import Why
 from stepwell.worker.runner import Runner
 from stepwell.worker.ticker import Ticker
 from stepwell.worker.upkeep import Upkeep
@@ -39,24 +44,29 @@ from stepwell.worker.upkeep import Upkeep
 _DEAF_POLL = 0.2
 _LEASE_LOOK = 0.25
 _ARRIVAL_PAUSE = 0.5
+# In one turn of the event loop no more than so many jobs are started. Hundreds of quick ones at once would keep it from
+# its connections for milliseconds, and Postgres would wait for the next claim and the next outcomes.
+_STARTS_PER_TURN = 50
+# Beyond one for each slot, so many claimed jobs may wait: for a slot, or for their outcomes to be written.
+_MOST_HELD = 3000
 
 
 class Crew:
-    """Fetcher, runner, outcomes, lease, listener and upkeep of one run, and what they tell each other."""
+    """Fetchers, runners, outcomes, lease, listener and upkeep of one run, and what they tell each other."""
 
     def __init__(
         self,
         app: App,
         events: Events,
-        queues: list[str],
-        concurrency: int,
+        pools: Pools,
+        balance: Balance,
         process_slots: int,
         poll: float,
         stop: Callable[[], None],
     ) -> None:
         self._app = app
         self._events = events
-        self._concurrency = concurrency
+        self.pools = pools
         self._stop = stop
         self._stopping = False
         self._paused = PauseChanged(False, (), ())
@@ -64,30 +74,15 @@ class Crew:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lease: Lease | None = None
         self._links = {name: Link(name, app.database, events) for name in ("claim", "outcomes", "due", "upkeep")}
-        self.queues = queues
-        self.outcomes = Outcomes(self._links["outcomes"], events, self._freed)
+        self.outcomes = Outcomes(self._links["outcomes"], events, self._wrote)
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
-        self._transactions = app.database.with_pool_of(concurrency)
-        self.runner = Runner(
-            app.database,
-            self._transactions,
-            app.tasks,
-            concurrency,
-            process_slots,
-            app.max_result_size,
-            self.outcomes,
-            events,
-            self._freed,
-        )
-        self.fetcher = Fetcher(
-            self._links["claim"],
-            self.runner,
-            self.outcomes,
-            queues,
-            list(app.tasks),
-            lambda: self._poll,
-            self._lease_gone,
-        )
+        self._transactions = app.database.with_pool_of(pools.slots)
+        self._processes = Processes(process_slots, self._process_said)
+        self._claims = Claims(self._links["claim"], self._known_jobs)
+        self.runners: list[Runner] = []
+        self.fetchers: list[Fetcher] = []
+        for number, pool in enumerate(pools.all):
+            self._add_pool(number, pool, balance)
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
         due, house = (Duties(self._links[name], lambda: app.dsn, events) for name in ("due", "upkeep"))
         self._upkeep = Upkeep(
@@ -95,18 +90,18 @@ class Crew:
             house,
             sorted(keeps),
             events,
-            lambda: self.fetcher.worker_id,
-            self.fetcher.wake,
+            lambda: self.worker_id,
+            self._wake,
             lambda: self._ticker.look(),
         )
         self._ticker = Ticker(due, lambda: self._upkeep.behind, lambda: self._upkeep.longest_nap)
         self._listener = Listener(
             app.database,
             Link("self-test", app.database, events),
-            queues,
             events,
             ListenerCallbacks(
-                self.fetcher.wake,
+                self._wake,
+                self._ready_in,
                 self._upkeep.due,
                 self._ticker.look,
                 self._cancel_asked,
@@ -115,10 +110,53 @@ class Crew:
             ),
         )
 
+    def _add_pool(self, number: int, pool: Pool, balance: Balance) -> None:
+        app, freed = self._app, asyncio.Event()
+        runner = Runner(
+            app.database,
+            self._transactions,
+            app.tasks,
+            pool.slots,
+            max(1, _STARTS_PER_TURN // len(self.pools.all)),
+            self._processes,
+            app.max_result_size,
+            self.outcomes,
+            self._events,
+            freed.set,
+        )
+        fetcher = Fetcher(
+            self._claims,
+            runner,
+            pool,
+            balance,
+            list(app.tasks),
+            lambda queue: self.pools.owner(queue) == number,
+            self._room,
+            freed,
+            lambda: self._poll,
+            self._lease_gone,
+        )
+        self.runners.append(runner)
+        self.fetchers.append(fetcher)
+
+    @property
+    def worker_id(self) -> str | None:
+        """The id under which it is registered now; None while it holds no lease."""
+        return self._claims.worker_id
+
+    @worker_id.setter
+    def worker_id(self, worker_id: str | None) -> None:
+        self._claims.worker_id = worker_id
+
     @property
     def jobs_ended(self) -> int:
         """How many runs of jobs have ended, however they went."""
-        return self.runner.ended
+        return sum(runner.ended for runner in self.runners)
+
+    @property
+    def running(self) -> int:
+        """How many jobs run."""
+        return sum(len(runner.running) for runner in self.runners)
 
     def lease_for(self, lease: float, renew: float, blocked_after: float) -> Lease:
         tasks = {
@@ -134,9 +172,9 @@ class Crew:
                 socket.gethostname(),
                 os.getpid(),
                 version("stepwell"),
-                self.queues,
+                self.pools.queues,
                 msgspec.json.encode(tasks).decode(),
-                self._concurrency,
+                self.pools.slots,
                 lease,
                 age,
                 self._app.name,
@@ -150,7 +188,7 @@ class Crew:
             lease,
             renew,
             blocked_after,
-            lambda: len(self.runner.running),
+            lambda: self.running,
             LeaseCallbacks(self._gained, self._lost, self._obey, self._lease_failed, self._blocked),
         )
         return self._lease
@@ -167,6 +205,34 @@ class Crew:
             self._watch_lease(),
         ]
 
+    async def fetch(self) -> None:
+        """Claim for all pools until `stop_fetching`."""
+        async with asyncio.TaskGroup() as group:
+            for fetcher in self.fetchers:
+                group.create_task(fetcher.run())
+        await self._claims.settle()
+
+    def stop_fetching(self) -> None:
+        """Claim no more."""
+        self._claims.stopping = True
+        for fetcher in self.fetchers:
+            fetcher.stop()
+
+    async def idle(self) -> None:
+        """Wait until no handler runs, and none is about to."""
+        for runner in self.runners:
+            await runner.idle()
+
+    def stop_all(self, why: Why) -> None:
+        """Ask every running job to stop."""
+        for runner in self.runners:
+            runner.stop_all(why)
+
+    def abandon_all(self) -> None:
+        """Write for every job still running that it was stopped, and no longer wait for its handler."""
+        for runner in self.runners:
+            runner.abandon_all()
+
     async def declare_schedules(self) -> None:
         """Put in the schedules that stand in the app's code."""
         removed = await self._app.scheduler.put_declared()
@@ -175,15 +241,19 @@ class Crew:
 
     def hand_back(self, which: Callable[[ClaimedJob], bool] = lambda _: True) -> None:
         """Give unstarted jobs back, for others to run."""
-        jobs = self.runner.give_back(which)
+        self._hand_back([job for runner in self.runners for job in runner.give_back(which)])
+
+    def _hand_back(self, jobs: list[ClaimedJob]) -> None:
         for job in jobs:
             self.outcomes.add(job, self._app.tasks[job.task], Snoozed(0))
         if jobs:
             self._events.emit(JobsHandedBack(len(jobs)))
 
     async def close(self) -> None:
-        self.runner.stop_all("lease")
-        await self.runner.close()
+        self.stop_all("lease")
+        for runner in self.runners:
+            runner.close()
+        await self._processes.close()
         await self._transactions.aclose()
         await self._listener.close()
         for link in self._links.values():
@@ -192,11 +262,12 @@ class Crew:
     async def _tend(self) -> None:
         """Hand prefetched jobs back when nothing has moved for a second: others may be free to run them."""
         while True:
-            ended = self.runner.ended
+            ended = [runner.ended for runner in self.runners]
             await asyncio.sleep(1)
-            if self.runner.ended == ended and self.runner.waiting:
-                self.fetcher.slow_down()
-                self.hand_back()
+            for runner, fetcher, before in zip(self.runners, self.fetchers, ended, strict=True):
+                if runner.ended == before and runner.waiting:
+                    fetcher.slow_down()
+                    self._hand_back(runner.give_back())
 
     async def _watch_lease(self) -> None:
         assert self._lease is not None
@@ -205,31 +276,56 @@ class Crew:
             self._lease.check()
         await self._failed
 
-    def _freed(self) -> None:
-        self.fetcher.freed()
+    def _room(self) -> int:
+        """How many more jobs may be claimed."""
+        waiting = sum(len(runner.waiting) for runner in self.runners)
+        return self.pools.slots + _MOST_HELD - waiting - self.outcomes.count
+
+    def _known_jobs(self) -> list[ClaimedJob]:
+        return [*(job for runner in self.runners for job in runner.jobs), *self.outcomes.jobs]
+
+    def _wrote(self) -> None:
+        for fetcher in self.fetchers:
+            fetcher.freed()
+
+    def _process_said(self, job_id: str, text: str) -> None:
+        for runner in self.runners:
+            runner.process_said(job_id, text)
+
+    def _wake(self) -> None:
+        for fetcher in self.fetchers:
+            fetcher.wake()
+
+    def _ready_in(self, queue: str) -> None:
+        # Anybody may notify: what is not a queue's name, or none of ours, is nothing to us.
+        pool = self.pools.owner(queue) if len(queue) <= 200 else None
+        if pool is not None:
+            self.fetchers[pool].heard(queue)
 
     def _hearing(self, hears: bool) -> None:
         self._poll = self._normal_poll if hears else min(_DEAF_POLL, self._normal_poll)
         if self._lease is not None:
             self._lease.hurry(not hears)
         self._upkeep.hurry(not hears)
-        self.fetcher.wake()  # it may be in a long pause that counted on being woken
+        self._wake()  # they may be in a long pause that counted on being woken
 
     def _gained(self, worker_id: str) -> None:
-        self.fetcher.worker_id = worker_id
-        self.fetcher.wake()
+        self.worker_id = worker_id
+        self._wake()
 
     def _lost(self, unanswered: bool) -> None:
-        self._events.emit(LeaseLost(self.fetcher.worker_id or "?", len(self.runner.running)))
-        self.fetcher.worker_id = None
-        self.runner.give_back()
-        self.runner.stop_all("lease")
+        self._events.emit(LeaseLost(self.worker_id or "?", self.running))
+        self.worker_id = None
+        for runner in self.runners:
+            runner.give_back()
+        self.stop_all("lease")
         if unanswered:
             # What hangs now could hang for a quarter of an hour, long after the network is back.
             for link in self._links.values():
                 link.sever()
             self._listener.sever()
-            self.runner.sever()
+            for runner in self.runners:
+                runner.sever()
 
     def _lease_gone(self) -> None:
         assert self._lease is not None
@@ -241,14 +337,14 @@ class Crew:
 
     def _cancel_asked(self, worker_id: str) -> None:
         # Anybody may notify: what is to be cancelled is what the database says, and a renewal asks it.
-        if self._lease is not None and worker_id == self.fetcher.worker_id:
+        if self._lease is not None and worker_id == self.worker_id:
             self._lease.renew_now()
 
     def _control_asked(self) -> None:
         # As above; and what was resumed may be claimed at once.
         if self._lease is not None:
             self._lease.renew_now()
-        self.fetcher.wake()
+        self._wake()
 
     def _obey(self, orders: Orders) -> None:
         self._cancel(orders.cancelling)
@@ -265,11 +361,11 @@ class Crew:
             self._stop()
 
     def _cancel(self, job_ids: list[str]) -> None:
-        known = [self.runner.stop(job_id, "cancel") for job_id in job_ids]
+        known = [any(runner.stop(job_id, "cancel") for runner in self.runners) for job_id in job_ids]
         if not all(known) and self._lease is not None:
             # Its claim may still be on its way to us.
             asyncio.get_running_loop().call_later(_ARRIVAL_PAUSE, self._lease.renew_now)
 
     def _blocked(self, length: float, stack: str) -> None:
-        run = self.runner.on_loop()
+        run = next((run for runner in self.runners if (run := runner.on_loop())), None)
         self._events.emit(LoopBlocked(length, run.job.task if run else None, run.job.id if run else None, stack))

@@ -1,143 +1,141 @@
-"""Claim jobs: one fetcher per worker feeds its slots.
+"""Claim jobs: one fetcher per pool feeds its slots.
 
 It remembers where it stands in each queue and claims after that, so the scan never walks over the dead rows behind it.
 It starts over from the front when it comes up short and at least every quarter of a second: what came in ahead of it,
-by priority or by a late commit, waits no longer than that.
+by priority or by a late commit, waits no longer than that. Then it also looks which queues its patterns stand for; a
+notification names one sooner.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
-from uuid import UUID
 
 import psycopg
 
 from stepwell import queries
 from stepwell.job import ClaimedJob
-from stepwell.queries import Position, Query
-from stepwell.worker.link import Link
-from stepwell.worker.outcomes import Outcomes
+from stepwell.queries import Position
+from stepwell.worker.balance import Balance
+from stepwell.worker.claims import Claims
+from stepwell.worker.pools import Pool
 from stepwell.worker.runner import Runner
+from stepwell.worker.turns import Turns
 
 _RESTART = 0.25
 _MOST_PREFETCH = 2000
-# Beyond one for each slot, so many claimed jobs may wait: for a slot, or for their outcomes to be written.
-_MOST_HELD = 3000
-_RECKON_EVERY = 10.0
-_RECKON_AGAIN = 1.0
+# While no slot is free only so many names are kept that were heard; what more there are is looked up.
+_MOST_HEARD = 1000
 _FRONT = Position()
 
 
 class Fetcher:
-    """Keeps the runner fed. `worker_id` is None while there is no lease: then nothing is claimed."""
+    """Keeps the runner of a pool fed. `freed` is set whenever there may be room for more."""
 
     def __init__(
         self,
-        link: Link,
+        claims: Claims,
         runner: Runner,
-        outcomes: Outcomes,
-        queues: Sequence[str],
+        pool: Pool,
+        balance: Balance,
         tasks: Sequence[str],
+        owns: Callable[[str], bool],
+        room: Callable[[], int],
+        freed: asyncio.Event,
         poll: Callable[[], float],
         lease_gone: Callable[[], None],
     ) -> None:
-        self._link = link
+        self._claims = claims
         self._runner = runner
-        self._outcomes = outcomes
-        self._queues = list(queues)
+        self._names = pool.names
+        self._patterns = pool.patterns
+        self._turns = Turns(pool.queues, balance)
         self._tasks = list(tasks)
+        self._owns = owns
+        self._room = room
+        self._freed = freed
         self._poll = poll
         self._lease_gone = lease_gone
         self._wake = asyncio.Event()
-        self._room = asyncio.Event()
+        self._heard: set[str] = set()
         self._positions: dict[str, Position] = {}
         self._front_at = 0.0
-        self._from_front = True
+        # What is to be done when it starts over, and what has been done since it did.
+        self._start_over = True
+        self._look = True
+        self._look_at = 0.0
+        self._looked = False
+        self._passed_some = False
         self._claim_seconds = 0.002
         self._rate = 0.0
         self._measured = 0
         self._measured_at = 0.0
-        self._reckon_at = 0.0
-        self._losses = 0
-        self.worker_id: str | None = None
-        self.stopping = False
 
     def wake(self) -> None:
         """Something may be ready: look."""
+        self._look = True
+        self._wake.set()
+
+    def heard(self, queue: str) -> None:
+        """Something may be ready in this queue, which is one of the pool's."""
+        if len(self._heard) < _MOST_HEARD:
+            self._heard.add(queue)
+        else:
+            self._look = True
         self._wake.set()
 
     def freed(self) -> None:
-        """A slot is free."""
-        self._room.set()
+        """There may be room for more."""
+        self._freed.set()
 
     def slow_down(self) -> None:
         """What was prefetched is not being run: hold nothing ready until jobs end quickly again."""
         self._rate = 0.0
 
     def stop(self) -> None:
-        """Claim no more."""
-        self.stopping = True
+        """Claim no more, as `claims` says."""
         self._wake.set()
-        self._room.set()
+        self._freed.set()
 
     async def run(self) -> None:
         """Claim until stopped."""
-        while not self.stopping:
-            await self._reckon()
-            wanted = self._wanted()
-            if self.worker_id is None or wanted == 0:
-                waits_for = self._wake if self.worker_id is None else self._room
+        claims = self._claims
+        while not claims.stopping:
+            await claims.reckon()
+            wanted, worker_id = self._wanted(), claims.worker_id
+            if worker_id is None or wanted == 0:
+                waits_for = self._wake if worker_id is None else self._freed
                 waits_for.clear()
-                await self._wait(waits_for)
+                await self._wait(waits_for, self._poll())
                 continue
             self._wake.clear()
-            jobs = await self._claim(self.worker_id, wanted)
-            if jobs is None:
-                continue
-            self._runner.take(jobs)
-            if len(jobs) < wanted:
-                # A queue had less than asked for. If that was all of it, there is nothing to do until woken.
-                self._positions.clear()
-                if self._from_front:
-                    await self._wait(self._wake)
-        if self.worker_id is not None and self._link.losses != self._losses:
-            with contextlib.suppress(psycopg.Error, OSError):
-                await self._link.fetch(self._unknown(self.worker_id))
-
-    async def _reckon(self) -> None:
-        """Hand back what this worker holds and does not know of: the reply to a claim was lost, after its commit.
-
-        At once when one was, and now and then, for what the server ran long after we had stopped waiting for it. Asked
-        between claims, when every job that we know of is in our books.
-        """
-        now, worker_id = asyncio.get_running_loop().time(), self.worker_id
-        if self._link.losses != self._losses:
-            self._losses, self._reckon_at = self._link.losses, now
-        if worker_id is None or now < self._reckon_at:
-            return
-        query = self._unknown(worker_id)
-        found = await self._link.insist(query, lambda: self.worker_id == worker_id and not self.stopping)
-        if found is not None:
-            self._reckon_at = now + (_RECKON_AGAIN if found[0] is None else _RECKON_EVERY)
-
-    def _unknown(self, worker_id: str) -> Query[list[UUID] | None]:
-        jobs = [*self._runner.jobs, *self._outcomes.jobs]
-        return queries.hand_back_unknown(worker_id, [job.id for job in jobs], [job.epoch for job in jobs])
+            try:
+                async with claims.lock:
+                    exhausted = await self._claim(worker_id, wanted)
+            except psycopg.Error as error:
+                if error.sqlstate != "SW001":
+                    raise
+                # The lease finds out whether it is gone, and says so by a new id; this one may be new already.
+                self._lease_gone()
+                await self._wait(self._wake, self._poll())
+            else:
+                if exhausted:
+                    await self._wait(self._wake, min(self._poll(), self._until_look()))
 
     def _wanted(self) -> int:
         """How many jobs to ask for now; 0: enough are here, or too many outcomes wait to be written."""
         prefetch = self._prefetch()
         wanted = prefetch - self._runner.spare
-        room = self._runner.concurrency + _MOST_HELD - len(self._runner.waiting) - self._outcomes.count
+        room = self._room()
         # Not one by one: a claim is made when it brings a good part of what is held ready.
         least = max(1, prefetch // 4)
         return min(wanted, room) if wanted >= least <= room else 0
 
     def _prefetch(self) -> int:
-        """How many jobs to hold ready: what this worker ends in the time of three claims.
+        """How many jobs to hold ready: what this pool ends in the time of three claims.
 
         Quick jobs make it large, so that slots never wait for a claim; with slow ones it is zero, and what is not
         running here stays free for others.
@@ -151,38 +149,88 @@ class Fetcher:
             self._measured, self._measured_at = self._runner.ended, now
         return min(_MOST_PREFETCH, int(self._rate * (self._claim_seconds + 0.005) * 3))
 
-    async def _wait(self, event: asyncio.Event) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(event.wait(), self._poll() * random.uniform(0.8, 1.2))  # noqa: S311
+    async def _wait(self, event: asyncio.Event, patience: float) -> None:
+        try:
+            await asyncio.wait_for(event.wait(), patience * random.uniform(0.8, 1.2))  # noqa: S311
+        except TimeoutError:
+            self._look = True
 
-    async def _claim(self, worker_id: str, wanted: int) -> list[ClaimedJob] | None:
+    def _until_look(self) -> float:
+        """How long a look that is asked for has to wait, as the last was not long ago."""
+        if not self._look or not self._patterns:
+            return math.inf
+        return max(0.0, self._look_at - asyncio.get_running_loop().time())
+
+    async def _claim(self, worker_id: str, wanted: int) -> bool:
+        """Claim once. True: there is nothing more to claim until woken."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._start_over or now >= self._front_at:
+            # What was heard is claimed first, and then looked for more: a look costs as much as a claim.
+            self._look = self._look or not self._start_over
+            # A walk from the front over many jobs that are not ours must not become all we do.
+            self._front_at = now + max(_RESTART, 10 * self._claim_seconds)
+            await self._go_to_front(worker_id)
+        if self._heard:
+            self._turns.add(self._heard)
+            self._heard.clear()
+        asked = self._turns.next()
+        jobs = await self._claim_from(asked, worker_id, wanted) if asked else []
+        if jobs is None:
+            return False
+        if asked:
+            self._note(asked, jobs, wanted)
+            self._runner.take(jobs)
+        if len(self._turns):
+            return False
+        # All queues had less than asked for. If that was all of it, there is nothing to do until woken.
+        self._start_over = True
+        if self._passed_some:
+            return False
+        if self._patterns and not self._looked and loop.time() >= self._look_at:
+            self._look = True
+            return False
+        return True
+
+    async def _go_to_front(self, worker_id: str) -> None:
+        self._start_over = self._looked = self._passed_some = False
+        self._positions.clear()
+        self._turns.add(self._names)
+        if not self._patterns or not self._look:
+            return
+        began = asyncio.get_running_loop().time()
+        if began < self._look_at:
+            return
+        found = await self._claims.ask(worker_id, queries.ready_queues(self._patterns))
+        if found is None:
+            return
+        self._look_at = began + max(_RESTART, 10 * (asyncio.get_running_loop().time() - began))
+        self._look, self._looked = False, True
+        # Not only added: what there was of a queue for each customer, say, must not stay for ever.
+        self._turns.replace([*self._names, *(queue for queue in found if self._owns(queue))])
+
+    async def _claim_from(self, asked: list[str], worker_id: str, wanted: int) -> list[ClaimedJob] | None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        if began >= self._front_at:
-            self._positions.clear()
-            # A walk from the front over many jobs that are not ours must not become all we do.
-            self._front_at = began + max(_RESTART, 10 * self._claim_seconds)
-        self._from_front = not self._positions
-        # Each round begins with another queue, so that none is always the last to share what is free.
-        self._queues.append(self._queues.pop(0))
-        positions = [self._positions.get(queue, _FRONT) for queue in self._queues]
-        query = queries.claim(worker_id, self._queues, positions, self._tasks, wanted)
-        try:
-            jobs = await self._link.insist(query, lambda: self.worker_id == worker_id and not self.stopping)
-        except psycopg.Error as error:
-            if error.sqlstate != "SW001":
-                raise
-            # The lease finds out whether it is gone, and says so by a new id; this one may be new already.
-            self._lease_gone()
-            await self._wait(self._wake)
-            return None
-        if jobs is None or self.worker_id != worker_id:
-            return None  # with the lease went the right to run them
-        self._claim_seconds += (loop.time() - began - self._claim_seconds) * 0.2
+        if not self._positions.keys().isdisjoint(asked):
+            self._passed_some = True
+        positions = [self._positions.get(queue, _FRONT) for queue in asked]
+        query = queries.claim(worker_id, asked, positions, self._tasks, wanted, self._turns.shares(asked))
+        jobs = await self._claims.ask(worker_id, query)
+        if jobs is not None:
+            self._claim_seconds += (loop.time() - began - self._claim_seconds) * 0.2
+        return jobs
+
+    def _note(self, asked: list[str], jobs: list[ClaimedJob], wanted: int) -> None:
+        """Put the jobs in order, and remember what they say of their queues."""
         jobs.sort(key=_order)
         for queue, last in {job.queue: job for job in jobs}.items():
             self._positions[queue] = Position(last.rank, last.run_at, last.id)
-        return jobs
+        counts = Counter(job.queue for job in jobs) if len(asked) > 1 else {asked[0]: len(jobs)}
+        self._turns.gave(asked, counts, all_they_had=len(jobs) < wanted)
+        if self._turns.strict and len(counts) > 1:
+            place = {queue: place for place, queue in enumerate(asked)}
+            jobs.sort(key=lambda job: place[job.queue])
 
 
 def _order(job: ClaimedJob) -> tuple[int, int, str]:

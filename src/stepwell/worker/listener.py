@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ class ListenerCallbacks:
     """Whom to wake."""
 
     ready: Callable[[], None]
+    ready_in: Callable[[str], None]
+    """With a queue's name, as somebody said it."""
     due: Callable[[float], None]
     tick: Callable[[], None]
     cancel: Callable[[str], None]
@@ -45,13 +47,11 @@ class Listener:
         self,
         database: Database,
         sender: Link,
-        queues: Collection[str],
         events: Events,
         callbacks: ListenerCallbacks,
     ) -> None:
         self._database = database
         self._sender = sender
-        self._queues = frozenset(queues)
         self._events = events
         self._callbacks = callbacks
         self._channel = f"stepwell_self_{secrets.token_hex(8)}"
@@ -128,8 +128,7 @@ class Listener:
     def _hear(self, channel: str, payload: str) -> None:
         match channel:
             case "stepwell_ready":
-                if payload in self._queues:
-                    self._callbacks.ready()
+                self._callbacks.ready_in(payload)
             case "stepwell_due":
                 # Anybody may notify: a payload that is not a number is not ours.
                 if payload.isdecimal() and len(payload) < 16:

@@ -38,7 +38,7 @@ class Outcomes:
         self._wrote = wrote
         self._waiting: list[Ending] = []
         self._under_way: list[Ending] = []
-        self._kept = 0
+        self._kept: list[Ending] = []
         self._come = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -49,12 +49,12 @@ class Outcomes:
     @property
     def count(self) -> int:
         """Outcomes not yet written."""
-        return len(self._waiting) + len(self._under_way) + self._kept
+        return len(self._waiting) + len(self._under_way) + len(self._kept)
 
     @property
     def jobs(self) -> list[ClaimedJob]:
         """The jobs whose outcomes are not yet written."""
-        return [job for job, _, _ in (*self._waiting, *self._under_way)]
+        return [job for job, _, _ in (*self._waiting, *self._under_way, *self._kept)]
 
     def add(self, job: ClaimedJob, task: Task[..., Any], outcome: Outcome) -> None:
         """Leave an outcome to be written."""
@@ -88,7 +88,7 @@ class Outcomes:
         self._come.set()
 
     def _again(self, item: Ending) -> None:
-        self._kept -= 1
+        self._kept.remove(item)
         self._waiting.append(item)
         self._come.set()
 
@@ -144,7 +144,7 @@ class Outcomes:
                 # Not for what it says, then: a trigger of somebody's, perhaps. Keep it, and do not hold up the others.
                 self._events.emit(OutcomeKept(job.id, " ".join(str(error).split()), _KEPT_PAUSE))
                 asyncio.get_running_loop().call_later(_KEPT_PAUSE, self._again, items[0])
-                self._kept += 1
+                self._kept.append(items[0])
                 return
             message = storable(f"its outcome cannot be stored: {error}")
             await self._write([(job, task, Failed("bad_result", type(error).__name__, message, None, None))])

@@ -35,13 +35,9 @@ from stepwell.worker.transaction import execute_in_transaction, execute_plain_in
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# In one turn of the event loop no more than so many jobs are started. Hundreds of quick ones at once would keep it from
-# its connections for milliseconds, and Postgres would wait for the next claim and the next outcomes.
-_STARTS_PER_TURN = 50
-
 
 class Runner:
-    """The slots of a worker, and the claimed jobs that wait for one."""
+    """The slots of a pool, and the claimed jobs that wait for one."""
 
     def __init__(
         self,
@@ -49,7 +45,8 @@ class Runner:
         transactions: Database,
         tasks: Mapping[str, Task[..., Any]],
         concurrency: int,
-        process_slots: int,
+        starts_per_turn: int,
+        processes: Processes,
         max_result_size: int,
         outcomes: Outcomes,
         events: Events,
@@ -67,14 +64,14 @@ class Runner:
         self._freed = freed
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="stepwell-task")
-        self._processes = Processes(process_slots, self._process_said)
+        self._processes = processes
         self._idle = asyncio.Event()
         self._idle.set()
         self.waiting: deque[ClaimedJob] = deque()
         # By id and epoch: a job can come back while its lost or abandoned run still goes on here.
         self.running: dict[tuple[str, int], Run] = {}
         self.ended = 0
-        self._starts_left = _STARTS_PER_TURN
+        self._starts_per_turn = self._starts_left = starts_per_turn
         self._turn_comes = False
 
     @property
@@ -118,6 +115,11 @@ class Runner:
                 return True
         return False
 
+    def process_said(self, job_id: str, text: str) -> None:
+        """A process says how far a job has come, if that runs here."""
+        for run in self._runs(job_id):
+            self._outcomes.report(run.job, text)
+
     def stop_all(self, why: Why) -> None:
         """Ask every running job to stop."""
         for run in list(self.running.values()):
@@ -137,10 +139,9 @@ class Runner:
         """Wait until no handler runs, and none is about to."""
         await self._idle.wait()
 
-    async def close(self) -> None:
-        """Let go of threads and processes. Threads that still run are not waited for."""
+    def close(self) -> None:
+        """Let go of the threads. Those that still run are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        await self._processes.close()
 
     def on_loop(self) -> Run | None:
         """The job whose coroutine the event loop is running at this moment. For other threads to ask."""
@@ -154,7 +155,7 @@ class Runner:
             self.running[run.job.id, run.job.epoch] = run
             # From the worker's own context, not the last job's: what a handler sets in contextvars stays its own.
             run.handler = self._loop.create_task(self._run(run), context=self._context.copy())
-        if self._starts_left < _STARTS_PER_TURN and not self._turn_comes:
+        if self._starts_left < self._starts_per_turn and not self._turn_comes:
             self._turn_comes = True
             self._loop.call_soon(self._new_turn)
 
@@ -164,7 +165,7 @@ class Runner:
 
     def _new_turn(self) -> None:
         self._turn_comes = False
-        self._starts_left = _STARTS_PER_TURN
+        self._starts_left = self._starts_per_turn
         self._fill()
 
     def _new(self, job: ClaimedJob) -> Run:
@@ -298,10 +299,6 @@ class Runner:
     def _said(self, job: ClaimedJob, text: str) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: an abandoned thread is still talking
             self._loop.call_soon_threadsafe(self._outcomes.report, job, text)
-
-    def _process_said(self, job_id: str, text: str) -> None:
-        for run in self._runs(job_id):
-            self._outcomes.report(run.job, text)
 
     def _runs(self, job_id: str) -> list[Run]:
         return [run for run in self.running.values() if run.job.id == job_id]

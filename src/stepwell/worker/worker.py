@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from types import TracebackType
 from typing import Self
@@ -20,9 +20,10 @@ from stepwell.events import (
     WorkerStopped,
     WorkerStopping,
 )
-from stepwell.task import check_name
 from stepwell.trouble import where
+from stepwell.worker.balance import Balance, BalanceOption
 from stepwell.worker.crew import Crew
+from stepwell.worker.pools import Pools, check_concurrency, read_pools
 
 _CANCEL_PATIENCE = 5.0
 _CANCEL_AGAIN = 0.2
@@ -31,9 +32,15 @@ _CANCEL_AGAIN = 0.2
 class Worker:
     """Runs an app's jobs. `async with Worker(app):` runs it beside your code; `await Worker(app).run()` until stopped.
 
-    It claims from `queues`, by default those its tasks name, and runs up to `concurrency` jobs at once, of those with
-    `process=True` up to `process_slots`, by default as many as there are cores. On `stop` it
-    claims no more and waits up to `grace` for what runs; the rest is asked to stop and handed back, no attempt used.
+    It claims from `queues`, by default those its tasks name, and runs up to `concurrency` jobs at once, by default 10,
+    of those with `process=True` up to `process_slots`, by default as many as there are cores. A queue that ends with *
+    stands for all that begin so. Given as a dict, `{"mail": 2, "*": 20}`, each has slots of its own, which are kept
+    free for it and are all it gets; a job runs in those of the longest name that fits its queue. Queues that share
+    slots take turns, however deep one is: `balance="strict"` empties them in the order given instead, and `{"mail": 3,
+    "*": 1}` gives each a weight.
+
+    On `stop` it claims no more and waits up to `grace` for what runs; the rest is asked to stop and handed back, no
+    attempt used.
     `lease` is how long others wait before they take over its jobs when it falls silent; a worker that dies is noticed
     sooner. `poll` is how often it looks without being told.
     """
@@ -42,8 +49,9 @@ class Worker:
         self,
         app: App,
         *,
-        queues: Iterable[str] | None = None,
-        concurrency: int = 10,
+        queues: Iterable[str] | Mapping[str, int] | None = None,
+        concurrency: int | None = None,
+        balance: BalanceOption = "round_robin",
         process_slots: int | None = None,
         grace: Duration = "30s",
         lease: Duration = "20s",
@@ -51,18 +59,17 @@ class Worker:
         poll: Duration = "1s",
         blocked_after: Duration = "1s",
     ) -> None:
-        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= 100_000:
-            raise ConfigError(f"concurrency is {concurrency!r}: it must be a whole number between 1 and 100000")
         if process_slots is not None and (isinstance(process_slots, bool) or not 1 <= process_slots <= 1000):
             raise ConfigError(f"process_slots is {process_slots!r}: it must be a whole number between 1 and 1000")
-        if isinstance(queues, str):
-            raise ConfigError(f"queues is the text {queues!r}: give a list, such as [{queues!r}]")
         if not isinstance(app, App):
             raise ConfigError(f"Worker takes an App, not {app!r}")
         self._app = app
-        self._queues = _unique(queues)
-        self._concurrency = concurrency
-        self._process_slots = process_slots or min(concurrency, os.cpu_count() or 1)
+        self._pools = None if queues is None else read_pools(queues, concurrency)
+        self._concurrency = self._pools.slots if self._pools else check_concurrency(concurrency)
+        self._balance = Balance(balance)
+        if self._pools is not None:
+            self._balance.check(self._pools.queues)
+        self._process_slots = process_slots or min(self._concurrency, os.cpu_count() or 1)
         self._grace = seconds(grace, "grace")
         self._lease = seconds(lease, "lease")
         self._renew = seconds(renew, "renew")
@@ -86,7 +93,7 @@ class Worker:
     @property
     def id(self) -> str | None:
         """The id under which it is registered now; None while it holds no lease."""
-        return self._crew.fetcher.worker_id if self._crew else None
+        return self._crew.worker_id if self._crew else None
 
     @property
     def jobs_ended(self) -> int:
@@ -179,12 +186,12 @@ class Worker:
         if not self._app.tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
         crew = self._crew = Crew(
-            self._app, self._events, self._queue_names(), self._concurrency, self._process_slots, self._poll, self.stop
+            self._app, self._events, self._the_pools(), self._balance, self._process_slots, self._poll, self.stop
         )
         lease = crew.lease_for(self._lease, self._renew, self._blocked_after)
         try:
             try:
-                crew.fetcher.worker_id = await aside(lease.start)
+                crew.worker_id = await aside(lease.start)
                 await crew.declare_schedules()
                 await self._work(crew)
             finally:
@@ -194,19 +201,20 @@ class Worker:
             self._crew = None
 
     async def _work(self, crew: Crew) -> None:
-        assert crew.fetcher.worker_id is not None
+        assert crew.worker_id is not None
         cancelled = False
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(loop) for loop in crew.loops()]
-                fetching = group.create_task(crew.fetcher.run())
+                fetching = group.create_task(crew.fetch())
                 self._events.emit(
                     WorkerStarted(
-                        crew.fetcher.worker_id,
-                        tuple(crew.queues),
+                        crew.worker_id,
+                        tuple(crew.pools.queues),
                         tuple(self._app.tasks),
                         self._concurrency,
                         where(self._app.dsn),
+                        () if crew.pools.shared else tuple(pool.slots for pool in crew.pools.all),
                     )
                 )
                 self._started.set()
@@ -217,7 +225,7 @@ class Worker:
                         raise  # one of them failed, and the group is coming down
                     cancelled = True
                     self._now_asked.set()
-                crew.fetcher.stop()
+                crew.stop_fetching()
                 await fetching
                 await self._drain(crew)
                 await _end(loops)
@@ -229,15 +237,15 @@ class Worker:
 
     async def _drain(self, crew: Crew) -> None:
         crew.hand_back()
-        self._events.emit(WorkerStopping(len(crew.runner.running), self._grace))
-        idle = asyncio.ensure_future(crew.runner.idle())
+        self._events.emit(WorkerStopping(crew.running, self._grace))
+        idle = asyncio.ensure_future(crew.idle())
         now = asyncio.ensure_future(self._now_asked.wait())
         await asyncio.wait([idle, now], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
         now.cancel()
         if not idle.done():
-            crew.runner.stop_all("shutdown")
+            crew.stop_all("shutdown")
             await asyncio.wait([idle], timeout=_CANCEL_PATIENCE)
-            crew.runner.abandon_all()
+            crew.abandon_all()
         idle.cancel()
         try:
             await asyncio.wait_for(crew.outcomes.written(), self._lease)
@@ -247,10 +255,15 @@ class Worker:
                 "those jobs will run again"
             ) from None
 
-    def _queue_names(self) -> list[str]:
-        if self._queues is not None:
-            return self._queues
-        return sorted({task.queue for task in self._app.tasks.values()} | {self._app.queue})
+    def _the_pools(self) -> Pools:
+        if self._pools is not None:
+            return self._pools
+        queues = sorted({task.queue for task in self._app.tasks.values()} | {self._app.queue})
+        for queue in queues:
+            if "*" in queue:
+                raise ConfigError(f"a task's queue is {queue!r}: a * stands for any name here, so say which queues=")
+        self._balance.check(queues)
+        return read_pools(queues, self._concurrency)
 
 
 def _installed(module: str) -> bool:
@@ -267,15 +280,6 @@ async def _end(loops: Collection[asyncio.Task[None]]) -> None:
         for loop in left:
             loop.cancel()
         await asyncio.wait(left, timeout=_CANCEL_AGAIN)
-
-
-def _unique(queues: Iterable[str] | None) -> list[str] | None:
-    if queues is None:
-        return None
-    names = [check_name(queue, "queue") for queue in queues]
-    if not names:
-        raise ConfigError("queues is empty: name at least one, or leave it out for those the tasks name")
-    return list(dict.fromkeys(names))
 
 
 def _the_one(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,6 +1,7 @@
 -- Take up to _limit ready jobs of these queues and tasks for a worker whose lease is alive.
 -- The k-th position (_ranks[k], _run_ats[k], _ids[k]) says after which job of _queues[k] to look; nulls: from
--- the front. Each queue may give its fair share first; what is left goes to those that had more.
+-- the front. Each queue may give its share first; what is left goes to those that had more. The k-th queue's share of what
+-- is still wanted is _shares[k] out of the shares from it on, rounded up; nulls: equal shares; nothing but zeros: all of it.
 -- The worker's row is locked against rescue, so a job is never claimed for a worker just declared dead.
 create or replace function stepwell.claim(
   _worker_id uuid,
@@ -9,7 +10,8 @@ create or replace function stepwell.claim(
   _run_ats timestamptz[],
   _ids uuid[],
   _tasks text[],
-  _limit integer
+  _limit integer,
+  _shares double precision[] default null
 ) returns table (
   id uuid,
   queue text,
@@ -43,7 +45,7 @@ declare
   _share integer;
   _got integer;
   _k integer;
-  _ahead integer;
+  _ahead double precision;
   _rank integer;
   _run_at timestamptz;
   _id uuid;
@@ -70,10 +72,18 @@ begin
   while _left > 0 and cardinality(_open) > 0 loop
     _full := '{}';
     _ahead := cardinality(_open);
+    if _shares is not null then
+      select sum(coalesce(_shares[o.k], 1)) into _ahead from unnest(_open) as o (k);
+    end if;
     foreach _k in array _open loop
-      _share := ceil(_left::numeric / _ahead);
-      _ahead := _ahead - 1;
-      exit when _share <= 0;
+      exit when _left <= 0;
+      _share := case when _ahead > 0 then least(_left, ceil(_left * coalesce(_shares[_k], 1) / _ahead)) else _left end;
+      _ahead := _ahead - coalesce(_shares[_k], 1);
+      if _share <= 0 then
+        -- Not its turn before the others have given what they have.
+        _full := _full || _k;
+        continue;
+      end if;
       _rank := coalesce(_ranks[_k], -32768);
       _run_at := coalesce(_run_ats[_k], '-infinity');
       _id := coalesce(_ids[_k], '00000000-0000-0000-0000-000000000000');

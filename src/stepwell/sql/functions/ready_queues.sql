@@ -1,0 +1,34 @@
+-- The names of the queues that have ready jobs, are not paused, and fit one of these patterns: a name, or the beginning of
+-- names with a * after it. From queue to queue along the claim index, so that it costs no more when they are deep.
+create or replace function stepwell.ready_queues(_patterns text[]) returns setof text
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+begin
+  return query
+    with recursive found as (
+      (select j.queue as name from stepwell.job j where j.state = 'ready' order by j.queue limit 1)
+      union all
+      select (
+        select j.queue from stepwell.job j
+        where j.state = 'ready' and j.queue > f.name
+        order by j.queue limit 1
+      )
+      from found f
+      where f.name is not null
+    )
+    select f.name from found f
+    where exists (
+        select from unnest(_patterns) as p (pattern)
+        where f.name = p.pattern or (right(p.pattern, 1) = '*' and starts_with(f.name, left(p.pattern, -1)))
+      )
+      and not exists (
+        select from stepwell.control c where c.action = 'pause' and c.scope = 'queue' and c.name = f.name
+      );
+end
+$$;

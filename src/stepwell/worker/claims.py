@@ -1,0 +1,74 @@
+"""Where a worker's fetchers take turns to claim: one connection, and books that are compared with the database's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TypeVar
+from uuid import UUID
+
+import psycopg
+
+from stepwell import queries
+from stepwell.job import ClaimedJob
+from stepwell.queries import Query
+from stepwell.worker.link import Link
+
+Row = TypeVar("Row")
+
+_RECKON_EVERY = 10.0
+_RECKON_AGAIN = 1.0
+
+
+class Claims:
+    """`worker_id` is None while there is no lease: then nothing is claimed. `books` lists every job that is known here.
+
+    Whoever holds `lock` may use the connection. A claim's jobs enter the books before it is let go.
+    """
+
+    def __init__(self, link: Link, books: Callable[[], list[ClaimedJob]]) -> None:
+        self._link = link
+        self._books = books
+        self._reckon_at = 0.0
+        self._losses = 0
+        self.lock = asyncio.Lock()
+        self.worker_id: str | None = None
+        self.stopping = False
+
+    async def ask(self, worker_id: str, query: Query[Row]) -> list[Row] | None:
+        """Ask for this worker until it is answered; None: its lease is gone, and with it the right to the answer."""
+        rows = await self._link.insist(query, lambda: self.worker_id == worker_id and not self.stopping)
+        return rows if self.worker_id == worker_id else None
+
+    async def reckon(self) -> None:
+        """Hand back what this worker holds and does not know of: the reply to a claim was lost, after its commit.
+
+        At once when one was, and now and then, for what the server ran long after we had stopped waiting for it. Asked
+        between claims, when every job that we know of is in our books.
+        """
+        if not self._due():
+            return
+        async with self.lock:
+            worker_id, now = self.worker_id, asyncio.get_running_loop().time()
+            if worker_id is None or not self._due():
+                return
+            self._losses, self._reckon_at = self._link.losses, now
+            found = await self.ask(worker_id, self._unknown(worker_id))
+            if found is not None:
+                self._reckon_at = now + (_RECKON_AGAIN if found[0] is None else _RECKON_EVERY)
+
+    async def settle(self) -> None:
+        """The same, once, when the last claim has been made."""
+        if self.worker_id is not None and self._link.losses != self._losses:
+            with contextlib.suppress(psycopg.Error, OSError):
+                await self._link.fetch(self._unknown(self.worker_id))
+
+    def _due(self) -> bool:
+        if self.worker_id is None:
+            return False
+        return self._link.losses != self._losses or asyncio.get_running_loop().time() >= self._reckon_at
+
+    def _unknown(self, worker_id: str) -> Query[list[UUID] | None]:
+        jobs = self._books()
+        return queries.hand_back_unknown(worker_id, [job.id for job in jobs], [job.epoch for job in jobs])
