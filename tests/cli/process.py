@@ -41,8 +41,16 @@ class Process:
 
     def until(self, holds: Callable[[], object]) -> None:
         """Wait for what it does while it runs."""
-        until(lambda: holds() or not self.runs)
-        assert holds(), self.log
+        held: object = False
+
+        def held_or_ended() -> bool:
+            nonlocal held
+            runs = self.runs
+            held = holds()
+            return bool(held) or not runs
+
+        until(held_or_ended)
+        assert held, self.log
 
     def says(self, words: str, times: int = 1) -> None:
         """Wait until it has logged something."""

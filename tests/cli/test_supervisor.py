@@ -212,7 +212,7 @@ def test_a_process_that_has_grown_too_large_is_replaced(start: Start, jobs: Jobs
     before = pids(jobs)
     job = jobs.ready("grow", '{"megabytes": 256}')
     process.says("over 256 MB: stopping, to be replaced")
-    process.until(lambda: pids(jobs) and not pids(jobs) & before)
+    process.until(lambda: (now := pids(jobs)) and not now & before)
     assert jobs.state(job) == "succeeded"
     process.signal()
     assert process.end() == 0
