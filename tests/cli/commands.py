@@ -12,9 +12,11 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
+from stepwell.cron import parse_cron
 from stepwell.db import fetch
 from stepwell.job import ClaimedJob
 from stepwell.queries import NewJob, Position
+from stepwell.schedule import NewSchedule
 
 HERE = Path(__file__).parent
 
@@ -74,3 +76,11 @@ class Jobs:
 
     def state(self, job_id: str) -> str:
         return dict(fetch(self.connection, queries.job_states([job_id])))[job_id]
+
+
+def make_schedule(jobs: Jobs, name: str, task: str, *, owner: str = "shop", cron: str = "0 3 * * *") -> None:
+    """A schedule, as a worker of the app `owner` would have made it."""
+    timing = parse_cron(cron, "Europe/Paris")
+    [now] = fetch(jobs.connection, queries.clock())
+    schedule = NewSchedule(name, task, '{"x": 1}', "default", 0, timing, "skip", 1, 0.0)
+    fetch(jobs.connection, queries.put_schedules(owner, [schedule], [timing.after(now)], declared=True))

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from cli.commands import Jobs, Run
+from cli.commands import Jobs, Run, make_schedule
 from deaf import deaf
 from psycopg.conninfo import make_conninfo
 
@@ -22,6 +22,8 @@ CHECKS = [
     "dead rows",
     "oldest snapshot",
     "unknown tasks",
+    "pauses",
+    "schedules",
     "default partitions",
     "workers",
 ]
@@ -168,3 +170,33 @@ def test_what_a_role_may_not_see_is_said(run: Run, dsn: str, conn: psycopg.Conne
     assert "may not look" in found["unknown tasks"]["text"]
     assert "hidden from this role" in found["oldest snapshot"]["text"]
     assert found["notifications"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        (("mail",), 'the queue is paused: "stepwell resume mail"'),
+        (("--task", "add"), 'the task is paused: "stepwell resume --task add"'),
+        (("--all",), 'everything is paused: "stepwell resume --all"'),
+    ],
+)
+def test_what_is_paused_is_said_with_how_to_resume_it(run: Run, jobs: Jobs, scope: tuple[str, ...], said: str) -> None:
+    jobs.worker("add", queues_=("mail",))
+    jobs.ready(queue="mail")
+    run("pause", *scope)
+    found = examine(run)
+    assert said in found["oldest ready job"]["text"]
+    assert found["pauses"]["status"] == "warning"
+
+
+def test_schedules_that_nobody_fires_or_runs_are_named(run: Run, jobs: Jobs) -> None:
+    make_schedule(jobs, "nightly", "add")
+    found = examine(run)["schedules"]
+    assert found["status"] == "warning"
+    assert "no live worker runs the task of nightly of shop (task add)" in found["text"]
+    jobs.worker("add")
+    assert examine(run)["schedules"]["status"] == "ok"
+    jobs.connection.execute("update stepwell.schedule set next_tick_at = stepwell.now() - interval '2 minutes'")
+    ran = run("doctor")
+    assert ran.code == 1
+    assert "not fired: nightly of shop, due at" in ran.out

@@ -12,7 +12,7 @@ import pytest
 
 from stepwell import queries
 from stepwell.cron import Interval
-from stepwell.queries import JobFilter, NewJob, Position, Query, Scope
+from stepwell.queries import JobFilter, NewJob, Position, Query, Scope, Sums
 from stepwell.schedule import DueSchedule, NewSchedule
 
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -66,6 +66,7 @@ _SAMPLES: dict[str, Any] = {
     "due": [DueSchedule(_ID, "n", 1, None, None, 60.0, 1, _NOW, 0.0, _NOW)],
     "ticks": [[_NOW]],
     "declared": True,
+    "sums": [Sums("t", "q")],
 }
 _BY_NAME: dict[str, dict[str, Any]] = {"register_worker": {"tasks": "{}"}, "resume_schedule": {"version": 1}}
 

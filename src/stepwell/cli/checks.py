@@ -20,6 +20,7 @@ Status = Literal["ok", "warning", "problem"]
 _NOTIFY_PATIENCE = 2.0
 _STATEMENT_LIMIT = 10.0
 _WAITS_LONG, _WAITS_TOO_LONG = 60.0, 600.0
+_FIRES_LATE = 60.0
 _MANY_DEAD, _FAR_TOO_MANY_DEAD = 100_000, 5_000_000
 _OLD_SNAPSHOT, _ANCIENT_SNAPSHOT = 300.0, 3600.0
 _OLD_XIDS = 1_000_000
@@ -80,8 +81,13 @@ def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Find
     text = f"{oldest.task} {oldest.id} in queue {oldest.queue} has been due for {describe(max(oldest.age, 0))}"
     details = (record(oldest),)
     if oldest.paused:
+        what, resume = {
+            "everything": ("everything", "--all"),
+            "queue": ("the queue", oldest.queue),
+            "task": ("the task", f"--task {oldest.task}"),
+        }[oldest.paused]
         return Finding(
-            "oldest ready job", "warning", f'{text}, but the queue is paused: "stepwell resume {oldest.queue}"', details
+            "oldest ready job", "warning", f'{text}, but {what} is paused: "stepwell resume {resume}"', details
         )
     if oldest.age < _WAITS_LONG:
         return Finding("oldest ready job", "ok", text, details)
@@ -150,6 +156,43 @@ def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Fin
     )
 
 
+def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
+    """What is not claimed because somebody said so."""
+    paused = fetch(connection, queries.pauses())
+    if not paused:
+        return Finding("pauses", "ok", "nothing is paused")
+    shown = _some([f"{pause.scope} {pause.name}".rstrip() + f" since {local(pause.asked_at)}" for pause in paused])
+    return Finding(
+        "pauses", "warning", f'{shown}: "stepwell resume" lets it go on', tuple(record(pause) for pause in paused)
+    )
+
+
+def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding:
+    """Schedules that nobody fires, or whose jobs nobody would run."""
+    schedules = fetch(connection, queries.schedules())
+    now = fetch(connection, queries.clock())[0]
+    late = [each for each in schedules if each.next_run_at and (now - each.next_run_at).total_seconds() > _FIRES_LATE]
+    if late:
+        shown = _some([f"{each.name} of {each.owner}, due at {local(each.next_run_at)}" for each in late])
+        return Finding(
+            "schedules",
+            "problem",
+            f"not fired: {shown}: start a worker; if one runs, its log says why",
+            tuple(record(each) for each in late),
+        )
+    known = {task for worker in fetch(connection, queries.workers()) if worker.alive for task in worker.tasks}
+    lost = [each for each in schedules if each.task not in known and not each.paused_at]
+    if lost:
+        shown = _some([f"{each.name} of {each.owner} (task {each.task})" for each in lost])
+        return Finding(
+            "schedules",
+            "warning",
+            f"no live worker runs the task of {shown}: start one that does, or delete the schedule",
+            tuple(record(each) for each in lost),
+        )
+    return Finding("schedules", "ok", f"{len(schedules)} of them, none is late")
+
+
 def check_default_partitions(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Finished jobs for whose day no partition was made."""
     rows = fetch(connection, queries.default_rows())[0]
@@ -193,6 +236,8 @@ _CHECKS: dict[str, Callable[[psycopg.Connection[Any], Database], Finding]] = {
     "dead rows": check_dead_rows,
     "oldest snapshot": check_snapshots,
     "unknown tasks": check_unknown_tasks,
+    "pauses": check_pauses,
+    "schedules": check_schedules,
     "default partitions": check_default_partitions,
     "workers": check_leases,
 }

@@ -62,6 +62,7 @@ from stepwell.queries.schedules import (
     tick,
     trigger_schedule,
 )
+from stepwell.queries.stats import Sums, add_stats, prune_stats
 from stepwell.queries.transitions import (
     NewJob,
     Position,
@@ -103,8 +104,10 @@ __all__ = [
     "QueueInfo",
     "Scope",
     "SnapshotHolder",
+    "Sums",
     "UncoveredTask",
     "WorkerInfo",
+    "add_stats",
     "admit_stranded",
     "cancel",
     "claim",
@@ -135,6 +138,7 @@ __all__ = [
     "pauses",
     "promote",
     "prune",
+    "prune_stats",
     "prune_ticks",
     "put_schedules",
     "queues",

@@ -26,16 +26,17 @@ class OldestReady:
     queue: str
     task: str
     age: float
-    paused: bool
+    paused: str | None
+    """What of it is paused: everything, its queue or its task."""
 
 
 def oldest_ready() -> Query[OldestReady]:
     return Query(
         "select j.id, j.queue, j.task, extract(epoch from stepwell.now() - j.run_at)::double precision,"
-        " p.paused from stepwell.job j cross join lateral (select exists (select from stepwell.control c"
+        " p.scope from stepwell.job j left join lateral (select c.scope from stepwell.control c"
         " where c.action = 'pause' and (c.scope = 'everything' or (c.scope = 'queue' and c.name = j.queue)"
-        " or (c.scope = 'task' and c.name = j.task))) as paused) p"
-        " where j.state = 'ready'::stepwell.state order by p.paused, j.run_at limit 1",
+        " or (c.scope = 'task' and c.name = j.task)) order by c.scope limit 1) p on true"
+        " where j.state = 'ready'::stepwell.state order by p.scope is not null, j.run_at limit 1",
         (),
         OldestReady,
     )

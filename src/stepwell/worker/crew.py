@@ -38,6 +38,7 @@ from stepwell.worker.pools import Pool, Pools
 from stepwell.worker.process import Processes
 from stepwell.worker.run import Why
 from stepwell.worker.runner import Runner
+from stepwell.worker.stats import Stats
 from stepwell.worker.ticker import Ticker
 from stepwell.worker.upkeep import Upkeep
 
@@ -78,16 +79,18 @@ class Crew:
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
         self._transactions = app.database.with_pool_of(pools.slots)
         self._processes = Processes(process_slots, self._process_said)
+        self._duties = Duties(self._links["upkeep"], lambda: app.dsn, events)
+        self.stats = Stats(self._duties)
         self._claims = Claims(self._links["claim"], self._known_jobs)
         self.runners: list[Runner] = []
         self.fetchers: list[Fetcher] = []
         for number, pool in enumerate(pools.all):
             self._add_pool(number, pool, balance)
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
-        due, house = (Duties(self._links[name], lambda: app.dsn, events) for name in ("due", "upkeep"))
+        due = Duties(self._links["due"], lambda: app.dsn, events)
         self._upkeep = Upkeep(
             due,
-            house,
+            self._duties,
             sorted(keeps),
             events,
             lambda: self.worker_id,
@@ -122,6 +125,7 @@ class Crew:
             app.max_result_size,
             self.outcomes,
             self._events,
+            self.stats.count,
             freed.set,
         )
         fetcher = Fetcher(
@@ -201,6 +205,7 @@ class Crew:
             self._upkeep.promote(),
             self._upkeep.keep_house(),
             self._ticker.run(),
+            self.stats.run(),
             self._tend(),
             self._watch_lease(),
         ]

@@ -18,6 +18,7 @@ class Run:
 
     __slots__ = (
         "abandoned",
+        "began",
         "ctx",
         "finishing",
         "future",
@@ -38,5 +39,6 @@ class Run:
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
         self.started = False
+        self.began = 0.0
         self.finishing = False
         self.abandoned = False

@@ -50,6 +50,7 @@ class Runner:
         max_result_size: int,
         outcomes: Outcomes,
         events: Events,
+        count: Callable[[str, str, Outcome, float], None],
         freed: Callable[[], None],
     ) -> None:
         self._database = database
@@ -61,6 +62,7 @@ class Runner:
         self._context = contextvars.copy_context()
         self._transactions = transactions
         self._events = events
+        self._count = count
         self._freed = freed
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="stepwell-task")
@@ -173,7 +175,7 @@ class Runner:
         return Run(job, task, Context(job, task.timeout, self._said))
 
     async def _run(self, run: Run) -> None:
-        began = time.perf_counter()
+        began = run.began = time.perf_counter()
         run.started = True
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(run.job.id, run.job.task, run.job.attempt))
@@ -190,9 +192,11 @@ class Runner:
         del self.running[run.job.id, run.job.epoch]
         self.ended += 1
         if not run.abandoned:
+            passed = time.perf_counter() - began
             self._outcomes.add(run.job, run.task, outcome)
+            self._count(run.job.task, run.job.queue, outcome, passed)
             if self._events.wanted(JobSucceeded) and _succeeded(outcome):
-                self._events.emit(JobSucceeded(run.job.id, run.job.task, time.perf_counter() - began))
+                self._events.emit(JobSucceeded(run.job.id, run.job.task, passed))
         self._fill()
         self._note_idle()
         self._freed()
@@ -278,7 +282,9 @@ class Runner:
         if run.finishing or run.abandoned or run.why is None:
             return
         run.abandoned = True
-        self._outcomes.add(run.job, run.task, self._stopped(run))
+        outcome = self._stopped(run)
+        self._outcomes.add(run.job, run.task, outcome)
+        self._count(run.job.task, run.job.queue, outcome, time.perf_counter() - run.began)
         self._events.emit(HandlerAbandoned(run.job.id, run.job.task))
 
     def _stopped(self, run: Run, outcome: Outcome | None = None) -> Outcome:

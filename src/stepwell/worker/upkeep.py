@@ -69,6 +69,7 @@ class Upkeep:
             _Chore("making partitions", 600, lambda: queries.make_partitions(keeps)),
             _Chore("dropping expired partitions", 600, queries.prune),
             _Chore("forgetting old ticks", 600, queries.prune_ticks),
+            _Chore("forgetting old statistics", 600, queries.prune_stats),
         ]
 
     @property

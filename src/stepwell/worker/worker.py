@@ -228,6 +228,7 @@ class Worker:
                 crew.stop_fetching()
                 await fetching
                 await self._drain(crew)
+                await crew.stats.write()
                 await _end(loops)
         except BaseExceptionGroup as failed:
             raise _the_one(failed) from None

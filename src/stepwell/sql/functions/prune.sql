@@ -22,6 +22,7 @@ begin
       and c.relname ~ '_[0-9]{8}$'
       and to_date(right(c.relname, 8), 'YYYYMMDD')::timestamptz + interval '1 day' <= _now
     order by c.relname
+    limit 100
   loop
     begin
       execute format('drop table stepwell.%I', _name);

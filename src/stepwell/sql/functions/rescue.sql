@@ -1,8 +1,8 @@
 -- Give back what dead workers held, through the same fail as any error, and take them off the registry.
 -- A worker is dead when its lease has ended, or when its session's advisory lock was found free by two looks at
 -- least _patience seconds apart: sooner a mere reconnect would count, and after a restart of Postgres all reconnect.
--- Returns the ids of the rescued jobs.
-create or replace function stepwell.rescue(_patience double precision default 1) returns uuid[]
+-- No more than _limit workers are rescued from at once. Returns the ids of the rescued jobs.
+create or replace function stepwell.rescue(_patience double precision default 1, _limit integer default 20) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -43,6 +43,7 @@ begin
     _messages := _messages
       || format('worker %s (pid %s on %s) died while it ran this job', _worker.id, _worker.pid, _worker.host);
     _tasks := _tasks || _worker.tasks;
+    exit when cardinality(_dead) >= _limit;
   end loop;
 
   -- Nothing should ever be held by a worker that is not registered; if it is, it must not stay so. From holder to holder

@@ -133,3 +133,24 @@ comment on column stepwell.worker.stale_after is 'Its owner''s schedules that ha
 -- What they return has changed.
 drop function if exists stepwell.renew(uuid, double precision, integer);
 drop function if exists stepwell.claim(uuid, text[], integer[], timestamptz[], uuid[], text[], integer);
+
+create table stepwell.stat (
+  minute timestamptz not null,
+  task text not null,
+  queue text not null,
+  succeeded integer not null default 0,
+  failed integer not null default 0,
+  cancelled integer not null default 0,
+  handed_back integer not null default 0,
+  seconds double precision not null default 0,
+  constraint stat_pkey primary key (minute, task, queue)
+) with (fillfactor = 70);
+comment on table stepwell.stat is 'How runs ended, counted by the minute: workers add up in memory and write now and then. What a killed worker had not written is not in it.';
+comment on column stepwell.stat.minute is 'The minute in which it was written.';
+comment on column stepwell.stat.task is 'The task.';
+comment on column stepwell.stat.queue is 'The queue.';
+comment on column stepwell.stat.succeeded is 'Runs that succeeded.';
+comment on column stepwell.stat.failed is 'Runs that failed, whether they are tried again or not.';
+comment on column stepwell.stat.cancelled is 'Runs that were cancelled.';
+comment on column stepwell.stat.handed_back is 'Runs that were snoozed, or stopped by a shutdown: they did not count.';
+comment on column stepwell.stat.seconds is 'How long all of them ran, added up.';
