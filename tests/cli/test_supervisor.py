@@ -318,3 +318,13 @@ def test_an_end_is_told_by_the_name_of_its_signal() -> None:
     assert exits.describe_exit(-signal.SIGSEGV) == "was killed by SIGSEGV"
     assert exits.describe_exit(-99) == "was killed by signal 99"
     assert exits.describe_exit(3) == "ended with exit code 3"
+
+
+def test_processes_that_the_fleet_was_told_to_stop_are_not_replaced(
+    start: Start, jobs: Jobs, run: Run, tmp_path: Path
+) -> None:
+    process = Process(start, tmp_path, "--processes", "2", command=PLANT)
+    process.until(lambda: len(pids(jobs)) == 2)
+    assert run("stop", "--all").out == "asked 2 workers to stop\n"
+    assert process.end() == 0
+    assert process.log.count("asked to stop, by a command to the fleet") == 2
