@@ -346,10 +346,8 @@ class Crew:
             self._lease.renew_now()
 
     def _control_asked(self) -> None:
-        # As above; and what was resumed may be claimed at once.
         if self._lease is not None:
             self._lease.renew_now()
-        self._wake()
 
     def _obey(self, orders: Orders) -> None:
         self._cancel(orders.cancelling)
@@ -360,7 +358,9 @@ class Crew:
         if paused.everything or paused.queues or paused.tasks:
             # What was claimed before, and waits for a slot, waits no longer here.
             self.hand_back(lambda job: paused.everything or job.queue in paused.queues or job.task in paused.tasks)
-        if orders.stopping and not self._stopping:
+        if not orders.stopping:
+            self._wake()  # something may have been resumed
+        elif not self._stopping:
             self._stopping = True
             self._events.emit(StopAsked())
             self._stop()
