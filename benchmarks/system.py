@@ -39,7 +39,8 @@ class System:
             env={
                 **os.environ,
                 **environment,
-                "PYTHONPATH": f"{_KIT}:{self.folder}",
+                # Ours last: what is measured is the same Stepwell that measures.
+                "PYTHONPATH": ":".join(filter(None, (str(_KIT), str(self.folder), os.environ.get("PYTHONPATH")))),
                 "PATH": f"{os.environ['PATH']}:{wheel_bin_dir()}",
             },
             stdout=output,

@@ -11,6 +11,7 @@ from benchmarks.scenarios.drain import drain
 from benchmarks.scenarios.enqueue import enqueue
 from benchmarks.scenarios.growth import growth
 from benchmarks.scenarios.latency import latency
+from benchmarks.scenarios.lateness import lateness
 from benchmarks.scenarios.snapshot import snapshot
 from benchmarks.scenarios.steps import steps
 
@@ -18,10 +19,11 @@ SCENARIOS: dict[str, Callable[[Run], None]] = {
     "drain": drain,
     "enqueue": enqueue,
     "latency": latency,
+    "lateness": lateness,
     "snapshot": snapshot,
     "cost": cost,
     "growth": growth,
     "backlog": backlog,
     "steps": steps,
 }
-QUICK = ("drain", "enqueue", "latency", "snapshot", "cost")
+QUICK = ("drain", "enqueue", "latency", "lateness", "snapshot", "cost")

@@ -14,6 +14,7 @@ from benchmarks import report
 from benchmarks.figure import Figure, Measured
 from benchmarks.kit.tally import Reading, Tally
 from benchmarks.run import BARE, STEPWELL, Run
+from benchmarks.scenarios.lateness import DUE, RETRIED, bare_loop, due, scheduled, worker
 from benchmarks.scenarios.snapshot import drain_beside_snapshot
 from benchmarks.server import Server
 from benchmarks.stage import Drained
@@ -47,6 +48,17 @@ def test_two_workers_share_a_queue(run: Run) -> None:
 def test_a_snapshot_is_held_while_jobs_pass(run: Run) -> None:
     drained = drain_beside_snapshot(run, STEPWELL, 500, patience=60)
     assert drained.counts[-1][1] == 500
+
+
+def test_lateness_is_told_of_jobs_retries_and_schedules(run: Run) -> None:
+    with run.stage(BARE) as bare, run.stage(STEPWELL) as ours, worker(ours):
+        with bare_loop(bare, "jobs"):
+            lates = due([(bare, DUE), (ours, DUE), (ours, RETRIED)], 3, longest=0.1)
+        assert [len(late) for late in lates] == [3, 3, 3]
+        with bare_loop(bare, "schedules"):
+            lates += [scheduled(stage, 1) for stage in (bare, ours)]
+    assert all(lates)
+    assert all(0 <= each < 60 for late in lates for each in late)
 
 
 def test_a_worker_that_ends_by_itself_is_no_measurement(run: Run) -> None:

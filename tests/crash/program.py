@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ledger import Ledger, Stopped
@@ -66,6 +67,19 @@ async def held(ctx: Context, until: int, ballast: str = "") -> int:
         if ctx.epoch < until:
             await asyncio.sleep(_FOR_EVER)
     return ctx.epoch
+
+
+@app.task
+async def blocking(ctx: Context, gate: str) -> int:
+    """Lets nothing else happen on the event loop until there is a file of this name."""
+    async with ledger.arun(ctx):
+        wait_for(Path(gate))
+    return ctx.epoch
+
+
+def wait_for(gate: Path) -> None:
+    while not gate.exists():
+        time.sleep(0.02)
 
 
 @app.task

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
 
 import psycopg
 import pytest
 from psycopg import sql
+
+from tests.waiting import until
 
 from . import calls
 from .calls import DAY, Connection
@@ -70,7 +73,7 @@ def test_a_day_is_a_day_in_utc_wherever_the_session_is(conn: Connection, worker:
     calls.make_partitions(conn, DAY)
     conn.execute("select set_config('timezone', %s, false)", (zone,))
     assert calls.make_partitions(conn, DAY, 4 * DAY) == [
-        f"{parent}_203001{day}" for parent in ("failure", "history") for day in ("05", "06", "07")
+        f"{parent}_203001{day}" for parent in ("history", "failure") for day in ("05", "06", "07")
     ]
     calls.set_clock(conn, "2030-01-01 23:59:59.999999+00")
     assert places(conn, fail_one(conn, worker, DAY)) == ["history_20300102", "failure_20300102"]
@@ -168,6 +171,27 @@ def test_a_finish_under_way_does_not_stop_partitions_from_being_made(conn: Conne
     with psycopg.connect(dsn) as finisher:
         calls.finish(finisher, held)
         assert len(calls.make_partitions(conn, 4 * DAY)) == 6
+
+
+def test_ends_that_find_no_partition_and_the_making_of_one_do_not_deadlock(
+    conn: Connection, dsn: str, worker: str
+) -> None:
+    calls.enqueue_many(conn, ["{}", "{}"])
+    one, two = calls.claim(conn, worker)
+    with (
+        psycopg.connect(dsn) as ender,
+        psycopg.connect(dsn, autocommit=True) as maker,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        ender.execute("set deadlock_timeout = '10ms'")
+        # As within stepwell.fail: a row for history, then one for failure.
+        calls.finish(ender, [one], keep=100 * DAY)
+        made = threads.submit(calls.make_partitions, maker, 100 * DAY)
+        until(lambda: calls.blocked(conn, maker))
+        calls.fail(ender, [two], delay=1.0, keep=100 * DAY)
+        ender.commit()
+        assert len(made.result()) == 6
+    assert places(conn, one.id) == ["history_20300411"]
 
 
 def test_a_new_partition_has_the_indexes_of_the_others(conn: Connection, worker: str) -> None:

@@ -397,6 +397,40 @@ def test_only_the_newest_ticks_are_kept(conn: Connection) -> None:
     assert [tick.at for tick in ticks(conn)] == [START + n * MINUTE for n in range(41, 51)]
 
 
+def rewind(conn: Connection) -> int:
+    return fetch(conn, queries.rewind_schedules())[0]
+
+
+def test_after_a_clock_that_was_ahead_is_set_back_all_goes_on_and_no_tick_runs_twice(conn: Connection) -> None:
+    put(conn)
+    go_to(conn, START + MINUTE)
+    fire(conn)
+    assert rewind(conn) == 0
+    go_to(conn, START + 60 * MINUTE)
+    assert fire(conn).enqueued == 1
+    go_to(conn, START + 90 * timedelta(seconds=1))
+    assert look(conn) == []
+    assert (rewind(conn), fire(conn).enqueued, rewind(conn)) == (1, 0, 0)
+    assert find(conn).next_run_at == START + 2 * MINUTE
+    for n in range(2, 62):
+        go_to(conn, START + n * MINUTE)
+        assert fire(conn).enqueued == (n != 60)
+        assert rewind(conn) == 0
+    assert [at for at, _ in runs(conn)] == [START + n * MINUTE for n in range(1, 62)]
+
+
+def test_a_clock_that_is_set_back_beyond_the_oldest_tick_on_record_fires_none_again(conn: Connection) -> None:
+    put(conn, catchup=20)
+    go_to(conn, START + 20 * MINUTE)
+    fire(conn)
+    conn.execute("select stepwell.prune_ticks(5)")
+    go_to(conn, START + 10 * MINUTE)
+    assert (rewind(conn), look(conn), rewind(conn)) == (1, [], 0)
+    go_to(conn, START + 21 * MINUTE)
+    assert fire(conn).enqueued == 1
+    assert [at for at, _ in runs(conn)] == [START + n * MINUTE for n in range(1, 22)]
+
+
 def test_those_that_the_caller_leaves_out_do_not_hide_the_rest(conn: Connection) -> None:
     for n in range(150):
         put(conn, f"broken {n}")

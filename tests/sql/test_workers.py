@@ -7,6 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.waiting import until
+
 from . import calls
 from .calls import Connection, Held
 
@@ -129,6 +131,32 @@ def test_a_worker_that_never_held_the_lock_has_only_its_lease(conn: Connection, 
         calls.set_clock(conn, CLOCK + seconds)
         assert calls.rescue(conn) == []
     calls.set_clock(conn, CLOCK + 30)
+    assert calls.rescue(conn) == [held.id]
+
+
+def test_a_lease_that_was_given_before_the_clock_was_set_back_lasts_no_longer_for_it(
+    conn: Connection, worker: str
+) -> None:
+    held = run(conn, worker)
+    for seconds in (-3600, -3600 + 29):
+        calls.set_clock(conn, CLOCK + seconds)
+        assert calls.rescue(conn) == []
+    calls.set_clock(conn, CLOCK - 3600 + 30)
+    assert calls.rescue(conn) == [held.id]
+
+
+def test_a_session_that_was_gone_before_the_clock_was_set_back_is_noticed_as_soon(
+    conn: Connection, dsn: str, worker: str
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        calls.renew(session, worker, 3600.0)
+        held = run(conn, worker)
+    calls.set_clock(conn, CLOCK + 60)
+    until(lambda: not calls.rescue(conn) and calls.one(conn.execute("select lock_missing_since from stepwell.worker")))
+    for seconds in (30, 30.999):
+        calls.set_clock(conn, CLOCK + seconds)
+        assert calls.rescue(conn) == []
+    calls.set_clock(conn, CLOCK + 31)
     assert calls.rescue(conn) == [held.id]
 
 

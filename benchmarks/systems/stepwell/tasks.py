@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 
 from program import DSN, open_tally
 
-from stepwell import App
+from stepwell import App, Context, Retry
 
 app = App(DSN)
 tally = open_tally()
@@ -48,3 +50,22 @@ async def nap() -> None:
 async def answer(sent: int) -> None:
     """Say how long it took to get here."""
     tally.hit_after(sent)
+
+
+AS_MEANT = "as meant"
+logging.getLogger("stepwell").addFilter(lambda record: AS_MEANT not in record.getMessage())
+
+
+@app.task
+async def late() -> int:
+    """Say when it began, in microseconds of the clock by which it was due."""
+    return time.time_ns() // 1000
+
+
+@app.task(retry=Retry(backoff="fixed", initial="500ms", jitter=0))
+async def late_again(ctx: Context) -> int:
+    """The same, of the second attempt."""
+    began = time.time_ns() // 1000
+    if ctx.attempt == 1:
+        raise ValueError(AS_MEANT)
+    return began

@@ -53,6 +53,10 @@ def remove_stale_schedules() -> Query[list[str]]:
     return Query("select stepwell.remove_stale_schedules()", (), only)
 
 
+def rewind_schedules() -> Query[int]:
+    return Query("select stepwell.rewind_schedules()", (), only)
+
+
 def due_schedules(without: Sequence[str]) -> Query[DueSchedule]:
     return Query(
         "select id::text, name, version, cron, tz, every, catchup, due_at, due_in, looked_at"

@@ -31,12 +31,13 @@ _BEHIND = 0.5
 
 @dataclass(slots=True)
 class _Chore:
-    """Something that the leader does now and then."""
+    """Something that the leader does now and then; or everyone, if each has something of its own to see to."""
 
     name: str
     every: float
     query: Callable[[], Query[Any]]
     found: Callable[[Any], None] = lambda _: None
+    everyone: bool = False
     at: float = 0.0
 
 
@@ -66,7 +67,9 @@ class Upkeep:
             _Chore("rescuing", 0, queries.rescue, self._rescued),
             _Chore("admitting stranded runs", 10, queries.admit_stranded),
             _Chore("removing stale schedules", 10, queries.remove_stale_schedules, self._removed),
-            _Chore("making partitions", 600, lambda: queries.make_partitions(keeps)),
+            _Chore("rewinding schedules", 5, queries.rewind_schedules),
+            # The leader may be of another app, or another version of this one, that keeps nothing for as long.
+            _Chore("making partitions", 600, lambda: queries.make_partitions(keeps), everyone=True),
             _Chore("dropping expired partitions", 600, queries.prune),
             _Chore("forgetting old ticks", 600, queries.prune_ticks),
             _Chore("forgetting old statistics", 600, queries.prune_stats),
@@ -115,8 +118,8 @@ class Upkeep:
         loop = asyncio.get_running_loop()
         while True:
             await self._lead()
-            for chore in self._chores if self.leads else ():
-                if loop.time() >= chore.at:
+            for chore in self._chores:
+                if (self.leads or chore.everyone) and loop.time() >= chore.at:
                     done = await self._house.do(chore.name, chore.query())
                     if done:
                         chore.found(done[0])

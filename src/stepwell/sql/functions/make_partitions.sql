@@ -23,7 +23,8 @@ begin
       from unnest(_keeps) as k (keep) cross join generate_series(0, 2) as n
       where k.keep > 0 and k.keep < 3155760000
     ) d
-    order by 1, 2
+    -- History first, as in stepwell.fail: two that take both default partitions must not wait for each other.
+    order by 1 desc, 2
   loop
     _name := _parent || to_char(_day, '_YYYYMMDD');
     continue when to_regclass('stepwell.' || _name) is not null;

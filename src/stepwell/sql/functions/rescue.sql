@@ -18,18 +18,25 @@ declare
   _tasks jsonb[] := '{}';
 begin
   for _worker in
-    select w.id, w.number, w.host, w.pid, w.tasks, w.lease_until, w.lock_missing_since
+    select w.id, w.number, w.host, w.pid, w.tasks, w.renewed_at, w.lease_until, w.lock_missing_since
     from stepwell.worker w
-    where w.lock_held or w.lease_until <= _now
+    where w.lock_held or w.lease_until <= _now or w.renewed_at > _now + interval '1 second'
     order by w.id
   loop
     if _worker.lease_until > _now then
+      -- The clock was set back since: a lease that was given by the old time begins now, or it would last too long.
+      if _worker.renewed_at > _now + interval '1 second' then
+        update stepwell.worker w
+        set renewed_at = _now, lease_until = _now + (w.lease_until - w.renewed_at), lock_missing_since = null
+        where w.id = _worker.id and w.renewed_at = _worker.renewed_at and w.lease_until = _worker.lease_until;
+        continue;
+      end if;
       -- Shared, so that two who look at once do not take each other for the worker.
       _free := pg_try_advisory_lock_shared(1937007981, _worker.number);
       if _free then
         perform pg_advisory_unlock_shared(1937007981, _worker.number);
       end if;
-      if _free <> (_worker.lock_missing_since is not null) then
+      if _free <> (_worker.lock_missing_since is not null) or _worker.lock_missing_since > _now then
         update stepwell.worker w set lock_missing_since = case when _free then _now end where w.id = _worker.id;
       end if;
       continue when not _free or _worker.lock_missing_since is null
