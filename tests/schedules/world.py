@@ -40,6 +40,13 @@ where case
     or (j.state = 'ready' and j.queue = 'held' and %(claimed)s)
 end
 """
+# Of schedules whose runs go one after the other, and always have, those with more than one that does not stand in line.
+_CROWDED = """
+select j.args ->> 'name', array_agg(j.scheduled_for || ' ' || j.state) from stepwell.job j
+join stepwell.tick t on t.job_id = j.id
+where j.args ->> 'name' = any (%s) and j.state <> 'blocked' and not t.triggered
+group by 1 having count(*) > 1
+"""
 _MISSED_ONCE = """
 select exists (
   select from stepwell.worker w
@@ -85,10 +92,11 @@ class World:
             "declared": [asdict(rule) for rule in declared],
         }
         self._processes: list[WorkerProcess] = []
+        self._in_line: set[str] = set()
         self._noted_at = time.monotonic()
         self.go_to(start)
         for rule in declared:
-            oracle.put(rule, self.now)
+            self._put(rule)
 
     @property
     def tickers(self) -> list[Member]:
@@ -133,6 +141,7 @@ class World:
         while left := self._left():
             assert time.monotonic() < deadline, f"this is left, and nobody does it: {left[:10]}"
             time.sleep(0.005)
+        assert self.conn.execute(_CROWDED, (list(self._in_line),)).fetchall() == []
         self.oracle.end(self.open_queues)
         if self.conn.execute("select count(*) from stepwell.tick").fetchone() != (self.oracle.count,):
             audit_ticks(self.conn, self.oracle)  # to say at once what is wrong
@@ -184,7 +193,7 @@ class World:
     def put(self, rule: Rule) -> None:
         """Make or change a schedule at run time."""
         self.app.schedule_task(task_for(self.app, rule.queue), **options(asdict(rule)))
-        self.oracle.put(rule, self.now)
+        self._put(rule)
 
     def close(self) -> None:
         self.app.close()
@@ -197,6 +206,13 @@ class World:
     def noise(self) -> list[str]:
         """What workers printed that is no event: tracebacks, mostly."""
         return [line for process in self._processes for line in process.noise]
+
+    def _put(self, rule: Rule) -> None:
+        if rule.overlap == "allow":
+            self._in_line.discard(rule.name)
+        elif rule.name not in self.oracle.names:
+            self._in_line.add(rule.name)
+        self.oracle.put(rule, self.now)
 
     def _left(self) -> list[tuple[str, str, str | None]]:
         """What is still to be done, and who holds it. Sees to it that it can be done."""
