@@ -27,20 +27,12 @@ def until(condition: Callable[[], T], what: str, within: float = 30) -> T:
 
 
 class WorkerProcess:
-    """One run of `program.py`."""
+    """One run of a program that says its worker's events, a line of JSON each, and reads what it is told."""
 
-    def __init__(self, dsn: str, ledger_dsn: str, settings: dict[str, object]) -> None:
-        told = {"dsn": dsn, "ledger_dsn": ledger_dsn, "settings": settings}
+    def __init__(self, program: Path, told: dict[str, object]) -> None:
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-X",
-                "faulthandler",
-                "-W",
-                "always::ResourceWarning",
-                str(Path(__file__).with_name("program.py")),
-            ],
-            env={**os.environ, "CRASH": json.dumps(told)},
+            [sys.executable, "-X", "faulthandler", "-W", "always::ResourceWarning", str(program)],
+            env={**os.environ, "TOLD": json.dumps(told)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -122,7 +114,8 @@ class Fleet:
         """Start a worker, with Stepwell's own defaults, and do not wait for it."""
         settings: dict[str, object] = {"lease": lease, "renew": renew}
         settings |= {"queues": queues} if queues else {"concurrency": concurrency}
-        worker = WorkerProcess(dsn or self.dsn, self._ledger_dsn, settings)
+        told: dict[str, object] = {"dsn": dsn or self.dsn, "ledger_dsn": self._ledger_dsn, "settings": settings}
+        worker = WorkerProcess(Path(__file__).with_name("program.py"), told)
         self.all.append(worker)
         return worker
 

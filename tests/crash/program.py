@@ -1,4 +1,4 @@
-"""The worker that the tests kill: `program.py`, told by the variable CRASH what to do.
+"""The worker that the tests kill: `program.py`, told by the variable TOLD what to do.
 
 Says each event of its worker as a line of JSON. The first SIGTERM stops it, the second does not wait.
 """
@@ -21,7 +21,7 @@ from ledger import Ledger, Stopped
 from stepwell import App, Context, Retry, Worker
 from stepwell.events import Event, JobStarted, JobSucceeded
 
-told: dict[str, Any] = json.loads(os.environ["CRASH"])
+told: dict[str, Any] = json.loads(os.environ["TOLD"])
 app = App(told["dsn"], pool_size=3, retry=Retry(initial="50ms", cap="1s"))
 ledger = Ledger(told["ledger_dsn"])
 

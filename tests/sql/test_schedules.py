@@ -235,6 +235,47 @@ def test_the_end_of_a_run_and_the_next_tick_see_each_other(conn: Connection, dsn
     assert runs(conn) == [(START + 2 * MINUTE, "ready")]
 
 
+def test_a_tick_and_runs_that_end_do_not_wait_for_each_other(conn: Connection, dsn: str) -> None:
+    put(conn, "first", overlap="queue")
+    put(conn, "second", overlap="replace")
+    go_to(conn, START + MINUTE)
+    fire(conn)
+    held = claim(conn)
+    go_to(conn, START + 2 * MINUTE)
+    seen = look(conn)
+    with (
+        psycopg.connect(dsn, autocommit=True) as ticking,
+        psycopg.connect(dsn, autocommit=True) as ending,
+        ThreadPoolExecutor() as threads,
+    ):
+        ticking.execute(
+            "create function pg_temp.dawdle() returns trigger language plpgsql as $$ begin"
+            " while not pg_try_advisory_xact_lock(1) loop perform pg_sleep(0.002); end loop; return new; end $$"
+        )
+        ticking.execute("create trigger dawdle before insert on stepwell.job execute function pg_temp.dawdle()")
+        conn.execute("select pg_advisory_lock(1)")
+        ticked = threads.submit(fire, ticking, seen)
+        until(lambda: not conn.execute("select from stepwell.schedule for update skip locked offset 1").fetchall())
+        ended = threads.submit(calls.finish, ending, held)  # of both, while the first is being fired
+        until(lambda: calls.blocked(conn, ending))
+        conn.execute("select pg_advisory_unlock(1)")
+        assert (ticked.result().enqueued, ticked.result().left_why) == (2, [])
+        assert ended.result() == []
+        ticking.execute("drop trigger dawdle on stepwell.job")
+    assert [state for _, state in runs(conn)] == ["ready", "ready"]
+
+
+def test_who_comes_too_late_to_fire_locks_nothing(conn: Connection, dsn: str) -> None:
+    put(conn, overlap="replace")
+    go_to(conn, START + MINUTE)
+    seen = look(conn)
+    fire(conn, seen)
+    with psycopg.connect(dsn) as late:
+        assert fire(late, seen).enqueued == 0
+        assert len(conn.execute("select from stepwell.job for update nowait").fetchall()) == 1
+        assert len(conn.execute("select from stepwell.schedule for update nowait").fetchall()) == 1
+
+
 def test_a_run_that_was_left_in_line_is_found_by_upkeep(conn: Connection) -> None:
     put(conn, overlap="queue")
     for n in (1, 2):

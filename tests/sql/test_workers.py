@@ -97,6 +97,20 @@ def test_a_session_that_is_gone_is_noticed_by_two_looks_a_second_apart(conn: Con
     assert calls.rescue(conn) == [held.id]
 
 
+def test_a_session_that_is_gone_is_noticed_too_when_the_clock_is_set_back_between_the_looks(
+    conn: Connection, dsn: str, worker: str
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        calls.renew(session, worker, 3600.0)
+        held = run(conn, worker)
+        session.execute("select pg_advisory_unlock_all()")
+    assert calls.rescue(conn) == []
+    calls.set_clock(conn, CLOCK - 600)
+    assert calls.rescue(conn) == [], "this is a first look again"
+    calls.set_clock(conn, CLOCK - 599)
+    assert calls.rescue(conn) == [held.id]
+
+
 def test_a_reconnect_between_two_looks_saves_the_worker(conn: Connection, dsn: str, worker: str) -> None:
     held = run(conn, worker)
     with psycopg.connect(dsn, autocommit=True) as session:

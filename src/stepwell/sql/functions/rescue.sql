@@ -36,6 +36,7 @@ begin
       if _free then
         perform pg_advisory_unlock_shared(1937007981, _worker.number);
       end if;
+      -- One that was missed later than now was so before the clock was set back: from here on it is counted anew.
       if _free <> (_worker.lock_missing_since is not null) or _worker.lock_missing_since > _now then
         update stepwell.worker w set lock_missing_since = case when _free then _now end where w.id = _worker.id;
       end if;

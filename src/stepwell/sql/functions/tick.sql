@@ -18,11 +18,24 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
 as $$
 declare
+  _replacing uuid[];
   _k integer;
 begin
   enqueued := 0;
   left_ids := '{}';
   left_why := '{}';
+  -- Runs that end lock their jobs first and then their schedules, many at a time (finish, admit): so does this, or they
+  -- would wait for each other. If it cannot, each schedule is tried by itself.
+  _replacing := array(
+    select s.id from unnest(_ids, _dues) as u (id, due)
+    join stepwell.schedule s on s.id = u.id and s.next_tick_at = u.due
+    where s.overlap = 'replace'
+  );
+  begin
+    perform from stepwell.job j where j.schedule_id = any (_replacing) order by j.id for update;
+  exception when lock_not_available then
+    null;
+  end;
   for _k in select u.k from unnest(_ids) with ordinality as u (id, k) order by u.id loop
     begin
       enqueued := enqueued + stepwell.tick_one(

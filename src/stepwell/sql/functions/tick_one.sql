@@ -11,6 +11,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _replaces boolean;
   _schedule stepwell.schedule;
   _live uuid[];
   _at timestamptz;
@@ -19,8 +20,14 @@ declare
   _state stepwell.state;
   _enqueued integer := 0;
 begin
+  -- What somebody else has seen to is left without a lock: its runs may be ending by now, and would wait for it.
+  select s.overlap = 'replace' into _replaces from stepwell.schedule s
+  where s.id = _id and s.version = _version and s.next_tick_at = _due and s.next_tick_at <= _now;
+  if not found then
+    return 0;
+  end if;
   -- A run that ends locks its job first and its schedule then (finish, admit): so does this.
-  if (select s.overlap = 'replace' from stepwell.schedule s where s.id = _id) then
+  if _replaces then
     perform from stepwell.job j where j.schedule_id = _id order by j.id for update;
   end if;
   select s.* into _schedule from stepwell.schedule s
