@@ -18,7 +18,7 @@ declare
   _tasks jsonb[] := '{}';
 begin
   for _worker in
-    select w.id, w.number, w.host, w.pid, w.tasks, w.renewed_at, w.lease_until, w.lock_missing_since
+    select w.id, w.number, w.host, w.pid, w.tasks, w.renewed_at, w.lease_until, w.lock_held, w.lock_missing_since
     from stepwell.worker w
     where w.lock_held or w.lease_until <= _now or w.renewed_at > _now + interval '1 second'
     order by w.id
@@ -29,8 +29,10 @@ begin
         update stepwell.worker w
         set renewed_at = _now, lease_until = _now + (w.lease_until - w.renewed_at), lock_missing_since = null
         where w.id = _worker.id and w.renewed_at = _worker.renewed_at and w.lease_until = _worker.lease_until;
-        continue;
+        continue when not found;
+        _worker.lock_missing_since := null;
       end if;
+      continue when not _worker.lock_held;
       -- Shared, so that two who look at once do not take each other for the worker.
       _free := pg_try_advisory_lock_shared(1937007981, _worker.number);
       if _free then
