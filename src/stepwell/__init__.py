@@ -21,7 +21,7 @@ from stepwell.handle import JobHandle
 from stepwell.job import Failure, JobInfo, State
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
 from stepwell.retry import Backoff, Retry
-from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, preview
+from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, When, preview
 from stepwell.schedule_handle import ScheduleHandle
 from stepwell.task import Call, Enqueuer, Task
 from stepwell.worker import Worker
@@ -61,6 +61,7 @@ __all__ = [
     "StepwellError",
     "Task",
     "Tick",
+    "When",
     "Worker",
     "WorkerNotFound",
     "preview",

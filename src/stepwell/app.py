@@ -20,7 +20,7 @@ from stepwell.handle import JobHandle, check_reason, refuse_in_event_loop
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.plan import arun, run
 from stepwell.retry import Retry
-from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, check_stale
+from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, When, check_stale
 from stepwell.schedule_handle import ScheduleHandle
 from stepwell.scheduler import Scheduler, new_declaration
 from stepwell.sink import JobSink
@@ -216,7 +216,7 @@ class App:
 
     def schedule(
         self,
-        when: Duration,
+        when: When,
         *,
         tz: str | None = None,
         args: Mapping[str, Any] | None = None,
@@ -248,7 +248,7 @@ class App:
     def schedule_task(
         self,
         task: Task[..., Any],
-        when: Duration,
+        when: When,
         *,
         tz: str | None = None,
         args: Mapping[str, Any] | None = None,
@@ -270,7 +270,7 @@ class App:
     async def aschedule_task(
         self,
         task: Task[..., Any],
-        when: Duration,
+        when: When,
         *,
         tz: str | None = None,
         args: Mapping[str, Any] | None = None,
@@ -308,8 +308,9 @@ class App:
         worker: UUID | str | None = None,
         everything: bool = False,
     ) -> None:
-        """Claim nothing more from a queue, of a task, by a worker, or anything at all, until it is resumed. What runs
-        goes on. Workers obey within a second, those that start later too."""
+        """Claim nothing more from a queue, of a task, by a worker, or anything at all, until it is resumed: in the
+        whole database, whichever app's it is. What runs goes on. Workers obey within a second, those that start later
+        too."""
         refuse_in_event_loop("pause", "apause")
         self.database.fetch(queries.pause(to_scope("pause", queue, task, worker, everything)))
 
@@ -356,8 +357,8 @@ class App:
         worker: UUID | str | None = None,
         everything: bool = False,
     ) -> int:
-        """Ask workers to drain and stop: those that claim from a queue, that know a task, one, or all. Those that start
-        later are not meant. Returns how many were asked."""
+        """Ask workers to drain and stop: those that claim from a queue, that know a task, one, or all, whichever app's
+        they are. Those that start later are not meant. Returns how many were asked."""
         refuse_in_event_loop("stop", "astop")
         return self.database.fetch(queries.stop(to_scope("stop", queue, task, worker, everything)))[0]
 
@@ -381,8 +382,8 @@ class App:
         everything: bool = False,
         reason: str | None = None,
     ) -> int:
-        """Cancel all live jobs of a queue or a task, that a worker runs, or all. Returns how many; those that run are
-        told to stop."""
+        """Cancel all live jobs of a queue or a task, that a worker runs, or all in the database, whichever app's they
+        are. Returns how many; those that run are told to stop."""
         refuse_in_event_loop("cancel_jobs", "acancel_jobs")
         scope = to_scope("cancel_jobs", queue, task, worker, everything)
         return run(cancel_matching(scope, check_reason(reason)), self.database)

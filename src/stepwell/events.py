@@ -353,7 +353,7 @@ class ProcessRefused(Event):
     pid: int
 
     def text(self) -> str:
-        return f"worker process {self.number} (pid {self.pid}) cannot do what the command line says: ending"
+        return f"worker process {self.number} (pid {self.pid}) cannot run as it was told to, nor could another: ending"
 
 
 @dataclass(frozen=True, slots=True)

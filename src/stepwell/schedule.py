@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -12,8 +12,11 @@ from stepwell.cron import Cron, Interval, Timing, parse_cron, parse_timing
 from stepwell.duration import Duration
 from stepwell.errors import ConfigError
 
+When: TypeAlias = Duration
+"""Cron text, or an interval: seconds as a number, a timedelta, or text such as "15m"."""
+
 Overlap = Literal["skip", "allow", "queue", "replace"]
-"""What a tick does while an earlier run has not ended: none, run beside it, wait for its end, or cancel it."""
+"""What a tick does while an earlier run has not ended: nothing, run beside it, wait for its end, or cancel it."""
 
 Catchup = Literal["skip", "once"] | int
 """What becomes of ticks that nobody was there to see: none runs, the newest does, or up to so many do."""
@@ -95,7 +98,7 @@ class ScheduleInfo:
     """How many of its runs have not ended."""
 
     def preview(self, n: int = 5) -> list[datetime]:
-        """The next `n` times it is due, paused or not."""
+        """The next `n` times it is due; of one that is paused, from now on by this machine's clock."""
         start = self.next_run_at - timedelta(microseconds=1) if self.next_run_at else datetime.now(UTC)
         return following(to_timing(self.cron, self.tz, self.every), start, n)
 
@@ -113,7 +116,7 @@ class Tick:
     """By hand, out of turn."""
 
 
-def preview(when: Duration, *, tz: str | None = None, n: int = 5) -> list[datetime]:
+def preview(when: When, *, tz: str | None = None, n: int = 5) -> list[datetime]:
     """The next `n` times that a schedule with this cron text or interval would be due, by this machine's clock."""
     return following(parse_timing(when, tz), datetime.now(UTC), n)
 

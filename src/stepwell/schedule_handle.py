@@ -115,7 +115,7 @@ class ScheduleHandle:
 
     def _delete(self) -> Plan[bool]:
         [removed] = yield queries.remove_schedules(self.owner, [self.name])
-        return removed > 0
+        return bool(removed)
 
     def _missing(self) -> ScheduleNotFound:
         return ScheduleNotFound(

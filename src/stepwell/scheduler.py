@@ -18,6 +18,7 @@ from stepwell.schedule import (
     Overlap,
     ScheduleInfo,
     Stale,
+    When,
     check_catchup,
     check_overlap,
 )
@@ -56,7 +57,7 @@ class Declaration:
 
 def new_declaration(
     task: Task[..., Any],
-    when: Duration,
+    when: When,
     tz: str | None,
     args: Mapping[str, Any] | None,
     name: str | None,
@@ -116,8 +117,8 @@ class Scheduler:
         self._declared[name] = declaration
 
     async def put_declared(self) -> list[str]:
-        """Put in what stands in the code, and remove what no longer does, as far as that is wanted. Returns the names
-        of what was found to be stale."""
+        """Put in what stands in the code, and remove what no longer does, as far as that is wanted. Returns what was
+        removed, by any app that has waited long enough."""
         schedules = [declaration.schedule() for declaration in self._declared.values()]
         [now] = await self._database.afetch(queries.clock())
         nexts = [schedule.timing.after(now) for schedule in schedules]
@@ -126,9 +127,10 @@ class Scheduler:
             changes.append(queries.put_schedules(self._owner, schedules, nexts, declared=True))
         if self._stale == "remove_all":
             changes.append(queries.remove_schedules(self._owner, self.names, except_these=True))
-        if changes:
-            await self._database.afetch_each(changes)
-        if self._stale != "remove_stale":
+        answers = await self._database.afetch_each(changes) if changes else []
+        if self._stale == "remove_all":
+            return [f"{name} of {self._owner}" for name in answers[-1]]
+        if self._stale == "keep":
             return []
         return (await self._database.afetch(queries.remove_stale_schedules()))[0]
 

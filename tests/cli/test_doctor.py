@@ -195,6 +195,11 @@ def test_schedules_that_nobody_fires_or_runs_are_named(run: Run, jobs: Jobs) -> 
     assert found["status"] == "warning"
     assert "no live worker runs the task of nightly of shop (task add)" in found["text"]
     jobs.worker("add")
+    found = examine(run)["schedules"]
+    assert found["status"] == "warning"
+    assert "no live worker is of the app of nightly of shop" in found["text"]
+    assert '"stepwell schedules delete nightly --owner shop"' in found["text"]
+    jobs.connection.execute("update stepwell.worker set owner = 'shop'")
     assert examine(run)["schedules"]["status"] == "ok"
     jobs.connection.execute("update stepwell.schedule set next_tick_at = stepwell.now() - interval '2 minutes'")
     ran = run("doctor")

@@ -264,6 +264,13 @@ def test_a_wrong_command_line_ends_all(start: Start, tmp_path: Path, argv: tuple
     assert "while it was stopping" not in process.log
 
 
+def test_an_app_that_cannot_be_imported_ends_all(start: Start, tmp_path: Path) -> None:
+    process = Process(start, tmp_path, "--processes", "2", command=("worker", "no_such_shop:app"))
+    assert process.end() == 1
+    assert "there is no module 'no_such_shop' here" in process.log
+    assert "starting another" not in process.log
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [

@@ -109,6 +109,24 @@ def test_a_stop_is_for_those_that_it_names_and_that_had_started(
     assert {host for (host,) in rows} == told
 
 
+def test_a_stop_tells_how_many_it_was_for(conn: Connection, worker: str) -> None:
+    assert tell(conn, "stop(_everything => true)") == 1
+    assert tell(conn, "stop('nobody')") == 0
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "stop"])
+def test_a_pattern_is_refused(conn: Connection, action: LiteralString) -> None:
+    with pytest.raises(psycopg.Error, match="name each queue") as refused:
+        tell(conn, action + "('mail*')")
+    assert refused.value.sqlstate == "SW002"
+
+
+def test_a_worker_whose_every_task_is_paused_claims_nothing(conn: Connection, worker: str) -> None:
+    for task in ("work", "other"):
+        conn.execute("select stepwell.pause(_task => %s)", (task,))
+    assert names(conn, worker) == set()
+
+
 def test_one_that_registers_anew_under_another_id_is_still_stopped(conn: Connection, worker: str) -> None:
     calls.set_clock(conn, CLOCK + 10)
     tell(conn, "stop(_everything => true)")

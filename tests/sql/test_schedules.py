@@ -276,6 +276,38 @@ def test_who_comes_too_late_to_fire_locks_nothing(conn: Connection, dsn: str) ->
         assert len(conn.execute("select from stepwell.schedule for update nowait").fetchall()) == 1
 
 
+def test_the_end_of_a_run_does_not_wait_for_whoever_holds_its_schedule(conn: Connection, dsn: str) -> None:
+    put(conn, overlap="queue")
+    for n in (1, 2):
+        go_to(conn, START + n * MINUTE)
+        fire(conn)
+    held = claim(conn)
+    with psycopg.connect(dsn) as caller:  # somebody's own transaction, which may take its time
+        fetch(caller, queries.trigger_schedule("shop", "beat"))
+        calls.finish(conn, held)
+        assert [state for _, state in runs(conn)] == ["blocked"]
+    assert sorted(state for _, state in runs(conn)) == ["blocked", "ready"]
+    calls.finish(conn, claim(conn))
+    assert [state for _, state in runs(conn)] == ["ready"]
+
+
+def test_a_run_that_ends_and_a_cancel_of_the_next_do_not_wait_for_each_other(conn: Connection, dsn: str) -> None:
+    put(conn, overlap="queue")
+    for n in (1, 2, 3):
+        go_to(conn, START + n * MINUTE)
+        fire(conn)
+    held = claim(conn)
+    (waiting, *_), *_ = conn.execute(
+        "select id::text from stepwell.jobs where state = 'blocked' order by scheduled_for"
+    ).fetchall()
+    with psycopg.connect(dsn, autocommit=True) as other, ThreadPoolExecutor() as threads, conn.transaction():
+        conn.execute("select from stepwell.job where id = %s::uuid for update", (waiting,))  # a cancel under way
+        ending = threads.submit(calls.finish, other, held)
+        ending.result(timeout=10)
+        calls.cancel(conn, [waiting])
+    assert runs(conn) == [(START + 3 * MINUTE, "ready")]
+
+
 def test_a_run_that_was_left_in_line_is_found_by_upkeep(conn: Connection) -> None:
     put(conn, overlap="queue")
     for n in (1, 2):
@@ -319,6 +351,9 @@ def test_a_definition_that_is_put_again_keeps_its_next_tick_unless_its_timing_ch
     go_to(conn, START + 5 * MINUTE)
     put(conn, task="other")  # as when a worker starts after a while
     assert find(conn).next_run_at == START + MINUTE
+    version = find(conn).version
+    put(conn, task="other")
+    assert find(conn).version == version
     put(conn, every=3600.0)
     assert find(conn).next_run_at == START + timedelta(hours=1)
 
@@ -350,6 +385,17 @@ def test_a_run_that_is_triggered_comes_out_of_turn(conn: Connection) -> None:
     assert fetch(conn, queries.trigger_schedule("shop", "none")) == [None]
 
 
+def test_runs_that_are_triggered_at_one_time_take_nobodys_place(conn: Connection) -> None:
+    put(conn)
+    go_to(conn, START + MINUTE)
+    for _ in range(3):
+        fetch(conn, queries.trigger_schedule("shop", "beat"))
+    assert fire(conn).enqueued == 1
+    found = ticks(conn)
+    assert len({tick.job_id for tick in found}) == 4
+    assert [tick.at for tick in found if not tick.triggered] == [START + MINUTE]
+
+
 def test_a_run_that_is_retried_keeps_its_tick(conn: Connection) -> None:
     put(conn)
     go_to(conn, START + MINUTE)
@@ -367,7 +413,7 @@ def test_a_schedule_is_deleted_with_its_ticks_but_its_jobs_stay(conn: Connection
     put(conn, "other", owner="bakery")
     go_to(conn, START + MINUTE)
     fire(conn)
-    assert fetch(conn, queries.remove_schedules("shop", ["beat", "other"])) == [1]
+    assert fetch(conn, queries.remove_schedules("shop", ["beat", "other"])) == [["beat"]]
     assert len(runs(conn)) == 2
     assert calls.one(conn.execute("select count(*) from stepwell.tick")) == 1
     assert [schedule.owner for schedule in fetch(conn, queries.schedules())] == ["bakery"]
@@ -400,7 +446,7 @@ def test_what_no_live_workers_code_has_is_removed_after_a_grace(conn: Connection
     assert stale(conn, timedelta(minutes=30)) == []
     calls.unregister_worker(conn, old)
     assert stale(conn, timedelta(minutes=39)) == []
-    assert stale(conn, timedelta(minutes=40)) == ["old"]
+    assert stale(conn, timedelta(minutes=40)) == ["old of shop"]
     assert [schedule.name for schedule in fetch(conn, queries.schedules())] == ["kept", "made at run time"]
 
 
@@ -418,7 +464,7 @@ def test_two_services_never_touch_each_others_schedules(conn: Connection) -> Non
     put(conn, "nightly", owner="shop", declared=True)
     put(conn, "nightly", owner="bakery", declared=True)
     register(conn, owner="bakery", grace=0.0)
-    assert stale(conn, timedelta(minutes=1)) == ["nightly"]
+    assert stale(conn, timedelta(minutes=1)) == ["nightly of bakery"]
     assert [schedule.owner for schedule in fetch(conn, queries.schedules())] == ["shop"]
 
 

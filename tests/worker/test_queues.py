@@ -319,6 +319,13 @@ async def test_weights_are_held_against_the_queues_that_the_tasks_name(app: App)
         await Worker(app, balance={"mail": 2}).run()
 
 
+@pytest.mark.parametrize("balance", ["strict", {"a": 2}])
+async def test_a_balance_is_refused_where_no_queues_share_slots(app: App, balance: Any) -> None:
+    with pytest.raises(ConfigError, match="balance is for queues that share slots"):
+        Worker(app, queues={"a": 1, "b": 2}, balance=balance)
+    Worker(app, queues={"a": 1, "*": 2}, balance=balance)
+
+
 async def test_a_task_with_a_pattern_for_a_queue_needs_queues_to_be_named(app: App) -> None:
     @app.task(queue="odd*")
     async def note() -> str:

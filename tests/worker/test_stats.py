@@ -39,7 +39,7 @@ async def test_each_end_is_counted_by_task_and_queue(app: App) -> None:
                 await job.aresult("20s")
             for how in ("fail", "cancel", "snooze"):
                 await bad.aenqueue(how)
-            await auntil(lambda: worker.jobs_ended == 7)
+            await auntil(lambda: worker.runs_ended == 7)
     found = await counted(app)
     assert found["good", "default"] == (6, 0, 0, 0)
     assert found["good", "mail"] == (2, 0, 0, 0)

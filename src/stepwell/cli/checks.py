@@ -161,10 +161,15 @@ def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
     paused = fetch(connection, queries.pauses())
     if not paused:
         return Finding("pauses", "ok", "nothing is paused")
-    shown = _some([f"{pause.scope} {pause.name}".rstrip() + f" since {local(pause.asked_at)}" for pause in paused])
-    return Finding(
-        "pauses", "warning", f'{shown}: "stepwell resume" lets it go on', tuple(record(pause) for pause in paused)
+    option = {"everything": "--all", "queue": "", "task": "--task ", "worker": "--worker "}
+    shown = _some(
+        [
+            f"{pause.scope} {pause.name}".rstrip()
+            + f' since {local(pause.asked_at)} ("stepwell resume {option[pause.scope]}{pause.name}")'
+            for pause in paused
+        ]
     )
+    return Finding("pauses", "warning", shown, tuple(record(pause) for pause in paused))
 
 
 def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding:
@@ -180,7 +185,19 @@ def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding
             f"not fired: {shown}: start a worker; if one runs, its log says why",
             tuple(record(each) for each in late),
         )
-    known = {task for worker in fetch(connection, queries.workers()) if worker.alive for task in worker.tasks}
+    alive = [worker for worker in fetch(connection, queries.workers()) if worker.alive]
+    owners = {worker.owner for worker in alive}
+    orphans = [each for each in schedules if each.declared and each.owner not in owners] if alive else []
+    if orphans:
+        first = orphans[0]
+        return Finding(
+            "schedules",
+            "warning",
+            f"no live worker is of the app of {_some([f'{each.name} of {each.owner}' for each in orphans])}: start "
+            f'one, or, if the app was renamed, "stepwell schedules delete {first.name} --owner {first.owner}"',
+            tuple(record(each) for each in orphans),
+        )
+    known = {task for worker in alive for task in worker.tasks}
     lost = [each for each in schedules if each.task not in known and not each.paused_at]
     if lost:
         shown = _some([f"{each.name} of {each.owner} (task {each.task})" for each in lost])

@@ -16,10 +16,11 @@ from stepwell.cli import exits, reload, usage
 from stepwell.cli.command_line import command_line
 from stepwell.cli.lifeline import Obeying
 from stepwell.cli.load import load_app
-from stepwell.cli.logs import LEVELS, check_level, set_up_logging
-from stepwell.cli.options import AppArgument, LifelineOption
+from stepwell.cli.logs import check_level, set_up_logging
+from stepwell.cli.options import AppArgument, ConcurrencyOption, LifelineOption, LogLevelOption, QueuesOption
 from stepwell.cli.output import say
 from stepwell.cli.session import session
+from stepwell.cli.slots import read_queues
 from stepwell.cli.usage import Usage
 from stepwell.db import ENVIRONMENT, Database
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
@@ -31,22 +32,9 @@ _OWN = "embedded"
 def dev(
     context: typer.Context,
     app: AppArgument,
-    queue: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queue",
-            "-q",
-            metavar="NAME",
-            help="Claim from this queue; may be repeated. By default those that the tasks name.",
-            show_default=False,
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", metavar="N", help="Jobs at once.", min=1, max=100_000)
-    ] = 10,
-    log_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help=f"{', '.join(LEVELS)}.  [default: info]", show_default=False)
-    ] = None,
+    queue: QueuesOption = None,
+    concurrency: ConcurrencyOption = None,
+    log_level: LogLevelOption = None,
     database: Annotated[
         str | None,
         typer.Option(
@@ -98,7 +86,7 @@ def _ready(url: str) -> Generator[str]:
 
 
 def _work(
-    path: str, url: str, queue: list[str] | None, concurrency: int, log_level: str | None, supervisor: Obeying
+    path: str, url: str, queue: list[str] | None, concurrency: int | None, log_level: str | None, supervisor: Obeying
 ) -> int:
     os.environ[ENVIRONMENT] = url
     with exits.telling(supervised=True):
@@ -109,7 +97,7 @@ def _work(
     from stepwell.worker import Worker
 
     with usage.refusing():
-        worker = Worker(app, queues=queue or None, concurrency=concurrency)
+        worker = Worker(app, queues=read_queues(queue or [], concurrency), concurrency=concurrency)
     set_up_logging(log_level, one_of_many=True)
     return run(app, worker, supervisor)
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from stepwell.cli.logs import LEVELS
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 
 AppArgument = Annotated[
@@ -20,4 +22,31 @@ AppArgument = Annotated[
 LifelineOption = Annotated[
     int | None,
     typer.Option("--lifeline", hidden=True, help="The descriptor of the pipe from a supervisor, which sets this."),
+]
+
+QueuesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue",
+        "-q",
+        metavar="NAME[=SLOTS]",
+        help="Claim from this queue, or, with a * at its end, from all that begin so; with or without slots of its "
+        "own. May be repeated. By default those that the tasks name.",
+        show_default=False,
+    ),
+]
+ConcurrencyOption = Annotated[
+    int | None,
+    typer.Option(
+        "--concurrency",
+        "-c",
+        metavar="N",
+        help="Jobs at once.  [default: 10]",
+        min=1,
+        max=100_000,
+        show_default=False,
+    ),
+]
+LogLevelOption = Annotated[
+    str | None, typer.Option(metavar="LEVEL", help=f"{', '.join(LEVELS)}.  [default: info]", show_default=False)
 ]

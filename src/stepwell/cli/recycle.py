@@ -48,7 +48,7 @@ class Recycling:
             await asyncio.sleep(_LOOK)
 
     def _enough_jobs(self) -> bool:
-        most, ended = self._limits.jobs, self._worker.jobs_ended
+        most, ended = self._limits.jobs, self._worker.runs_ended
         if most is None or ended < most:
             return False
         log(RunLimitReached(ended, most))
@@ -58,7 +58,7 @@ class Recycling:
         most = self._limits.memory
         if most is None or (held := resident_memory()) <= most:
             return False
-        if self._worker.jobs_ended:
+        if self._worker.runs_ended:
             log(MemoryLimitReached(held, most))
             return True
         # It came to be so large without any job's help, and so will the next: to replace it now would go on for ever.

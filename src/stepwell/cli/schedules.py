@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC
 from typing import Annotated, Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import psycopg
 import typer
@@ -104,7 +106,7 @@ def show(
             ("paused", local(schedule.paused_at) or "no"),
             ("live runs", schedule.live),
             ("next", "\n".join(at.isoformat(" ") for at in coming) or "never"),
-            ("last", "\n".join(map(_told, ticks)) or "none yet"),
+            ("last", "\n".join(_told(tick, schedule) for tick in ticks) or "none yet"),
         ]
     )
 
@@ -182,7 +184,8 @@ def _when(schedule: ScheduleInfo) -> str:
     return f"{schedule.cron} {schedule.tz}"
 
 
-def _told(tick: Tick) -> str:
-    return f"{local(tick.at)}  {f'skipped: {tick.skipped}' if tick.skipped else tick.job_id}" + (
-        ", by hand" if tick.triggered else ""
-    )
+def _told(tick: Tick, schedule: ScheduleInfo) -> str:
+    # In the zone in which it was due, as those to come.
+    at = tick.at.astimezone(ZoneInfo(schedule.tz) if schedule.tz else UTC)
+    became = f"skipped: {tick.skipped}" if tick.skipped else str(tick.job_id)
+    return f"{at.isoformat(' ')}  {became}{', by hand' if tick.triggered else ''}"

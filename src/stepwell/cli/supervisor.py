@@ -2,7 +2,7 @@
 
 Each place is a number that one process after another takes; what their exit codes mean is in `exits`. The first signal
 drains, the second has jobs handed back, the third kills. Nothing else kills: a process that does not end when it is
-asked to is somebody's running job.
+asked to is somebody's running job; only after a change in the code one that holds on is told to end itself.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class Supervisor:
         self._changes = changes
         self._signals = 0
         self._stopping = False
+        self._proved = False
         self._code = exits.DONE
 
     async def run(self) -> int:
@@ -131,6 +132,8 @@ class Supervisor:
             log(ProcessStarted(place.number, child.pid))
             code = await child.ended
             place.child = None
+            # Whatever ended one that could start, the app is not to blame.
+            self._proved = self._proved or code != exits.MISCONFIGURED
             if self._stopping:
                 self._judge(place, child, code)
             elif place.hurry.is_set():
@@ -147,6 +150,12 @@ class Supervisor:
         if code == exits.USAGE:
             log(ProcessRefused(number, pid))
             self._code = exits.USAGE
+            self._stop("drain")
+            return False
+        if code == exits.MISCONFIGURED and self._changes is None and not self._proved:
+            # As it stands none will start: better an end that somebody sees than one try after the other.
+            log(ProcessRefused(number, pid))
+            self._code = exits.TROUBLE
             self._stop("drain")
             return False
         if code == exits.RECYCLE:

@@ -12,8 +12,8 @@ from stepwell.cli import exits, usage
 from stepwell.cli.command_line import command_line
 from stepwell.cli.lifeline import Obeying
 from stepwell.cli.load import load_app
-from stepwell.cli.logs import LEVELS, check_level, set_up_logging
-from stepwell.cli.options import AppArgument, LifelineOption
+from stepwell.cli.logs import check_level, set_up_logging
+from stepwell.cli.options import AppArgument, ConcurrencyOption, LifelineOption, LogLevelOption, QueuesOption
 from stepwell.cli.session import DatabaseOption
 from stepwell.cli.slots import read_balance, read_queues
 from stepwell.db import ENVIRONMENT, Database
@@ -23,29 +23,8 @@ from stepwell.errors import ConfigError
 def worker(
     context: typer.Context,
     app: AppArgument,
-    queue: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queue",
-            "-q",
-            metavar="NAME[=SLOTS]",
-            help="Claim from this queue, or, with a * at its end, from all that begin so; with or without slots of its "
-            "own. May be repeated. By default those that the tasks name.",
-            show_default=False,
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(
-            "--concurrency",
-            "-c",
-            metavar="N",
-            help="Jobs at once.  [default: 10]",
-            min=1,
-            max=100_000,
-            show_default=False,
-        ),
-    ] = None,
+    queue: QueuesOption = None,
+    concurrency: ConcurrencyOption = None,
     balance: Annotated[
         str,
         typer.Option(
@@ -73,7 +52,7 @@ def worker(
         int | None,
         typer.Option(
             metavar="N",
-            help="Replace a process after so many jobs; those that run then have --grace to end.",
+            help="Replace a process after so many runs of jobs; those that run then have --grace to end.",
             min=1,
             show_default=False,
         ),
@@ -90,9 +69,7 @@ def worker(
     reload: Annotated[
         bool, typer.Option("--reload", help="Start anew when a Python file below this directory changes.")
     ] = False,
-    log_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help=f"{', '.join(LEVELS)}.  [default: info]", show_default=False)
-    ] = None,
+    log_level: LogLevelOption = None,
     database: DatabaseOption = None,
     lifeline: LifelineOption = None,
 ) -> None:

@@ -28,7 +28,7 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
             Column("started"),
             Column("renewed"),
             Column("leads"),
-            Column("app", cut=True),
+            Column("owner", cut=True),
             Column("version", cut=True),
             Column("queues", cut=True),
             Column("tasks", cut=True),

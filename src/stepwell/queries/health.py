@@ -32,11 +32,15 @@ class OldestReady:
 
 def oldest_ready() -> Query[OldestReady]:
     return Query(
-        "select j.id, j.queue, j.task, extract(epoch from stepwell.now() - j.run_at)::double precision,"
-        " p.scope from stepwell.job j left join lateral (select c.scope from stepwell.control c"
-        " where c.action = 'pause' and (c.scope = 'everything' or (c.scope = 'queue' and c.name = j.queue)"
-        " or (c.scope = 'task' and c.name = j.task)) order by c.scope limit 1) p on true"
-        " where j.state = 'ready'::stepwell.state order by p.scope is not null, j.run_at limit 1",
+        "with paused as materialized (select coalesce(bool_or(c.scope = 'everything'), false) as everything,"
+        " coalesce(array_agg(c.name) filter (where c.scope = 'queue'), '{}') as queues,"
+        " coalesce(array_agg(c.name) filter (where c.scope = 'task'), '{}') as tasks"
+        " from stepwell.control c where c.action = 'pause'), ready as (select j.id, j.queue, j.task, j.run_at,"
+        " case when p.everything then 'everything' when j.queue = any (p.queues) then 'queue'"
+        " when j.task = any (p.tasks) then 'task' end as paused"
+        " from stepwell.job j, paused p where j.state = 'ready'::stepwell.state)"
+        " select r.id, r.queue, r.task, extract(epoch from stepwell.now() - r.run_at)::double precision, r.paused"
+        " from ready r order by r.paused is not null, r.run_at limit 1",
         (),
         OldestReady,
     )

@@ -41,7 +41,7 @@ def put_schedules(
 
 def remove_schedules(
     owner: str, names: Sequence[str], *, except_these: bool = False, declared: bool | None = None
-) -> Query[int]:
+) -> Query[list[str]]:
     return Query(
         "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean, %s::boolean)",
         (owner, list(names), except_these, declared),

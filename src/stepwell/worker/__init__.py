@@ -4,8 +4,8 @@ Data walks one way through this room. The `Fetcher` claims batches, the `Runner`
 gathers how they ended and writes that in batches. Queues with slots of their own have a fetcher and a runner each; the
 fetchers take turns at one connection, that of `Claims`. Around them stand the `Lease`, a thread that keeps the
 worker's right to hold its jobs alive whatever the event loop does; the `Listener`, which turns notifications into
-wake-ups; and `Upkeep`, which promotes due jobs, rescues those of dead workers and looks after partitions. Each keeps a
-connection of its own, which comes back by itself.
+wake-ups; `Upkeep`, which finds out who leads, promotes due jobs, rescues those of dead workers and keeps the tables
+tidy; the `Ticker`, which fires schedules; and `Stats`, which counts. Their connections come back by themselves.
 """
 
 from stepwell.worker.worker import Worker

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from stepwell.errors import ConfigError
 from stepwell.worker.patterns import Patterns, check_pattern, overlap
+from stepwell.worker.pools import Pools
 
 BalanceOption = Literal["round_robin", "strict"] | Mapping[str, int]
 
@@ -29,8 +30,14 @@ class Balance:
                 f"balance is {given!r}: it must be 'round_robin', 'strict', or a dict of weights such as {{'mail': 3}}"
             )
 
-    def check(self, queues: Collection[str]) -> None:
-        """Refuse weights that nothing in these queues can have."""
+    def check(self, pools: Pools) -> None:
+        """Refuse what would have no effect: weights that no queue can have, or a balance where no slots are shared."""
+        queues = pools.queues
+        if (self.strict or self.weights) and not pools.shared and not any(pool.patterns for pool in pools.all):
+            raise ConfigError(
+                f"balance is for queues that share slots, and here each of {', '.join(queues)} has its own: leave it "
+                "out"
+            )
         strangers = [name for name in self._weighed if not any(overlap(name, queue) for queue in queues)]
         if strangers:
             raise ConfigError(

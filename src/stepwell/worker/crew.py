@@ -134,7 +134,7 @@ class Crew:
             pool,
             balance,
             list(app.tasks),
-            lambda queue: self.pools.owner(queue) == number,
+            lambda queue: self.pools.pool_of(queue) == number,
             self._room,
             freed,
             lambda: self._poll,
@@ -153,7 +153,7 @@ class Crew:
         self._claims.worker_id = worker_id
 
     @property
-    def jobs_ended(self) -> int:
+    def runs_ended(self) -> int:
         """How many runs of jobs have ended, however they went."""
         return sum(runner.ended for runner in self.runners)
 
@@ -303,7 +303,7 @@ class Crew:
 
     def _ready_in(self, queue: str) -> None:
         # Anybody may notify: what is not a queue's name, or none of ours, is nothing to us.
-        pool = self.pools.owner(queue) if len(queue) <= 200 else None
+        pool = self.pools.pool_of(queue) if len(queue) <= 200 else None
         if pool is not None:
             self.fetchers[pool].heard(queue)
 

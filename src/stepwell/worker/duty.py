@@ -41,8 +41,12 @@ class Duties:
                 raise explain(error, self._dsn()) from error
             self.failed(duty, " ".join(str(error).split()))
             return None
-        self._failing.discard(duty)
+        self.recovered(duty)
         return rows
+
+    def recovered(self, duty: str) -> None:
+        """A duty was done: should it fail again, that is news."""
+        self._failing.discard(duty)
 
     def failed(self, duty: str, why: str) -> None:
         """Say that a duty failed, unless it did before."""

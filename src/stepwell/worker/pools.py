@@ -40,11 +40,11 @@ class Pools:
         self.shared = shared
         self.queues = [queue for pool in self.all for queue in pool.queues]
         self.slots = sum(pool.slots for pool in self.all)
-        self._owners = Patterns((queue, number) for number, pool in enumerate(self.all) for queue in pool.queues)
+        self._numbers = Patterns((queue, number) for number, pool in enumerate(self.all) for queue in pool.queues)
 
-    def owner(self, queue: str) -> int | None:
+    def pool_of(self, queue: str) -> int | None:
         """The number of the pool that runs this queue's jobs; None: this worker does not run them."""
-        return self._owners.get(queue)
+        return self._numbers.get(queue)
 
 
 def read_pools(queues: Iterable[str] | Mapping[str, int], concurrency: int | None) -> Pools:

@@ -16,7 +16,7 @@ from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
 
 _SHORTEST_NAP = 0.002
-# One call of tick makes no more jobs than this.
+# One call of tick takes no other schedule once it has so many ticks.
 _MOST_TICKS = 2000
 # A schedule that could not be reckoned or fired is left alone for so long: others may do better.
 _LEAVE_FOR = 5.0
@@ -78,13 +78,16 @@ class Ticker:
         if fired is None:
             await asyncio.sleep(0.5)
             return
-        names = {schedule.id: schedule.name for schedule in batch}
-        for schedule_id, why in zip(fired[0].left_ids, fired[0].left_why, strict=True):
-            self._leave(schedule_id, names[schedule_id], why)
+        left = dict(zip(fired[0].left_ids, fired[0].left_why, strict=True))
+        for schedule in batch:
+            if schedule.id in left:
+                self._leave(schedule.id, schedule.name, left[schedule.id])
+            else:
+                self._duties.recovered(_duty(schedule.name))
 
     def _leave(self, schedule_id: str, name: str, why: str) -> None:
         self._left[schedule_id] = asyncio.get_running_loop().time() + _LEAVE_FOR
-        self._duties.failed(f"firing schedule {name!r}", why)
+        self._duties.failed(_duty(name), why)
 
 
 def reckon(schedule: DueSchedule) -> tuple[list[datetime], datetime | None]:
@@ -92,3 +95,7 @@ def reckon(schedule: DueSchedule) -> tuple[list[datetime], datetime | None]:
     timing = schedule.timing
     before = schedule.due_at - timedelta(microseconds=1)
     return ticks(timing, before, schedule.looked_at, max(1, schedule.catchup)), timing.after(schedule.looked_at)
+
+
+def _duty(name: str) -> str:
+    return f"firing schedule {name!r}"

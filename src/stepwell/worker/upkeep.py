@@ -27,6 +27,8 @@ _LONGEST_NAP_IF_DEAF = 1.0
 _SHORTEST_NAP = 0.002
 # Those that do not lead look so much later than the leader: enough that they find nothing to do while it lives.
 _BEHIND = 0.5
+# What prune_ticks and prune_stats take away in one call.
+_MOST_PRUNED = 10_000
 
 
 @dataclass(slots=True)
@@ -36,7 +38,8 @@ class _Chore:
     name: str
     every: float
     query: Callable[[], Query[Any]]
-    found: Callable[[Any], None] = lambda _: None
+    found: Callable[[Any], object] = lambda _: None
+    """Told what came of it; True: there is more to do."""
     everyone: bool = False
     at: float = 0.0
 
@@ -65,14 +68,14 @@ class Upkeep:
         self.leads = False
         self._chores = [
             _Chore("rescuing", 0, queries.rescue, self._rescued),
-            _Chore("admitting stranded runs", 10, queries.admit_stranded),
+            _Chore("admitting stranded runs", 5, queries.admit_stranded),
             _Chore("removing stale schedules", 10, queries.remove_stale_schedules, self._removed),
             _Chore("rewinding schedules", 5, queries.rewind_schedules),
             # The leader may be of another app, or another version of this one, that keeps nothing for as long.
             _Chore("making partitions", 600, lambda: queries.make_partitions(keeps), everyone=True),
             _Chore("dropping expired partitions", 600, queries.prune),
-            _Chore("forgetting old ticks", 600, queries.prune_ticks),
-            _Chore("forgetting old statistics", 600, queries.prune_stats),
+            _Chore("forgetting old ticks", 600, queries.prune_ticks, _was_much),
+            _Chore("forgetting old statistics", 600, queries.prune_stats, _was_much),
         ]
 
     @property
@@ -121,9 +124,9 @@ class Upkeep:
             for chore in self._chores:
                 if (self.leads or chore.everyone) and loop.time() >= chore.at:
                     done = await self._house.do(chore.name, chore.query())
-                    if done:
-                        chore.found(done[0])
-                    chore.at = loop.time() + (chore.every if done is not None else min(chore.every, _AGAIN))
+                    more = done and chore.found(done[0]) is True
+                    every = 0 if more else chore.every
+                    chore.at = loop.time() + (every if done is not None else min(chore.every, _AGAIN))
             await asyncio.sleep(_ROUND * random.uniform(1.0, 1.1))  # noqa: S311
 
     async def _lead(self) -> None:
@@ -146,3 +149,8 @@ class Upkeep:
     def _removed(self, names: list[str]) -> None:
         if names:
             self._events.emit(SchedulesRemoved(tuple(names)))
+
+
+def _was_much(pruned: int) -> bool:
+    """Whether there may be more than one call takes away."""
+    return pruned >= _MOST_PRUNED

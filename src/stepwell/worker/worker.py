@@ -68,7 +68,7 @@ class Worker:
         self._concurrency = self._pools.slots if self._pools else check_concurrency(concurrency)
         self._balance = Balance(balance)
         if self._pools is not None:
-            self._balance.check(self._pools.queues)
+            self._balance.check(self._pools)
         self._process_slots = process_slots or min(self._concurrency, os.cpu_count() or 1)
         self._grace = seconds(grace, "grace")
         self._lease = seconds(lease, "lease")
@@ -96,9 +96,9 @@ class Worker:
         return self._crew.worker_id if self._crew else None
 
     @property
-    def jobs_ended(self) -> int:
+    def runs_ended(self) -> int:
         """How many runs of jobs have ended, however they went, since it was started; 0 while it does not run."""
-        return self._crew.jobs_ended if self._crew else 0
+        return self._crew.runs_ended if self._crew else 0
 
     @property
     def stopping(self) -> bool:
@@ -263,8 +263,9 @@ class Worker:
         for queue in queues:
             if "*" in queue:
                 raise ConfigError(f"a task's queue is {queue!r}: a * stands for any name here, so say which queues=")
-        self._balance.check(queues)
-        return read_pools(queues, self._concurrency)
+        pools = read_pools(queues, self._concurrency)
+        self._balance.check(pools)
+        return pools
 
 
 def _installed(module: str) -> bool:

@@ -64,6 +64,10 @@ begin
   end if;
   if _paused_tasks is not null then
     _tasks := array(select t.name from unnest(_tasks) as t (name) where t.name <> all (_paused_tasks));
+    -- Else every ready job would be walked over.
+    if cardinality(_tasks) = 0 then
+      return;
+    end if;
   end if;
   select array_agg(k.k order by k.k) into _open
   from generate_subscripts(_queues, 1) as k (k)

@@ -15,8 +15,12 @@ begin
     raise exception using errcode = 'invalid_parameter_value',
       message = 'stepwell: give a queue, a task, a worker or everything: one of them';
   end if;
+  if right(_queue, 1) = '*' then
+    raise exception using errcode = 'SW002',
+      message = format('stepwell: %s is a pattern: name each queue, or say everything', _queue);
+  end if;
   if _worker is not null and not exists (select from stepwell.worker w where w.id = _worker) then
-    raise exception using errcode = 'SW003', message = format('stepwell: no worker %s is registered', _worker);
+    raise exception using errcode = 'SW003', message = format('stepwell: no worker %s is registered: see "stepwell workers"', _worker);
   end if;
   scope := case
     when _queue is not null then 'queue' when _task is not null then 'task' when _worker is not null then 'worker'

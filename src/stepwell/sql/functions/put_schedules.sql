@@ -44,7 +44,13 @@ begin
   on conflict on constraint schedule_name do update
   set task = excluded.task, args = excluded.args, queue = excluded.queue, rank = excluded.rank, cron = excluded.cron,
     tz = excluded.tz, every = excluded.every, overlap = excluded.overlap, catchup = excluded.catchup,
-    jitter = excluded.jitter, declared = excluded.declared, declared_at = excluded.declared_at, version = s.version + 1,
+    jitter = excluded.jitter, declared = excluded.declared, declared_at = excluded.declared_at,
+    version = s.version + case
+      when (s.task, s.args::text, s.queue, s.rank, s.cron, s.tz, s.every, s.overlap, s.catchup, s.jitter, s.declared)
+        is not distinct from (excluded.task, excluded.args::text, excluded.queue, excluded.rank, excluded.cron, excluded.tz,
+          excluded.every, excluded.overlap, excluded.catchup, excluded.jitter, excluded.declared) then 0
+      else 1
+    end,
     next_tick_at = case
       when s.paused_at is not null then null
       when (s.cron, s.tz, s.every) is not distinct from (excluded.cron, excluded.tz, excluded.every) then s.next_tick_at

@@ -1,25 +1,27 @@
--- Delete schedules of an owner, with what is known of their ticks; jobs that they enqueued stay. Returns how many.
+-- Delete schedules of an owner, with what is known of their ticks; jobs that they enqueued stay. Returns their names.
 -- _names: these, or, with _except, all but these. _declared: only those that stand in code; null: all.
 create or replace function stepwell.remove_schedules(
   _owner text,
   _names text[],
   _except boolean default false,
   _declared boolean default null
-) returns integer
+) returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   _gone uuid[];
+  _names_gone text[];
 begin
-  _gone := array(
-    select s.id from stepwell.schedule s
+  with gone as (
+    select s.id, s.name from stepwell.schedule s
     where s.owner = _owner and (s.name = any (_names)) <> _except and s.declared = coalesce(_declared, s.declared)
     order by s.id
     for update
-  );
+  )
+  select coalesce(array_agg(g.id), '{}'), coalesce(array_agg(g.name order by g.name), '{}') into _gone, _names_gone from gone g;
   delete from stepwell.tick t where t.schedule_id = any (_gone);
   delete from stepwell.schedule s where s.id = any (_gone);
-  return cardinality(_gone);
+  return _names_gone;
 end
 $$;

@@ -1,6 +1,6 @@
 -- Remove the schedules that were defined in code and have stood in no live worker's code for as long as a live worker of
 -- their owner says. Old and new code run side by side during a deploy: what either has is not stale, and the wait after
--- the last worker that had it lets a roll-back find it as it was. Returns their names.
+-- the last worker that had it lets a roll-back find it as it was. Returns their names, each with its owner's.
 create or replace function stepwell.remove_stale_schedules() returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -36,8 +36,10 @@ begin
       )
     group by s.owner
   loop
-    perform stepwell.remove_schedules(_stale.owner, _stale.names, _declared => true);
-    _removed := _removed || _stale.names;
+    _removed := _removed || array(
+      select format('%s of %s', r.name, _stale.owner)
+      from unnest(stepwell.remove_schedules(_stale.owner, _stale.names, _declared => true)) as r (name)
+    );
   end loop;
   return _removed;
 end

@@ -1,5 +1,5 @@
 -- Give back what a dead worker holds, and take it off the registry. Returns the ids of those jobs.
--- Nothing is waited for. A claim or a commit that is still under way may belong to a worker that was stopped or cut off,
+-- Nothing is waited for, but a schedule's row for a moment (admit). A claim or a commit that is still under way may belong to a worker that was stopped or cut off,
 -- and then it lasts for as long as the server believes in the connection. What is locked so stays, and the worker's row
 -- with it; the next rescue looks again.
 create or replace function stepwell.remove_worker(_worker_id uuid, _message text, _tasks jsonb) returns uuid[]

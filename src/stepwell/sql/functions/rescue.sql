@@ -78,7 +78,7 @@ begin
     _tasks := _tasks || '{}'::jsonb;
   end loop;
 
-  -- Last, because from here on nothing is waited for while jobs are locked, and so nothing can deadlock.
+  -- Last, because from here on nothing is waited for, or not for long (admit), while jobs are locked: nothing can deadlock.
   for _k in 1 .. cardinality(_dead) loop
     _rescued := _rescued || stepwell.remove_worker(_dead[_k], _messages[_k], _tasks[_k]);
   end loop;

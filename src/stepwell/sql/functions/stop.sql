@@ -11,16 +11,18 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _scope text;
+  _name text;
   _told integer;
 begin
-  insert into stepwell.control as c (action, scope, name, asked_at)
-  select 'stop', s.scope, s.name, _now from stepwell.control_scope(_queue, _task, _worker, _everything) s
+  select c.scope, c.name into _scope, _name from stepwell.control_scope(_queue, _task, _worker, _everything) c;
+  insert into stepwell.control as c (action, scope, name, asked_at) values ('stop', _scope, _name, _now)
   on conflict on constraint control_pkey do update set asked_at = greatest(c.asked_at, excluded.asked_at);
   -- They matter only to workers that had started before, and those leave; what is this old was obeyed.
   delete from stepwell.control c where c.action = 'stop' and c.asked_at < _now - interval '30 days';
   perform pg_notify('stepwell_control', '');
   select count(*) into _told from stepwell.worker w join stepwell.stopping_workers s on s.id = w.id
-  where w.lease_until > _now;
+  where w.lease_until > _now and s.scope = _scope and s.name = _name;
   return _told;
 end
 $$;

@@ -16,6 +16,9 @@ create or replace function stepwell.tick(
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
 as $$
 declare
   _replacing uuid[];

@@ -5,6 +5,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _at timestamptz;
   _schedule stepwell.schedule;
   _job_id uuid := stepwell.uuid7();
 begin
@@ -12,11 +13,17 @@ begin
   if not found then
     return null;
   end if;
+  -- Out of turn: it takes no tick's place, nor that of a run that was triggered at the same time.
+  _at := case when _schedule.next_tick_at = _now then _now + interval '1 microsecond' else _now end;
+  loop
+    insert into stepwell.tick (schedule_id, at, handled_at, job_id, triggered) values (_schedule.id, _at, _now, _job_id, true)
+    on conflict on constraint tick_pkey do nothing;
+    exit when found;
+    _at := _at + interval '1 microsecond';
+  end loop;
   insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for)
-  values (_job_id, _now, _now, _schedule.rank, 'ready', _schedule.task, _schedule.queue, _schedule.args, _schedule.id, _now);
-  insert into stepwell.tick (schedule_id, at, handled_at, job_id, triggered) values (_schedule.id, _now, _now, _job_id, true)
-  on conflict on constraint tick_pkey do nothing;
-  update stepwell.schedule s set last_tick_at = _now, last_job_id = _job_id where s.id = _schedule.id;
+  values (_job_id, _now, _now, _schedule.rank, 'ready', _schedule.task, _schedule.queue, _schedule.args, _schedule.id, _at);
+  update stepwell.schedule s set last_tick_at = _at, last_job_id = _job_id where s.id = _schedule.id;
   perform stepwell.notify_ready(array[_schedule.queue], null);
   return _job_id;
 end

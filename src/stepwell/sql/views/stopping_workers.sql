@@ -1,18 +1,16 @@
--- The workers that were asked to stop since they started, by whatever scope. A queue's name may be covered by a pattern.
+-- The workers that were asked to stop since they started, once for each time. A queue's name may be covered by a pattern.
 create or replace view stepwell.stopping_workers as
-select w.id from stepwell.worker w
-where exists (
-  select from stepwell.control c
-  where c.action = 'stop' and c.asked_at >= w.started_at
-    and case c.scope
-      when 'queue' then exists (
-        select from unnest(w.queues) as q (name)
-        where q.name = c.name or (right(q.name, 1) = '*' and starts_with(c.name, left(q.name, -1)))
-      )
-      when 'task' then w.tasks ? c.name
-      when 'worker' then w.id::text = c.name
-      else true
-    end
-);
+select w.id, c.scope, c.name
+from stepwell.worker w
+join stepwell.control c on c.action = 'stop' and c.asked_at >= w.started_at
+  and case c.scope
+    when 'queue' then exists (
+      select from unnest(w.queues) as q (name)
+      where q.name = c.name or (right(q.name, 1) = '*' and starts_with(c.name, left(q.name, -1)))
+    )
+    when 'task' then w.tasks ? c.name
+    when 'worker' then w.id::text = c.name
+    else true
+  end;
 
 comment on view stepwell.stopping_workers is 'Workers that were asked to drain and stop.';
