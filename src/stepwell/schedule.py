@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -134,6 +135,7 @@ def following(timing: Timing, at: datetime, n: int) -> list[datetime]:
     return found
 
 
+@lru_cache(maxsize=10_000)
 def to_timing(cron: str | None, tz: str | None, every: float | None) -> Timing:
     """The timing that a row describes."""
     if cron is not None and tz is not None:

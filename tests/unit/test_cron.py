@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepwell import ConfigError
-from stepwell.cron import EPOCH, Cron, Interval, Timing, latest, parse_cron, parse_timing, ticks
+from stepwell.cron import EPOCH, Cron, Interval, Timing, parse_cron, parse_timing, ticks
+
+from .newest_tick import latest
 
 _MICROSECOND = timedelta.resolution
 

@@ -13,9 +13,10 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from stepwell import ConfigError
-from stepwell.cron import Cron, latest, parse_cron, ticks
+from stepwell.cron import Cron, parse_cron, ticks
 
 from . import cron_oracle as oracle
+from .newest_tick import latest
 
 _HOUR = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
