@@ -78,6 +78,10 @@ class Day:
     def _set_back(self, dice: random.Random) -> bool:
         self._world.note("the clock is set back")
         self._agenda.step(self._world.now - dice.randint(1, 40) * MINUTE)
+        # These are due again at times at which they were.
+        for name in dice.sample(self._world.oracle.names, 8):
+            self._pause(name)
+            self._resume(name)
         return True
 
     def _set_ahead(self, dice: random.Random) -> bool:
@@ -86,13 +90,11 @@ class Day:
         return True
 
     def _pause_schedule(self, dice: random.Random) -> bool:
-        world, name = self._world, dice.choice(self._world.oracle.names)
+        name = dice.choice(self._world.oracle.names)
         self._pause(name)
 
         def resume(_dice: random.Random) -> bool:
-            world.note(f"schedule {name!r} is resumed")
-            world.app.schedule_named(name).resume()
-            world.oracle.resume(name, world.now)
+            self._resume(name)
             return True
 
         self._agenda.add_in(dice.randint(1, 240), resume, dice)
@@ -102,6 +104,11 @@ class Day:
         self._world.note(f"schedule {name!r} is paused")
         self._world.app.schedule_named(name).pause()
         self._world.oracle.pause(name)
+
+    def _resume(self, name: str) -> None:
+        self._world.note(f"schedule {name!r} is resumed")
+        self._world.app.schedule_named(name).resume()
+        self._world.oracle.resume(name, self._world.now)
 
     def _trigger(self, dice: random.Random) -> bool:
         # While nobody is there, a run that waits would race the ticks that are missed.

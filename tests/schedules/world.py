@@ -140,8 +140,9 @@ class World:
         deadline = time.monotonic() + _PATIENCE
         while left := self._left():
             assert time.monotonic() < deadline, f"this is left, and nobody does it: {left[:10]}"
+            crowded = self.conn.execute(_CROWDED, (list(self._in_line),)).fetchall()
+            assert crowded == [], f"these go beside each other: {crowded}"
             time.sleep(0.005)
-        assert self.conn.execute(_CROWDED, (list(self._in_line),)).fetchall() == []
         self.oracle.end(self.open_queues)
         if self.conn.execute("select count(*) from stepwell.tick").fetchone() != (self.oracle.count,):
             audit_ticks(self.conn, self.oracle)  # to say at once what is wrong
