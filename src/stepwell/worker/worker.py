@@ -219,16 +219,20 @@ class Worker:
                 )
                 self._started.set()
                 try:
-                    await self._stop_asked.wait()
-                except asyncio.CancelledError:
-                    if any(loop.done() for loop in [*loops, fetching]):
-                        raise  # one of them failed, and the group is coming down
-                    cancelled = True
-                    self._now_asked.set()
-                crew.stop_fetching()
-                await fetching
-                await self._drain(crew)
-                await _end(loops)
+                    try:
+                        await self._stop_asked.wait()
+                    except asyncio.CancelledError:
+                        if any(loop.done() for loop in [*loops, fetching]):
+                            raise  # one of them failed, and the group is coming down
+                        cancelled = True
+                        self._now_asked.set()
+                    crew.stop_fetching()
+                    await fetching
+                    await self._drain(crew)
+                finally:
+                    # Also when one of them failed: the group cancels the others once, and waits for those that
+                    # swallowed it while the lease is renewed.
+                    await _end([*loops, fetching])
         except BaseExceptionGroup as failed:
             raise _the_one(failed) from None
         self._events.emit(WorkerStopped(crew.outcomes.succeeded, crew.outcomes.failed))
