@@ -210,11 +210,12 @@ class Crew:
             self._watch_lease(),
         ]
 
-    async def fetch(self) -> None:
-        """Claim for all pools until `stop_fetching`."""
-        async with asyncio.TaskGroup() as group:
-            for fetcher in self.fetchers:
-                group.create_task(fetcher.run())
+    def fetching(self) -> list[Coroutine[Any, Any, None]]:
+        """A loop for each pool that claims until `stop_fetching`."""
+        return [fetcher.run() for fetcher in self.fetchers]
+
+    async def settle(self) -> None:
+        """When nothing is claimed any more, give back what was claimed without our knowing."""
         await self._claims.settle()
 
     def stop_fetching(self) -> None:

@@ -206,7 +206,7 @@ class Worker:
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(loop) for loop in crew.loops()]
-                fetching = group.create_task(crew.fetch())
+                fetching = [group.create_task(loop) for loop in crew.fetching()]
                 self._events.emit(
                     WorkerStarted(
                         crew.worker_id,
@@ -219,17 +219,22 @@ class Worker:
                 )
                 self._started.set()
                 try:
-                    await self._stop_asked.wait()
-                except asyncio.CancelledError:
-                    if any(loop.done() for loop in [*loops, fetching]):
-                        raise  # one of them failed, and the group is coming down
-                    cancelled = True
-                    self._now_asked.set()
-                crew.stop_fetching()
-                await fetching
-                await self._drain(crew)
-                await crew.stats.write()
-                await _end(loops)
+                    try:
+                        await self._stop_asked.wait()
+                    except asyncio.CancelledError:
+                        if any(loop.done() for loop in [*loops, *fetching]):
+                            raise  # one of them failed, and the group is coming down
+                        cancelled = True
+                        self._now_asked.set()
+                    crew.stop_fetching()
+                    await asyncio.gather(*fetching)
+                    await crew.settle()
+                    await self._drain(crew)
+                    await crew.stats.write()
+                finally:
+                    # Also when one of them failed: the group cancels the others once, and waits for those that
+                    # swallowed it while the lease is renewed.
+                    await _end([*loops, *fetching])
         except BaseExceptionGroup as failed:
             raise _the_one(failed) from None
         self._events.emit(WorkerStopped(crew.outcomes.succeeded, crew.outcomes.failed))
