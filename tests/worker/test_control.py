@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from math import inf
 from pathlib import Path
 from uuid import uuid4
 
@@ -53,6 +54,7 @@ async def test_what_was_claimed_ahead_is_handed_back_when_it_is_paused(app: App,
         assert crew is not None
         [fetcher], [runner] = crew.fetchers, crew.runners
         fetcher._rate = 1e6  # pyright: ignore[reportPrivateUsage]
+        fetcher._measured_at = inf  # pyright: ignore[reportPrivateUsage]
         fetcher.wake()
         fetcher.freed()
         await auntil(lambda: runner.waiting)
