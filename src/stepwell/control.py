@@ -18,7 +18,9 @@ def to_scope(
     verb: str, queue: str | None, task: str | Task[..., Any] | None, worker: UUID | str | None, everything: bool
 ) -> Scope:
     """The one that is given. Raises `ConfigError` if it is none, or more than one."""
-    given = [name for name, value in _named(queue, task, worker, everything) if value]
+    if not isinstance(everything, bool):
+        raise ConfigError(f"everything is {everything!r}: it must be True or False")
+    given = [name for name, value in _named(queue, task, worker, everything) if value not in (None, False)]
     if len(given) != 1:
         said = "nothing" if not given else " and ".join(given)
         raise ConfigError(

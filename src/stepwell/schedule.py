@@ -47,7 +47,7 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True)
 class DueSchedule:
-    """What a worker needs to reckon a schedule's ticks; `due_in` is zero or less if it is due."""
+    """What a worker needs to reckon a schedule's ticks; `due_in` is zero or less if it is due, None if it never is."""
 
     id: str
     name: str
@@ -56,8 +56,8 @@ class DueSchedule:
     tz: str | None
     every: float | None
     catchup: int
-    due_at: datetime
-    due_in: float
+    due_at: datetime | None
+    due_in: float | None
     looked_at: datetime
 
     @property

@@ -24,6 +24,8 @@ from stepwell.schedule import (
 )
 from stepwell.task import Task, check_name, check_priority
 
+_PATIENCE = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
@@ -122,17 +124,18 @@ class Scheduler:
         schedules = [declaration.schedule() for declaration in self._declared.values()]
         [now] = await self._database.afetch(queries.clock())
         nexts = [schedule.timing.after(now) for schedule in schedules]
-        changes: list[queries.Query[Any]] = []
+        # Somebody's own transaction may hold one of them for as long as it likes.
+        changes: list[queries.Query[Any]] = [queries.wait_for_locks(_PATIENCE)]
         if schedules:
             changes.append(queries.put_schedules(self._owner, schedules, nexts, declared=True))
         if self._stale == "remove_all":
             changes.append(queries.remove_schedules(self._owner, self.names, except_these=True))
-        answers = await self._database.afetch_each(changes) if changes else []
-        if self._stale == "remove_all":
-            return [f"{name} of {self._owner}" for name in answers[-1]]
+        if self._stale == "remove_stale":
+            changes.append(queries.remove_stale_schedules())
+        answers = await self._database.afetch_each(changes)
         if self._stale == "keep":
             return []
-        return (await self._database.afetch(queries.remove_stale_schedules()))[0]
+        return answers[-1] if self._stale == "remove_stale" else [f"{name} of {self._owner}" for name in answers[-1]]
 
     def put(self, declaration: Declaration) -> Plan[ScheduleInfo]:
         """Make a schedule at run time, or change the one of that name."""

@@ -128,11 +128,24 @@ def test_a_worker_whose_every_task_is_paused_claims_nothing(conn: Connection, wo
 
 
 def test_one_that_registers_anew_under_another_id_is_still_stopped(conn: Connection, worker: str) -> None:
-    calls.set_clock(conn, CLOCK + 10)
+    number = calls.one(conn.execute("select number from stepwell.renew(%s::uuid, 60, 0)", (worker,)))
     tell(conn, "stop(_everything => true)")
-    calls.set_clock(conn, CLOCK + 20)
-    conn.execute("select stepwell.register_worker('again', 1, '0', '{a}', '{}', 1, 60, _age => 15)")
-    assert conn.execute("select stopping from stepwell.workers where host = 'again'").fetchall() == [(True,)]
+    register = "select stepwell.register_worker(%s, 1, '0', '{a}', '{}', 1, 60, _begun => %s)"
+    conn.execute(register, ("again", number))
+    conn.execute(register, ("new", None))
+    rows = conn.execute("select host, stopping from stepwell.workers where host <> 'host' order by 1").fetchall()
+    assert rows == [("again", True), ("new", False)]
+
+
+def test_clocks_that_are_set_do_not_change_whom_a_stop_is_for(conn: Connection) -> None:
+    calls.set_clock(conn, CLOCK + 3600)
+    early = calls.register_worker(conn)
+    calls.set_clock(conn, CLOCK)
+    assert tell(conn, "stop(_everything => true)") == 1
+    calls.set_clock(conn, CLOCK - 3600)
+    later = calls.register_worker(conn)
+    rows = conn.execute("select id::text, stopping from stepwell.workers").fetchall()
+    assert dict(rows) == {early: True, later: False}
 
 
 def test_what_was_asked_of_a_worker_leaves_with_it(conn: Connection, worker: str) -> None:

@@ -66,6 +66,8 @@ _SAMPLES: dict[str, Any] = {
     "due": [DueSchedule(_ID, "n", 1, None, None, 60.0, 1, _NOW, 0.0, _NOW)],
     "ticks": [[_NOW]],
     "declared": True,
+    "after": None,
+    "wrong": [DueSchedule(_ID, "n", 1, None, None, 60.0, 1, _NOW, 0.0, _NOW)],
     "sums": [Sums("t", "q")],
 }
 _BY_NAME: dict[str, dict[str, Any]] = {"register_worker": {"tasks": "{}"}, "resume_schedule": {"version": 1}}

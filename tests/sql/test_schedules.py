@@ -53,7 +53,8 @@ def put(
 
 
 def look(conn: Connection) -> list[DueSchedule]:
-    return [schedule for schedule in fetch(conn, queries.due_schedules([])) if schedule.due_in <= 0]
+    found = fetch(conn, queries.due_schedules([]))
+    return [schedule for schedule in found if schedule.due_in is not None and schedule.due_in <= 0]
 
 
 def fire(conn: Connection, due: list[DueSchedule] | None = None) -> Fired:
@@ -427,7 +428,7 @@ def test_what_stands_in_code_is_not_changed_from_elsewhere(conn: Connection) -> 
 
 
 def register(conn: Connection, *schedules: str, owner: str = "shop", grace: float | None = 600.0) -> str:
-    query = queries.register_worker("h", 1, "v", ["default"], "{}", 1, 3600.0, 0.0, owner, schedules, grace)
+    query = queries.register_worker("h", 1, "v", ["default"], "{}", 1, 3600.0, 0.0, None, owner, schedules, grace)
     return fetch(conn, query)[0]
 
 
@@ -485,7 +486,53 @@ def test_only_the_newest_ticks_are_kept(conn: Connection) -> None:
 
 
 def rewind(conn: Connection) -> int:
-    return fetch(conn, queries.rewind_schedules())[0]
+    """What the ticker does now and then."""
+    wrong: list[DueSchedule] = []
+    nexts: list[datetime] = []
+    for schedule in fetch(conn, queries.schedule_times(None)):
+        following = schedule.timing.after(schedule.looked_at)
+        assert following is not None
+        if schedule.due_at is None or schedule.due_at > following:
+            wrong.append(schedule)
+            nexts.append(following)
+    return fetch(conn, queries.rewind_schedules(wrong, nexts))[0]
+
+
+def test_what_was_made_or_resumed_while_the_clock_was_ahead_is_due_when_it_should_be(conn: Connection) -> None:
+    put(conn, "resting")
+    fetch(conn, queries.pause_schedule("shop", "resting"))
+    go_to(conn, START + timedelta(days=365))
+    put(conn, "made")
+    resting = find(conn, "resting")
+    fetch(conn, queries.resume_schedule(resting.id, resting.version, START + timedelta(days=365) + MINUTE))
+    put(conn, "ended")
+    conn.execute("update stepwell.schedule set next_tick_at = null where name = 'ended'")  # as in the last year of all
+    go_to(conn, START)
+    assert (rewind(conn), rewind(conn)) == (3, 0)
+    assert {find(conn, name).next_run_at for name in ("resting", "made", "ended")} == {START + MINUTE}
+
+
+def test_somebodys_open_transaction_holds_up_no_other_schedule(conn: Connection, dsn: str) -> None:
+    for n in range(40):
+        put(conn, f"held {n:02}")
+    put(conn, "free")
+    go_to(conn, START + MINUTE)
+    with psycopg.connect(dsn) as caller:
+        for n in range(40):
+            fetch(caller, queries.pause_schedule("shop", f"held {n:02}"))
+        fired = fire(conn)
+        assert (fired.enqueued, len(fired.left_ids), set(fired.left_why)) == (1, 40, {None})
+        caller.rollback()
+    assert fire(conn).enqueued == 40
+
+
+@pytest.mark.parametrize("wrong", ["infinity", "-infinity", "10500-01-01", "0044-03-15 BC"])
+def test_a_time_that_python_cannot_reckon_with_does_not_get_in(conn: Connection, wrong: str) -> None:
+    put(conn)
+    with pytest.raises(psycopg.errors.CheckViolation):
+        conn.execute("update stepwell.schedule set next_tick_at = %s::timestamptz", (wrong,))
+    with pytest.raises(psycopg.errors.CheckViolation):
+        put(conn, "many", catchup=3_000_000)
 
 
 def test_after_a_clock_that_was_ahead_is_set_back_all_goes_on_and_no_tick_runs_twice(conn: Connection) -> None:
@@ -513,6 +560,9 @@ def test_a_clock_that_is_set_back_beyond_the_oldest_tick_on_record_fires_none_ag
     conn.execute("select stepwell.prune_ticks(5)")
     go_to(conn, START + 10 * MINUTE)
     assert (rewind(conn), look(conn), rewind(conn)) == (1, [], 0)
+    for n in range(11, 21):
+        go_to(conn, START + n * MINUTE)
+        assert fire(conn).enqueued == 0
     go_to(conn, START + 21 * MINUTE)
     assert fire(conn).enqueued == 1
     assert [at for at, _ in runs(conn)] == [START + n * MINUTE for n in range(1, 22)]

@@ -59,9 +59,11 @@ from stepwell.queries.schedules import (
     remove_stale_schedules,
     resume_schedule,
     rewind_schedules,
+    schedule_times,
     schedules,
     tick,
     trigger_schedule,
+    wait_for_locks,
 )
 from stepwell.queries.stats import Sums, add_stats, prune_stats
 from stepwell.queries.transitions import (
@@ -156,6 +158,7 @@ __all__ = [
     "resume_schedule",
     "retry",
     "rewind_schedules",
+    "schedule_times",
     "schedules",
     "snapshot_holders",
     "snooze",
@@ -166,5 +169,6 @@ __all__ = [
     "trigger_schedule",
     "uncovered_tasks",
     "unregister_worker",
+    "wait_for_locks",
     "workers",
 ]

@@ -34,6 +34,8 @@ class Orders:
     paused_queues: list[str]
     paused_tasks: list[str]
     stopping: bool
+    number: int
+    """The worker's own, which grows from one that registers to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +57,22 @@ def register_worker(
     concurrency: int,
     lease: float,
     age: float = 0.0,
+    begun: int | None = None,
     owner: str | None = None,
     schedules: Sequence[str] = (),
     stale_after: float | None = None,
 ) -> Query[str]:
     return Query(
         "select stepwell.register_worker(%s::text, %s::integer, %s::text, %s::text[], %s::text, %s::integer,"
-        " %s::double precision, %s::double precision, %s::text, %s::text[], %s::double precision)::text",
-        (host, pid, version, list(queues), tasks, concurrency, lease, age, owner, list(schedules), stale_after),
+        " %s::double precision, %s::double precision, %s::integer, %s::text, %s::text[], %s::double precision)::text",
+        (host, pid, version, list(queues), tasks, concurrency, lease, age, begun, owner, list(schedules), stale_after),
         only,
     )
 
 
 def renew(worker_id: str, lease: float, running: int) -> Query[Orders]:
     return Query(
-        "select cancelling::text[], paused, paused_queues, paused_tasks, stopping"
+        "select cancelling::text[], paused, paused_queues, paused_tasks, stopping, number"
         " from stepwell.renew(%s::uuid, %s::double precision, %s::integer)",
         (worker_id, lease, running),
         Orders,

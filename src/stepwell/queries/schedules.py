@@ -53,8 +53,26 @@ def remove_stale_schedules() -> Query[list[str]]:
     return Query("select stepwell.remove_stale_schedules()", (), only)
 
 
-def rewind_schedules() -> Query[int]:
-    return Query("select stepwell.rewind_schedules()", (), only)
+def schedule_times(after: str | None) -> Query[DueSchedule]:
+    return Query(
+        "select id::text, name, version, cron, tz, every, catchup, due_at, due_in, looked_at"
+        " from stepwell.schedule_times(%s::uuid)",
+        (after,),
+        DueSchedule,
+    )
+
+
+def rewind_schedules(wrong: Sequence[DueSchedule], nexts: Sequence[datetime]) -> Query[int]:
+    return Query(
+        "select stepwell.rewind_schedules(%s::uuid[], %s::integer[], %s::timestamptz[])",
+        ([schedule.id for schedule in wrong], [schedule.version for schedule in wrong], list(nexts)),
+        only,
+    )
+
+
+def wait_for_locks(seconds: float) -> Query[str]:
+    """For the rest of the transaction, wait no longer than this for what others hold."""
+    return Query("select set_config('lock_timeout', %s, true)", (f"{seconds * 1000:.0f}ms",), only)
 
 
 def due_schedules(without: Sequence[str]) -> Query[DueSchedule]:
@@ -72,7 +90,8 @@ class Fired:
 
     enqueued: int
     left_ids: list[str]
-    left_why: list[str]
+    left_why: list[str | None]
+    """None: somebody holds it."""
 
 
 def tick(

@@ -10,9 +10,11 @@ from importlib.metadata import version
 from typing import Any
 
 import msgspec
+import psycopg
 
 from stepwell import queries
 from stepwell.app import App
+from stepwell.errors import StepwellError
 from stepwell.events import (
     Events,
     JobsHandedBack,
@@ -26,6 +28,7 @@ from stepwell.job import ClaimedJob
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.outcome import Snoozed
 from stepwell.queries import Orders, Query
+from stepwell.trouble import is_transient
 from stepwell.worker.balance import Balance
 from stepwell.worker.claims import Claims
 from stepwell.worker.duty import Duties
@@ -45,6 +48,7 @@ from stepwell.worker.upkeep import Upkeep
 _DEAF_POLL = 0.2
 _LEASE_LOOK = 0.25
 _ARRIVAL_PAUSE = 0.5
+_DECLARING = "putting in the schedules of this app"
 # In one turn of the event loop no more than so many jobs are started. Hundreds of quick ones at once would keep it from
 # its connections for milliseconds, and Postgres would wait for the next claim and the next outcomes.
 _STARTS_PER_TURN = 50
@@ -71,6 +75,8 @@ class Crew:
         self._stop = stop
         self._stopping = False
         self._paused = PauseChanged(False, (), ())
+        self._undeclared = asyncio.Event()
+        self._undeclared.set()
         self._normal_poll = self._poll = poll
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lease: Lease | None = None
@@ -96,6 +102,7 @@ class Crew:
             lambda: self.worker_id,
             self._wake,
             lambda: self._ticker.look(),
+            lambda: self._ticker.rewind(),
         )
         self._ticker = Ticker(due, lambda: self._upkeep.behind, lambda: self._upkeep.longest_nap)
         self._listener = Listener(
@@ -171,7 +178,7 @@ class Crew:
             for name, task in self._app.tasks.items()
         }
 
-        def register(age: float) -> Query[str]:
+        def register(age: float, begun: int | None) -> Query[str]:
             return queries.register_worker(
                 socket.gethostname(),
                 os.getpid(),
@@ -181,6 +188,7 @@ class Crew:
                 self.pools.slots,
                 lease,
                 age,
+                begun,
                 self._app.name,
                 self._app.scheduler.names,
                 self._app.scheduler.stale_after,
@@ -205,6 +213,7 @@ class Crew:
             self._upkeep.promote(),
             self._upkeep.keep_house(),
             self._ticker.run(),
+            self._declare_again(),
             self.stats.run(),
             self._tend(),
             self._watch_lease(),
@@ -240,10 +249,26 @@ class Crew:
             runner.abandon_all()
 
     async def declare_schedules(self) -> None:
-        """Put in the schedules that stand in the app's code."""
-        removed = await self._app.scheduler.put_declared()
+        """Put in the schedules that stand in the app's code. Should somebody hold one, that is tried again later."""
+        try:
+            removed = await self._app.scheduler.put_declared()
+        except (psycopg.Error, StepwellError) as error:
+            cause = error if isinstance(error, psycopg.Error) else error.__cause__
+            if cause is None or not is_transient(cause):
+                raise
+            self._duties.failed(_DECLARING, " ".join(str(cause).split()))
+            return
+        self._duties.recovered(_DECLARING)
+        self._undeclared.clear()
         if removed:
             self._events.emit(SchedulesRemoved(tuple(removed)))
+
+    async def _declare_again(self) -> None:
+        """Whenever the lease was lost, others may have found our schedules stale and removed them."""
+        while True:
+            await self._undeclared.wait()
+            await asyncio.sleep(1)
+            await self.declare_schedules()
 
     def hand_back(self, which: Callable[[ClaimedJob], bool] = lambda _: True) -> None:
         """Give unstarted jobs back, for others to run."""
@@ -317,6 +342,7 @@ class Crew:
 
     def _gained(self, worker_id: str) -> None:
         self.worker_id = worker_id
+        self._undeclared.set()
         self._wake()
 
     def _lost(self, unanswered: bool) -> None:

@@ -47,7 +47,7 @@ class Lease:
     def __init__(
         self,
         database: Database,
-        register: Callable[[float], Query[str]],
+        register: Callable[[float, int | None], Query[str]],
         lease: float,
         renew: float,
         blocked_after: float,
@@ -71,13 +71,14 @@ class Lease:
         self._thread = threading.Thread(target=self._run, name="stepwell-lease", daemon=True)
         self._every = renew
         self._born = time.monotonic()
+        self._begun: int | None = None
 
     def start(self) -> str:
         """Register and begin to renew. Raises what keeps it from registering. Blocks: call it in a thread."""
         with self._gate:
             self._connection = self._database.connect()
             asked_at = time.monotonic()
-            worker_id = self._worker_id = fetch(self._connection, self._register(0))[0]
+            worker_id = self._worker_id = fetch(self._connection, self._register(0, None))[0]
             self._renewed_at = asked_at
             self._renew_once()
             self._thread.start()
@@ -141,8 +142,8 @@ class Lease:
                 self._connection = psycopg.connect(self._database.dsn, connect_timeout=3, **CONNECTION)
             if self._worker_id is None:
                 asked_at = time.monotonic()
-                # With its age: what was asked of it under its former id still holds.
-                worker_id = fetch(self._connection, self._register(asked_at - self._born))[0]
+                # With its age and first number: a stop that was asked under its former id still holds.
+                worker_id = fetch(self._connection, self._register(asked_at - self._born, self._begun))[0]
                 self._renewed_at, self._worker_id = asked_at, worker_id
                 self._tell(self._callbacks.gained, worker_id)
             self._renew_once()
@@ -172,6 +173,8 @@ class Lease:
             self._kick.set()
             return
         self._renewed_at = asked_at
+        if self._begun is None:
+            self._begun = renewed[0].number
         self._tell(self._callbacks.obey, renewed[0])
 
     def _lose(self, *, unanswered: bool) -> None:

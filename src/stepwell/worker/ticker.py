@@ -6,6 +6,7 @@ Any worker reckons the ticks; the database decides whether they count, so it doe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -20,6 +21,8 @@ _SHORTEST_NAP = 0.002
 _MOST_TICKS = 2000
 # A schedule that could not be reckoned or fired is left alone for so long: others may do better.
 _LEAVE_FOR = 5.0
+# And one that somebody else holds for so long.
+_BUSY_FOR = 0.25
 
 
 class Ticker:
@@ -45,14 +48,14 @@ class Ticker:
             if found is None:
                 await asyncio.sleep(0.5)
                 continue
-            due = [schedule for schedule in found if schedule.due_in <= 0]
+            due = [schedule for schedule in found if schedule.due_in is not None and schedule.due_in <= 0]
             if due:
                 await self._fire(due)
                 nap = 0.0
             else:
-                nap = min([self._longest_nap(), *(schedule.due_in for schedule in found[:1])])
+                nap = min([self._longest_nap(), *(schedule.due_in or 0.0 for schedule in found[:1])])
             if self._left:
-                nap = min(nap, _LEAVE_FOR)
+                nap = min(nap, max(0.0, min(self._left.values()) - loop.time()))
             # Somebody else may be firing what is due: do not race them in circles.
             await self._alarm.nap(max(nap + self._behind(), _SHORTEST_NAP))
 
@@ -85,14 +88,35 @@ class Ticker:
             else:
                 self._duties.recovered(_duty(schedule.name))
 
-    def _leave(self, schedule_id: str, name: str, why: str) -> None:
-        self._left[schedule_id] = asyncio.get_running_loop().time() + _LEAVE_FOR
-        self._duties.failed(_duty(name), why)
+    def _leave(self, schedule_id: str, name: str, why: str | None) -> None:
+        """Look at the others first. That somebody holds it is no trouble: they fire it, or change it."""
+        now = asyncio.get_running_loop().time()
+        self._left[schedule_id] = now + (_BUSY_FOR if why is None else _LEAVE_FOR)
+        if why is not None:
+            self._duties.failed(_duty(name), why)
+
+    async def rewind(self) -> None:
+        """Mend schedules that were reckoned while the clock was ahead: they would rest until it is there again."""
+        after: str | None = None
+        while page := await self._duties.do("looking for stranded schedules", queries.schedule_times(after)):
+            after = page[-1].id
+            wrong: list[DueSchedule] = []
+            nexts: list[datetime] = []
+            for schedule in page:
+                with contextlib.suppress(Exception):  # what cannot be reckoned is said where it is due
+                    following = schedule.timing.after(schedule.looked_at)
+                    if following is not None and (schedule.due_at is None or schedule.due_at > following):
+                        wrong.append(schedule)
+                        nexts.append(following)
+                await asyncio.sleep(0)
+            if wrong:
+                await self._duties.do("mending stranded schedules", queries.rewind_schedules(wrong, nexts))
 
 
 def reckon(schedule: DueSchedule) -> tuple[list[datetime], datetime | None]:
     """The ticks of a due schedule that may count, oldest first, and the one to come."""
     timing = schedule.timing
+    assert schedule.due_at is not None
     before = schedule.due_at - timedelta(microseconds=1)
     return ticks(timing, before, schedule.looked_at, max(1, schedule.catchup)), timing.after(schedule.looked_at)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from stepwell.worker.duty import Duties
 _ROUND = 1.0
 _LEADER_LEASE = 5.0
 _AGAIN = 5.0
+_REWIND_EVERY = 10.0
 _LONGEST_NAP = 5.0
 _LONGEST_NAP_IF_DEAF = 1.0
 _SHORTEST_NAP = 0.002
@@ -56,6 +57,7 @@ class Upkeep:
         worker_id: Callable[[], str | None],
         promoted: Callable[[], None],
         elected: Callable[[], None],
+        rewind: Callable[[], Awaitable[None]],
     ) -> None:
         self._due = due
         self._house = house
@@ -63,6 +65,8 @@ class Upkeep:
         self._worker_id = worker_id
         self._promoted = promoted
         self._elected = elected
+        self._rewind = rewind
+        self._rewind_at = 0.0
         self._alarm = Alarm()
         self._deaf = False
         self.leads = False
@@ -70,7 +74,6 @@ class Upkeep:
             _Chore("rescuing", 0, queries.rescue, self._rescued),
             _Chore("admitting stranded runs", 5, queries.admit_stranded),
             _Chore("removing stale schedules", 10, queries.remove_stale_schedules, self._removed),
-            _Chore("rewinding schedules", 5, queries.rewind_schedules),
             # The leader may be of another app, or another version of this one, that keeps nothing for as long.
             _Chore("making partitions", 600, lambda: queries.make_partitions(keeps), everyone=True),
             _Chore("dropping expired partitions", 600, queries.prune),
@@ -127,6 +130,9 @@ class Upkeep:
                     more = done and chore.found(done[0]) is True
                     every = 0 if more else chore.every
                     chore.at = loop.time() + (every if done is not None else min(chore.every, _AGAIN))
+            if self.leads and loop.time() >= self._rewind_at:
+                await self._rewind()
+                self._rewind_at = loop.time() + _REWIND_EVERY
             await asyncio.sleep(_ROUND * random.uniform(1.0, 1.1))  # noqa: S311
 
     async def _lead(self) -> None:

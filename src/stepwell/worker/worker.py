@@ -59,7 +59,9 @@ class Worker:
         poll: Duration = "1s",
         blocked_after: Duration = "1s",
     ) -> None:
-        if process_slots is not None and (isinstance(process_slots, bool) or not 1 <= process_slots <= 1000):
+        if process_slots is not None and (
+            isinstance(process_slots, bool) or not isinstance(process_slots, int) or not 1 <= process_slots <= 1000
+        ):
             raise ConfigError(f"process_slots is {process_slots!r}: it must be a whole number between 1 and 1000")
         if not isinstance(app, App):
             raise ConfigError(f"Worker takes an App, not {app!r}")

@@ -15,6 +15,9 @@ begin
     raise exception using errcode = 'invalid_parameter_value',
       message = 'stepwell: give a queue, a task, a worker or everything: one of them';
   end if;
+  if length(_queue) not between 1 and 200 or length(_task) not between 1 and 200 then
+    raise exception using errcode = 'SW002', message = 'stepwell: a name must have 1 to 200 characters';
+  end if;
   if right(_queue, 1) = '*' then
     raise exception using errcode = 'SW002',
       message = format('stepwell: %s is a pattern: name each queue, or say everything', _queue);

@@ -53,7 +53,8 @@ begin
     end,
     next_tick_at = case
       when s.paused_at is not null then null
-      when (s.cron, s.tz, s.every) is not distinct from (excluded.cron, excluded.tz, excluded.every) then s.next_tick_at
+      when (s.cron, s.tz, s.every) is not distinct from (excluded.cron, excluded.tz, excluded.every)
+        then coalesce(s.next_tick_at, excluded.next_tick_at)
       else excluded.next_tick_at
     end;
   perform pg_notify('stepwell_tick', '');

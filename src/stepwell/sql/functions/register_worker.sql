@@ -1,5 +1,5 @@
--- Enter a worker with its first lease. _age: for how many seconds it has run already, if it lost the lease it had; _owner,
--- _schedules and _stale_after say whose schedules stand in its code.
+-- Enter a worker with its first lease. _age and _begun: if it lost the lease it had, for how many seconds it has run, and its
+-- number when it started. _owner, _schedules and _stale_after say whose schedules stand in its code.
 create or replace function stepwell.register_worker(
   _host text,
   _pid integer,
@@ -9,6 +9,7 @@ create or replace function stepwell.register_worker(
   _concurrency integer,
   _lease double precision,
   _age double precision default 0,
+  _begun integer default null,
   _owner text default null,
   _schedules text[] default '{}',
   _stale_after double precision default null
@@ -21,9 +22,9 @@ declare
   _id uuid := stepwell.uuid7();
 begin
   insert into stepwell.worker (id, host, pid, version, queues, tasks, concurrency, started_at, renewed_at,
-    lease_until, owner, schedules, stale_after)
+    lease_until, begun, owner, schedules, stale_after)
   values (_id, _host, _pid, _version, _queues, _tasks::jsonb, _concurrency, _now - _age * interval '1 second', _now,
-    _now + _lease * interval '1 second', _owner, _schedules, _stale_after);
+    _now + _lease * interval '1 second', _begun, _owner, _schedules, _stale_after);
   return _id;
 end
 $$;

@@ -1,6 +1,6 @@
 -- Renew a worker's lease and see to it that this session holds the worker's advisory lock (1937007981, number), by
--- which peers tell that it lives. Returns
--- what is asked of it: the jobs it must stop, what is paused, and whether it must stop itself; no row: it was declared dead and must start anew.
+-- which peers tell that it lives. Returns what is asked of it: the jobs it must stop, what is paused, and whether it must
+-- stop itself; and its number. No row: it was declared dead and must start anew.
 create or replace function stepwell.renew(
   _worker_id uuid,
   _lease double precision,
@@ -10,7 +10,8 @@ create or replace function stepwell.renew(
   paused boolean,
   paused_queues text[],
   paused_tasks text[],
-  stopping boolean
+  stopping boolean,
+  number integer
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -43,7 +44,7 @@ begin
       coalesce(bool_or(c.scope = 'everything' or (c.scope = 'worker' and c.name = _worker_id::text)), false),
       coalesce(array_agg(c.name) filter (where c.scope = 'queue'), '{}'),
       coalesce(array_agg(c.name) filter (where c.scope = 'task'), '{}'),
-      exists (select from stepwell.stopping_workers s where s.id = _worker_id)
+      exists (select from stepwell.stopping_workers s where s.id = _worker_id), _number
     from stepwell.control c where c.action = 'pause';
 end
 $$;

@@ -1,28 +1,23 @@
--- Reckon anew the schedules that were fired for a tick which is still to come: the clock was ahead then and has been set
--- back, and without this they would rest until it is there again. Returns how many.
--- What was fired is on record and is not fired twice. Of times before the oldest record nobody knows, so it goes back no
--- further than that.
-create or replace function stepwell.rewind_schedules() returns integer
+-- Set schedules back to _nexts[k], which the caller reckoned from stepwell.now(), where their next tick lies beyond it, or
+-- where there is none: the clock was ahead when that was reckoned and has been set back. What was fired for a time still
+-- to come is on record, and is not fired twice; nothing is set back to before what is still on record. Returns how many.
+create or replace function stepwell.rewind_schedules(_ids uuid[], _versions integer[], _nexts timestamptz[]) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  _now timestamptz := stepwell.now();
   _rewound integer;
 begin
-  update stepwell.schedule s
-  set next_tick_at = greatest(_now, (select min(t.at) from stepwell.tick t where t.schedule_id = s.id))
-  where s.id in (
-    select a.id from stepwell.schedule a
-    where a.next_tick_at > _now
-      and exists (
-        -- Once reckoned anew it is due at this tick at the latest.
-        select from stepwell.tick t
-        where t.schedule_id = a.id and t.at > _now + interval '1 second' and t.at < a.next_tick_at and not t.triggered
-      )
-    order by a.id
-    for update skip locked
-  );
+  with wrong as (
+    select s.id, greatest(u.next, s.forgotten_until + interval '1 microsecond') as next
+    from unnest(_ids, _versions, _nexts) as u (id, version, next)
+    join stepwell.schedule s on s.id = u.id and s.version = u.version
+    where s.paused_at is null
+      and coalesce(s.next_tick_at > greatest(u.next, s.forgotten_until + interval '1 microsecond'), true)
+    order by s.id
+    for update of s skip locked
+  )
+  update stepwell.schedule s set next_tick_at = w.next from wrong w where s.id = w.id;
   get diagnostics _rewound = row_count;
   if _rewound > 0 then
     perform pg_notify('stepwell_tick', '');

@@ -16,8 +16,9 @@ declare
   _told integer;
 begin
   select c.scope, c.name into _scope, _name from stepwell.control_scope(_queue, _task, _worker, _everything) c;
-  insert into stepwell.control as c (action, scope, name, asked_at) values ('stop', _scope, _name, _now)
-  on conflict on constraint control_pkey do update set asked_at = greatest(c.asked_at, excluded.asked_at);
+  insert into stepwell.control as c (action, scope, name, asked_at, up_to)
+  values ('stop', _scope, _name, _now, coalesce(pg_sequence_last_value('stepwell.worker_number_seq'), 0))
+  on conflict on constraint control_pkey do update set asked_at = excluded.asked_at, up_to = excluded.up_to;
   -- They matter only to workers that had started before, and those leave; what is this old was obeyed.
   delete from stepwell.control c where c.action = 'stop' and c.asked_at < _now - interval '30 days';
   perform pg_notify('stepwell_control', '');

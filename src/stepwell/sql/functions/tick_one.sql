@@ -1,4 +1,5 @@
--- Fire one schedule for the given ticks, oldest first, and set its next. Returns how many jobs were enqueued.
+-- Fire one schedule for the given ticks, oldest first, and set its next. Returns how many jobs were enqueued. What
+-- somebody holds raises lock_not_available at once.
 create or replace function stepwell.tick_one(
   _id uuid,
   _version integer,
@@ -28,11 +29,11 @@ begin
   end if;
   -- A run that ends locks its job first and its schedule then (finish, admit): so does this.
   if _replaces then
-    perform from stepwell.job j where j.schedule_id = _id order by j.id for update;
+    perform from stepwell.job j where j.schedule_id = _id order by j.id for update nowait;
   end if;
   select s.* into _schedule from stepwell.schedule s
   where s.id = _id and s.version = _version and s.next_tick_at = _due and s.next_tick_at <= _now
-  for update;
+  for update nowait;
   if not found then
     return 0;
   end if;

@@ -32,12 +32,15 @@ create table stepwell.schedule (
   next_tick_at timestamptz,
   last_tick_at timestamptz,
   last_job_id uuid,
+  forgotten_until timestamptz,
   constraint schedule_pkey primary key (id),
   constraint schedule_name unique (owner, name),
   constraint schedule_has_one_timing check ((cron is null) <> (every is null) and (cron is null) = (tz is null)),
   constraint schedule_every check (every > 0),
   constraint schedule_overlap check (overlap in ('skip', 'allow', 'queue', 'replace')),
-  constraint schedule_catchup check (catchup >= 0),
+  -- What Python could not reckon with, or not in time, must not get in by SQL.
+  constraint schedule_catchup check (catchup between 0 and 1000),
+  constraint schedule_next_tick_at check (next_tick_at >= '1970-01-01 00:00+00' and next_tick_at < '9999-12-31 00:00+00'),
   constraint schedule_jitter check (jitter >= 0),
   constraint schedule_pause check (paused_at is null or next_tick_at is null)
 ) with (fillfactor = 50);
@@ -63,6 +66,7 @@ comment on column stepwell.schedule.paused_at is 'Nothing is enqueued since then
 comment on column stepwell.schedule.next_tick_at is 'When it is due; null: paused, or never again.';
 comment on column stepwell.schedule.last_tick_at is 'The tick of the last run that was enqueued.';
 comment on column stepwell.schedule.last_job_id is 'That run.';
+comment on column stepwell.schedule.forgotten_until is 'Of its ticks up to this one no record is kept, so none up to it is fired again.';
 
 comment on index stepwell.schedule_name is 'A name is unique for its owner.';
 create index schedule_due on stepwell.schedule (next_tick_at) where next_tick_at is not null;
@@ -92,16 +96,19 @@ create table stepwell.control (
   scope text not null,
   name text not null,
   asked_at timestamptz not null,
+  up_to integer,
   constraint control_pkey primary key (action, scope, name),
   constraint control_action check (action in ('pause', 'stop')),
   constraint control_scope check (scope in ('everything', 'queue', 'task', 'worker')),
-  constraint control_everything_has_no_name check ((scope = 'everything') = (name = ''))
+  constraint control_everything_has_no_name check ((scope = 'everything') = (name = '')),
+  constraint control_stop_is_up_to check ((action = 'stop') = (up_to is not null))
 );
 comment on table stepwell.control is 'What was asked of the fleet. A pause lasts until it is resumed; a stop is for the workers that had started by then.';
 comment on column stepwell.control.action is 'pause or stop.';
 comment on column stepwell.control.scope is 'everything, queue, task or worker.';
 comment on column stepwell.control.name is 'Which queue, task or worker (its id); empty for everything.';
 comment on column stepwell.control.asked_at is 'When it was asked, for a stop the last time.';
+comment on column stepwell.control.up_to is 'A stop is for the workers with numbers up to this one: clocks may be set, numbers only grow.';
 
 insert into stepwell.control (action, scope, name, asked_at)
 select 'pause', 'queue', q.name, q.paused_at from stepwell.queue q where q.paused_at is not null;
@@ -123,9 +130,11 @@ comment on column stepwell.leader.since is 'Since when.';
 comment on column stepwell.leader.lease_until is 'Unless it renews, others may lead from then on.';
 
 alter table stepwell.worker
+  add column begun integer,
   add column owner text,
   add column schedules text[] not null default '{}',
   add column stale_after double precision;
+comment on column stepwell.worker.begun is 'Its number when it started, should it have lost its lease since and have another now; null: it is the same.';
 comment on column stepwell.worker.owner is 'The name of its app.';
 comment on column stepwell.worker.schedules is 'The schedules that stand in its code.';
 comment on column stepwell.worker.stale_after is 'Its owner''s schedules that have stood in no live worker''s code for so many seconds are removed; null: they are kept.';

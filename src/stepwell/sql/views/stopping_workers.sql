@@ -2,7 +2,7 @@
 create or replace view stepwell.stopping_workers as
 select w.id, c.scope, c.name
 from stepwell.worker w
-join stepwell.control c on c.action = 'stop' and c.asked_at >= w.started_at
+join stepwell.control c on c.action = 'stop' and c.up_to >= coalesce(w.begun, w.number)
   and case c.scope
     when 'queue' then exists (
       select from unnest(w.queues) as q (name)
