@@ -13,6 +13,7 @@ from stepwell import queries
 from stepwell.aside import aside
 from stepwell.context import Context
 from stepwell.control import cancel_matching, to_scope
+from stepwell.cron import parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask
@@ -236,6 +237,8 @@ class App:
         that long. It takes effect when a worker starts.
         """
 
+        parse_timing(when, tz)  # so that what is wrong is said here, also where no task is given
+
         def declare(task: AnyTask) -> AnyTask:
             own = self._own(task, "@app.schedule")
             self.scheduler.declare(
@@ -403,7 +406,8 @@ class App:
 
     def _own(self, task: Any, who: str) -> Task[..., Any]:
         if not isinstance(task, Task):
-            raise ConfigError(f"{who} takes a task, not {task!r}: it stands above @app.task")
+            hint = ": it stands above @app.task" if who.startswith("@") else ""
+            raise ConfigError(f"{who} takes a task, as @app.task makes it from a function, not {task!r}{hint}")
         if self._tasks.get(task.name) is not task:
             raise ConfigError(f"{who}: {task.name!r} is a task of another app")
         return task  # pyright: ignore[reportUnknownVariableType]

@@ -17,7 +17,9 @@ Row = TypeVar("Row")
 def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
     """Run a query on the caller's sync connection, in whatever transaction it is in."""
     if isinstance(connection, psycopg.AsyncConnection):
-        raise ConfigError("connection= is an AsyncConnection: use aenqueue, or give a psycopg.Connection")
+        raise ConfigError(
+            "connection= is an AsyncConnection: await the call that begins with 'a', or give a psycopg.Connection"
+        )
     if not isinstance(connection, psycopg.Connection):
         raise _unknown(connection)
     try:
@@ -29,7 +31,9 @@ def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
 async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
     """Run a query on the caller's async connection, in whatever transaction it is in."""
     if isinstance(connection, psycopg.Connection):
-        raise ConfigError("connection= is a sync Connection: use enqueue, or give a psycopg.AsyncConnection")
+        raise ConfigError(
+            "connection= is a sync Connection: use the call without the 'a', or give a psycopg.AsyncConnection"
+        )
     if not isinstance(connection, psycopg.AsyncConnection):
         raise _unknown(connection)
     try:

@@ -105,6 +105,10 @@ class Scheduler:
         """After how many seconds in no live worker's code a schedule is removed; None: it is kept."""
         return None if self._stale == "keep" else self._stale_after
 
+    def hurry(self) -> None:
+        """Do not wait before a stale schedule is removed: for a worker that is all there is of this app."""
+        self._stale_after = 0.0
+
     def declare(self, declaration: Declaration) -> None:
         """Note a schedule that stands in the code; it is put in when a worker starts."""
         name = declaration.name

@@ -70,7 +70,10 @@ def stop(
     scope = _scope("stop", queue, task, worker, everything)
     with session(database) as connection:
         asked = fetch(connection, queries.stop(scope))[0]
-    say(f"asked {'1 worker' if asked == 1 else f'{asked} workers'} to stop")
+    if asked:
+        say(f"asked {'1 worker' if asked == 1 else f'{asked} workers'} to stop")
+    else:
+        say(f"no live worker is concerned by {_name(scope)}: 'stepwell workers' shows them all")
 
 
 def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, everything: bool) -> Scope:

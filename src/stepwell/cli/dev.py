@@ -92,6 +92,7 @@ def _work(
     with exits.telling(supervised=True):
         app = load_app(path)
         _check_database(app, path, url)
+    app.scheduler.hurry()  # nobody deploys here
 
     from stepwell.cli.running import run
     from stepwell.worker import Worker

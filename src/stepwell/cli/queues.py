@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stepwell import queries
 from stepwell.cli.options import JsonOption
-from stepwell.cli.output import Column, ago, dump, record, table
+from stepwell.cli.output import Column, ago, dump, record, say, table
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.db import fetch
 
@@ -14,6 +14,7 @@ def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:
     with session(database) as connection:
         found = fetch(connection, queries.queues())
         now = fetch(connection, queries.clock())[0]
+        everything = any(pause.scope == "everything" for pause in fetch(connection, queries.pauses()))
     if json:
         dump([record(queue) for queue in found])
         return
@@ -39,3 +40,5 @@ def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:
         ),
         empty="no queue holds live jobs or is paused",
     )
+    if everything:
+        say('everything is paused: "stepwell resume --all" ends that')

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 def read_queues(typed: list[str], concurrency: int | None) -> list[str] | dict[str, int] | None:
     """Names as a list, names with slots as a dict; None: nothing was typed."""
+    for each in typed:
+        if "," in each:
+            raise Usage(f"--queue is {each!r}: give each queue an option of its own, as in -q mail -q default")
     with_slots = [each for each in typed if "=" in each]
     if not with_slots:
         return typed or None
