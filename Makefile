@@ -2,10 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# What depends on the version of Postgres, and so is tested against an older one, too.
-ON_POSTGRES := tests/sql tests/migrations tests/enqueue tests/results tests/worker tests/crash
+# What depends most on the version of Postgres, and so is tested against an older one each time; `make test-16` runs all.
+ON_POSTGRES := tests/sql tests/migrations tests/enqueue tests/results
 
-.PHONY: demo test lint types imports unit bench bench-quick bench-peers clean
+.PHONY: demo test test-16 lint types imports unit bench bench-quick bench-peers clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
@@ -23,8 +23,11 @@ imports: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 4 -q
+	$(BIN)/python -m pytest -n 6 -q
 	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q $(ON_POSTGRES)
+
+test-16: $(VENV)/.ready
+	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 6 -q
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks
