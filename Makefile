@@ -23,11 +23,11 @@ imports: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 6 -q
+	$(BIN)/python -m pytest -n 4 -q
 	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q $(ON_POSTGRES)
 
 test-16: $(VENV)/.ready
-	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 6 -q
+	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks

@@ -121,6 +121,14 @@ class Oracle:
         """By hand: it runs, whatever else does."""
         self._schedules[name].ticks[now] = Tick(now, now, triggered=True, fate="live")
 
+    def rewind(self, now: datetime) -> None:
+        """The clock was set back: each goes on from there, and what is on record is not fired again."""
+        for schedule in self._schedules.values():
+            following = schedule.after(now)
+            late = schedule.due is not None and following is not None and schedule.due <= following
+            if not schedule.paused and not late:
+                schedule.due = following
+
     def tick(self, now: datetime) -> None:
         """Somebody is there, and sees to all that is due."""
         for schedule in self._schedules.values():

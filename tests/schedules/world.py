@@ -11,12 +11,15 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from stepwell import queries
+from stepwell.db import fetch
+from stepwell.worker.ticker import rewound
 from tests.crash.fleet import WorkerProcess, until
 
 from .audit import audit_ticks
@@ -84,6 +87,7 @@ class World:
         self.oracle = oracle
         self.members: list[Member] = []
         self.rest_is_open = True
+        self.now = datetime.min.replace(tzinfo=UTC)
         self._gate = gate
         self._dice = dice
         self._told: dict[str, object] = {
@@ -126,7 +130,17 @@ class World:
 
     def go_to(self, at: datetime) -> None:
         """Set the clock to some second of that minute, and tell everybody to look at it."""
+        was = self.now
         self._set_clock(at.replace(second=31, microsecond=0) + timedelta(seconds=self._dice.uniform(0, 2)))
+        if self.now < was:
+            self._rewind()
+
+    def _rewind(self) -> None:
+        """What the leader does every ten seconds; at once, so that it is known when."""
+        found = [(schedule, rewound(schedule)) for schedule in fetch(self.conn, queries.schedule_times(None))]
+        wrong = [(schedule, following) for schedule, following in found if following is not None]
+        fetch(self.conn, queries.rewind_schedules([each for each, _ in wrong], [following for _, following in wrong]))
+        self.oracle.rewind(self.now)
 
     def settle(self) -> None:
         """Wait until everything that is due and can be done has been done. If no worker lives, nothing is."""

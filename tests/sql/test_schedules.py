@@ -14,7 +14,7 @@ from stepwell.cron import Interval, parse_cron
 from stepwell.db import fetch
 from stepwell.queries import Fired
 from stepwell.schedule import DueSchedule, NewSchedule, Overlap, ScheduleInfo, Tick
-from stepwell.worker.ticker import reckon
+from stepwell.worker.ticker import reckon, rewound
 from tests.waiting import until
 
 from . import calls
@@ -487,15 +487,9 @@ def test_only_the_newest_ticks_are_kept(conn: Connection) -> None:
 
 def rewind(conn: Connection) -> int:
     """What the ticker does now and then."""
-    wrong: list[DueSchedule] = []
-    nexts: list[datetime] = []
-    for schedule in fetch(conn, queries.schedule_times(None)):
-        following = schedule.timing.after(schedule.looked_at)
-        assert following is not None
-        if schedule.due_at is None or schedule.due_at > following:
-            wrong.append(schedule)
-            nexts.append(following)
-    return fetch(conn, queries.rewind_schedules(wrong, nexts))[0]
+    found = [(schedule, rewound(schedule)) for schedule in fetch(conn, queries.schedule_times(None))]
+    wrong = [(schedule, following) for schedule, following in found if following is not None]
+    return fetch(conn, queries.rewind_schedules([each for each, _ in wrong], [following for _, following in wrong]))[0]
 
 
 def test_what_was_made_or_resumed_while_the_clock_was_ahead_is_due_when_it_should_be(conn: Connection) -> None:

@@ -64,8 +64,13 @@ def schedule_times(after: str | None) -> Query[DueSchedule]:
 
 def rewind_schedules(wrong: Sequence[DueSchedule], nexts: Sequence[datetime]) -> Query[int]:
     return Query(
-        "select stepwell.rewind_schedules(%s::uuid[], %s::integer[], %s::timestamptz[])",
-        ([schedule.id for schedule in wrong], [schedule.version for schedule in wrong], list(nexts)),
+        "select stepwell.rewind_schedules(%s::uuid[], %s::integer[], %s::timestamptz[], %s::timestamptz[])",
+        (
+            [schedule.id for schedule in wrong],
+            [schedule.version for schedule in wrong],
+            [schedule.due_at for schedule in wrong],
+            list(nexts),
+        ),
         only,
     )
 

@@ -104,8 +104,7 @@ class Ticker:
             nexts: list[datetime] = []
             for schedule in page:
                 with contextlib.suppress(Exception):  # what cannot be reckoned is said where it is due
-                    following = schedule.timing.after(schedule.looked_at)
-                    if following is not None and (schedule.due_at is None or schedule.due_at > following):
+                    if (following := rewound(schedule)) is not None:
                         wrong.append(schedule)
                         nexts.append(following)
                 await asyncio.sleep(0)
@@ -119,6 +118,12 @@ def reckon(schedule: DueSchedule) -> tuple[list[datetime], datetime | None]:
     assert schedule.due_at is not None
     before = schedule.due_at - timedelta(microseconds=1)
     return ticks(timing, before, schedule.looked_at, max(1, schedule.catchup)), timing.after(schedule.looked_at)
+
+
+def rewound(schedule: DueSchedule) -> datetime | None:
+    """When a schedule should be due, if its next tick lies beyond that, or there is none; None: all is well."""
+    following = schedule.timing.after(schedule.looked_at)
+    return following if following is not None and (schedule.due_at is None or schedule.due_at > following) else None
 
 
 def _duty(name: str) -> str:
