@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 # What depends most on the version of Postgres, and so is tested against an older one each time; `make test-16` runs all.
-ON_POSTGRES := tests/sql tests/migrations tests/enqueue tests/results
+ON_POSTGRES := tests/sql tests/migrations --ignore tests/sql/test_model.py
 
 .PHONY: demo test test-16 lint types imports unit bench bench-quick bench-peers clean
 
@@ -23,7 +23,7 @@ imports: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 4 -q
+	$(BIN)/python -m pytest -n 4 --dist worksteal -q
 	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q $(ON_POSTGRES)
 
 test-16: $(VENV)/.ready

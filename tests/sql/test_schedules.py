@@ -126,6 +126,18 @@ def test_two_who_saw_the_same_tick_fire_it_once(conn: Connection, dsn: str) -> N
     assert len(runs(conn)) == 2
 
 
+def test_what_was_reckoned_long_ago_is_reckoned_anew(conn: Connection) -> None:
+    put(conn)
+    go_to(conn, START + MINUTE)
+    seen = look(conn)
+    reckoned = [reckon(schedule) for schedule in seen]
+    stale = queries.tick(seen, [following for _, following in reckoned], [times for times, _ in reckoned])
+    go_to(conn, START + 30 * MINUTE)  # the worker was stopped in between
+    assert fetch(conn, stale)[0].enqueued == 0
+    assert fire(conn).enqueued == 1
+    assert runs(conn) == [(START + 30 * MINUTE, "ready")]
+
+
 def test_ticks_of_an_older_definition_are_refused(conn: Connection) -> None:
     put(conn)
     go_to(conn, START + MINUTE)

@@ -37,6 +37,11 @@ begin
   if not found then
     return 0;
   end if;
+  -- Reckoned long ago, by a worker that was stopped since: much may have been missed by now, and what of it is run must be
+  -- decided for all of it together. The caller looks again.
+  if _next < _now - interval '5 seconds' then
+    return 0;
+  end if;
   _live := array(select j.id from stepwell.job j where j.schedule_id = _id);
 
   foreach _at in array _ticks loop
