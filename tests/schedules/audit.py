@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
+from psycopg.rows import class_row
 
 from .oracle import Oracle
 
 # By the test's clock, which is nudged a little while it waits.
 _LATEST = timedelta(seconds=13)
 _SHOWN = 3
+_RUNS = """
+select t.name, t.at, t.handled_at, j.id, j.state::text, j.queue, j.args, j.result, j.scheduled_for, j.enqueued_at,
+  j.run_at, j.epoch > 1 or exists (select from stepwell.failures f where f.job_id = j.id) as was_lost
+from stepwell.ticks t
+join stepwell.jobs j on j.id = t.job_id and j.schedule_id = t.schedule_id
+order by t.name, t.at
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    name: str
+    at: datetime
+    handled_at: datetime
+    id: UUID
+    state: str
+    queue: str
+    args: Any
+    result: Any
+    scheduled_for: datetime
+    enqueued_at: datetime
+    run_at: datetime
+    was_lost: bool
 
 
 def audit_ticks(conn: psycopg.Connection[Any], oracle: Oracle) -> None:
@@ -36,30 +62,25 @@ def audit_ticks(conn: psycopg.Connection[Any], oracle: Oracle) -> None:
 
 def audit_runs(conn: psycopg.Connection[Any], oracle: Oracle) -> None:
     """Each tick that has a run has one, which ended as it must; and there is no other."""
-    rows = conn.execute(
-        "select t.name, t.at, t.handled_at, j.scheduled_for, j.run_at, j.enqueued_at, j.state::text, j.queue, j.args,"
-        " j.result, exists (select from stepwell.failures f where f.job_id = j.id)"
-        " from stepwell.ticks t join stepwell.jobs j on j.id = t.job_id and j.schedule_id = t.schedule_id"
-        " order by t.name, t.at"
-    ).fetchall()
+    runs = conn.cursor(row_factory=class_row(_Run)).execute(_RUNS).fetchall()
     for name in oracle.names:
-        runs = [row for row in rows if row[0] == name]
-        _compare(name, [(_utc(run[1]), run[6]) for run in runs], [(t.at, t.fate) for t in oracle.ticks(name) if t.fate])
+        its = [run for run in runs if run.name == name]
+        expected = [(tick.at, tick.fate) for tick in oracle.ticks(name) if tick.fate]
+        _compare(name, [(_utc(run.at), run.state) for run in its], expected)
         rule = oracle.rule(name)
-        for _, at, seen_at, scheduled_for, run_at, enqueued_at, state, queue, args, result, failed in runs:
-            of = f"{name}: the run for {at}"
-            assert (scheduled_for, enqueued_at) == (at, seen_at), of
+        for run in its:
+            assert (run.scheduled_for, run.enqueued_at) == (run.at, run.handled_at), run
+            assert (run.queue, run.args) == (rule.queue, {"name": name}), run
             # One whose worker died may run again at once, whenever that was.
-            assert failed or at <= run_at <= at + timedelta(seconds=rule.jitter), of
-            assert (queue, args) == (rule.queue, {"name": name}), of
-            told = result and (result[0], datetime.fromisoformat(result[1]))
-            assert told == ((name, at) if state == "succeeded" else None), of
+            assert run.was_lost or run.at <= run.run_at <= run.at + timedelta(seconds=rule.jitter), run
+            said = run.result and (run.result[0], datetime.fromisoformat(run.result[1]))
+            assert said == ((name, run.at) if run.state == "succeeded" else None), run
+    assert len({run.id for run in runs}) == len(runs), "two ticks have the same run"
     unexplained = conn.execute(
         "select j.id, j.scheduled_for, j.state, j.args from stepwell.jobs j"
         " where not exists (select from stepwell.ticks t where t.job_id = j.id)"
     ).fetchall()
-    assert unexplained == []
-    assert conn.execute("select count(*), count(distinct id) from stepwell.jobs").fetchone() == (len(rows), len(rows))
+    assert unexplained == [], f"no tick explains {unexplained}"
 
 
 def audit_nexts(conn: psycopg.Connection[Any], oracle: Oracle, end: datetime) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from .agenda import MINUTE, Agenda
-from .roster import CATCHUPS, OVERLAPS, draw_timing
+from .roster import NOW_AND_THEN, OVERLAPS, SELDOM, draw_catchup, draw_timing
 from .trouble import Trouble
 from .world import World
 
@@ -78,10 +78,6 @@ class Day:
     def _set_back(self, dice: random.Random) -> bool:
         self._world.note("the clock is set back")
         self._agenda.step(self._world.now - dice.randint(1, 40) * MINUTE)
-        # These are due again at times at which they were.
-        for name in dice.sample(self._world.oracle.names, 8):
-            self._pause(name)
-            self._resume(name)
         return True
 
     def _set_ahead(self, dice: random.Random) -> bool:
@@ -91,9 +87,11 @@ class Day:
 
     def _pause_schedule(self, dice: random.Random) -> bool:
         name = dice.choice(self._world.oracle.names)
+        self._world.note(f"schedule {name!r} is paused")
         self._pause(name)
 
         def resume(_dice: random.Random) -> bool:
+            self._world.note(f"schedule {name!r} is resumed")
             self._resume(name)
             return True
 
@@ -101,12 +99,10 @@ class Day:
         return True
 
     def _pause(self, name: str) -> None:
-        self._world.note(f"schedule {name!r} is paused")
         self._world.app.schedule_named(name).pause()
         self._world.oracle.pause(name)
 
     def _resume(self, name: str) -> None:
-        self._world.note(f"schedule {name!r} is resumed")
         self._world.app.schedule_named(name).resume()
         self._world.oracle.resume(name, self._world.now)
 
@@ -115,6 +111,8 @@ class Day:
         if not self._world.tickers:
             return False
         name = dice.choice(self._world.oracle.names)
+        if any(tick.at == self._world.now for tick in self._world.oracle.ticks(name)):
+            return False  # twice at one instant, which only a clock that stands still makes possible
         self._world.note(f"schedule {name!r} is triggered")
         self._world.app.schedule_named(name).trigger()
         self._world.oracle.trigger(name, self._world.now)
@@ -122,8 +120,10 @@ class Day:
 
     def _change(self, dice: random.Random) -> bool:
         old = self._world.oracle.rule(dice.choice(self._mutable))
-        when, tz = draw_timing(dice, self._zone, 0, 0.7) if dice.random() < 0.6 else (old.when, old.tz)
-        new = replace(old, when=when, tz=tz, overlap=dice.choice(OVERLAPS), catchup=dice.choice(CATCHUPS))
+        when, tz = (old.when, old.tz)
+        if dice.random() < 0.6:
+            when, tz = draw_timing(dice, self._zone, NOW_AND_THEN, SELDOM)
+        new = replace(old, when=when, tz=tz, overlap=dice.choice(OVERLAPS), catchup=draw_catchup(dice, when))
         self._world.note(f"now {new}")
         self._world.put(new)
         return True

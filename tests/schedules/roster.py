@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import product
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from .oracle import Rule
 from .program import QUEUES
@@ -25,9 +25,9 @@ ZONES = (
     "Asia/Kathmandu",
     "Pacific/Chatham",
 )
-# Every time is a multiple of 15 seconds: the test's clock stands still in between. Only the newest thousand ticks of a
-# schedule are kept, so those that are often due are not those that catch up with nine.
-OFTEN: tuple[str | int, ...] = ("* * * * *", "*/2 * * * *", "*/3 * * * *", "0-59/4 * * * *", 90, 135)
+# Every time is a multiple of 15 seconds: the test's clock stands still in between.
+ALL_THE_TIME: tuple[str | int, ...] = ("* * * * *", "*/1 * * * *", 75)
+OFTEN: tuple[str | int, ...] = ("*/2 * * * *", "*/3 * * * *", "0-59/4 * * * *", 105, 135)
 NOW_AND_THEN: tuple[str | int, ...] = (
     "*/10 * * * *",
     "*/7 * * * *",
@@ -66,20 +66,25 @@ SELDOM: tuple[str | int, ...] = (
 )
 
 
-def draw_timing(dice: random.Random, zone: str, often: float, now_and_then: float) -> tuple[str | int, str | None]:
-    """When, and in which zone: rather in the one whose clocks turn. `often` and `now_and_then` are odds out of one."""
-    lot = dice.random()
-    choices = OFTEN if lot < often else NOW_AND_THEN if lot < often + now_and_then else SELDOM
-    when = dice.choice(choices)
+def draw_timing(dice: random.Random, zone: str, *pools: tuple[str | int, ...]) -> tuple[str | int, str | None]:
+    """When, and in which zone: rather in the one whose clocks turn."""
+    when = dice.choice(dice.choice(pools))
     return when, None if isinstance(when, int) else zone if dice.random() < 0.5 else dice.choice(ZONES)
+
+
+def draw_catchup(dice: random.Random, when: str | int) -> Catchup:
+    # Of each schedule the newest thousand ticks are kept: with more of them there would be nothing to compare with.
+    return dice.choice(CATCHUPS[:2] if when in ALL_THE_TIME else CATCHUPS)
 
 
 def draw_rules(dice: random.Random, zone: str) -> list[Rule]:
     rules: list[Rule] = []
-    kinds: list[tuple[Any, ...]] = list(product(OVERLAPS, CATCHUPS, QUEUES))
+    kinds: list[tuple[Overlap, Catchup, str]] = list(product(OVERLAPS, CATCHUPS, QUEUES))
     for number, (overlap, catchup, queue) in enumerate(kinds):
-        often = 0.35 if queue == "main" and catchup != 9 else 0.0
-        when, tz = draw_timing(dice, zone, often, 0.4)
+        pools = [NOW_AND_THEN, SELDOM]
+        if queue == "main":
+            pools.append(OFTEN if catchup in CATCHUPS[2:] else ALL_THE_TIME + OFTEN)
+        when, tz = draw_timing(dice, zone, *pools)
         rules.append(Rule(f"{number:02} {queue} {overlap} {catchup}", when, tz, overlap, catchup, queue))
     rules += [
         Rule("48 jitter", "*/10 * * * *", zone, "allow", 2, "main", jitter=240),

@@ -133,14 +133,8 @@ class World:
         was = self.now
         self._set_clock(at.replace(second=31, microsecond=0) + timedelta(seconds=self._dice.uniform(0, 2)))
         if self.now < was:
-            self._rewind()
-
-    def _rewind(self) -> None:
-        """What the leader does every ten seconds; at once, so that it is known when."""
-        found = [(schedule, rewound(schedule)) for schedule in fetch(self.conn, queries.schedule_times(None))]
-        wrong = [(schedule, following) for schedule, following in found if following is not None]
-        fetch(self.conn, queries.rewind_schedules([each for each, _ in wrong], [following for _, following in wrong]))
-        self.oracle.rewind(self.now)
+            self.oracle.rewind(self.now)
+            until(self._is_rewound, "every schedule goes on from there")
 
     def settle(self) -> None:
         """Wait until everything that is due and can be done has been done. If no worker lives, nothing is."""
@@ -221,6 +215,14 @@ class World:
     def noise(self) -> list[str]:
         """What workers printed that is no event: tracebacks, mostly."""
         return [line for process in self._processes for line in process.noise]
+
+    def _is_rewound(self) -> bool:
+        """Does what the leader does every ten seconds: at once, so that it is known when."""
+        found = [(schedule, rewound(schedule)) for schedule in fetch(self.conn, queries.schedule_times(None))]
+        wrong = [(schedule, following) for schedule, following in found if following is not None]
+        if wrong:  # those that somebody holds still are, afterwards
+            fetch(self.conn, queries.rewind_schedules([each for each, _ in wrong], [at for _, at in wrong]))
+        return not wrong
 
     def _put(self, rule: Rule) -> None:
         if rule.overlap == "allow":

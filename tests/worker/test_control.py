@@ -13,7 +13,7 @@ from deaf import deaf
 from waiting import Heard, auntil
 
 from stepwell import App, ConfigError, JobCancelled, Worker, WorkerNotFound, queries
-from stepwell.events import JobsHandedBack, ListenerDeaf, PauseChanged, StopAsked, WorkerStopped
+from stepwell.events import JobsHandedBack, ListenerDeaf, PauseChanged, StopAsked, WorkerStopped, WorkerStopping
 
 
 async def test_a_paused_queue_rests_and_the_others_go_on(app: App) -> None:
@@ -127,6 +127,7 @@ async def test_a_stop_drains_those_that_run_and_not_those_that_start_later(app: 
     assert await app.astop("default") == 1
     await heard.wait_for(StopAsked)
     assert time.monotonic() - began < 1
+    await heard.wait_for(WorkerStopping)  # now no claim is under way any more
     later = await slow.aenqueue()
     gate.set()
     await asyncio.wait_for(runs, 20)
