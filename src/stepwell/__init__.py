@@ -1,9 +1,11 @@
-"""Background jobs for Python, kept in the Postgres you already run."""
+"""Background jobs and durable steps for Python, kept in the Postgres you already run."""
 
 from stepwell.app import App, Keep
-from stepwell.context import Context
+from stepwell.branches import First
+from stepwell.context import Child, Context
 from stepwell.duration import Duration
 from stepwell.errors import (
+    AmbiguousKey,
     BadArgs,
     ConfigError,
     DatabaseError,
@@ -14,41 +16,64 @@ from stepwell.errors import (
     JobNotFound,
     ScheduleNotFound,
     SchemaMismatch,
+    StepChanged,
+    StepFailed,
+    StepNotFound,
     StepwellError,
+    TooManySteps,
     WorkerNotFound,
 )
+from stepwell.flow import Chain, Machine, Step
 from stepwell.handle import JobHandle
 from stepwell.job import Failure, JobInfo, State
+from stepwell.journal import Drift
+from stepwell.moves import Done, Next, Restart
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
 from stepwell.retry import Backoff, Retry
 from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, When, preview
 from stepwell.schedule_handle import ScheduleHandle
+from stepwell.step import StepInfo, StepKind
+from stepwell.steps import Event
+from stepwell.sync_context import SyncChild, SyncContext
 from stepwell.task import Call, Enqueuer, Task
+from stepwell.transaction_step import SyncTransaction, Transaction
+from stepwell.values import BadValue
 from stepwell.worker import Worker
 
 __all__ = [
+    "AmbiguousKey",
     "App",
     "Backoff",
     "BadArgs",
+    "BadValue",
     "Call",
     "Cancel",
     "Catchup",
+    "Chain",
+    "Child",
     "ConfigError",
     "Context",
     "DatabaseError",
+    "Done",
+    "Drift",
     "DuplicateTask",
     "Duration",
     "EmbeddedError",
     "Enqueuer",
+    "Event",
     "Fail",
     "Failure",
+    "First",
     "JobCancelled",
     "JobFailed",
     "JobHandle",
     "JobInfo",
     "JobNotFound",
     "Keep",
+    "Machine",
+    "Next",
     "Overlap",
+    "Restart",
     "Retry",
     "RetryIn",
     "ScheduleHandle",
@@ -58,9 +83,20 @@ __all__ = [
     "Snooze",
     "Stale",
     "State",
+    "Step",
+    "StepChanged",
+    "StepFailed",
+    "StepInfo",
+    "StepKind",
+    "StepNotFound",
     "StepwellError",
+    "SyncChild",
+    "SyncContext",
+    "SyncTransaction",
     "Task",
     "Tick",
+    "TooManySteps",
+    "Transaction",
     "When",
     "Worker",
     "WorkerNotFound",

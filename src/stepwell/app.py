@@ -11,13 +11,16 @@ from uuid import UUID
 
 from stepwell import queries
 from stepwell.aside import aside
+from stepwell.bridge import afetch_on, fetch_on
 from stepwell.context import Context
 from stepwell.control import cancel_matching, to_scope
 from stepwell.cron import parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
-from stepwell.errors import BadArgs, ConfigError, DuplicateTask
-from stepwell.handle import JobHandle, check_reason, refuse_in_event_loop
+from stepwell.errors import BadArgs, ConfigError, DuplicateTask, JobNotFound
+from stepwell.flow import Chain, Machine, Step
+from stepwell.handle import JobHandle, check_reason, encode_event, refuse_in_event_loop
+from stepwell.journal import Drift, check_key
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.plan import arun, run
 from stepwell.retry import Retry
@@ -25,6 +28,7 @@ from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, When, check
 from stepwell.schedule_handle import ScheduleHandle
 from stepwell.scheduler import Scheduler, new_declaration
 from stepwell.sink import JobSink
+from stepwell.sync_context import SyncContext
 from stepwell.task import Call, Task, TaskDecorator, check_name
 from stepwell.waiter import Waiter
 
@@ -47,6 +51,9 @@ class App:
     which the app is made. When a worker starts, the schedules that no longer stand in the code are removed by
     `stale_schedules`: "remove_stale", once they have stood in no live worker's code for `schedule_grace`; "remove_all",
     at once, and those made at run time too; or "keep".
+
+    `drift` says what happens when a saved step of a durable job is called with other arguments: "warn" takes its saved
+    value, "fail" fails the job, "rerun" runs the step again.
     """
 
     def __init__(
@@ -64,6 +71,7 @@ class App:
         pool_size: int = 10,
         stale_schedules: Stale = "remove_stale",
         schedule_grace: Duration = "10m",
+        drift: Drift = "warn",
     ) -> None:
         self.name = check_name(_module_of_caller() if name is None else name, "name")
         self.queue = check_name(queue, "queue")
@@ -73,6 +81,7 @@ class App:
         self._timeout = _timeout(timeout)
         self._keep = _keep(keep, "keep")
         self._keep_failed = _keep(keep_failed, "keep_failed")
+        self._drift: Drift = _check_drift(drift)
         self._tasks: dict[str, Task[..., Any]] = {}
         self._waiter = Waiter(self.database)
         self._sink = JobSink(self.database, self._waiter, _positive(max_args_size, "max_args_size"))
@@ -128,6 +137,8 @@ class App:
     @overload
     def task(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
     @overload
+    def task(self, fn: Callable[Concatenate[SyncContext, P], R], /) -> Task[P, R]: ...
+    @overload
     def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(
@@ -143,6 +154,7 @@ class App:
         keep_failed: Keep | None = None,
         process: bool = False,
         transaction: bool = False,
+        drift: Drift | None = None,
     ) -> TaskDecorator: ...
     def task(
         self,
@@ -158,6 +170,7 @@ class App:
         keep_failed: Keep | None = None,
         process: bool = False,
         transaction: bool = False,
+        drift: Drift | None = None,
     ) -> Any:
         """Register a function as a task, under its own name unless `name` says otherwise.
 
@@ -185,17 +198,78 @@ class App:
                 keep_failed=self._keep_failed if keep_failed is None else _keep(keep_failed, "keep_failed"),
                 process=process,
                 transaction=transaction,
+                drift=_check_drift(self._drift if drift is None else drift),
             )
-            if task.name in self._tasks:
-                other = self._tasks[task.name].fn
-                raise DuplicateTask(
-                    f"two tasks are named {task.name!r}: {_place(other)} and {_place(fn)}: "
-                    "give one another name with @app.task(name=...)"
-                )
-            self._tasks[task.name] = task
-            return task
+            return self._register(task)
 
         return register if fn is None else register(fn)
+
+    def chain(
+        self,
+        name: str,
+        *steps: Callable[..., Any] | Step,
+        queue: str | None = None,
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
+    ) -> Chain:
+        """A task whose work is a chain of functions: what one returns is given to the next, and saved in between.
+
+        `Step(fn, retry=..., timeout=..., queue=...)` gives one a policy of its own. A function may return `Next(value,
+        after="1h")` to have the next one wait, or `Done(value)` to end the chain. A job is enqueued with the arguments
+        of the first.
+        """
+        return self._register(
+            Chain(self._sink, name, steps, **self._flow_options(queue, priority, retry, timeout, keep, keep_failed))
+        )
+
+    def machine(
+        self,
+        name: str,
+        *,
+        queue: str | None = None,
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
+    ) -> Machine:
+        """A task whose work is a machine of states, which are added by `@machine.state`. A job is enqueued with a
+        state."""
+        return self._register(
+            Machine(self._sink, name, **self._flow_options(queue, priority, retry, timeout, keep, keep_failed))
+        )
+
+    def _flow_options(
+        self,
+        queue: str | None,
+        priority: int,
+        retry: Retry | None,
+        timeout: Duration | None,
+        keep: Keep | None,
+        keep_failed: Keep | None,
+    ) -> dict[str, Any]:
+        return {
+            "queue": queue if queue is not None else self.queue,
+            "priority": priority,
+            "retry": _check_retry(retry) or self._retry,
+            "timeout": self._timeout if timeout is None else _timeout(timeout),
+            "timeout_grace": 5.0,
+            "keep": self._keep if keep is None else _keep(keep, "keep"),
+            "keep_failed": self._keep_failed if keep_failed is None else _keep(keep_failed, "keep_failed"),
+        }
+
+    def _register(self, task: AnyTask) -> AnyTask:
+        if task.name in self._tasks:
+            other = self._tasks[task.name].fn
+            raise DuplicateTask(
+                f"two tasks are named {task.name!r}: {_place(other)} and {_place(task.fn)}: "
+                "give one another name with @app.task(name=...)"
+            )
+        self._tasks[task.name] = task
+        return task
 
     def job(self, job_id: UUID | str) -> JobHandle[Any]:
         """A handle to a job whose id is known. Its result comes as plain JSON values."""
@@ -214,6 +288,49 @@ class App:
     ) -> list[JobHandle[Any]]:
         """The same as `enqueue_many`, for async code."""
         return await self._sink.aput_many(_check_calls(list(calls)), connection)
+
+    def emit(
+        self,
+        event: str,
+        *,
+        key: str | None = None,
+        value: Any = None,
+        keep: Duration = "30d",
+        connection: object | None = None,
+    ) -> None:
+        """Emit an event: every job that waits for this name and key by `ctx.wait_for` goes on, and who begins to wait
+        later finds it for as long as it is kept. With `connection`, if and only if your transaction commits."""
+        refuse_in_event_loop("emit", "aemit")
+        query = _emit(event, key, value, keep)
+        self.database.fetch(query) if connection is None else fetch_on(connection, query)
+
+    async def aemit(
+        self,
+        event: str,
+        *,
+        key: str | None = None,
+        value: Any = None,
+        keep: Duration = "30d",
+        connection: object | None = None,
+    ) -> None:
+        """The same as `emit`, for async code."""
+        query = _emit(event, key, value, keep)
+        await (self.database.afetch(query) if connection is None else afetch_on(connection, query))
+
+    def fork(self, job: JobHandle[R] | UUID | str, *, step: str) -> JobHandle[R]:
+        """A new job that begins with all that another, live or finished, had saved before a step; of a chain or
+        machine, at that step."""
+        refuse_in_event_loop("fork", "afork")
+        handle = self._handle_of(job)
+        return handle.same_task(_found(self.database.fetch(queries.fork(str(handle.id), step))[0], handle))
+
+    async def afork(self, job: JobHandle[R] | UUID | str, *, step: str) -> JobHandle[R]:
+        """The same as `fork`, for async code."""
+        handle = self._handle_of(job)
+        return handle.same_task(_found((await self.database.afetch(queries.fork(str(handle.id), step)))[0], handle))
+
+    def _handle_of(self, job: JobHandle[R] | UUID | str) -> JobHandle[R]:
+        return job if isinstance(job, JobHandle) else self.job(job)
 
     def schedule(
         self,
@@ -422,6 +539,26 @@ def _module_of_caller() -> str:
         return name
     spec = frame.f_globals.get("__spec__")
     return str(spec.name).removesuffix(".__main__") if spec is not None else Path(sys.argv[0] or "app").stem or "app"
+
+
+def _emit(event: str, key: str | None, value: Any, keep: Duration) -> queries.Query[int]:
+    name = check_key(event, "event")
+    about = None if key is None else check_key(key, "key")
+    return queries.emit(name, about, encode_event(name, value), seconds(keep, "keep"))
+
+
+def _found(forked: UUID | None, handle: JobHandle[Any]) -> str:
+    if forked is None:
+        raise JobNotFound(
+            f"job {handle.id} is not known: it was never there, or its history has expired or is not kept"
+        )
+    return str(forked)
+
+
+def _check_drift(drift: Drift) -> Drift:
+    if drift not in ("warn", "fail", "rerun"):
+        raise ConfigError(f"drift is {drift!r}: it must be 'warn', 'fail' or 'rerun'")
+    return drift
 
 
 def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:

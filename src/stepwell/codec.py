@@ -7,7 +7,6 @@ once before it is sent: bad args raise in the caller's face, not in a worker.
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import typing
 from collections.abc import Callable, Mapping
@@ -17,19 +16,23 @@ import msgspec
 
 from stepwell.context import Context
 from stepwell.errors import BadArgs, ConfigError
+from stepwell.sync_context import SyncContext
+from stepwell.values import NUL, article, encode_value, encoder, holds_nan, new_decoder
 
-_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_CONTEXTS = (Context, SyncContext)
 
 
 class Codec:
     """Turns the arguments of one function into JSON and back, and its result too."""
 
-    def __init__(self, name: str, fn: Callable[..., Any]) -> None:
+    def __init__(self, name: str, fn: Callable[..., Any], *, result: Any = None) -> None:
         self._name = name
+        self._result = result
         self._fn = fn
         self._signature = inspect.signature(fn)
         self._parameters = list(self._signature.parameters.values())
         self.context_parameter: str | None = None
+        self.wants_sync_context = False
         self.ready = False
         """Whether the annotations could be read: else they are at the first use."""
         for parameter in self._parameters:
@@ -49,18 +52,18 @@ class Codec:
         self.prepare()
         named = self._bind(args, kwargs)
         try:
-            encoded = _encoder.encode(named)
+            encoded = encoder.encode(named)
         except Exception as error:
             raise self._culprit(named, error) from None
-        if b"\\u0000" in encoded and _NUL.search(encoded):
+        if b"\\u0000" in encoded and NUL.search(encoded):
             for key, value in named.items():
-                if _NUL.search(_encoder.encode(value)):
+                if NUL.search(encoder.encode(value)):
                     raise BadArgs(
                         f"task {self._name!r}: argument {key!r} holds a NUL character, which text cannot keep"
                     )
         if b"null" in encoded:
             for key, value in named.items():
-                if _holds_nan(value):
+                if holds_nan(value):
                     raise BadArgs(f"task {self._name!r}: argument {key!r} holds NaN or infinity, which JSON cannot say")
         if len(encoded) > most:
             raise BadArgs(
@@ -90,21 +93,8 @@ class Codec:
         return (), kwargs
 
     def encode_result(self, result: Any, most: int) -> str:
-        """The result as JSON. Raises `BadResult` with the value's type if it does not encode."""
-        if result is None:
-            return "null"
-        what = f"task {self._name!r} returned {_article(type(result).__name__)}"
-        try:
-            encoded = _encoder.encode(result)
-        except Exception as error:
-            raise BadResult(f"{what}, which does not encode as JSON: {error}") from None
-        if b"\\u0000" in encoded and _NUL.search(encoded):
-            raise BadResult(f"{what} that holds a NUL character, which text cannot keep")
-        if b"null" in encoded and _holds_nan(result):
-            raise BadResult(f"{what} that holds NaN or infinity, which JSON cannot say")
-        if len(encoded) > most:
-            raise BadResult(f"{what} of {len(encoded)} bytes, more than the {most} of App(max_result_size=...)")
-        return encoded.decode()
+        """The result as JSON. Raises `BadValue` with the value's type if it does not encode."""
+        return encode_value(result, f"task {self._name!r} returned", most, "App(max_result_size=...)")
 
     def decode_result(self, encoded: str | None) -> Any:
         """The result, as the function's return annotation says."""
@@ -127,7 +117,8 @@ class Codec:
 
     def _build(self) -> None:
         hints = typing.get_type_hints(self._fn, include_extras=True)
-        self.context_parameter = next((p.name for p in self._parameters if hints.get(p.name) is Context), None)
+        self.context_parameter = next((p.name for p in self._parameters if hints.get(p.name) in _CONTEXTS), None)
+        self.wants_sync_context = hints.get(self.context_parameter or "") is SyncContext
         self._take_context()
         fields: list[tuple[str, Any, Any]] = []
         for parameter in self._parameters:
@@ -153,13 +144,13 @@ class Codec:
             ),
             "arguments",
         )
-        result = hints.get("return", Any)
+        result = hints.get("return", Any) if self._result is None else self._result
         self._result_decoder: msgspec.json.Decoder[Any] = self._decoder_for(lambda: result, "result")
         self.ready = True
 
     def _decoder_for(self, make: Callable[[], Any], what: str) -> msgspec.json.Decoder[Any]:
         try:
-            return msgspec.json.Decoder(make(), dec_hook=_decode_other)
+            return new_decoder(make())
         except TypeError as error:
             raise ConfigError(f"task {self._name!r}: its {what} cannot be stored as JSON: {error}") from None
 
@@ -188,60 +179,24 @@ class Codec:
     def _culprit(self, named: Mapping[str, Any], error: Exception) -> BadArgs:
         for key, value in named.items():
             try:
-                _encoder.encode(value)
+                encoder.encode(value)
             except Exception as own:
                 kind = type(value).__name__
                 return BadArgs(f"task {self._name!r}: argument {key!r} ({kind}) does not encode as JSON: {own}")
         return BadArgs(f"task {self._name!r}: the args do not encode as JSON: {error}")
 
 
-class BadResult(Exception):
-    """A handler's result does not encode. Never leaves the executor."""
-
-
 def encode_metadata(metadata: Mapping[str, Any]) -> str:
     """Metadata as a JSON object."""
     if not isinstance(metadata, Mapping):
-        raise BadArgs(f"metadata is {_article(type(metadata).__name__)}: give a dict")
+        raise BadArgs(f"metadata is {article(type(metadata).__name__)}: give a dict")
     try:
-        encoded = _encoder.encode(dict(metadata))
+        encoded = encoder.encode(dict(metadata))
     except Exception as error:
         raise BadArgs(f"metadata does not encode as JSON: {error}") from None
-    if _NUL.search(encoded):
+    if NUL.search(encoded):
         raise BadArgs("metadata holds a NUL character, which Postgres cannot keep")
     return encoded.decode()
-
-
-def _encode_other(value: Any) -> Any:
-    # pydantic models, without importing pydantic
-    dump: Any = getattr(value, "model_dump", None)
-    if dump is None:
-        raise TypeError(f"objects of type {type(value).__name__} are not supported")
-    return dump(mode="json")
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_encode_other)
-
-
-def _decode_other(kind: type[Any], value: Any) -> Any:
-    validate = getattr(kind, "model_validate", None)
-    if validate is None:
-        raise TypeError(f"values of type {kind.__name__} are not supported")
-    return validate(value)
-
-
-def _holds_nan(value: Any) -> bool:
-    """Whether there is a number in it that msgspec writes as null."""
-    pending: list[Any] = [msgspec.to_builtins(value, enc_hook=_encode_other)]
-    while pending:
-        inner = pending.pop()
-        if isinstance(inner, float) and not math.isfinite(inner):
-            return True
-        if isinstance(inner, dict):
-            pending.extend(cast("dict[Any, Any]", inner).values())
-        elif isinstance(inner, list | tuple):
-            pending.extend(cast("list[Any]", inner))
-    return False
 
 
 def _name_the_argument(error: Exception) -> str:
@@ -256,9 +211,5 @@ def _name_the_argument(error: Exception) -> str:
 
 
 def _context_by_text(parameters: list[inspect.Parameter]) -> str | None:
-    names = ("Context", "stepwell.Context")
+    names = ("Context", "stepwell.Context", "SyncContext", "stepwell.SyncContext")
     return next((p.name for p in parameters if p.annotation in names), None)
-
-
-def _article(noun: str) -> str:
-    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

@@ -1,139 +1,328 @@
-"""What a handler may ask of its job."""
+"""What the handler of an async task may ask of its job: steps, waits, children, and all that `BaseContext` knows."""
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
+from uuid import UUID
 
 import msgspec
-import psycopg
 
+from stepwell import steps
+from stepwell.acts import Plan, aperform
+from stepwell.base_context import BaseContext
+from stepwell.branches import (
+    BranchEnd,
+    First,
+    Raised,
+    Returned,
+    Start,
+    as_start,
+    close_unused,
+    keys_of,
+    leaves,
+    run_branches,
+    run_first,
+    settle,
+)
+from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
-from stepwell.job import ClaimedJob
+from stepwell.journal import Suspend, check_key, name_of
+from stepwell.retry import Retry
+from stepwell.steps import Event, Spawned
+from stepwell.transaction_step import Transaction
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+T = TypeVar("T")
+Item = TypeVar("Item")
+Args = TypeVarTuple("Args")
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 
 
-class Context:
-    """Given to a handler that has a parameter annotated with it, the first by custom."""
+class Spawnable(Protocol[P, R]):
+    """A task, or `task.using(...)`."""
 
-    __slots__ = ("_connection", "_deadline", "_job", "_report", "_stop_asked", "_stop_event", "saw_cancelled")
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+    def calls(self, items: Iterable[Any]) -> Iterable[Any]: ...
 
-    def __init__(self, job: ClaimedJob, timeout: float | None, report: Callable[[ClaimedJob, str], None]) -> None:
-        # One is made for every job, so it copies nothing.
-        self._job = job
-        self._deadline = None if timeout is None else time.time() + timeout
-        self._report = report
-        self._connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None = None
-        self._stop_asked = False
-        self._stop_event: threading.Event | None = None
-        self.saw_cancelled = False
-        """Whether the handler has learnt by `cancelled` that it was asked to stop."""
 
-    @property
-    def id(self) -> str:
-        """The job's id."""
-        return self._job.id
+class Child(Generic[R]):
+    """A job that this one spawned. `await` it for its result, alone or by `ctx.gather`.
 
-    @property
-    def task(self) -> str:
-        """The task's name."""
-        return self._job.task
+    If it failed or was cancelled, that raises `JobFailed` or `JobCancelled`.
+    """
 
-    @property
-    def queue(self) -> str:
-        """The queue the job came from."""
-        return self._job.queue
+    __slots__ = ("_ctx", "spawned")
 
-    @property
-    def attempt(self) -> int:
-        """Which counted try this is, from 1."""
-        return self._job.attempt
+    def __init__(self, ctx: Context, spawned: Spawned) -> None:
+        self._ctx = ctx
+        self.spawned = spawned
 
-    @property
-    def epoch(self) -> int:
-        """How often the job was claimed: with the id, the fence for writes of your own."""
-        return self._job.epoch
+    def __repr__(self) -> str:
+        return f"<Child {self.spawned.key} of {self._ctx.id}>"
 
-    @property
-    def scheduled_for(self) -> datetime | None:
-        """The tick of the schedule that this run is for; None: no schedule enqueued it."""
-        at = self._job.scheduled_for
-        return None if at is None else _EPOCH + timedelta(microseconds=at)
+    def __await__(self) -> Generator[Any, Any, R]:
+        return self._ctx.result_of(self.spawned).__await__()
 
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """What the enqueuer attached to the job."""
-        return {} if self._job.metadata is None else msgspec.json.decode(self._job.metadata)
 
-    @property
-    def deadline(self) -> datetime | None:
-        """When the timeout will ask this run to stop, by this machine's clock; None: it has no timeout."""
-        return None if self._deadline is None else datetime.fromtimestamp(self._deadline, UTC)
+class Context(BaseContext):
+    """Given to a handler that has a parameter annotated with it, the first by custom.
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether this run was asked to stop: by cancel, timeout, shutdown or a lost lease.
+    What `step` and its kin have saved is not done again when the job is resumed: after a crash, a failed attempt or a
+    wait the handler is run from the top, and finds their values. So what it does between steps must come to the same
+    steps again.
+    """
 
-        A coroutine is cancelled besides. A plain function runs on in its thread and must look here. What it returns
-        once it has seen True is not taken for a success.
+    __slots__ = ("_outbox", "_sending")
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._outbox: list[Spawned] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    @overload
+    async def step(
+        self,
+        fn: Callable[[*Args], Awaitable[T]],
+        *args: *Args,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        undo: Callable[..., Any] | None = None,
+        was: str | None = None,
+    ) -> T: ...
+    @overload
+    async def step(
+        self,
+        fn: Callable[[*Args], T],
+        *args: *Args,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        undo: Callable[..., Any] | None = None,
+        was: str | None = None,
+    ) -> T: ...
+    async def step(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        undo: Callable[..., Any] | None = None,
+        was: str | None = None,
+    ) -> Any:
+        """Run a function and save what it returns; once it is saved, return that without running it.
+
+        The step is found again by its `key`, by default the function's name, with `#2` for the second of that name.
+        `was` is the key it had before a deploy renamed it. With `retry` the step itself is tried again; an error that
+        is left is saved, and fails the job unless the handler catches it. `undo` is called with the step's value, or
+        with nothing, should the job fail or be cancelled later on. A plain function runs in a thread.
         """
-        self.saw_cancelled = self.saw_cancelled or self._stop_asked
-        return self._stop_asked
-
-    def wait_cancelled(self, timeout: float | None = None) -> bool:
-        """For plain functions: sleep until asked to stop, or for `timeout` seconds. Returns `cancelled`."""
-        # The event is made before the flag is read, and the flag set before the event: neither can be missed.
-        if self._stop_event is None:
-            self._stop_event = threading.Event()
-        if not self._stop_asked:
-            self._stop_event.wait(timeout)
-        return self.cancelled
-
-    @property
-    def connection(self) -> psycopg.AsyncConnection[Any]:
-        """The connection of a `transaction=True` task: what is done on it commits with the job, or not at all."""
-        if not isinstance(self._connection, psycopg.AsyncConnection):
-            raise ConfigError(self._no_connection("connection", "async def"))
-        return self._connection
-
-    @property
-    def sync_connection(self) -> psycopg.Connection[Any]:
-        """The same as `connection`, for a `transaction=True` task that is a plain function."""
-        if not isinstance(self._connection, psycopg.Connection):
-            raise ConfigError(self._no_connection("sync_connection", "def"))
-        return self._connection
-
-    def _no_connection(self, name: str, kind: str) -> str:
-        return f"ctx.{name} is for tasks declared as @app.task(transaction=True) on '{kind}': {self.task!r} is not one"
-
-    @property
-    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger that names the job in every record."""
-        logger = logging.getLogger(f"stepwell.task.{self.task}")
-        return logging.LoggerAdapter(
-            logger, {"job_id": self.id, "task": self.task, "queue": self.queue, "attempt": self.attempt}
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        store = self.store
+        return await aperform(
+            steps.take_step(self.journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
         )
 
-    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far this run is. Returns at once; what is said too often is thinned out, the last word is kept; of a
-        message the first 200 characters."""
-        said = {"done": done, "total": total, "message": message and message[:200]}
-        text = msgspec.json.encode({key: value for key, value in said.items() if value is not None}).decode()
-        self._report(self._job, text)
+    def transaction(self, key: str) -> Transaction:
+        """`async with ctx.transaction("key") as tx`: what is done by `tx` is committed with the step, exactly once.
+
+        When it was committed in an earlier run, the block is left at the first use of `tx`; what must be known after it
+        is kept by `tx.save(value)` and found in `tx.value`.
+        """
+        if self._connection is not None:
+            raise ConfigError(f"task {self.task!r} has transaction=True: it is one transaction, use ctx.connection")
+        return Transaction(self.journal, self.store, check_key(key, "key"))
+
+    async def sleep(self, delay: Duration, *, key: str | None = None) -> None:
+        """Wait. Longer than a second: without a slot, and in another run."""
+        await self._perform(steps.sleep(self.journal, seconds(delay, "delay"), None, key))
+
+    async def sleep_until(self, at: datetime, *, key: str | None = None) -> None:
+        """Wait for a time, which has a time zone, by the database's clock."""
+        if not isinstance(at, datetime) or at.utcoffset() is None:
+            raise ConfigError(f"sleep_until takes a datetime with a time zone, not {at!r}")
+        await self._perform(steps.sleep(self.journal, None, at, key))
+
+    async def wait_for(self, event: str, *, key: str | None = None, timeout: Duration | None = None) -> Event:
+        """Wait, without a slot, for an event that `app.emit` emits: the oldest of that name and key that this job has
+        not taken yet, also one from before. After `timeout` what is returned says `timed_out`."""
+        return await self._perform(steps.wait(self.journal, event, key, _limit(timeout), "wait"))
+
+    async def receive(self, name: str, *, timeout: Duration | None = None) -> Event:
+        """Wait, without a slot, for what `handle.send(name, value)` sends to this job: in order, each once."""
+        return await self._perform(steps.wait(self.journal, name, None, _limit(timeout), "receive"))
+
+    def spawn(self, task: Spawnable[P, R], *args: P.args, **kwargs: P.kwargs) -> Child[R]:
+        """Enqueue a child, once. `await` what is returned for its result; this job waits for it without a slot.
+
+        Options go by `task.using(...)`. Children that are left when this job fails or is cancelled are cancelled.
+        """
+        return self.spawn_call(task.call(*args, **kwargs))
+
+    def spawn_many(self, task: Spawnable[..., R], items: Iterable[Mapping[str, Any] | Any]) -> list[Child[R]]:
+        """Enqueue many children, each a dict of arguments or `task.using(...).call(...)`."""
+        return [self.spawn_call(call) for call in task.calls(list(items))]
+
+    async def gather(self, *branches: Awaitable[T], return_exceptions: bool = False) -> list[T]:
+        """Run branches side by side and return their values in order: steps, children, or coroutines of your own.
+
+        All of them are run to their end, also when one fails; then the first error, in their order, is raised.
+        """
+        name = self._branch_name("gather")
+        ends: list[BranchEnd | None] = [None] * len(branches)
+        starts: list[tuple[str, Start]] = []
+        places: list[int] = []
+        for place, branch in enumerate(branches):
+            if not isinstance(branch, Child):
+                starts.append((f"{name}[{place}]", as_start(branch)))
+                places.append(place)
+        for place, end in zip(places, await run_branches(self.journal, starts), strict=True):
+            ends[place] = end
+        children = [(place, branch) for place, branch in enumerate(branches) if isinstance(branch, Child)]
+        for place, end in zip((p for p, _ in children), await self._ends_of([c for _, c in children]), strict=True):
+            ends[place] = end
+        return settle([end for end in ends if end is not None], return_exceptions=return_exceptions)
+
+    async def map(
+        self,
+        fn: Callable[..., Any],
+        items: Iterable[Item],
+        *,
+        key: Callable[[Item], str] | None = None,
+        limit: int | None = None,
+    ) -> list[Any]:
+        """Run `fn(item)` as a step for each item, no more than `limit` at once, and return their values in order.
+
+        If the first parameter of `fn` is annotated as `Context`, it is `fn(ctx, item)`, a branch with steps of its own.
+        An item is told from the others by `key`, by default by itself if it is text or a number, else by its place.
+        """
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise ConfigError(f"limit is {limit!r}: it must be a whole number of at least 1")
+        listed, name = list(items), self._branch_name(f"map:{name_of(fn)}")
+        begin = self._begin_item(fn)
+        starts = [(f"{name}[{own}]", begin(item)) for own, item in zip(keys_of(listed, key), listed, strict=True)]
+        ends = await run_branches(self.journal, starts, limit)
+        if len(ends) < len(starts) and not any(isinstance(end, Suspend) for end in ends):
+            raise AssertionError("branches were left without one that waits")
+        return settle(ends, return_exceptions=False)
+
+    async def first(self, *branches: Awaitable[Any]) -> First:
+        """Run branches side by side until one has ended; the others are cancelled, and children among them, too.
+
+        Which one it was is saved.
+        """
+        if not branches:
+            raise ConfigError("ctx.first takes at least one branch")
+        name = self._branch_name("first")
+        place, winner = steps.choose_first(self.journal)
+        if winner is not None:
+            close_unused([branch for index, branch in enumerate(branches) if index != winner])
+            end = (await run_branches(self.journal, [(f"{name}[{winner}]", as_start(branches[winner]))]))[0]
+            return First(winner, settle([end], return_exceptions=False)[0])
+        await self.sent()
+        starts = [(f"{name}[{index}]", as_start(branch)) for index, branch in enumerate(branches)]
+        winner, end = await run_first(self.journal, starts)
+        if isinstance(end, Suspend):
+            raise end
+        if isinstance(end, Raised) and leaves(end.error):
+            raise end.error
+        await self._perform(steps.save_first(self.journal, place, winner))
+        losers = [branch for index, branch in enumerate(branches) if index != winner and isinstance(branch, Child)]
+        live = [
+            child.spawned.child_id for child in losers if child.spawned.saved is None or child.spawned.saved.pending
+        ]
+        if live:
+            await self.store.cancel([child_id for child_id in live if child_id is not None])
+        if self.journal.always_replay:
+            raise Suspend(at_once=True)
+        return First(winner, settle([end], return_exceptions=False)[0])
+
+    async def now(self) -> datetime:
+        """The time, by the database's clock: of the run that asked first."""
+        return await self._perform(steps.now(self.journal))
+
+    def random(self) -> float:
+        """A number from 0 to 1, the same in each run."""
+        return msgspec.json.decode(steps.draw(self.journal, "random"))
+
+    def uuid(self) -> UUID:
+        """A random uuid, the same in each run."""
+        return msgspec.json.decode(steps.draw(self.journal, "uuid"), type=UUID)
+
+    def patched(self, name: str) -> bool:
+        """Whether to take the new way, where code was changed under running jobs: False for a job that was past this
+        point before the change, True for all others, in each of their runs."""
+        return steps.patched(self.journal, name)
 
     # What follows is for the worker.
 
-    def ask_to_stop(self) -> None:
-        """Make `cancelled` true."""
-        self._stop_asked = True
-        if self._stop_event is not None:
-            self._stop_event.set()
+    async def result_of(self, spawned: Spawned) -> Any:
+        """What a child returned."""
+        await self.sent()
+        return await self._perform(steps.child_result(spawned))
 
-    def lend(self, connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None) -> None:
-        """Make `connection` (or `sync_connection`) this one; None takes it back."""
-        self._connection = connection
+    async def sent(self) -> None:
+        """Wait until the children have been put in."""
+        while self._sending is not None or self._outbox:
+            if self._sending is None:
+                self._send_soon()
+            assert self._sending is not None
+            await asyncio.shield(self._sending)
+
+    def spawn_call(self, call: Any) -> Child[Any]:
+        """Enqueue a child from a call of its task."""
+        spawned = steps.enter_spawn(self.journal, call, None)
+        if spawned.step is not None:
+            self._outbox.append(spawned)
+            if self._sending is None:
+                self._send_soon()
+        return Child(self, spawned)
+
+    def _send_soon(self) -> None:
+        # In a task of its own, begun in the next turn of the loop: so all that are spawned at once go together, and
+        # none waits to be awaited.
+        self._sending = asyncio.create_task(self._send())
+
+    async def _send(self) -> None:
+        try:
+            outbox, self._outbox = self._outbox, []
+            await aperform(steps.put_children(outbox), self.store)
+        finally:
+            self._sending = None
+
+    async def _ends_of(self, children: Sequence[Child[Any]]) -> list[BranchEnd]:
+        """How children ended. Those that have not are waited for together: one wait, until all have."""
+        if children:
+            await self.sent()
+        ends: list[BranchEnd] = []
+        waiting: list[str] = []
+        for child in children:
+            try:
+                ends.append(Returned(await self._perform(steps.child_result(child.spawned))))
+            except Suspend:
+                waiting.append(child.spawned.key)
+                ends.append(Suspend())
+            except Exception as error:
+                ends.append(Raised(error))
+        if waiting:
+            ends[next(n for n, end in enumerate(ends) if isinstance(end, Suspend))] = Suspend([waiting])
+        return ends
+
+    def _begin_item(self, fn: Callable[..., Any]) -> Callable[[Any], Start]:
+        if steps.takes_context(fn, Context):
+            return lambda item: lambda: fn(self, item)
+        return lambda item: lambda: self.step(fn, item)
+
+    def _branch_name(self, name: str) -> str:
+        return self.journal.number_branch(name)
+
+    async def _perform(self, plan: Plan[T]) -> T:
+        return await aperform(plan, self.store)
+
+
+def _limit(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds(timeout, "timeout")

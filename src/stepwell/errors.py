@@ -10,8 +10,13 @@
     ├── JobNotFound          no such job, or it is no longer kept
     ├── ScheduleNotFound     no such schedule
     ├── WorkerNotFound       no such worker is registered
-    ├── JobFailed            raised by `result()`: the job failed for good
-    └── JobCancelled         raised by `result()`: the job was cancelled
+    ├── JobFailed            raised by `result()`, and by `await child`: the job failed for good
+    ├── JobCancelled         raised by `result()`, and by `await child`: the job was cancelled
+    ├── StepNotFound         the job has no such step
+    ├── StepFailed           a saved error of a step, raised again when the job is resumed
+    ├── AmbiguousKey         two steps of a job could be taken for each other
+    ├── StepChanged          a saved step was called with other arguments, and `drift` is "fail"
+    └── TooManySteps         a job has saved more than it may: end with `Restart`
 
 What a handler raises to say how it went is not an error and stands apart, in `stepwell.outcome`.
 A wait that ran out raises the builtin `TimeoutError`.
@@ -80,3 +85,36 @@ class JobCancelled(StepwellError):
         self.job_id = job_id
         self.task = task
         self.reason = reason
+
+
+class StepNotFound(StepwellError, LookupError):
+    """The job has no such step: see its steps in `job.info().steps`."""
+
+
+class StepFailed(StepwellError):
+    """A step failed in an earlier run, and the job went on: it is raised again, as the error that it was.
+
+    It is an instance of the error's own class, too, where that is known, but of it only the message is left. `type` is
+    the name of the class.
+    """
+
+    def __init__(self, key: str, type: str, message: str) -> None:  # noqa: A002
+        super().__init__(message)
+        self.key = key
+        self.type = type
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class AmbiguousKey(StepwellError):
+    """Two steps of a job could be taken for each other when it is resumed; the message says how to tell them apart."""
+
+
+class StepChanged(StepwellError):
+    """A step that was saved is now called with other arguments."""
+
+
+class TooManySteps(StepwellError):
+    """A job has saved more steps than one may: end with `Restart`, or split it."""

@@ -285,6 +285,56 @@ class BackoffFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ManySteps(Event):
+    level = logging.WARNING
+    job_id: str
+    task: str
+    steps: int
+    most: int
+
+    def text(self) -> str:
+        return (
+            f"job {self.job_id} ({self.task}) has {self.steps} steps, each of which is read whenever it is resumed; "
+            f"at {self.most} it fails: return Restart(...) before"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepDrifted(Event):
+    level = logging.WARNING
+    job_id: str
+    task: str
+    key: str
+    drift: str
+
+    def text(self) -> str:
+        then = "it is run again" if self.drift == "rerun" else "its saved value is taken"
+        return f"step {self.key} of job {self.job_id} ({self.task}) was saved with other arguments: {then}"
+
+
+@dataclass(frozen=True, slots=True)
+class UndoFailed(Event):
+    level = logging.ERROR
+    job_id: str
+    task: str
+    key: str
+    error: str
+
+    def text(self) -> str:
+        return f"step {self.key} of job {self.job_id} ({self.task}) could not be undone, and is left so: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSuspended(Event):
+    level = logging.DEBUG
+    job_id: str
+    task: str
+
+    def text(self) -> str:
+        return f"job {self.job_id} ({self.task}) is suspended"
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessStarted(Event):
     level = logging.DEBUG
     number: int

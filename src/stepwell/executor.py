@@ -4,31 +4,88 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from typing import Any
+from typing import Any, Protocol
 
-from stepwell.codec import BadResult
+import msgspec
+
+from stepwell.acts import aperform, perform
+from stepwell.base_context import BaseContext
 from stepwell.context import Context
-from stepwell.errors import BadArgs
+from stepwell.error_text import error_message, error_name, storable
+from stepwell.errors import BadArgs, StepFailed
 from stepwell.events import BackoffFailed, log
-from stepwell.outcome import Cancel, Cancelled, Fail, Failed, Outcome, RetryIn, Snooze, Snoozed, Succeeded
+from stepwell.journal import Journal, Lost, StopReplay, Suspend
+from stepwell.moves import Restart
+from stepwell.outcome import (
+    Cancel,
+    Cancelled,
+    Fail,
+    Failed,
+    Outcome,
+    Restarted,
+    RetryIn,
+    Settled,
+    Snooze,
+    Snoozed,
+    Succeeded,
+    Suspended,
+    Undone,
+)
+from stepwell.retry import Retry
+from stepwell.step import NewStep
+from stepwell.steps import undo_all
+from stepwell.sync_context import SyncContext
 from stepwell.task import Task
+from stepwell.values import BadValue
 
 _BACKOFF_FAILED_PAUSE = 60.0
-_LONGEST_MESSAGE = 10_000
 _LONGEST_TRACEBACK = 60_000
 
 
-async def execute(task: Task[..., Any], args: str, ctx: Context, max_result_size: int) -> Outcome:
+class HasRetry(Protocol):
+    """A task, or a step of a chain."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def retry(self) -> Retry: ...
+
+
+class _Wait(msgspec.Struct):
+    steps: list[NewStep]
+    groups: list[list[str]]
+    at_once: bool
+
+
+async def execute(task: Task[..., Any], args: str, ctx: BaseContext, max_result_size: int) -> Outcome:
     """Run a coroutine function."""
     try:
         positional, named = _arguments(task, args, ctx)
         result = await task.fn(*positional, **named)
-        return Succeeded(task.codec.encode_result(result, max_result_size))
-    except BaseException as error:
+        if not isinstance(ctx, Context) or not ctx.took_steps:
+            return _returned(task, result, max_result_size)
+        await ctx.sent()
+        if not ctx.journal.undoing:
+            return _returned(task, result, max_result_size)
+        error: BaseException = StopReplay()
+    except BaseException as raised:
+        error = raised
+    if not isinstance(ctx, Context) or not ctx.took_steps:
         return outcome_of(error, task, ctx.attempt)
+    try:
+        if ctx.journal.undoing and not isinstance(error, Lost | Suspend):
+            await aperform(undo_all(ctx.journal, max_result_size, task.retry), ctx.store)
+            return Undone()
+        if isinstance(error, Suspend):
+            await ctx.sent()
+    except BaseException as raised:
+        error = raised
+    finally:
+        ctx.journal.close()
+    return outcome_of(error, task, ctx.attempt, ctx.journal)
 
 
-def execute_plain(task: Task[..., Any], args: str, ctx: Context, max_result_size: int) -> Outcome:
+def execute_plain(task: Task[..., Any], args: str, ctx: BaseContext, max_result_size: int) -> Outcome:
     """Run a plain function, in whatever thread or process this is."""
     try:
         positional, named = _arguments(task, args, ctx)
@@ -36,32 +93,79 @@ def execute_plain(task: Task[..., Any], args: str, ctx: Context, max_result_size
         if inspect.iscoroutine(result) or inspect.isgenerator(result):
             result.close()
             kind = "coroutine" if inspect.iscoroutine(result) else "generator"
-            raise BadResult(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
-        return Succeeded(task.codec.encode_result(result, max_result_size))
-    except BaseException as error:
+            raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
+        if not ctx.took_steps or not ctx.journal.undoing:
+            return _returned(task, result, max_result_size)
+        error: BaseException = StopReplay()
+    except BaseException as raised:
+        error = raised
+    if not isinstance(ctx, SyncContext) or not ctx.took_steps:
         return outcome_of(error, task, ctx.attempt)
+    try:
+        if ctx.journal.undoing and not isinstance(error, Lost | Suspend):
+            perform(undo_all(ctx.journal, max_result_size, task.retry), ctx.store)
+            return Undone()
+    except BaseException as raised:
+        error = raised
+    finally:
+        ctx.journal.close()
+    return outcome_of(error, task, ctx.attempt, ctx.journal)
 
 
-def outcome_of(error: BaseException, task: Task[..., Any], attempt: int) -> Outcome:
+def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None = None) -> Outcome:
     """What an exception that left a handler means."""
     match error:
         case Snooze():
             return Snoozed(error.delay)
         case Cancel():
-            return Cancelled(_message(error) or None)
+            return Cancelled(error_message(error) or None)
         case BadArgs() if _raised_by_us(error):
             return _failed("bad_args", error, None)
-        case BadResult():
+        case BadValue():
             return _failed("bad_result", error, None)
         case Fail():
             return _failed("error", error, None)
         case RetryIn():
             return _failed("error", error, error.delay)
+        case Lost():
+            return Settled(committed=False)
+        case BaseExceptionGroup() if (suspends := _only_suspends(error)) and journal is not None:
+            return _suspended(Suspend.all(suspends), journal)
+        case Suspend() if journal is not None:
+            return _suspended(error, journal)
         case _:
+            # A step whose error is saved would fail the same way again at once.
+            step = error.key if isinstance(error, StepFailed) else getattr(error, "stepwell_step", None)
+            if step is not None:
+                return msgspec.structs.replace(_failed("error", error, None), step=step)
             return _failed("error", error, retry_delay(error, task, attempt) if task.retry.allows(error) else None)
 
 
-def _arguments(task: Task[..., Any], args: str, ctx: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _returned(task: Task[..., Any], result: Any, max_result_size: int) -> Outcome:
+    if isinstance(result, Restart):
+        return Restarted(task.codec.encode_args(result.args, result.kwargs, task.sink.max_args_size))
+    return Succeeded(task.codec.encode_result(result, max_result_size))
+
+
+def _suspended(suspend: Suspend, journal: Journal) -> Suspended:
+    wait = _Wait(journal.with_notes(suspend.steps), suspend.groups, suspend.at_once)
+    return Suspended(msgspec.json.encode(wait).decode())
+
+
+def _only_suspends(group: BaseExceptionGroup[BaseException]) -> list[Suspend]:
+    """The suspensions in a group, as `asyncio.TaskGroup` raises them; none if there is an error among them."""
+    found: list[Suspend] = []
+    for error in group.exceptions:
+        inner = [error] if isinstance(error, Suspend) else []
+        if isinstance(error, BaseExceptionGroup):
+            inner = _only_suspends(error)  # pyright: ignore[reportUnknownArgumentType]
+        if not inner:
+            return []
+        found += inner
+    return found
+
+
+def _arguments(task: Task[..., Any], args: str, ctx: BaseContext) -> tuple[tuple[Any, ...], dict[str, Any]]:
     positional, named = task.codec.decode_args(args)
     if task.codec.context_parameter is not None:
         named[task.codec.context_parameter] = ctx
@@ -74,39 +178,23 @@ def _raised_by_us(error: BadArgs) -> bool:
     return len(frames) > 1 and frames[1].name == "_arguments"
 
 
-def retry_delay(error: BaseException, task: Task[..., Any], attempt: int) -> float:
+def retry_delay(error: BaseException, task: HasRetry, attempt: int) -> float:
     """The pause before the next try. A backoff function of the user's that fails must not lose the job for that."""
     try:
         return task.retry.delay(attempt, error)
     except Exception as own:
-        log(BackoffFailed(task.name, f"{type(own).__name__}: {_message(own)}", _BACKOFF_FAILED_PAUSE))
+        log(BackoffFailed(task.name, f"{type(own).__name__}: {error_message(own)}", _BACKOFF_FAILED_PAUSE))
         return _BACKOFF_FAILED_PAUSE
 
 
 def _failed(reason: str, error: BaseException, delay: float | None) -> Failed:
-    kind = type(error)
-    name = (
-        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    )
     # The first frame is this file's own.
     frames = error.__traceback__.tb_next if error.__traceback__ else None
     try:
-        trace = "".join(traceback.format_exception(kind, error, frames))
+        trace = "".join(traceback.format_exception(type(error), error, frames))
     except Exception:
         trace = "".join(traceback.format_tb(frames))
     if len(trace) > _LONGEST_TRACEBACK:
         half = _LONGEST_TRACEBACK // 2
         trace = f"{trace[:half]}\n... {len(trace) - 2 * half} characters left out ...\n{trace[-half:]}"
-    return Failed(reason, storable(name), storable(_message(error)), storable(trace), delay)
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return storable(str(error))[:_LONGEST_MESSAGE]
-    except Exception as own:
-        return f"(its message cannot be shown: str() raised {type(own).__name__})"
-
-
-def storable(text: str) -> str:
-    """Text as Postgres can keep it: no NUL, no half surrogates."""
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+    return Failed(reason, error_name(error), error_message(error), storable(trace), delay)

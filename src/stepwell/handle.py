@@ -12,14 +12,20 @@ import msgspec
 import psycopg
 
 from stepwell import queries
+from stepwell.bridge import afetch_on, fetch_on
 from stepwell.codec import Codec
 from stepwell.db import Database
 from stepwell.duration import Duration, describe, seconds
-from stepwell.errors import BadArgs, JobCancelled, JobFailed, JobNotFound, StepwellError
+from stepwell.errors import BadArgs, ConfigError, JobCancelled, JobFailed, JobNotFound, StepwellError
 from stepwell.job import Ended, JobInfo
+from stepwell.journal import check_key
+from stepwell.queries import Query
+from stepwell.values import BadValue, encode_value
 from stepwell.waiter import Waiter
 
 R = TypeVar("R", covariant=True)
+
+_LARGEST_EVENT = 1024 * 1024
 
 
 class JobHandle(Generic[R]):
@@ -92,14 +98,22 @@ class JobHandle(Generic[R]):
         found = self._database.fetch(queries.info(self._id))
         if not found:
             return None
-        return replace(found[0], failures=tuple(self._database.fetch(queries.failures(self._id))))
+        return replace(
+            found[0],
+            failures=tuple(self._database.fetch(queries.failures(self._id))),
+            steps=tuple(self._database.fetch(queries.steps(self._id))),
+        )
 
     async def ainfo(self) -> JobInfo | None:
         """The same as `info`, for async code."""
         found = await self._database.afetch(queries.info(self._id))
         if not found:
             return None
-        return replace(found[0], failures=tuple(await self._database.afetch(queries.failures(self._id))))
+        return replace(
+            found[0],
+            failures=tuple(await self._database.afetch(queries.failures(self._id))),
+            steps=tuple(await self._database.afetch(queries.steps(self._id))),
+        )
 
     def _glance(self) -> JobInfo | None:
         """How things stand, for a message: not worth waiting for."""
@@ -119,15 +133,42 @@ class JobHandle(Generic[R]):
         """The same as `cancel`, for async code."""
         return bool(await self._database.afetch(queries.cancel([self._id], check_reason(reason))))
 
-    def retry(self) -> bool:
+    def retry(self, *, step: str | None = None, from_start: bool = False) -> bool:
         """Run a failed or cancelled job again under the same id, with fresh attempts; one that waits for its next try,
-        now. False: it runs, is ready already, or has succeeded."""
-        refuse_in_event_loop("retry", "aretry")
-        return bool(self._database.fetch(queries.retry([self._id]))[0])
+        now. False: it runs, is ready already, or has succeeded.
 
-    async def aretry(self) -> bool:
+        A durable job goes on where it stood. With `step` it goes back to that one, and with `from_start` it begins
+        anew; so does one whose steps were undone.
+        """
+        refuse_in_event_loop("retry", "aretry")
+        return bool(self._database.fetch(_retry(self._id, step, from_start))[0])
+
+    async def aretry(self, *, step: str | None = None, from_start: bool = False) -> bool:
         """The same as `retry`, for async code."""
-        return bool((await self._database.afetch(queries.retry([self._id])))[0])
+        return bool((await self._database.afetch(_retry(self._id, step, from_start)))[0])
+
+    def send(self, name: str, value: Any = None, *, connection: object | None = None) -> None:
+        """Send something to this job, which takes it by `ctx.receive(name)`: what is sent first is taken first, once.
+
+        Raises `JobNotFound` if the job is not live. With `connection`, if and only if your transaction commits.
+        """
+        refuse_in_event_loop("send", "asend")
+        query = _send(self._id, name, value)
+        self._check_sent((self._database.fetch(query) if connection is None else fetch_on(connection, query))[0])
+
+    async def asend(self, name: str, value: Any = None, *, connection: object | None = None) -> None:
+        """The same as `send`, for async code."""
+        query = _send(self._id, name, value)
+        sent = await self._database.afetch(query) if connection is None else await afetch_on(connection, query)
+        self._check_sent(sent[0])
+
+    def _check_sent(self, sent: bool) -> None:
+        if not sent:
+            raise JobNotFound(f"job {self._id} is not live: it has ended, or was never there, and can be sent nothing")
+
+    def same_task(self, job_id: str) -> JobHandle[R]:
+        """A handle to another job of the same task."""
+        return JobHandle(job_id, self._database, self._waiter, self._codec)
 
     def _unwrap(self, ended: Ended) -> Any:
         if ended.state == "succeeded":
@@ -148,6 +189,24 @@ class JobHandle(Generic[R]):
         raise JobNotFound(
             f"job {ended.id} is not known: its transaction was not committed, or its history has expired or is not kept"
         )
+
+
+def _retry(job_id: str, step: str | None, from_start: bool) -> Query[list[UUID]]:
+    if step is not None and from_start:
+        raise ConfigError("step and from_start exclude each other: give one")
+    return queries.retry([job_id], step, from_start=from_start)
+
+
+def _send(job_id: str, name: str, value: Any) -> Query[bool]:
+    return queries.send(job_id, check_key(name, "name"), encode_event(name, value))
+
+
+def encode_event(name: str, value: Any) -> str:
+    """The value of an event as JSON. Raises `BadArgs` if it cannot be stored."""
+    try:
+        return encode_value(value, f"event {name!r} has", _LARGEST_EVENT, "an event")
+    except BadValue as error:
+        raise BadArgs(str(error)) from None
 
 
 def check_reason(reason: str | None) -> str | None:

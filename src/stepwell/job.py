@@ -9,6 +9,8 @@ from uuid import UUID
 
 import msgspec
 
+from stepwell.step import StepInfo
+
 State = Literal["scheduled", "ready", "running", "waiting", "blocked", "succeeded", "failed", "cancelled"]
 LIVE: tuple[State, ...] = ("scheduled", "ready", "running", "waiting", "blocked")
 FINISHED: tuple[State, ...] = ("succeeded", "failed", "cancelled")
@@ -30,6 +32,9 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     run_at: int
     """In microseconds since 1970, as the next."""
     scheduled_for: int | None = None
+    parent_id: str | None = None
+    journal: str | None = None
+    """What a durable job has saved, as JSON; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,16 @@ class JobInfo:
     """The schedule that enqueued it; None: somebody else did."""
     scheduled_for: datetime | None
     """The tick it runs for."""
+    cursor: str | None
+    """The step of a chain, or the state of a machine, at which it stands; None: the first, or it is neither."""
+    parent_id: UUID | None
+    """The job that spawned it."""
+    forked_from: UUID | None
+    undoing: bool
+    """It has failed or was cancelled, and its steps are being undone."""
     failures: tuple[Failure, ...] = ()
+    steps: tuple[StepInfo, ...] = ()
+    """What a durable job has saved, in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,10 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     message: str
     traceback: str | None
     delay: float | None
+    max_attempts: int | None = None
+    """What the step of a chain or the state of a machine allows; None: what the task does."""
+    step: str | None = None
+    """The step whose saved error this is: there is no use in another try before that is taken away."""
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
@@ -69,4 +73,31 @@ class Settled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcom
     committed: bool
 
 
-Outcome = Succeeded | Failed | Snoozed | Cancelled | Settled
+class Suspended(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
+    """Give the job back until what it waits for has come; `wait` is what stepwell.suspend takes, as JSON."""
+
+    wait: str
+
+
+class Advanced(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
+    """Give a job of a chain or machine back, to go on at `cursor`, after a delay or in another queue."""
+
+    left: str | None
+    cursor: str
+    input: str
+    n: int
+    delay: float | None
+    queue: str | None
+
+
+class Restarted(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
+    """Begin the job again with these args and no steps."""
+
+    args: str
+
+
+class Undone(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
+    """The steps of a job that failed or was cancelled have been undone: now it ends."""
+
+
+Outcome = Succeeded | Failed | Snoozed | Cancelled | Settled | Suspended | Advanced | Restarted | Undone

@@ -10,13 +10,17 @@ from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Prot
 
 import msgspec
 
+from stepwell.base_context import BaseContext, Durability
 from stepwell.codec import Codec, encode_metadata
 from stepwell.context import Context
 from stepwell.duration import HUNDRED_YEARS, Duration, seconds
 from stepwell.errors import BadArgs, ConfigError
 from stepwell.handle import JobHandle
+from stepwell.job import ClaimedJob
+from stepwell.journal import Drift
 from stepwell.queries import NewJob
 from stepwell.retry import Retry, check_max_attempts
+from stepwell.sync_context import PlainContext, SyncContext
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -118,13 +122,14 @@ class Enqueuer(Generic[P, R]):
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[JobHandle[R]]:
         """Put many jobs in, all or none. An item is a dict of arguments, or `task.using(...).call(...)`."""
-        return self._task.sink.put_many(self._calls(list(items)), self._options.connection)
+        return self._task.sink.put_many(self.calls(list(items)), self._options.connection)
 
     async def aenqueue_many(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[JobHandle[R]]:
         """The same as `enqueue_many`, for async code."""
-        return await self._task.sink.aput_many(self._calls(list(items)), self._options.connection)
+        return await self._task.sink.aput_many(self.calls(list(items)), self._options.connection)
 
-    def _calls(self, items: list[Mapping[str, Any] | Call[R]]) -> Iterator[Call[Any]]:
+    def calls(self, items: list[Mapping[str, Any] | Call[R]]) -> Iterator[Call[Any]]:
+        """A call for each item, as `enqueue_many` takes them."""
         # Made while others are being sent, in a transaction: so out of a list, and not out of code of the caller's.
         for item in items:
             if isinstance(item, Call):
@@ -175,6 +180,8 @@ class Task(Enqueuer[P, R]):
         keep_failed: float,
         process: bool,
         transaction: bool,
+        drift: Drift = "warn",
+        codec: Codec | None = None,
     ) -> None:
         super().__init__(self, Options())
         self.sink = sink
@@ -188,14 +195,29 @@ class Task(Enqueuer[P, R]):
         self.keep = keep
         self.keep_failed = keep_failed
         self.transaction = transaction
+        self.drift: Drift = drift
         self.kind: Kind = _kind(name, fn, process=process)
         if transaction and process:
             raise ConfigError(f"task {name!r}: transaction=True and process=True exclude each other")
-        self.codec = Codec(name, fn)
+        self.codec = Codec(name, fn) if codec is None else codec
+        if self.kind == "async" and self.codec.wants_sync_context:
+            raise ConfigError(f"task {name!r} is 'async def': its parameter is 'ctx: Context'")
         if transaction and self.codec.context_parameter is None:
             raise ConfigError(
                 f"task {name!r}: with transaction=True it needs a first parameter 'ctx: Context' for ctx.connection"
             )
+
+    @property
+    def flow(self) -> Any:
+        """The chain or machine that it is; None: it is a function."""
+        return None
+
+    def context_for(
+        self, job: ClaimedJob, report: Callable[[ClaimedJob, str], None], durability: Durability | None
+    ) -> BaseContext:
+        """What its handler is given for a job."""
+        kind = Context if self.kind == "async" else SyncContext if self.codec.wants_sync_context else PlainContext
+        return kind(job, self.timeout, report, durability)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}({self.codec.describe()})>"
@@ -216,6 +238,8 @@ class TaskDecorator(Protocol):
     def __call__(self, fn: Callable[Args, Awaitable[Result]], /) -> Task[Args, Result]: ...
     @overload
     def __call__(self, fn: Callable[Concatenate[Context, Args], Result], /) -> Task[Args, Result]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[SyncContext, Args], Result], /) -> Task[Args, Result]: ...
     @overload
     def __call__(self, fn: Callable[Args, Result], /) -> Task[Args, Result]: ...
 

@@ -10,12 +10,14 @@ from uuid import UUID
 
 from stepwell.job import Failure, JobInfo
 from stepwell.queries.query import Query, only, same
+from stepwell.step import StepInfo
 
 _INFO: LiteralString = (
     "select id, state::text, task, queue, priority, args, metadata, result, error, progress, epoch, attempt,"
     " max_attempts, cancelling, worker_id, enqueued_at, run_at, claimed_at, finished_at,"
     # Python has no infinite time: what is kept for ever has no expiry.
-    " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for from stepwell.jobs"
+    " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for, cursor, parent_id,"
+    " forked_from, undoing from stepwell.jobs"
 )
 
 
@@ -29,6 +31,17 @@ def failures(job_id: str) -> Query[Failure]:
         " from stepwell.failures where job_id = %s::uuid order by epoch",
         (job_id,),
         Failure,
+    )
+
+
+def steps(job_id: str) -> Query[StepInfo]:
+    return Query(
+        "select n, key, kind, pending, timed_out, value, large,"
+        " case when error is not null then concat_ws(': ', error ->> 'type', error ->> 'message') end, saved_at,"
+        " seconds, nullif(until, 'infinity'::timestamptz), child_id, event, event_key"
+        " from stepwell.steps where job_id = %s::uuid order by n, key",
+        (job_id,),
+        StepInfo,
     )
 
 

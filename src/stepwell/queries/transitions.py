@@ -70,7 +70,8 @@ def claim(
 ) -> Query[ClaimedJob]:
     return Query(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
-        " (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from scheduled_for) * 1000000)::bigint"
+        " (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from scheduled_for) * 1000000)::bigint,"
+        " parent_id::text, journal"
         " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
         " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
         " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
@@ -100,10 +101,11 @@ def finish(
     keeps: list[float],
     states: list[str],
     errors: list[str | None],
+    parent_ids: list[str],
 ) -> Query[list[UUID]]:
     return Query(
         "select stepwell.finish(%s::uuid[], %s::integer[], %s::text[], %s::double precision[], %s::stepwell.state[],"
-        " %s::text[])",
+        " %s::text[], %s::uuid[])",
         (
             Bare(ids),
             Bare(epochs),
@@ -111,6 +113,7 @@ def finish(
             shared(keeps),
             shared(states),
             Texts(errors) if any(errors) else None,
+            Bare(parent_ids) if parent_ids else None,
         ),
         only,
     )
@@ -126,10 +129,12 @@ def fail(
     delays: list[float | None],
     max_attempts: list[int],
     keeps: list[float],
+    failed_steps: list[str | None],
+    parent_ids: list[str],
 ) -> Query[list[UUID]]:
     return Query(
         "select stepwell.fail(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],"
-        " %s::double precision[], %s::integer[], %s::double precision[])",
+        " %s::double precision[], %s::integer[], %s::double precision[], %s::text[], %s::uuid[])",
         (
             Bare(ids),
             Bare(epochs),
@@ -140,6 +145,8 @@ def fail(
             Bare(delays),
             Bare(max_attempts),
             Bare(keeps),
+            Texts(failed_steps) if any(failed_steps) else None,
+            Bare(parent_ids) if parent_ids else None,
         ),
         only,
     )
@@ -224,5 +231,5 @@ def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
     return Query("select id, state::text from stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), same)
 
 
-def retry(ids: Sequence[str]) -> Query[list[UUID]]:
-    return Query("select stepwell.retry(%s::uuid[])", (list(ids),), only)
+def retry(ids: Sequence[str], step: str | None = None, *, from_start: bool = False) -> Query[list[UUID]]:
+    return Query("select stepwell.retry(%s::uuid[], %s::text, %s::boolean)", (list(ids), step, from_start), only)

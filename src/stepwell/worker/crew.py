@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
@@ -42,6 +43,7 @@ from stepwell.worker.process import Processes
 from stepwell.worker.run import Why
 from stepwell.worker.runner import Runner
 from stepwell.worker.stats import Stats
+from stepwell.worker.steps import Steps
 from stepwell.worker.ticker import Ticker
 from stepwell.worker.upkeep import Upkeep
 
@@ -52,6 +54,8 @@ _DECLARING = "putting in the schedules of this app"
 # In one turn of the event loop no more than so many jobs are started. Hundreds of quick ones at once would keep it from
 # its connections for milliseconds, and Postgres would wait for the next claim and the next outcomes.
 _STARTS_PER_TURN = 50
+# They are started as they are needed.
+_MOST_STEP_THREADS = 1000
 # Beyond one for each slot, so many claimed jobs may wait: for a slot, or for their outcomes to be written.
 _MOST_HELD = 3000
 
@@ -68,8 +72,11 @@ class Crew:
         process_slots: int,
         poll: float,
         stop: Callable[[], None],
+        *,
+        always_replay: bool,
     ) -> None:
         self._app = app
+        self._always_replay = always_replay
         self._events = events
         self.pools = pools
         self._stop = stop
@@ -80,10 +87,17 @@ class Crew:
         self._normal_poll = self._poll = poll
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lease: Lease | None = None
-        self._links = {name: Link(name, app.database, events) for name in ("claim", "outcomes", "due", "upkeep")}
+        self._links = {
+            name: Link(name, app.database, events) for name in ("claim", "outcomes", "steps", "due", "upkeep")
+        }
         self.outcomes = Outcomes(self._links["outcomes"], events, self._wrote)
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
         self._transactions = app.database.with_pool_of(pools.slots)
+        # Not the handlers' own threads: they wait for these.
+        self._step_threads = ThreadPoolExecutor(_MOST_STEP_THREADS, thread_name_prefix="stepwell-step")
+        self._steps = Steps(
+            self._links["steps"], app.database, self._transactions, app.max_result_size, self._step_threads
+        )
         self._processes = Processes(process_slots, self._process_said)
         self._duties = Duties(self._links["upkeep"], lambda: app.dsn, events)
         self.stats = Stats(self._duties)
@@ -125,6 +139,7 @@ class Crew:
         runner = Runner(
             app.database,
             self._transactions,
+            self._steps,
             app.tasks,
             pool.slots,
             max(1, _STARTS_PER_TURN // len(self.pools.all)),
@@ -134,6 +149,7 @@ class Crew:
             self._events,
             self.stats.count,
             freed.set,
+            always_replay=self._always_replay,
         )
         fetcher = Fetcher(
             self._claims,
@@ -284,6 +300,8 @@ class Crew:
         self.stop_all("lease")
         for runner in self.runners:
             runner.close()
+        self._steps.close()
+        self._step_threads.shutdown(wait=False, cancel_futures=True)
         await self._processes.close()
         await self._transactions.aclose()
         await self._listener.close()

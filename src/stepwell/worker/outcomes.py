@@ -14,17 +14,20 @@ import psycopg
 
 from stepwell import queries
 from stepwell.batches import batches
+from stepwell.error_text import storable
 from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused
-from stepwell.executor import storable
 from stepwell.job import ClaimedJob
-from stepwell.outcome import Cancelled, Failed, Outcome, Settled, Snoozed, Succeeded
-from stepwell.queries import Query
+from stepwell.outcome import Advanced, Cancelled, Failed, Outcome, Restarted, Settled, Snoozed, Succeeded, Suspended
+from stepwell.queries import Move, Query
 from stepwell.task import Task
 from stepwell.worker.link import Link
 
 _MOST = 2000
 _PROGRESS_PAUSE = 0.25
 _KEPT_PAUSE = 1.0
+
+# Each of these is written by a function of its own; the others end a job by stepwell.finish.
+_OTHERS = (Failed, Snoozed, Suspended, Advanced, Restarted)
 
 Ending = tuple[ClaimedJob, Task[..., Any], Outcome]
 
@@ -121,12 +124,11 @@ class Outcomes:
 
     async def _flush(self, batch: list[Ending]) -> None:
         ended: list[Ending] = []
-        failed: list[Ending] = []
-        snoozed: list[Ending] = []
+        others: dict[type[Outcome], list[Ending]] = {}
         for item in batch:
-            outcome = item[2]
-            (failed if isinstance(outcome, Failed) else snoozed if isinstance(outcome, Snoozed) else ended).append(item)
-        for items in (ended, failed, snoozed):
+            kind = type(item[2])
+            (others.setdefault(kind, []) if kind in _OTHERS else ended).append(item)
+        for items in (ended, *others.values()):
             if items:
                 await self._write(items)
 
@@ -165,6 +167,10 @@ def _size(item: Ending) -> int:
     outcome = item[2]
     if isinstance(outcome, Succeeded):
         return len(outcome.result)
+    if isinstance(outcome, Suspended):
+        return len(outcome.wait)
+    if isinstance(outcome, Advanced):
+        return len(outcome.input)
     return len(outcome.message) + len(outcome.traceback or "") if isinstance(outcome, Failed) else 0
 
 
@@ -181,16 +187,34 @@ def _query(items: list[Ending]) -> Query[list[Any]]:
             [outcome.message for _, outcome in failures],
             [outcome.traceback for _, outcome in failures],
             [outcome.delay for _, outcome in failures],
-            [task.retry.max_attempts for task, _ in failures],
+            [outcome.max_attempts or task.retry.max_attempts for task, outcome in failures],
             [task.keep_failed for task, _ in failures],
+            [outcome.step for _, outcome in failures],
+            _parents(items),
         )
     if isinstance(items[0][2], Snoozed):
         return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed)])
+    if isinstance(items[0][2], Suspended):
+        return queries.suspend(ids, epochs, [o.wait for _, _, o in items if isinstance(o, Suspended)])
+    if isinstance(items[0][2], Restarted):
+        return queries.restart(ids, epochs, [o.args for _, _, o in items if isinstance(o, Restarted)])
+    if isinstance(items[0][2], Advanced):
+        return queries.advance(
+            [
+                Move(job.id, job.epoch, o.left, o.cursor, o.input, o.n, o.delay, o.queue)
+                for job, _, o in items
+                if isinstance(o, Advanced)
+            ]
+        )
     return finish_query(items)
 
 
+def _parents(items: list[Ending]) -> list[str]:
+    return [job.parent_id for job, _, _ in items if job.parent_id is not None]
+
+
 def finish_query(items: list[Ending]) -> Query[list[Any]]:
-    """The statement that ends jobs which succeeded or were cancelled."""
+    """The statement that ends jobs which succeeded, were cancelled, or have been undone."""
     return queries.finish(
         [job.id for job, _, _ in items],
         [job.epoch for job, _, _ in items],
@@ -198,4 +222,5 @@ def finish_query(items: list[Ending]) -> Query[list[Any]]:
         [task.keep if isinstance(outcome, Succeeded) else task.keep_failed for _, task, outcome in items],
         ["succeeded" if isinstance(outcome, Succeeded) else "cancelled" for _, _, outcome in items],
         [outcome.reason if isinstance(outcome, Cancelled) else None for _, _, outcome in items],
+        _parents(items),
     )

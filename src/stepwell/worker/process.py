@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from stepwell.aside import aside
-from stepwell.context import Context
 from stepwell.errors import ConfigError
 from stepwell.executor import execute_plain
 from stepwell.job import ClaimedJob
@@ -44,7 +43,6 @@ class Order(msgspec.Struct, frozen=True):
     module: str
     function: str
     job: ClaimedJob
-    timeout: float | None
     max_result_size: int
 
 
@@ -69,7 +67,7 @@ class Processes:
     def submit(self, job: ClaimedJob, task: Task[..., Any], most: int) -> Future[str]:
         """Start a job. Cancelling the future kills the process; one that dies by itself sets an exception."""
         assert self._pool is not None
-        order = Order(task.fn.__module__, task.fn.__qualname__, job, task.timeout, most)
+        order = Order(task.fn.__module__, task.fn.__qualname__, job, most)
         return self._pool.schedule(_obey, args=[msgspec.json.encode(order).decode()], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     async def open(self) -> None:
@@ -164,5 +162,5 @@ def _obey(encoded: str) -> str:
                 os.write(_pipe.fileno(), line)
 
     task = cast("Task[..., Any]", found)
-    ctx = Context(order.job, order.timeout, report)
+    ctx = task.context_for(order.job, report, None)
     return msgspec.json.encode(execute_plain(task, order.job.args, ctx, order.max_result_size)).decode()

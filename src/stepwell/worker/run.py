@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from stepwell.context import Context
+from stepwell.base_context import BaseContext
 from stepwell.job import ClaimedJob
 from stepwell.task import Task
 
@@ -30,7 +30,7 @@ class Run:
         "why",
     )
 
-    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: Context) -> None:
+    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: BaseContext) -> None:
         self.job = job
         self.task = task
         self.ctx = ctx
@@ -42,3 +42,9 @@ class Run:
         self.began = 0.0
         self.finishing = False
         self.abandoned = False
+
+    def begin(self, ctx: BaseContext) -> None:
+        """A step of a chain begins, with a context of its own."""
+        if self.why is not None:
+            ctx.ask_to_stop()
+        self.ctx = ctx

@@ -18,18 +18,31 @@ from typing import Any, ParamSpec, TypeVar
 import psycopg
 
 from stepwell import queries
-from stepwell.context import Context
+from stepwell.base_context import Durability
 from stepwell.db import Database
 from stepwell.duration import describe
 from stepwell.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, JobSucceeded
 from stepwell.executor import execute, execute_plain, outcome_of, retry_delay
+from stepwell.flow_executor import execute_flow
 from stepwell.job import ClaimedJob
-from stepwell.outcome import Cancelled, Failed, Outcome, Settled, Snoozed, Succeeded
+from stepwell.outcome import (
+    Advanced,
+    Cancelled,
+    Failed,
+    Outcome,
+    Restarted,
+    Settled,
+    Snoozed,
+    Succeeded,
+    Suspended,
+    Undone,
+)
 from stepwell.task import Task
 from stepwell.worker.link import Link
 from stepwell.worker.outcomes import Outcomes
 from stepwell.worker.process import Processes, decode_outcome
 from stepwell.worker.run import Run, Why
+from stepwell.worker.steps import Steps
 from stepwell.worker.transaction import execute_in_transaction, execute_plain_in_transaction
 
 P = ParamSpec("P")
@@ -43,6 +56,7 @@ class Runner:
         self,
         database: Database,
         transactions: Database,
+        steps: Steps,
         tasks: Mapping[str, Task[..., Any]],
         concurrency: int,
         starts_per_turn: int,
@@ -52,9 +66,12 @@ class Runner:
         events: Events,
         count: Callable[[str, str, Outcome, float], None],
         freed: Callable[[], None],
+        *,
+        always_replay: bool,
     ) -> None:
         self._database = database
         self._tasks = tasks
+        self._durability = {name: Durability(steps.of, task.drift, always_replay) for name, task in tasks.items()}
         self.concurrency = concurrency
         self._max_result_size = max_result_size
         self._outcomes = outcomes
@@ -172,7 +189,7 @@ class Runner:
 
     def _new(self, job: ClaimedJob) -> Run:
         task = self._tasks[job.task]
-        return Run(job, task, Context(job, task.timeout, self._said))
+        return Run(job, task, task.context_for(job, self._said, self._durability[job.task]))
 
     async def _run(self, run: Run) -> None:
         began = run.began = time.perf_counter()
@@ -206,12 +223,18 @@ class Runner:
 
         One that looked, saw that it was asked, and returned has most likely stopped half-way: that is no success.
         """
-        return isinstance(outcome, Settled) or (isinstance(outcome, Succeeded) and not run.ctx.saw_cancelled)
+        if isinstance(outcome, Succeeded):
+            return not run.ctx.saw_cancelled
+        return isinstance(outcome, Settled | Suspended | Advanced | Restarted | Undone)
 
     async def _execute(self, run: Run) -> Outcome:
         job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
         if task.transaction:
             return await self._execute_in_transaction(run)
+        if task.flow is not None:
+            outcome = await execute_flow(task, job, self._said, self._durability[job.task], most, run.begin)
+            run.finishing = True
+            return outcome
         if task.kind == "async":
             outcome = await execute(task, job.args, ctx, most)
             run.finishing = True

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.context import Context
+from stepwell.base_context import BaseContext
 from stepwell.db import Database, afetch, fetch
 from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.job import ClaimedJob
@@ -41,7 +41,7 @@ async def execute_in_transaction(
     database: Database,
     job: ClaimedJob,
     task: Task[..., Any],
-    ctx: Context,
+    ctx: BaseContext,
     max_result_size: int,
     finishing: Callable[[], None],
 ) -> Outcome | psycopg.Error:
@@ -75,7 +75,7 @@ async def execute_in_transaction(
 
 
 def execute_plain_in_transaction(
-    database: Database, job: ClaimedJob, task: Task[..., Any], ctx: Context, max_result_size: int
+    database: Database, job: ClaimedJob, task: Task[..., Any], ctx: BaseContext, max_result_size: int
 ) -> Outcome | psycopg.Error:
     """The same for a plain function, in this thread."""
     begun = handed_over = False

@@ -77,6 +77,7 @@ class Upkeep:
             # The leader may be of another app, or another version of this one, that keeps nothing for as long.
             _Chore("making partitions", 600, lambda: queries.make_partitions(keeps), everyone=True),
             _Chore("dropping expired partitions", 600, queries.prune),
+            _Chore("forgetting expired events", 60, queries.prune_events, _was_much),
             _Chore("forgetting old ticks", 600, queries.prune_ticks, _was_much),
             _Chore("forgetting old statistics", 600, queries.prune_stats, _was_much),
         ]

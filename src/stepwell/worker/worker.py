@@ -25,6 +25,7 @@ from stepwell.worker.balance import Balance, BalanceOption
 from stepwell.worker.crew import Crew
 from stepwell.worker.pools import Pools, check_concurrency, read_pools
 
+_ALWAYS_REPLAY = "STEPWELL_ALWAYS_REPLAY"
 _CANCEL_PATIENCE = 5.0
 _CANCEL_AGAIN = 0.2
 
@@ -42,7 +43,8 @@ class Worker:
     On `stop` it claims no more and waits up to `grace` for what runs; the rest is asked to stop and handed back, no
     attempt used.
     `lease` is how long others wait before they take over its jobs when it falls silent; a worker that dies is noticed
-    sooner. `poll` is how often it looks without being told.
+    sooner. `poll` is how often it looks without being told. With `always_replay` (or STEPWELL_ALWAYS_REPLAY=1) every
+    durable job is suspended after each step and run anew: slow, and meant for tests of handlers.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Worker:
         renew: Duration = "5s",
         poll: Duration = "1s",
         blocked_after: Duration = "1s",
+        always_replay: bool | None = None,
     ) -> None:
         if process_slots is not None and (
             isinstance(process_slots, bool) or not isinstance(process_slots, int) or not 1 <= process_slots <= 1000
@@ -76,6 +79,7 @@ class Worker:
         self._lease = seconds(lease, "lease")
         self._renew = seconds(renew, "renew")
         self._poll = seconds(poll, "poll")
+        self._always_replay = os.environ.get(_ALWAYS_REPLAY) == "1" if always_replay is None else always_replay
         self._blocked_after = seconds(blocked_after, "blocked_after")
         if not 0 < self._renew <= self._lease / 3:
             raise ConfigError(
@@ -188,7 +192,14 @@ class Worker:
         if not self._app.tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
         crew = self._crew = Crew(
-            self._app, self._events, self._the_pools(), self._balance, self._process_slots, self._poll, self.stop
+            self._app,
+            self._events,
+            self._the_pools(),
+            self._balance,
+            self._process_slots,
+            self._poll,
+            self.stop,
+            always_replay=self._always_replay,
         )
         lease = crew.lease_for(self._lease, self._renew, self._blocked_after)
         try:

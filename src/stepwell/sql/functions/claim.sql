@@ -22,7 +22,9 @@ create or replace function stepwell.claim(
   attempt integer,
   rank smallint,
   run_at timestamptz,
-  scheduled_for timestamptz
+  scheduled_for timestamptz,
+  parent_id uuid,
+  journal text
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -105,7 +107,7 @@ begin
         set state = 'running', worker_id = _worker_id, epoch = j.epoch + 1, attempt = j.attempt + 1, claimed_at = _now
         where j.ctid = any (array(select p.ctid from picked p))
         returning j.id, j.queue, j.task, j.args, j.metadata, j.epoch, j.attempt, j.rank, j.run_at,
-          j.scheduled_for;
+          j.scheduled_for, j.parent_id, case when j.durable then stepwell.journal(j.id, j.cursor, j.input, j.undoing) end;
       get diagnostics _got = row_count;
       _left := _left - _got;
       if _got = _share then

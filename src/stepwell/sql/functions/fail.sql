@@ -1,6 +1,8 @@
 -- End attempts that did not succeed: each leaves a row in stepwell.failure, and its job is tried again or fails for
 -- good. The database decides which: _delays[k] is the pause before the next try, null if there must be none; the
--- limit is the job's own, else _max_attempts[k]. Returns the ids that were refused by the fence.
+-- limit is the job's own, else _max_attempts[k]. One that fails for good and has steps to be undone is run once more for
+-- that, and ends then. _failed_steps[k] is the step whose saved error it was; _parent_ids are the jobs that spawned some of
+-- them. Returns the ids that were refused by the fence.
 create or replace function stepwell.fail(
   _ids uuid[],
   _epochs integer[],
@@ -10,7 +12,9 @@ create or replace function stepwell.fail(
   _tracebacks text[],
   _delays double precision[],
   _max_attempts integer[],
-  _keeps double precision[]
+  _keeps double precision[],
+  _failed_steps text[] default null,
+  _parent_ids uuid[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -30,57 +34,108 @@ declare
   _schedule_ids uuid[];
   _queues text[];
   _due_in double precision;
+  _undo_ids uuid[];
+  _undo_states text[];
+  _undo_errors text[];
+  _undo_steps text[];
+  _durable uuid[];
+  _kept uuid[];
+  _expires_ats timestamptz[];
+  _ends json;
 begin
+  perform stepwell.lock_family(_ids, _parent_ids, true);
   with outcome as materialized (
     select distinct on (u.id, u.epoch) u.id, u.epoch, u.reason, u.type, u.message, u.traceback, u.delay,
-      u.max_attempts, u.keep
-    from unnest(_ids, _epochs, _reasons, _types, _messages, _tracebacks, _delays, _max_attempts, _keeps)
-      as u (id, epoch, reason, type, message, traceback, delay, max_attempts, keep)
+      u.max_attempts, u.keep, u.failed_step
+    from unnest(_ids, _epochs, _reasons, _types, _messages, _tracebacks, _delays, _max_attempts, _keeps, _failed_steps)
+      as u (id, epoch, reason, type, message, traceback, delay, max_attempts, keep, failed_step)
     order by u.id, u.epoch
   ), held as materialized (
     select o.id, o.reason, o.type, o.message, o.traceback, o.delay, o.keep, j.epoch, j.attempt, j.claimed_at,
-      j.worker_id, j.cancelling,
+      j.worker_id, j.durable, j.undoing,
+      case when j.cancelling then 'cancelled' else 'failed' end as state,
+      case when j.cancelling then j.reason else left(o.type || ': ' || o.message, 1000) end as error,
+      case when not j.cancelling then o.failed_step end as failed_step,
       o.delay is not null and not j.cancelling and j.attempt < coalesce(j.max_attempts, o.max_attempts) as again
     from outcome o
     join stepwell.job j on j.id = o.id and j.epoch = o.epoch
     where j.id = any (_ids) and j.worker_id is not null
     for no key update of j
+  ), judged as materialized (
+    select h.id, h.reason, h.type, h.message, h.traceback, h.delay, h.keep, h.epoch, h.attempt, h.claimed_at,
+      h.worker_id, h.durable, h.undoing, h.state, h.error, h.failed_step, h.again,
+      not h.again and h.durable and h.undoing is null and exists (
+        select from stepwell.step s where s.job_id = h.id and s.undo and s.error is null and not s.pending
+      ) as undo
+    from held h
   ), recorded as (
     insert into stepwell.failure (job_id, expires_at, failed_at, claimed_at, worker_id, epoch, attempt, reason, type,
       message, traceback)
     select h.id, stepwell.expiry(_now, h.keep), _now, h.claimed_at, h.worker_id, h.epoch, h.attempt, h.reason, h.type,
       h.message, h.traceback
-    from held h
+    from judged h
     where h.keep > 0
   ), retried as (
     update stepwell.job j
     set state = case when h.delay > 0 then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
       run_at = _now + h.delay * interval '1 second', worker_id = null, progress = null
-    from held h
+    from judged h
     where h.again and j.id = any (_ids) and j.id = h.id
     returning j.queue, j.state, j.run_at
   ), ended as (
     delete from stepwell.job j
-    using held h
-    where not h.again and j.id = any (_ids) and j.id = h.id
+    using judged h
+    where not h.again and not h.undo and j.id = any (_ids) and j.id = h.id
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank,
-      j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.reason, h.cancelling, h.keep, h.type, h.message
+      j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor, j.input, j.parent_id,
+      j.parent_key, j.forked_from, h.keep, h.type, h.message,
+      coalesce((h.undoing ->> 'state')::stepwell.state, h.state::stepwell.state) as state,
+      case when h.undoing is null then h.failed_step else h.undoing ->> 'failed_step' end as failed_step,
+      case
+        when h.undoing is null then h.error
+        else left(concat_ws('; ', h.undoing ->> 'error', 'and undoing it failed: ' || h.error), 1000)
+      end as error
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
-      attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, error)
+      attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, error, cursor, input,
+      parent_id, parent_key, forked_from, failed_step, steps)
     select e.id, stepwell.expiry(_now, e.keep), _now, e.run_at, e.enqueued_at, e.claimed_at, e.worker_id, e.epoch,
-      e.attempt, e.max_attempts, e.rank,
-      case when e.cancelling then 'cancelled'::stepwell.state else 'failed'::stepwell.state end,
-      e.task, e.queue, e.args, e.metadata, e.schedule_id, e.scheduled_for,
-      case when e.cancelling then e.reason else left(e.type || ': ' || e.message, 1000) end
+      e.attempt, e.max_attempts, e.rank, e.state, e.task, e.queue, e.args, e.metadata, e.schedule_id, e.scheduled_for,
+      e.error, e.cursor, e.input, e.parent_id, e.parent_key, e.forked_from, e.failed_step,
+      case when e.durable then stepwell.timeline(e.id) end
     from ended e
     where e.keep > 0
   )
   select array(select h.id from held h), array(select e.id from ended e),
     array(select e.schedule_id from ended e where e.schedule_id is not null),
     array(select distinct r.queue from retried r where r.state = 'ready'),
-    (select extract(epoch from min(r.run_at) - _now) from retried r where r.state = 'scheduled')
-  into _accepted, _final, _schedule_ids, _queues, _due_in;
+    (select extract(epoch from min(r.run_at) - _now) from retried r where r.state = 'scheduled'),
+    array(select h.id from judged h where h.undo order by h.id),
+    array(select h.state from judged h where h.undo order by h.id),
+    array(select h.error from judged h where h.undo order by h.id),
+    array(select h.failed_step from judged h where h.undo order by h.id),
+    array(select e.id from ended e where e.durable),
+    array(select e.id from ended e where e.durable and e.keep > 0 order by e.id),
+    array(select stepwell.expiry(_now, e.keep) from ended e where e.durable and e.keep > 0 order by e.id),
+    (
+      select json_agg(json_build_object('parent_id', e.parent_id, 'key', e.parent_key, 'child_id', e.id, 'state',
+        e.state, 'type', e.type, 'message', case when e.state = 'failed' then e.message else e.error end))
+      from ended e where e.parent_id is not null
+    )
+  into _accepted, _final, _schedule_ids, _queues, _due_in, _undo_ids, _undo_states, _undo_errors, _undo_steps, _durable,
+    _kept, _expires_ats, _ends;
+  if cardinality(_undo_ids) > 0 then
+    perform stepwell.begin_undo(_undo_ids, _undo_states, _undo_errors, _undo_steps);
+  end if;
+  if cardinality(_durable) > 0 then
+    perform stepwell.bury_steps(_durable, _kept, _expires_ats);
+  end if;
+  if cardinality(_durable || _undo_ids) > 0 then
+    perform stepwell.cancel_children(_durable || _undo_ids);
+  end if;
+  if _ends is not null then
+    perform stepwell.end_children(_ends);
+  end if;
   if cardinality(_schedule_ids) > 0 then
     perform stepwell.admit(_schedule_ids);
   end if;

@@ -1,8 +1,9 @@
 -- Fail, as lease_lost, every job that a worker holds and that nobody has locked; each may run again at once. Returns
--- their ids.
+-- their ids. One whose parent or children somebody has locked for longer than a moment is left for the next look.
 create or replace function stepwell.fail_held(_worker_id uuid, _message text, _tasks jsonb) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '250ms'
 set jit = off
 set enable_seqscan = off
 as $$
@@ -12,6 +13,8 @@ declare
   _max_attempts integer[];
   _keeps double precision[];
   _count integer;
+  _done uuid[] := '{}';
+  _k integer;
 begin
   with held as materialized (
     select j.id, j.epoch, j.task
@@ -28,12 +31,28 @@ begin
   if _count = 0 then
     return '{}';
   end if;
-  perform stepwell.fail(
-    _ids, _epochs,
-    array_fill('lease_lost'::text, array[_count]), array_fill('LeaseLost'::text, array[_count]),
-    array_fill(_message, array[_count]), array_fill(null::text, array[_count]),
-    array_fill(0::double precision, array[_count]), _max_attempts, _keeps
-  );
-  return _ids;
+  begin
+    perform stepwell.fail(
+      _ids, _epochs,
+      array_fill('lease_lost'::text, array[_count]), array_fill('LeaseLost'::text, array[_count]),
+      array_fill(_message, array[_count]), array_fill(null::text, array[_count]),
+      array_fill(0::double precision, array[_count]), _max_attempts, _keeps
+    );
+    return _ids;
+  exception when lock_not_available then
+    null;
+  end;
+  for _k in 1 .. _count loop
+    begin
+      perform stepwell.fail(
+        _ids[_k : _k], _epochs[_k : _k], '{lease_lost}', '{LeaseLost}', array[_message], '{null}', '{0}',
+        _max_attempts[_k : _k], _keeps[_k : _k]
+      );
+      _done := _done || _ids[_k];
+    exception when lock_not_available then
+      continue;
+    end;
+  end loop;
+  return _done;
 end
 $$;

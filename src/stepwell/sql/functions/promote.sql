@@ -1,5 +1,5 @@
--- Make due jobs ready, in the order of their times. Returns how many, and in how many seconds the next one is due
--- (0: more are due already; null: none).
+-- Make due jobs ready, in the order of their times: those that were put off, and those that wait and whose time has come.
+-- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none).
 create or replace function stepwell.promote(_limit integer default 5000, out promoted integer, out next_due double precision)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -12,11 +12,12 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _queues text[];
+  _durable uuid[];
 begin
   with due as materialized (
     select j.ctid
     from stepwell.job j
-    where j.state = 'scheduled' and j.run_at <= _now
+    where j.state in ('scheduled', 'waiting') and j.run_at <= _now
     order by j.run_at
     limit _limit
     for no key update skip locked
@@ -24,11 +25,16 @@ begin
     update stepwell.job j
     set state = 'ready'
     where j.ctid = any (array(select d.ctid from due d))
-    returning j.queue
+    returning j.id, j.queue, j.durable
   )
-  select count(*), array_agg(distinct m.queue) into promoted, _queues from made m;
+  select count(*), array_agg(distinct m.queue), array_agg(m.id) filter (where m.durable)
+  into promoted, _queues, _durable
+  from made m;
+  if _durable is not null then
+    perform stepwell.end_waits(_durable);
+  end if;
   perform stepwell.notify_ready(_queues, null);
   select greatest(0, extract(epoch from j.run_at - _now)) into next_due
-  from stepwell.job j where j.state = 'scheduled' order by j.run_at limit 1;
+  from stepwell.job j where j.state in ('scheduled', 'waiting') and j.run_at < 'infinity' order by j.run_at limit 1;
 end
 $$;

@@ -18,7 +18,7 @@ begin
     select c.relname
     from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
-    where i.inhparent in ('stepwell.history'::regclass, 'stepwell.failure'::regclass)
+    where i.inhparent in ('stepwell.history'::regclass, 'stepwell.failure'::regclass, 'stepwell.large_value'::regclass)
       and c.relname ~ '_[0-9]{8}$'
       and to_date(right(c.relname, 8), 'YYYYMMDD')::timestamptz + interval '1 day' <= _now
     order by c.relname
@@ -31,7 +31,7 @@ begin
       exit; -- whoever reads one reads the parent, and would be waited for again with each
     end;
   end loop;
-  foreach _name in array array['history_default', 'failure_default'] loop
+  foreach _name in array array['history_default', 'failure_default', 'large_value_default'] loop
     execute format(
       'delete from stepwell.%1$I d where d.ctid = any (array('
       'select e.ctid from stepwell.%1$I e where e.expires_at <= $1 limit $2))',

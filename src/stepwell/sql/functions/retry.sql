@@ -1,6 +1,10 @@
 -- Try jobs again now: failed and cancelled ones come back from history under the same id with fresh attempts, the
 -- epoch counts on; one that waits for its next try does not wait. Returns the ids that were made ready.
-create or replace function stepwell.retry(_ids uuid[]) returns uuid[]
+-- A durable job goes on where it stood, with all that it had saved, but for the step whose error it failed with and the
+-- children that had not ended. With _step it goes back to that step, of a chain or machine to what that was last given;
+-- with _from_start it begins anew, as does one that has been undone.
+create or replace function stepwell.retry(_ids uuid[], _step text default null, _from_start boolean default false)
+returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -11,20 +15,55 @@ declare
   _now timestamptz := stepwell.now();
   _back uuid[];
   _queues text[];
+  _missing uuid;
 begin
   perform from stepwell.job j where j.id = any (_ids) order by j.id for update;
+  if _step is not null then
+    select h.id into _missing
+    from stepwell.history h
+    where h.id = any (_ids) and h.state in ('failed', 'cancelled')
+      and not exists (select from stepwell.unfold(h.steps) s where s.key = _step)
+    limit 1;
+    if found then
+      raise exception using errcode = 'SW004',
+        message = format('stepwell: job %s has no step %s', _missing, quote_literal(_step));
+    end if;
+  end if;
 
   with revived as (
     delete from stepwell.history h
     where h.id = any (_ids) and h.state in ('failed', 'cancelled')
     returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata,
-      h.schedule_id, h.scheduled_for
+      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.failed_step, h.steps
+  ), kept as materialized (
+    select r.id, k.key, k.n, k.kind, k.epoch, k.saved_at, k.seconds, k.pending, k.timed_out, k.undo, k.large, k.until,
+      k.fingerprint, k.child_id, k.event, k.event_key, k.event_id, k.value, k.error
+    from revived r
+    cross join lateral stepwell.kept_steps(r.steps, r.failed_step, _step, _from_start) k
+  ), saved as (
+    insert into stepwell.step (job_id, saved_at, until, event_id, child_id, seconds, n, epoch, fingerprint, pending,
+      timed_out, undo, large, kind, key, event, event_key, value, error)
+    select k.id, k.saved_at, k.until, k.event_id, k.child_id, k.seconds, k.n, k.epoch, k.fingerprint, k.pending,
+      k.timed_out, k.undo, k.large, k.kind, k.key, k.event, k.event_key, k.value, k.error
+    from kept k
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
-      args, metadata, schedule_id, scheduled_for)
+      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, durable, cursor, input)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank, 'ready', r.task, r.queue,
-      r.args, r.metadata, r.schedule_id, r.scheduled_for
+      r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from,
+      exists (select from kept k where k.id = r.id),
+      case when s.first or _from_start then null else coalesce(_step_state.key, r.cursor) end,
+      case when s.first or _from_start then null when _step_state.key is null then r.input else _step_state.value end
     from revived r
+    -- The step of a chain or machine that was asked for, and whether it is the one that such a job begins with.
+    left join lateral (
+      select u.key, u.value from stepwell.unfold(r.steps) u where u.key = _step and u.kind = 'state'
+    ) _step_state on true
+    cross join lateral (
+      select _step_state.key is not null and _step_state.key = (
+        select u.key from stepwell.unfold(r.steps) u where u.kind = 'state' and u.n = 1
+      ) as first
+    ) s
     returning id, queue
   ), hurried as (
     update stepwell.job j
@@ -36,6 +75,7 @@ begin
     select b.id, b.queue from back b union all select h.id, h.queue from hurried h
   )
   select array_agg(r.id), array_agg(distinct r.queue) into _back, _queues from ready r;
+  update stepwell.large_value v set expires_at = 'infinity' where v.job_id = any (_back);
   perform stepwell.notify_ready(_queues, null);
   return coalesce(_back, '{}');
 end

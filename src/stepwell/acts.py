@@ -1,0 +1,179 @@
+"""What taking a step needs done: run a function, save, pause, spawn. Each act can be done in async code or in a thread.
+
+A plan is a generator of acts, so `steps` is written once for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+
+from stepwell.duration import describe
+from stepwell.errors import ConfigError
+from stepwell.step import NewStep
+
+T = TypeVar("T")
+
+
+class Spawning(Protocol):
+    """A child to be put in: the step that spawns it, and a job as `queries.NewJob`."""
+
+    @property
+    def step(self) -> NewStep: ...
+    @property
+    def job(self) -> Any: ...
+
+
+class Store(Protocol):
+    """Where a run's steps are kept. What is refused, because the job is no longer this run's, raises `Lost`."""
+
+    max_value_size: int
+
+    async def save(self, steps: Sequence[NewStep]) -> datetime: ...
+    async def spawn(self, children: Sequence[Spawning]) -> list[str]: ...
+    async def read_large(self, key: str) -> str: ...
+    async def cancel(self, job_ids: list[str]) -> None: ...
+    async def was_saved(self, key: str) -> bool: ...
+    async def run_plain(self, call: Callable[[], T]) -> T: ...
+    def save_in(self, connection: psycopg.Connection[Any], steps: Sequence[NewStep]) -> None: ...
+    async def asave_in(self, connection: psycopg.AsyncConnection[Any], steps: Sequence[NewStep]) -> None: ...
+    def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
+    def atransaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]: ...
+    def wait_for(self, coroutine: Any) -> Any: ...
+    def pause(self, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run the function of a step."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    timeout: float | None
+    key: str
+
+    async def ado(self, store: Store) -> Any:
+        if self.timeout is None:
+            return await self._call(store)
+        scope = asyncio.timeout(self.timeout)
+        try:
+            async with scope:
+                return await self._call(store)
+        except TimeoutError as error:
+            if scope.expired():
+                raise self._late() from error
+            raise
+
+    async def _call(self, store: Store) -> Any:
+        if inspect.iscoroutinefunction(self.fn):
+            return await self.fn(*self.args)
+        result = await store.run_plain(self._plain)
+        return await result if inspect.isawaitable(result) else result
+
+    def do(self, store: Store) -> Any:
+        if inspect.iscoroutinefunction(self.fn):
+            return store.wait_for(self.ado(store))
+        if self.timeout is not None:
+            raise ConfigError(
+                f"step {self.key!r}: a plain function in a plain task cannot be stopped: timeout= is for async ones"
+            )
+        return self._plain()
+
+    def _plain(self) -> Any:
+        return self.fn(*self.args)
+
+    def _late(self) -> TimeoutError:
+        return TimeoutError(f"step {self.key!r} ran longer than its timeout of {describe(self.timeout or 0)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Save steps; the answer is the database's time."""
+
+    steps: Sequence[NewStep]
+
+    async def ado(self, store: Store) -> datetime:
+        return await store.save(self.steps)
+
+    def do(self, store: Store) -> Any:
+        return store.wait_for(store.save(self.steps))
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Put children in; the answer is their ids."""
+
+    children: Sequence[Spawning]
+
+    async def ado(self, store: Store) -> list[str]:
+        return await store.spawn(self.children)
+
+    def do(self, store: Store) -> Any:
+        return store.wait_for(store.spawn(self.children))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLarge:
+    """Read a value that did not come with the claim."""
+
+    key: str
+
+    async def ado(self, store: Store) -> str:
+        return await store.read_large(self.key)
+
+    def do(self, store: Store) -> Any:
+        return store.wait_for(store.read_large(self.key))
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for a moment, with the slot kept."""
+
+    seconds: float
+
+    async def ado(self, _: Store) -> None:
+        await asyncio.sleep(self.seconds)
+
+    def do(self, store: Store) -> None:
+        store.pause(self.seconds)
+
+
+Act = Run | Save | Spawn | ReadLarge | Pause
+Plan = Generator[Act, Any, T]
+
+
+async def aperform(plan: Plan[T], store: Store) -> T:
+    """Do what a plan asks for, in async code."""
+    try:
+        act = next(plan)
+        while True:
+            try:
+                answer = await act.ado(store)
+            except BaseException as error:
+                act = plan.throw(error)
+            else:
+                act = plan.send(answer)
+    except StopIteration as end:
+        return end.value
+
+
+def perform(plan: Plan[T], store: Store) -> T:
+    """The same in a thread."""
+    try:
+        act = next(plan)
+        while True:
+            try:
+                answer = act.do(store)
+            except BaseException as error:
+                act = plan.throw(error)
+            else:
+                act = plan.send(answer)
+    except StopIteration as end:
+        return end.value

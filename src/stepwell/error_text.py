@@ -1,0 +1,25 @@
+"""An error in words, as Postgres can keep them."""
+
+from __future__ import annotations
+
+_LONGEST_MESSAGE = 10_000
+
+
+def error_name(error: BaseException) -> str:
+    """The name of its class, with the module unless that says nothing."""
+    kind = type(error)
+    bare = kind.__module__ in ("builtins", "__main__")
+    return storable(kind.__qualname__ if bare else f"{kind.__module__}.{kind.__qualname__}")
+
+
+def error_message(error: BaseException) -> str:
+    """What it says."""
+    try:
+        return storable(str(error))[:_LONGEST_MESSAGE]
+    except Exception as own:
+        return f"(its message cannot be shown: str() raised {type(own).__name__})"
+
+
+def storable(text: str) -> str:
+    """Text as Postgres can keep it: no NUL, no half surrogates."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

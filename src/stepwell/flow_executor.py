@@ -1,0 +1,109 @@
+"""Run a job of a chain or machine: step after step in one slot, for as long as the next one may follow at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from stepwell.acts import Store
+from stepwell.base_context import BaseContext, Durability
+from stepwell.context import Context
+from stepwell.duration import describe
+from stepwell.errors import BadArgs, StepNotFound
+from stepwell.executor import outcome_of, retry_delay
+from stepwell.flow import Flow, FlowStep
+from stepwell.job import ClaimedJob
+from stepwell.journal import Journal
+from stepwell.moves import Done
+from stepwell.outcome import Advanced, Failed, Outcome, Succeeded
+from stepwell.sync_context import SyncContext
+from stepwell.task import Task
+
+
+class FlowStore(Store, Protocol):
+    """A store that can move a job on."""
+
+    async def advance(self, left: str | None, cursor: str, value: str, n: int) -> None: ...
+
+
+async def execute_flow(
+    task: Task[..., Any],
+    job: ClaimedJob,
+    report: Callable[[ClaimedJob, str], None],
+    durability: Durability,
+    max_result_size: int,
+    began: Callable[[BaseContext], None],
+) -> Outcome:
+    """Run it until it ends, fails, or has to wait. `began` is told the context of each step."""
+    flow: Flow = task.flow
+    store: Any = durability.store(job)
+    journal = Journal(job)
+    cursor, stored, attempt, n = journal.cursor, journal.input, job.attempt, journal.last_n
+    while True:
+        step: FlowStep | None = None
+        try:
+            step = flow.first(job.args) if cursor is None else flow.find(cursor)
+            if step is None:
+                raise StepNotFound(
+                    f"{task.name!r} has no step {cursor!r} any more: put it back, or retry the job from another step"
+                )
+            ctx = (Context if step.is_async else SyncContext)(job, step.timeout, report, None)
+            ctx.begin_step(attempt)
+            began(ctx)
+            begin = step.begin if cursor is not None else step.begin_first
+            assert begin is not None
+            result = await _call(step, begin(job.args if cursor is None else stored, ctx), store)
+            moved = flow.follow(step, result, max_result_size)
+            if isinstance(moved, Done):
+                return Succeeded(task.codec.encode_result(moved.value, max_result_size))
+            following = flow.find(moved.name)
+            assert following is not None
+            left = step.name if cursor is None else None
+            n = max(n, 1) + 1
+            queue = following.queue or task.queue
+            if moved.after is not None or queue != (step.queue or job.queue):
+                elsewhere = queue if queue != job.queue else None
+                return Advanced(left, moved.name, moved.input, n, moved.after or 0.0, elsewhere)
+            await store.advance(left, moved.name, moved.input, n)
+            cursor, stored, attempt = moved.name, moved.input, 1
+            if durability.always_replay:
+                return Advanced(None, cursor, stored, n, 0.0, None)
+        except BaseException as error:
+            return _failed(error, task, step, attempt)
+
+
+async def _call(step: FlowStep, call: Callable[[], Any], store: Store) -> Any:
+    work: Awaitable[Any] = call() if step.is_async else store.run_plain(call)
+    if step.timeout is None:
+        return await work
+    scope = asyncio.timeout(step.timeout)
+    try:
+        async with scope:
+            return await work
+    except TimeoutError as error:
+        if scope.expired():
+            raise _Late(step) from error
+        raise
+
+
+class _Late(TimeoutError):
+    def __init__(self, step: FlowStep) -> None:
+        super().__init__(f"step {step.name!r} ran longer than its timeout of {describe(step.timeout or 0)}")
+
+
+def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, attempt: int) -> Outcome:
+    policy = task if step is None else step
+    outcome = outcome_of(error, policy, attempt)
+    if not isinstance(outcome, Failed):
+        return outcome
+    if isinstance(error, BadArgs | StepNotFound):
+        return msgspec.structs.replace(outcome, reason="bad_args", delay=None)
+    if isinstance(error, _Late):
+        return msgspec.structs.replace(
+            outcome, reason="timeout", type="TimeoutError", delay=retry_delay(error, policy, attempt),
+            max_attempts=policy.retry.max_attempts,
+        )  # fmt: skip
+    return msgspec.structs.replace(outcome, max_attempts=policy.retry.max_attempts)

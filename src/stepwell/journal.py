@@ -1,0 +1,352 @@
+"""What one run of a durable job remembers: which steps were saved, by which keys, and what is to be saved next.
+
+A key is `scope/name#n`. The scope is the branch of a `gather` or `map` in which a step is taken, so that branches which
+take turns in another order do not change places. Knows no SQL and runs nothing: `steps` says what is done with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, TypeGuard
+from zlib import crc32
+
+import msgspec
+
+from stepwell.error_text import error_message, error_name
+from stepwell.errors import AmbiguousKey, ConfigError, StepChanged, StepFailed, StepwellError, TooManySteps
+from stepwell.events import ManySteps, StepDrifted, log
+from stepwell.job import ClaimedJob
+from stepwell.retry import Retry
+from stepwell.step import NewStep, SavedJournal, SavedStep, StepError
+from stepwell.values import encoder
+
+Drift = Literal["warn", "fail", "rerun"]
+"""What happens when a step that was saved is called with other arguments: its saved value is taken, with a warning; the
+job fails; or the step is run again."""
+
+MANY_STEPS = 1_000
+MOST_STEPS = 10_000
+MOST_BYTES = 64 * 1024 * 1024
+_LONGEST_KEY = 500
+_decode = msgspec.json.Decoder(SavedJournal)
+
+
+class Suspend(BaseException):
+    """Leaves the handler: the job is given back until all of one of the groups of steps have ended."""
+
+    def __init__(
+        self, groups: Iterable[list[str]] = (), steps: Iterable[NewStep] = (), *, at_once: bool = False
+    ) -> None:
+        super().__init__("the job is suspended: let this through, it is not an error")
+        self.groups = list(groups)
+        self.steps = list(steps)
+        self.at_once = at_once
+
+    @classmethod
+    def all(cls, suspends: Iterable[Suspend]) -> Suspend:
+        """One for several branches: the job goes on when any of them can."""
+        every = list(suspends)
+        return cls(
+            [group for one in every for group in one.groups],
+            [step for one in every for step in one.steps],
+            at_once=any(one.at_once for one in every),
+        )
+
+
+class Lost(BaseException):
+    """Leaves the handler: the job is no longer this run's, so what it does changes nothing."""
+
+
+class StopReplay(BaseException):
+    """Leaves the handler: all that is to be undone has been found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """How a step is undone, should the job fail or be cancelled."""
+
+    key: str
+    fn: Callable[..., Any]
+    value: Any
+    retry: Retry | None
+
+
+@dataclass(slots=True)
+class Scope:
+    """Where keys are counted: the handler itself, or one branch of it."""
+
+    prefix: str = ""
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    users: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the handler has come to: the key of a step, and what was saved of it."""
+
+    key: str
+    n: int
+    saved: SavedStep | None
+
+
+_scope: ContextVar[tuple[Journal, Scope] | None] = ContextVar("stepwell_scope", default=None)
+
+
+class Journal:
+    """The memory of one run. `always_replay` suspends it after each step that is saved, for tests."""
+
+    def __init__(self, job: ClaimedJob, drift: Drift = "warn", *, always_replay: bool = False) -> None:
+        self.job = job
+        self.always_replay = always_replay
+        self._drift: Drift = drift
+        self._root = Scope()
+        self._used: set[str] = set()
+        self._notes: list[NewStep] = []
+        self._errors: list[tuple[str, NewStep]] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self.undos: list[Undo] = []
+        self.wrote = False
+        saved = _decode.decode(job.journal) if job.journal is not None else None
+        self.cursor = saved.cursor if saved else None
+        self.input = bytes(saved.input).decode() if saved else "null"
+        self.undoing = saved.undoing if saved else False
+        self._memo = {step.key: step for step in saved.steps or ()} if saved else {}
+        self._unseen = len(self._memo)
+        self._n = max((step.n for step in self._memo.values()), default=0)
+        self._bytes = len(job.journal or "")
+
+    def enter(self, name: str, key: str | None = None, was: str | None = None) -> Place:
+        """Come to a step: find its key, and what was saved of it."""
+        with self._lock:
+            return self._enter(name, key, was)
+
+    def _enter(self, name: str, key: str | None, was: str | None) -> Place:
+        if self._closed:
+            raise StepwellError(f"job {self.job.id} ({self.job.task}) has ended this run: its ctx is of no more use")
+        scope = self.scope
+        if self._errors:
+            self._take_errors(scope)
+        full = scope.prefix + (self._numbered(scope, name) if key is None else check_key(key, "key"))
+        if full in self._used:
+            raise AmbiguousKey(
+                f"two steps of task {self.job.task!r} have the key {full!r}: give each a key= of its own"
+            )
+        saved = self._memo.get(full)
+        if saved is None and was is not None:
+            saved = self._memo.get(scope.prefix + was)
+            full = full if saved is None else saved.key
+        self._used.add(full)
+        if saved is not None:
+            self._unseen -= 1
+            return Place(full, saved.n, saved)
+        if len(full) > _LONGEST_KEY:
+            raise AmbiguousKey(f"the key {full[:80]!r}... has {len(full)} characters, more than {_LONGEST_KEY}")
+        self._n += 1
+        if self._n == MANY_STEPS:
+            log(ManySteps(self.job.id, self.job.task, MANY_STEPS, MOST_STEPS))
+        if self._n > MOST_STEPS:
+            raise TooManySteps(
+                f"job {self.job.id} ({self.job.task}) has {MOST_STEPS} steps: return Restart(...) before, to go on "
+                "without those that are done, or spawn children that share the work"
+            )
+        return Place(full, self._n, None)
+
+    def _numbered(self, scope: Scope, name: str) -> str:
+        user, current = scope.users.get(name), _current()
+        if user is None:
+            scope.users[name] = current
+        elif user is not current:
+            if _lives(user):
+                raise AmbiguousKey(
+                    f"two steps named {name!r} of task {self.job.task!r} run side by side, and could be taken for each "
+                    "other when the job is resumed: run them by ctx.gather or ctx.map, or give each a key="
+                )
+            scope.users[name] = current
+        count = scope.counts[name] = scope.counts.get(name, 0) + 1
+        return name if count == 1 else f"{name}#{count}"
+
+    @property
+    def scope(self) -> Scope:
+        """The branch that is running, or the handler itself."""
+        found = _scope.get()
+        return found[1] if found is not None and found[0] is self else self._root
+
+    def number_branch(self, name: str) -> str:
+        """The name of a gather, map or first in this scope, numbered from the second on."""
+        scope = self.scope
+        with self._lock:
+            return self._numbered(scope, f"{name}[]").replace("[]", "")
+
+    def in_branch(self, name: str) -> None:
+        """From here on, in this context, keys are those of a branch."""
+        _scope.set((self, Scope(f"{self.scope.prefix}{name}/")))
+
+    def peek(self, key: str) -> SavedStep | None:
+        """What was saved under a key, without coming to it."""
+        return self._memo.get(key)
+
+    def seen(self, key: str) -> None:
+        """A saved step that belongs to another was come to with that."""
+        self._used.add(key)
+        self._unseen -= 1
+
+    @property
+    def last_n(self) -> int:
+        """The place of the last step, in their order."""
+        return self._n
+
+    def number(self) -> int:
+        """A place in the order for a step that belongs to another."""
+        self._n += 1
+        return self._n
+
+    def note(self, step: NewStep) -> None:
+        """Save this with whatever is saved next: should that never come, nothing depends on it."""
+        self._notes.append(step)
+
+    def note_error(self, step: NewStep) -> None:
+        """Save this error should the handler turn out to have caught it: then it must meet it again in each run to
+        come. If it does not, and the attempt fails, the step is to be tried again."""
+        with self._lock:
+            self._errors.append((self.scope.prefix, step))
+
+    def _take_errors(self, scope: Scope) -> None:
+        # Whoever comes to another step, in the branch that failed or above it, has caught what came out of it.
+        caught = [step for prefix, step in self._errors if prefix.startswith(scope.prefix)]
+        self._errors = [(prefix, step) for prefix, step in self._errors if not prefix.startswith(scope.prefix)]
+        self._notes.extend(caught)
+
+    def with_notes(self, steps: Iterable[NewStep] = ()) -> list[NewStep]:
+        """What is to be saved now: steps, and before them what was noted."""
+        with self._lock:
+            noted, self._notes = self._notes, []
+        self.wrote = True
+        return [*noted, *steps]
+
+    def weigh(self, value: str, key: str) -> None:
+        """Count the size of a value that comes with every claim from now on."""
+        self._bytes += len(value)
+        if self._bytes > MOST_BYTES:
+            raise TooManySteps(
+                f"step {key!r}: what job {self.job.id} ({self.job.task}) has saved takes more than "
+                f"{MOST_BYTES // 1024**2} MB: return Restart(...), or store the data elsewhere and save references"
+            )
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the run has yet to come to something that an earlier one saved."""
+        return self._unseen > 0
+
+    def stop_if_undoing(self) -> None:
+        """Leave the handler, if it runs only to find what is to be undone: here ends what it had done."""
+        if self.undoing:
+            raise StopReplay
+
+    def drifted(self, place: Place, fingerprint: int | None) -> bool:
+        """Whether a step that was saved must be run again, because it is called with other arguments."""
+        saved = place.saved
+        if saved is None or fingerprint is None or saved.fingerprint in (None, fingerprint):
+            return False
+        if self._drift == "fail":
+            raise StepChanged(
+                f"step {place.key!r} of job {self.job.id} ({self.job.task}) was saved with other arguments: make them "
+                "depend on saved values only, or give the step another key="
+            )
+        log(StepDrifted(self.job.id, self.job.task, place.key, self._drift))
+        return self._drift == "rerun"
+
+    def close(self) -> None:
+        """The run is over: whoever still uses its context is told."""
+        self._closed = True
+
+
+def check_key(key: str, what: str) -> str:
+    """A key, or a name, that fits a step or an event."""
+    if not isinstance(key, str) or not 1 <= len(key) <= 200 or not key.isprintable():
+        raise ConfigError(f"{what} is {key!r}: it must be text of 1 to 200 printable characters")
+    return key
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """What a step is called by default: as its function."""
+    if hasattr(fn, "aenqueue"):
+        name = getattr(fn, "name", "it")
+        raise ConfigError(
+            f"{name!r} is a task: ctx.spawn({name}, ...) runs it as a job of its own, ctx.step({name}.fn, ...) as a "
+            "step"
+        )
+    while isinstance(fn, partial):
+        fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if not callable(fn):
+        raise ConfigError(f"a step takes a function and its arguments, not {fn!r}")
+    name = getattr(fn, "__name__", type(fn).__name__)
+    if name == "<lambda>":
+        raise AmbiguousKey("a lambda has no name to find its step by: give key=, or use a function with a name")
+    return name
+
+
+def fingerprint(args: tuple[Any, ...]) -> int | None:
+    """A checksum of a step's arguments; None: they have none."""
+    if not args:
+        return None
+    try:
+        found = crc32(encoder.encode(args))
+    except Exception:
+        return None
+    return found - (1 << 32) if found >= 1 << 31 else found
+
+
+def describe_error(error: BaseException) -> StepError:
+    """An error as it is saved."""
+    return StepError(error_name(error), error_message(error))
+
+
+def saved_error(key: str, error: StepError) -> StepFailed:
+    """The error that a step failed with, to be raised again: of the same class, if that is loaded."""
+    name, message = error.type or "Exception", error.message or ""
+    kind = _class_named(name)
+    if kind is not None and issubclass(kind, Exception):
+        with contextlib.suppress(TypeError):
+            both: Any = type(kind.__name__, (StepFailed, kind), {"__module__": kind.__module__})
+            both.__qualname__ = kind.__qualname__
+            return both(key, name, message)
+    return StepFailed(key, name, message)
+
+
+def _class_named(name: str) -> type[BaseException] | None:
+    module, _, qualname = name.rpartition(".")
+    found: Any = sys.modules.get(module)
+    if not module:
+        found = builtins if hasattr(builtins, name) else sys.modules.get("__main__")
+    while found is None and module:
+        # A class within a class: the module is shorter.
+        module, _, outer = module.rpartition(".")
+        qualname = f"{outer}.{qualname}"
+        found = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found if _is_error_class(found) else None
+
+
+def _is_error_class(found: object) -> TypeGuard[type[BaseException]]:
+    return isinstance(found, type) and issubclass(found, BaseException)
+
+
+def _current() -> Any:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return threading.current_thread()
+
+
+def _lives(user: Any) -> bool:
+    return user.is_alive() if isinstance(user, threading.Thread) else not user.done()

@@ -1,0 +1,160 @@
+"""The calls for durable jobs: save steps, suspend, move on, children, events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from stepwell.queries.arrays import Bare, Texts
+from stepwell.queries.query import Query, only, same, shared
+from stepwell.queries.transitions import NewJob
+from stepwell.step import NewStep
+
+# Over this a value does not come with the claim.
+_LARGE = 65536
+
+
+class Saving(msgspec.Struct, frozen=True, gc=False):
+    """A step to be saved, and the run that does so."""
+
+    job_id: str
+    epoch: int
+    step: NewStep
+
+
+def save_steps(savings: Sequence[Saving]) -> Query[tuple[list[UUID], datetime]]:
+    steps = [saving.step for saving in savings]
+    values = [None if step.value is None else bytes(step.value).decode() for step in steps]
+    large = [value is not None and len(value) > _LARGE for value in values]
+    return Query(
+        "select refused, saved_at from stepwell.save_steps(%s::uuid[], %s::integer[], %s::text[], %s::integer[],"
+        " %s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[], %s::boolean[], %s::boolean[],"
+        " %s::boolean[])",
+        (
+            Bare(saving.job_id for saving in savings),
+            Bare(saving.epoch for saving in savings),
+            Texts(step.key for step in steps),
+            Bare(step.n for step in steps),
+            shared([step.kind for step in steps]),
+            Texts(values),
+            _errors(steps),
+            Bare(step.fingerprint for step in steps),
+            Bare(step.seconds for step in steps),
+            shared([step.undo for step in steps]),
+            large if any(large) else None,
+            [step.replaced for step in steps] if any(step.replaced for step in steps) else None,
+        ),
+        same,
+    )
+
+
+def _errors(steps: Sequence[NewStep]) -> Texts | None:
+    if all(step.error is None for step in steps):
+        return None
+    return Texts(None if step.error is None else msgspec.json.encode(step.error).decode() for step in steps)
+
+
+class Spawning(msgspec.Struct, frozen=True, gc=False):
+    """A child to be put in, and the run that spawns it."""
+
+    job_id: str
+    epoch: int
+    step: NewStep
+    job: NewJob
+
+
+def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
+    jobs = [child.job for child in children]
+    return Query(
+        "select stepwell.spawn(%s::uuid[], %s::integer[], %s::text[], %s::integer[], %s::text[], %s::text[],"
+        " %s::text[], %s::integer[], %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[])",
+        (
+            Bare(child.job_id for child in children),
+            Bare(child.epoch for child in children),
+            Texts(child.step.key for child in children),
+            Bare(child.step.n for child in children),
+            shared([job.task for job in jobs]),
+            Texts(job.args for job in jobs),
+            shared([job.queue for job in jobs]),
+            shared([job.priority for job in jobs]),
+            shared([job.delay for job in jobs]),
+            shared([job.run_at for job in jobs]),
+            shared(Texts(job.metadata for job in jobs)),
+            shared([job.max_attempts for job in jobs]),
+        ),
+        only,
+    )
+
+
+def suspend(ids: list[str], epochs: list[int], waits: list[str]) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.suspend(%s::uuid[], %s::integer[], %s::text[])", (Bare(ids), Bare(epochs), Texts(waits)), only
+    )
+
+
+class Move(msgspec.Struct, frozen=True, gc=False):
+    """A job that goes on to the next step of its chain or machine."""
+
+    job_id: str
+    epoch: int
+    left: str | None
+    cursor: str
+    input: str
+    n: int
+    delay: float | None = None
+    queue: str | None = None
+
+
+def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.advance(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::integer[],"
+        " %s::double precision[], %s::text[])",
+        (
+            Bare(move.job_id for move in moves),
+            Bare(move.epoch for move in moves),
+            Texts(move.left for move in moves),
+            Texts(move.cursor for move in moves),
+            Texts(move.input for move in moves),
+            Bare(move.n for move in moves),
+            Bare(move.delay for move in moves),
+            Texts(move.queue for move in moves),
+        ),
+        only,
+    )
+
+
+def restart(ids: list[str], epochs: list[int], args: list[str]) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.restart(%s::uuid[], %s::integer[], %s::text[])", (Bare(ids), Bare(epochs), Texts(args)), only
+    )
+
+
+def large_value(job_id: str, key: str) -> Query[str]:
+    return Query("select stepwell.large_value(%s::uuid, %s::text)::text", (job_id, key), only)
+
+
+def step_saved(job_id: str, epoch: int, key: str) -> Query[bool | None]:
+    return Query("select stepwell.step_saved(%s::uuid, %s::integer, %s::text)", (job_id, epoch, key), only)
+
+
+def emit(name: str, key: str | None, value: str | None, keep: float) -> Query[int]:
+    return Query(
+        "select stepwell.emit(%s::text, %s::text, %s::json, %s::double precision * interval '1 second')",
+        (name, key, value, keep),
+        only,
+    )
+
+
+def send(job_id: str, name: str, value: str | None) -> Query[bool]:
+    return Query("select stepwell.send(%s::uuid, %s::text, %s::json)", (job_id, name, value), only)
+
+
+def fork(job_id: str, step: str) -> Query[UUID | None]:
+    return Query("select stepwell.fork(%s::uuid, %s::text)", (job_id, step), only)
+
+
+def prune_events() -> Query[int]:
+    return Query("select stepwell.prune_events()", (), only)

@@ -1,0 +1,39 @@
+-- When a transaction that has emitted events commits: give them to those who wait. Who is about to wait holds the
+-- advisory lock of the event's name until it has looked for what is there and is seen to wait; so one of both sees the other.
+create or replace function stepwell.deliver_events() returns trigger
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+as $$
+declare
+  _waiting uuid[];
+begin
+  -- The first of a transaction's events brings all of them, so that jobs are locked in one order.
+  if new.id <= coalesce(nullif(current_setting('stepwell.delivered', true), ''), '0')::bigint then
+    return null;
+  end if;
+  perform set_config('stepwell.delivered', max(e.id)::text, true)
+  from stepwell.event e where e.transaction = new.transaction and e.id >= new.id;
+  perform pg_advisory_xact_lock_shared(1937007984, l.name)
+  from (
+    select distinct hashtext(e.name || chr(1) || e.key) as name
+    from stepwell.event e
+    where e.id >= new.id and e.transaction = new.transaction
+    order by 1
+  ) l;
+  _waiting := array(
+    select distinct s.job_id
+    from stepwell.event e
+    join stepwell.step s on s.pending and s.event = e.name and s.event_key = e.key
+      and (e.job_id is null and s.kind = 'wait' or s.job_id = e.job_id and s.kind = 'receive')
+    where e.id >= new.id and e.transaction = new.transaction
+  );
+  if cardinality(_waiting) > 0 then
+    perform from stepwell.job j where j.id = any (_waiting) order by j.id for no key update;
+    perform stepwell.take_events(_waiting, true);
+    perform stepwell.wake(_waiting);
+  end if;
+  return null;
+end
+$$;

@@ -1,0 +1,28 @@
+-- Emit an event, from any language: select stepwell.emit('shipped', '7', '{"by": "mule"}'). Every job that waits for it
+-- goes on when this is committed; who begins to wait later finds it, for as long as it is kept. Returns its id.
+create or replace function stepwell.emit(
+  name text,
+  key text default null,
+  value json default null,
+  keep interval default '30 days'
+) returns bigint
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _id bigint;
+begin
+  if name is null or length(name) not between 1 and 200 or length(key) > 200 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: an event''s name must have 1 to 200 characters, its key at most 200';
+  end if;
+  if keep is null or keep < interval '0' then
+    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: keep must be 0 or more';
+  end if;
+  insert into stepwell.event (emitted_at, expires_at, name, key, value)
+  values (_now, _now + keep, emit.name, coalesce(emit.key, ''), emit.value)
+  returning id into _id;
+  return _id;
+end
+$$;

@@ -1,0 +1,36 @@
+-- Tell the parents of jobs that ended how they did: the step that spawned each gets its result or its error, and a parent
+-- that waits for it may go on. _ends has for each child {"parent_id", "key", "child_id", "state", "result" as text, "type",
+-- "message"}. The parents are locked here if the caller has not done so; those that are gone are not told.
+create or replace function stepwell.end_children(_ends json) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _parent_ids uuid[] := array(select distinct (e.value ->> 'parent_id')::uuid from json_array_elements(_ends) as e);
+begin
+  perform from stepwell.job j where j.id = any (_parent_ids) order by j.id for no key update;
+  with ended as materialized (
+    select e.parent_id, e.key, e.child_id, e.state, e.result, e.type, e.message,
+      coalesce(length(e.result) > 65536, false) as large
+    from json_to_recordset(_ends) as e (
+      parent_id uuid, key text, child_id uuid, state text, result text, type text, message text
+    )
+  ), told as (
+    update stepwell.step s
+    set pending = false, saved_at = _now, large = e.large,
+      value = case when not e.large then e.result::json end,
+      error = case when e.state <> 'succeeded' then
+        json_build_object('type', e.type, 'message', e.message, 'state', e.state)
+      end
+    from ended e
+    where s.job_id = e.parent_id and s.key = e.key and s.child_id = e.child_id and s.pending
+    returning s.job_id, s.key, s.large, e.result
+  )
+  insert into stepwell.large_value (job_id, expires_at, key, value)
+  select t.job_id, 'infinity', t.key, t.result::json from told t where t.large;
+  perform stepwell.wake(_parent_ids);
+end
+$$;

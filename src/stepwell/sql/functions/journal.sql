@@ -1,0 +1,23 @@
+-- What a durable job has saved, for the worker that claims it: its cursor and its steps. Large values are left out.
+create or replace function stepwell.journal(_id uuid, _cursor text, _input json, _undoing json) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return json_build_object(
+    'cursor', _cursor,
+    'input', _input,
+    'undoing', _undoing is not null,
+    'steps', (
+      select json_agg(
+        json_build_array(
+          s.key, s.n, s.kind, s.pending, s.timed_out, s.large, s.undo, s.fingerprint, s.child_id, s.error, s.value
+        )
+        order by s.n
+      )
+      from stepwell.step s
+      where s.job_id = _id and s.kind <> 'taken'
+    )
+  );
+end
+$$;

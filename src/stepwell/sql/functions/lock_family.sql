@@ -1,0 +1,34 @@
+-- Lock jobs, their parents and, if asked, all that descends from them, in the order of their ids: who ends children locks
+-- their parents, and who ends parents their children, and neither may wait for the other. Returns the descendants.
+create or replace function stepwell.lock_family(_ids uuid[], _parent_ids uuid[], _descendants boolean) returns uuid[]
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+as $$
+declare
+  _below uuid[] := '{}';
+  _found uuid[];
+begin
+  loop
+    _found := '{}';
+    if _descendants then
+      with recursive below as (
+        select j.id from stepwell.job j where j.parent_id = any (_ids)
+        union
+        select j.id from below b join stepwell.job j on j.parent_id = b.id
+      )
+      select coalesce(array_agg(b.id), '{}') into _found from below b;
+    end if;
+    perform from stepwell.job j
+    where j.id = any (_ids || coalesce(_parent_ids, '{}') || _found)
+    order by j.id
+    for update;
+    -- One of them may have spawned before it was locked.
+    exit when _found <@ _below;
+    _below := _found;
+  end loop;
+  return _below;
+end
+$$;

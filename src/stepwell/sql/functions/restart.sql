@@ -1,0 +1,40 @@
+-- Begin running jobs again with new args and no steps, now, with fresh attempts. What their children still do goes on by
+-- itself. Which events were taken is remembered for as long as these are kept. Returns the ids refused by the fence.
+create or replace function stepwell.restart(_ids uuid[], _epochs integer[], _args text[]) returns uuid[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _accepted uuid[];
+  _cancelling uuid[];
+  _queues text[];
+begin
+  perform from stepwell.job j where j.id = any (_ids) order by j.id for no key update;
+  with restarted as (
+    update stepwell.job j
+    set args = u.args::json, state = 'ready', run_at = _now, attempt = 0, worker_id = null, cursor = null, input = null,
+      progress = null, awaits = null
+    from unnest(_ids, _epochs, _args) as u (id, epoch, args)
+    where j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
+    returning j.id, j.queue, j.cancelling
+  )
+  select array_agg(r.id), array_agg(r.id) filter (where r.cancelling), array_agg(distinct r.queue)
+  into _accepted, _cancelling, _queues
+  from restarted r;
+  delete from stepwell.step s
+  where s.job_id = any (_accepted)
+    and not exists (select from stepwell.event e where e.id = s.event_id and e.job_id is null);
+  update stepwell.step s
+  set kind = 'taken', key = 'taken/' || s.event_id, value = null, awaited = null
+  where s.job_id = any (_accepted) and s.kind <> 'taken';
+  delete from stepwell.large_value v where v.job_id = any (_accepted);
+  perform stepwell.notify_ready(_queues, null);
+  if _cancelling is not null then
+    perform stepwell.cancel(_cancelling);
+  end if;
+  return array(select i.id from unnest(_ids) as i (id) where i.id <> all (coalesce(_accepted, '{}')));
+end
+$$;

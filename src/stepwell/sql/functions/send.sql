@@ -1,0 +1,21 @@
+-- Send something to one live job, which takes what it is sent in order, each once. False: there is no such live job.
+create or replace function stepwell.send(job_id uuid, name text, value json default null) returns boolean
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+begin
+  if name is null or length(name) not between 1 and 200 then
+    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a name must have 1 to 200 characters';
+  end if;
+  -- Locked, so that it does not end before this is committed; and durable, so that what is left unread goes with it.
+  update stepwell.job j set durable = true where j.id = send.job_id;
+  if not found then
+    return false;
+  end if;
+  insert into stepwell.event (emitted_at, expires_at, job_id, name, key, value)
+  values (_now, 'infinity', send.job_id, send.name, '', send.value);
+  return true;
+end
+$$;

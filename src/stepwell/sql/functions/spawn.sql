@@ -1,0 +1,77 @@
+-- Put the children of running jobs in, each once: the step and the child are written together, under the fence. Options
+-- as for enqueue_many. Returns the children's ids in order, also of those that were there before; null where the fence
+-- refused.
+create or replace function stepwell.spawn(
+  _ids uuid[],
+  _epochs integer[],
+  _keys text[],
+  _ns integer[],
+  _tasks text[],
+  _args text[],
+  _queues text[] default null,
+  _priorities integer[] default null,
+  _delays double precision[] default null,
+  _run_ats timestamptz[] default null,
+  _metadata text[] default null,
+  _max_attempts integer[] default null
+) returns uuid[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _children uuid[];
+  _ready text[];
+  _due_in double precision;
+begin
+  perform stepwell.check_options(
+    _now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts
+  );
+  _children := stepwell.uuids7(cardinality(_ids));
+  perform from stepwell.job j
+  where j.id = any (_ids) and j.worker_id is not null
+  order by j.id
+  for no key update;
+  update stepwell.job j set durable = true where j.id = any (_ids) and j.worker_id is not null and not j.durable;
+  with given as materialized (
+    select u.id, u.epoch, u.key, u.n, u.child_id, coalesce(u.task, _tasks[1]) as task, u.args,
+      coalesce(u.queue, case when cardinality(_queues) = 1 then _queues[1] end, 'default') as queue,
+      coalesce(u.priority, case when cardinality(_priorities) = 1 then _priorities[1] end, 0) as priority,
+      coalesce(_now + coalesce(u.delay, case when cardinality(_delays) = 1 then _delays[1] end) * interval '1 second',
+        u.run_at, case when cardinality(_run_ats) = 1 then _run_ats[1] end, _now) as run_at,
+      coalesce(u.metadata, case when cardinality(_metadata) = 1 then _metadata[1] end) as metadata,
+      coalesce(u.max_attempts, case when cardinality(_max_attempts) = 1 then _max_attempts[1] end) as max_attempts
+    from unnest(_ids, _epochs, _keys, _ns, _children, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata,
+      _max_attempts) as u (id, epoch, key, n, child_id, task, args, queue, priority, delay, run_at, metadata, max_attempts)
+    join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
+  ), saved as (
+    insert into stepwell.step (job_id, saved_at, child_id, n, epoch, pending, kind, key)
+    select g.id, _now, g.child_id, g.n, g.epoch, true, 'child', g.key from given g
+    on conflict (job_id, key) do nothing
+    returning child_id
+  ), put as (
+    insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, parent_id,
+      parent_key)
+    select g.child_id, g.run_at, _now, g.max_attempts, -g.priority,
+      case when g.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
+      g.task, g.queue, g.args::json, g.metadata::jsonb, g.id, g.key
+    from given g
+    join saved s on s.child_id = g.child_id
+    returning queue, state, run_at
+  )
+  select array_agg(distinct p.queue) filter (where p.state = 'ready'),
+    extract(epoch from min(p.run_at) filter (where p.state = 'scheduled') - _now)
+  into _ready, _due_in
+  from put p;
+  perform stepwell.notify_ready(_ready, _due_in);
+  return array(
+    select s.child_id
+    from unnest(_ids, _epochs, _keys) with ordinality as u (id, epoch, key, place)
+    left join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
+    left join stepwell.step s on s.job_id = j.id and s.key = u.key
+    order by u.place
+  );
+end
+$$;

@@ -1,0 +1,108 @@
+-- Give running jobs back until something that they wait for has come; the attempt does not count. What each waits for is
+-- {"steps": [...], "groups": [["key", ...], ...], "at_once": false}: steps to save first, and groups of steps. It goes on
+-- when all of one group have ended; at_once: now. Returns the ids that were refused by the fence.
+create or replace function stepwell.suspend(_ids uuid[], _epochs integer[], _waits text[]) returns uuid[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set jit = off
+set enable_seqscan = off
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _held uuid[];
+  _at_once uuid[];
+  _events boolean;
+  _cancelling uuid[];
+  _queues text[];
+  _due_in double precision;
+begin
+  perform from stepwell.job j where j.id = any (_ids) order by j.id for no key update;
+  _held := array(
+    select j.id
+    from unnest(_ids, _epochs) as u (id, epoch)
+    join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
+  );
+  with given as materialized (
+    select u.id, u.epoch, s.key, s.n, s.kind, s.value, s.error, s.delay, s.until, s.event, s.event_key, s.seconds, s.fingerprint,
+      coalesce(s.pending, false) as pending
+    from unnest(_ids, _epochs, _waits) as u (id, epoch, wait)
+    cross join lateral json_to_recordset(u.wait::json -> 'steps') as s (
+      key text, n integer, kind text, value json, error json, delay double precision, until double precision,
+      event text, event_key text, seconds double precision, fingerprint integer, pending boolean
+    )
+    where u.id = any (_held)
+  ), saved as (
+    insert into stepwell.step (job_id, saved_at, until, seconds, n, epoch, fingerprint, pending, kind, key, event,
+      event_key, value, error)
+    select g.id, _now,
+      coalesce(
+        _now + g.delay * interval '1 second',
+        -- So much earlier or later than that no timestamp is.
+        to_timestamp(greatest(-1e11, least(g.until, 2e11)))
+      ),
+      g.seconds, g.n, g.epoch, g.fingerprint,
+      g.pending, g.kind, g.key, g.event, g.event_key, g.value, g.error
+    from given g
+    on conflict (job_id, key) do nothing
+  )
+  select coalesce(bool_or(g.event is not null), false) into _events from given g;
+  update stepwell.step s
+  set awaited = g.n
+  from unnest(_ids, _waits) as u (id, wait)
+  cross join lateral json_array_elements(u.wait::json -> 'groups') with ordinality as g (keys, n)
+  cross join lateral json_array_elements_text(g.keys) as k (key)
+  where u.id = any (_held) and s.job_id = u.id and s.key = k.key and s.awaited is distinct from g.n;
+  -- What was waited for before, and is no longer.
+  update stepwell.step s
+  set awaited = null
+  where s.job_id = any (_held) and s.pending and s.awaited is not null
+    and not exists (
+      select
+      from unnest(_ids, _waits) as u (id, wait)
+      cross join lateral json_array_elements(u.wait::json -> 'groups') as g (keys)
+      cross join lateral json_array_elements_text(g.keys) as k (key)
+      where u.id = s.job_id and k.key = s.key
+    );
+  perform stepwell.end_waits(_held);
+  _at_once := array(
+    select u.id from unnest(_ids, _waits) as u (id, wait) where (u.wait::json ->> 'at_once')::boolean
+  );
+  if _events or exists (
+    select from stepwell.step s where s.job_id = any (_held) and s.pending and s.event is not null
+  ) then
+    _at_once := _at_once || stepwell.take_events(_held, false);
+  end if;
+  with given as materialized (
+    select u.id, json_array_length(u.wait::json -> 'groups') as awaits
+    from unnest(_ids, _waits) as u (id, wait)
+    where u.id = any (_held)
+  ), decided as materialized (
+    select g.id, g.awaits,
+      g.id = any (_at_once) or g.awaits > (
+        select count(distinct s.awaited) from stepwell.step s where s.job_id = g.id and s.pending
+      ) as goes_on,
+      (
+        select min(s.until) from stepwell.step s where s.job_id = g.id and s.pending and s.awaited is not null
+      ) as until
+    from given g
+  ), suspended as (
+    update stepwell.job j
+    set state = case when d.goes_on then 'ready'::stepwell.state else 'waiting'::stepwell.state end,
+      run_at = case when d.goes_on then _now else coalesce(d.until, 'infinity') end,
+      attempt = j.attempt - 1, worker_id = null, durable = true, awaits = d.awaits
+    from decided d
+    where j.id = d.id
+    returning j.id, j.queue, j.state, j.run_at, j.cancelling
+  )
+  select array_agg(s.id) filter (where s.cancelling), array_agg(distinct s.queue) filter (where s.state = 'ready'),
+    extract(epoch from min(s.run_at) filter (where s.state = 'waiting' and s.run_at < 'infinity') - _now)
+  into _cancelling, _queues, _due_in
+  from suspended s;
+  perform stepwell.notify_ready(_queues, _due_in);
+  if _cancelling is not null then
+    perform stepwell.cancel(_cancelling);
+  end if;
+  return array(select i.id from unnest(_ids) as i (id) where i.id <> all (_held));
+end
+$$;

@@ -1,0 +1,91 @@
+"""A step as a value: as it is saved, as it comes with the claim, and as people look it up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+StepKind = Literal[
+    "step", "transaction", "retry", "sleep", "wait", "receive", "child", "first", "now", "random", "uuid", "patch",
+    "state", "undo",
+]  # fmt: skip
+
+
+class StepError(msgspec.Struct, frozen=True, gc=False):
+    """How a step failed; of a child `state` says whether it failed or was cancelled."""
+
+    type: str | None
+    message: str | None
+    state: str | None = None
+
+
+class SavedStep(msgspec.Struct, frozen=True, array_like=True):
+    """A step as it comes with the claim, in the order of columns of stepwell.journal."""
+
+    key: str
+    n: int
+    kind: str
+    pending: bool
+    timed_out: bool
+    large: bool
+    undo: bool
+    fingerprint: int | None
+    child_id: str | None
+    error: StepError | None
+    value: msgspec.Raw
+
+
+class SavedJournal(msgspec.Struct, frozen=True):
+    """What comes with the claim of a durable job."""
+
+    cursor: str | None
+    input: msgspec.Raw
+    undoing: bool
+    steps: list[SavedStep] | None
+
+
+class NewStep(msgspec.Struct, omit_defaults=True):
+    """A step to be saved; `value` and `error` are JSON. One that is `pending` ends later: after `delay` seconds or at
+    `until` (seconds since 1970), or with an event."""
+
+    key: str
+    n: int
+    kind: str
+    value: msgspec.Raw | None = None
+    error: StepError | None = None
+    fingerprint: int | None = None
+    seconds: float | None = None
+    undo: bool = False
+    replaced: bool = False
+    pending: bool = False
+    delay: float | None = None
+    until: float | None = None
+    event: str | None = None
+    event_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepInfo:
+    """A step as people look it up. `value` is a plain JSON value; one over 64 KB is not shown, but `large` is True."""
+
+    n: int
+    key: str
+    kind: StepKind
+    pending: bool
+    """It has begun and not ended: a sleep, a wait, a child."""
+    timed_out: bool
+    value: Any
+    large: bool
+    error: str | None
+    saved_at: datetime
+    seconds: float | None
+    """How long it took."""
+    until: datetime | None
+    """When the sleep ends, or the wait is given up."""
+    child_id: UUID | None
+    event: str | None
+    event_key: str | None

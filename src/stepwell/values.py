@@ -1,0 +1,76 @@
+"""Values to JSON and back: one way of encoding for args, results and steps, and what JSON or Postgres cannot keep."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, cast
+
+import msgspec
+
+NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class BadValue(Exception):
+    """A result or the value of a step cannot be stored; the message says whose, and why. Never tried again."""
+
+
+def encode_other(value: Any) -> Any:
+    # pydantic models, without importing pydantic
+    dump: Any = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"objects of type {type(value).__name__} are not supported")
+    return dump(mode="json")
+
+
+encoder = msgspec.json.Encoder(enc_hook=encode_other)
+
+
+def encode_value(value: Any, what: str, most: int, setting: str) -> str:
+    """A value as JSON. `what` begins the message of the `BadValue` that is raised if it cannot be stored."""
+    if value is None:
+        return "null"
+    try:
+        encoded = encoder.encode(value)
+    except Exception as error:
+        raise BadValue(f"{what} {article(type(value).__name__)}, which does not encode as JSON: {error}") from None
+    if b"\\u0000" in encoded and NUL.search(encoded):
+        raise BadValue(f"{what} {article(type(value).__name__)} that holds a NUL character, which text cannot keep")
+    if b"null" in encoded and holds_nan(value):
+        raise BadValue(f"{what} {article(type(value).__name__)} that holds NaN or infinity, which JSON cannot say")
+    if len(encoded) > most:
+        raise BadValue(
+            f"{what} {article(type(value).__name__)} of {len(encoded)} bytes, more than the {most} of {setting}"
+        )
+    return encoded.decode()
+
+
+def new_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """A decoder for values of an annotation. Raises `TypeError` if such values cannot come from JSON."""
+    return msgspec.json.Decoder(kind, dec_hook=_decode_other)
+
+
+def holds_nan(value: Any) -> bool:
+    """Whether there is a number in it that msgspec writes as null."""
+    pending: list[Any] = [msgspec.to_builtins(value, enc_hook=encode_other)]
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, float) and not math.isfinite(inner):
+            return True
+        if isinstance(inner, dict):
+            pending.extend(cast("dict[Any, Any]", inner).values())
+        elif isinstance(inner, list | tuple):
+            pending.extend(cast("list[Any]", inner))
+    return False
+
+
+def article(noun: str) -> str:
+    """A noun with its article."""
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+def _decode_other(kind: type[Any], value: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)
+    if validate is None:
+        raise TypeError(f"values of type {kind.__name__} are not supported")
+    return validate(value)

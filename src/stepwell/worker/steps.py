@@ -1,0 +1,176 @@
+"""Where running jobs save their steps: side by side they share a round trip, as outcomes do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+import psycopg
+
+from stepwell import acts, queries
+from stepwell.batches import batches
+from stepwell.coalesce import Coalescer
+from stepwell.db import Database, afetch, fetch
+from stepwell.job import ClaimedJob
+from stepwell.journal import Lost
+from stepwell.queries import Move, Query, Saving, Spawning
+from stepwell.step import NewStep
+from stepwell.trouble import is_transient
+from stepwell.worker.link import Link
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+
+_MOST = 2000
+
+
+class Steps:
+    """The steps of all jobs that a worker runs, on one connection."""
+
+    def __init__(
+        self, link: Link, database: Database, transactions: Database, max_value_size: int, threads: Executor
+    ) -> None:
+        self._link = link
+        self.database = database
+        self.transactions = transactions
+        self.max_value_size = max_value_size
+        self.threads = threads
+        self.loop = asyncio.get_running_loop()
+        self._lock = asyncio.Lock()
+        self._closed = False
+        self.saves: Coalescer[list[Saving], datetime | None] = Coalescer(self._save, _undone, _by_size)
+        self.spawns: Coalescer[Spawning, str | None] = Coalescer(self._spawn, _undone, _children)
+        self.moves: Coalescer[Move, bool] = Coalescer(self._advance, _undone, _moves)
+
+    def of(self, job: ClaimedJob) -> JobSteps:
+        """Those of one job."""
+        return JobSteps(self, job)
+
+    async def ask(self, query: Query[Row]) -> list[Row]:
+        """Ask until it is answered, or the worker has ended."""
+        async with self._lock:
+            rows = await self._link.insist(query, lambda: not self._closed)
+        if rows is None:
+            raise Lost
+        return rows
+
+    def close(self) -> None:
+        """Save no more."""
+        self._closed = True
+
+    async def _save(self, savings: list[list[Saving]]) -> Sequence[datetime | None]:
+        refused, at = (await self.ask(queries.save_steps([one for saving in savings for one in saving])))[0]
+        if not refused:
+            return [at] * len(savings)
+        lost = {str(job_id) for job_id in refused}
+        return [None if saving[0].job_id in lost else at for saving in savings]
+
+    async def _spawn(self, children: list[Spawning]) -> Sequence[str | None]:
+        ids = (await self.ask(queries.spawn(children)))[0]
+        return [None if child_id is None else str(child_id) for child_id in ids]
+
+    async def _advance(self, moves: list[Move]) -> Sequence[bool]:
+        refused: set[UUID] = set((await self.ask(queries.advance(moves)))[0])
+        return [UUID(move.job_id) not in refused for move in moves]
+
+
+class JobSteps(acts.Store):
+    """The steps of one job, for its context."""
+
+    __slots__ = ("_epoch", "_id", "_steps", "max_value_size")
+
+    def __init__(self, steps: Steps, job: ClaimedJob) -> None:
+        self._steps = steps
+        self._id = job.id
+        self._epoch = job.epoch
+        self.max_value_size = steps.max_value_size
+
+    async def save(self, steps: Sequence[NewStep]) -> datetime:
+        at = await self._steps.saves.submit(self._savings(steps))
+        if at is None:
+            raise Lost
+        return at
+
+    async def spawn(self, children: Sequence[acts.Spawning]) -> list[str]:
+        submitted = [
+            self._steps.spawns.submit(Spawning(self._id, self._epoch, child.step, child.job)) for child in children
+        ]
+        ids = await asyncio.gather(*submitted)
+        if None in ids:
+            raise Lost
+        return [child_id for child_id in ids if child_id is not None]
+
+    async def advance(self, left: str | None, cursor: str, value: str, n: int) -> None:
+        if not await self._steps.moves.submit(Move(self._id, self._epoch, left, cursor, value, n)):
+            raise Lost
+
+    async def read_large(self, key: str) -> str:
+        return (await self._steps.ask(queries.large_value(self._id, key)))[0]
+
+    async def cancel(self, job_ids: list[str]) -> None:
+        await self._steps.ask(queries.cancel(job_ids, "another branch came first"))
+
+    async def was_saved(self, key: str) -> bool:
+        saved = (await self._steps.ask(queries.step_saved(self._id, self._epoch, key)))[0]
+        if saved is None:
+            raise Lost
+        return saved
+
+    async def run_plain(self, call: Callable[[], T]) -> T:
+        # In a context of its own, with the branch that it belongs to.
+        work = partial(contextvars.copy_context().run, call)
+        return await self._steps.loop.run_in_executor(self._steps.threads, work)
+
+    def save_in(self, connection: psycopg.Connection[Any], steps: Sequence[NewStep]) -> None:
+        refused, _ = fetch(connection, queries.save_steps(self._savings(steps)))[0]
+        if refused:
+            raise Lost
+
+    async def asave_in(self, connection: psycopg.AsyncConnection[Any], steps: Sequence[NewStep]) -> None:
+        refused, _ = (await afetch(connection, queries.save_steps(self._savings(steps))))[0]
+        if refused:
+            raise Lost
+
+    @contextmanager
+    def transaction(self) -> Generator[psycopg.Connection[Any]]:
+        with self._steps.transactions.connection() as connection, connection.transaction():
+            yield connection
+
+    @asynccontextmanager
+    async def atransaction(self) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
+        async with self._steps.transactions.aconnection() as connection, connection.transaction():
+            yield connection
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._steps.loop)
+        return future.result()
+
+    def pause(self, seconds: float) -> None:
+        self.wait_for(asyncio.sleep(seconds))
+
+    def _savings(self, steps: Sequence[NewStep]) -> list[Saving]:
+        return [Saving(self._id, self._epoch, step) for step in steps]
+
+
+def _undone(error: Exception) -> bool:
+    """Whether nothing of a batch can have been written: else it would have been tried again."""
+    return isinstance(error, psycopg.Error) and not is_transient(error)
+
+
+def _by_size(savings: list[list[Saving]]) -> Iterator[list[list[Saving]]]:
+    return batches(savings, _MOST, lambda saving: sum(len(bytes(one.step.value or b"")) for one in saving))
+
+
+def _children(children: list[Spawning]) -> Iterator[list[Spawning]]:
+    return batches(children, _MOST, lambda child: len(child.job.args))
+
+
+def _moves(moves: list[Move]) -> Iterator[list[Move]]:
+    return batches(moves, _MOST, lambda move: len(move.input))
