@@ -152,6 +152,6 @@ drop function if exists stepwell.fail(
 drop function if exists stepwell.retry(uuid[]);
 
 -- Deferred: who emits in a long transaction must not hold up those who are about to wait.
-create function stepwell.deliver_events() returns trigger language plpgsql as 'begin return null; end';
+create or replace function stepwell.deliver_events() returns trigger language plpgsql as 'begin return null; end';
 create constraint trigger event_delivery after insert on stepwell.event
 deferrable initially deferred for each row execute function stepwell.deliver_events();
