@@ -41,11 +41,16 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 
+class _HandleOf(Protocol[R]):
+    def result(self, timeout: Duration | None = None) -> R: ...
+
+
 class Spawnable(Protocol[P, R]):
     """A task, or `task.using(...)`."""
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
-    def calls(self, items: Iterable[Any]) -> Iterable[Any]: ...
+    def calls(self, items: list[Any]) -> Iterable[Any]: ...
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> _HandleOf[R]: ...
 
 
 class Child(Generic[R]):

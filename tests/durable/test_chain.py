@@ -213,7 +213,7 @@ def test_types_that_do_not_fit_are_refused_when_the_chain_is_built(app: App) -> 
     def two_args(x: int, y: int) -> None: ...
     def no_args() -> None: ...
 
-    for steps, said in (
+    wrong: list[tuple[tuple[Any, ...], str]] = [
         ((number, text), "'text' takes str, but 'number' returns int"),
         ((maybe, real), "'real' takes float, but 'maybe' returns"),
         ((number, numbers, texts), "'texts' takes list[str], but 'numbers' returns list[int]"),
@@ -223,9 +223,10 @@ def test_types_that_do_not_fit_are_refused_when_the_chain_is_built(app: App) -> 
         ((number, number), "two steps named 'number'"),
         ((number, "text"), "a step is a function, not 'text'"),
         ((number, lambda x: x), "a lambda has no name"),  # pyright: ignore[reportUnknownLambdaType]
-    ):
+    ]
+    for steps, said in wrong:
         with pytest.raises(ConfigError) as raised:
-            app.chain("wrong", *steps)  # pyright: ignore[reportArgumentType]
+            app.chain("wrong", *steps)
         assert said in str(raised.value)
     app.chain("right", number, real)
     app.chain("right too", number, maybe, Step(lambda x: x, name="same"))  # pyright: ignore[reportUnknownLambdaType]

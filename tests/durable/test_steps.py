@@ -177,6 +177,7 @@ async def test_an_error_that_is_left_after_the_tries_is_saved_and_fails_the_job_
 
 async def test_an_error_that_was_caught_is_caught_again_in_each_run(app: App) -> None:
     tries: list[int] = []
+    seen: list[tuple[str, str]] = []
 
     class Refused(Exception):
         def __init__(self, code: int) -> None:
@@ -197,8 +198,7 @@ async def test_an_error_that_was_caught_is_caught_again_in_each_run(app: App) ->
         except Exception as error:
             said = str(error)
             if isinstance(error, StepFailed):
-                assert error.key == "ask"
-                assert "Refused" in error.type
+                seen.append((error.key, error.type.rpartition(".")[2]))
             if ctx.attempt == 1:
                 await ctx.step(otherwise)
                 raise
@@ -209,6 +209,7 @@ async def test_an_error_that_was_caught_is_caught_again_in_each_run(app: App) ->
         job = await work.aenqueue()
         assert await job.aresult(timeout="10s") == ("refused with 7", "otherwise")
     assert tries == [1]
+    assert seen == [("ask", "Refused")]
 
 
 async def test_a_saved_error_is_of_its_own_class_where_that_is_known(app: App) -> None:
