@@ -226,6 +226,9 @@ class Context(BaseContext):
         place, winner = steps.choose_first(self.journal)
         if winner is not None:
             close_unused([branch for index, branch in enumerate(branches) if index != winner])
+            for index in range(len(branches)):
+                if index != winner:
+                    self.journal.give_up(f"{name}[{index}]")
             end = (await run_branches(self.journal, [(f"{name}[{winner}]", as_start(branches[winner]))]))[0]
             return First(winner, settle([end], return_exceptions=False)[0])
         await self.sent()

@@ -52,7 +52,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     max_attempts: int | None = None
     """What the step of a chain or the state of a machine allows; None: what the task does."""
     step: str | None = None
-    """The step whose saved error this is: there is no use in another try before that is taken away."""
+    """The step whose saved error this is: before the job is tried again it is taken away."""
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):

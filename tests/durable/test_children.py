@@ -160,6 +160,7 @@ async def test_children_of_a_parent_that_failed_are_cancelled_and_those_of_one_t
         await asyncio.wait_for(done.wait(), 10)
 
 
+@pytest.mark.counts_runs
 async def test_ten_thousand_children_of_one_parent(app: App) -> None:
     runs: list[int] = []
 
