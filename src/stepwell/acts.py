@@ -9,10 +9,10 @@ import asyncio
 import inspect
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+import msgspec
 import psycopg
 
 from stepwell.duration import describe
@@ -50,11 +50,11 @@ class Store(Protocol):
     def pause(self, seconds: float) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """Run the function of a step."""
 
     fn: Callable[..., Any]
+    is_async: bool
     args: tuple[Any, ...]
     timeout: float | None
     key: str
@@ -72,13 +72,13 @@ class Run:
             raise
 
     async def _call(self, store: Store) -> Any:
-        if inspect.iscoroutinefunction(self.fn):
+        if self.is_async:
             return await self.fn(*self.args)
         result = await store.run_plain(self._plain)
         return await result if inspect.isawaitable(result) else result
 
     def do(self, store: Store) -> Any:
-        if inspect.iscoroutinefunction(self.fn):
+        if self.is_async:
             return store.wait_for(self.ado(store))
         if self.timeout is not None:
             raise ConfigError(
@@ -93,8 +93,7 @@ class Run:
         return TimeoutError(f"step {self.key!r} ran longer than its timeout of {describe(self.timeout or 0)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
+class Save(msgspec.Struct, frozen=True):
     """Save steps; the answer is the database's time."""
 
     steps: Sequence[NewStep]
@@ -106,8 +105,7 @@ class Save:
         return store.wait_for(store.save(self.steps))
 
 
-@dataclass(frozen=True, slots=True)
-class Spawn:
+class Spawn(msgspec.Struct, frozen=True):
     """Put children in; the answer is their ids."""
 
     children: Sequence[Spawning]
@@ -119,8 +117,7 @@ class Spawn:
         return store.wait_for(store.spawn(self.children))
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLarge:
+class ReadLarge(msgspec.Struct, frozen=True, gc=False):
     """Read a value that did not come with the claim."""
 
     key: str
@@ -132,8 +129,7 @@ class ReadLarge:
         return store.wait_for(store.read_large(self.key))
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True, gc=False):
     """Wait for a moment, with the slot kept."""
 
     seconds: float

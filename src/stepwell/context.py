@@ -128,9 +128,10 @@ class Context(BaseContext):
         """
         limit = None if timeout is None else seconds(timeout, "timeout")
         store = self.store
-        return await aperform(
-            steps.take_step(self.journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
-        )
+        with self.journal.may_leave():
+            return await aperform(
+                steps.take_step(self.journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
+            )
 
     def transaction(self, key: str) -> Transaction:
         """`async with ctx.transaction("key") as tx`: what is done by `tx` is committed with the step, exactly once.
@@ -190,7 +191,8 @@ class Context(BaseContext):
         children = [(place, branch) for place, branch in enumerate(branches) if isinstance(branch, Child)]
         for place, end in zip((p for p, _ in children), await self._ends_of([c for _, c in children]), strict=True):
             ends[place] = end
-        return settle([end for end in ends if end is not None], return_exceptions=return_exceptions)
+        with self.journal.may_leave():
+            return settle([end for end in ends if end is not None], return_exceptions=return_exceptions)
 
     async def map(
         self,
@@ -213,7 +215,8 @@ class Context(BaseContext):
         ends = await run_branches(self.journal, starts, limit)
         if len(ends) < len(starts) and not any(isinstance(end, Suspend) for end in ends):
             raise AssertionError("branches were left without one that waits")
-        return settle(ends, return_exceptions=False)
+        with self.journal.may_leave():
+            return settle(ends, return_exceptions=False)
 
     async def first(self, *branches: Awaitable[Any]) -> First:
         """Run branches side by side until one has ended; the others are cancelled, and children among them, too.
@@ -230,14 +233,14 @@ class Context(BaseContext):
                 if index != winner:
                     self.journal.give_up(f"{name}[{index}]")
             end = (await run_branches(self.journal, [(f"{name}[{winner}]", as_start(branches[winner]))]))[0]
-            return First(winner, settle([end], return_exceptions=False)[0])
+            with self.journal.may_leave():
+                return First(winner, settle([end], return_exceptions=False)[0])
         await self.sent()
         starts = [(f"{name}[{index}]", as_start(branch)) for index, branch in enumerate(branches)]
         winner, end = await run_first(self.journal, starts)
-        if isinstance(end, Suspend):
-            raise end
-        if isinstance(end, Raised) and leaves(end.error):
-            raise end.error
+        if isinstance(end, Suspend) or (isinstance(end, Raised) and leaves(end.error)):
+            with self.journal.may_leave():
+                settle([end], return_exceptions=False)
         await self._perform(steps.save_first(self.journal, place, winner))
         losers = [branch for index, branch in enumerate(branches) if index != winner and isinstance(branch, Child)]
         live = [
@@ -246,7 +249,8 @@ class Context(BaseContext):
         if live:
             await self.store.cancel([child_id for child_id in live if child_id is not None])
         if self.journal.always_replay:
-            raise Suspend(at_once=True)
+            with self.journal.may_leave():
+                raise Suspend(at_once=True)
         return First(winner, settle([end], return_exceptions=False)[0])
 
     async def now(self) -> datetime:
@@ -310,7 +314,7 @@ class Context(BaseContext):
         waiting: list[str] = []
         for child in children:
             try:
-                ends.append(Returned(await self._perform(steps.child_result(child.spawned))))
+                ends.append(Returned(await aperform(steps.child_result(child.spawned), self.store)))
             except Suspend:
                 waiting.append(child.spawned.key)
                 ends.append(Suspend())
@@ -329,7 +333,8 @@ class Context(BaseContext):
         return self.journal.number_branch(name)
 
     async def _perform(self, plan: Plan[T]) -> T:
-        return await aperform(plan, self.store)
+        with self.journal.may_leave():
+            return await aperform(plan, self.store)
 
 
 def _limit(timeout: Duration | None) -> float | None:

@@ -66,9 +66,9 @@ async def execute(task: Task[..., Any], args: str, ctx: BaseContext, max_result_
         if not isinstance(ctx, Context) or not ctx.took_steps:
             return _returned(task, result, max_result_size)
         await ctx.sent()
-        if not ctx.journal.undoing:
+        if not ctx.journal.undoing and ctx.journal.leaving is None:
             return _returned(task, result, max_result_size)
-        error: BaseException = StopReplay()
+        error: BaseException = ctx.journal.leaving or StopReplay()
     except BaseException as raised:
         error = raised
     if not isinstance(ctx, Context) or not ctx.took_steps:
@@ -96,9 +96,9 @@ def execute_plain(task: Task[..., Any], args: str, ctx: BaseContext, max_result_
             result.close()
             kind = "coroutine" if inspect.iscoroutine(result) else "generator"
             raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
-        if not ctx.took_steps or not ctx.journal.undoing:
+        if not ctx.took_steps or not (ctx.journal.undoing or ctx.journal.leaving):
             return _returned(task, result, max_result_size)
-        error: BaseException = StopReplay()
+        error: BaseException = ctx.journal.leaving or StopReplay()
     except BaseException as raised:
         error = raised
     if not isinstance(ctx, SyncContext) or not ctx.took_steps:

@@ -197,7 +197,10 @@ class Machine(Task[[Any], Any]):
 
     def first(self, args: str) -> FlowStep:
         """The state that a job begins with."""
-        name = next(iter(msgspec.json.decode(args, type=_Args).state), "")
+        try:
+            name = next(iter(msgspec.json.decode(args, type=_Args).state), "")
+        except msgspec.DecodeError as error:
+            raise BadArgs(f'machine {self.name!r}: its args are {{"state": {{"Name": {{...}}}}}}: {error}') from None
         step = self.find(name)
         if step is None:
             raise BadArgs(f"machine {self.name!r} has no state {name!r}: it has {', '.join(self.states)}")

@@ -44,6 +44,7 @@ async def execute_flow(
     cursor, stored, attempt, n = journal.cursor, journal.input, job.attempt, journal.last_n
     while True:
         step: FlowStep | None = None
+        begun = False
         try:
             step = flow.first(job.args) if cursor is None else flow.find(cursor)
             if step is None:
@@ -55,7 +56,9 @@ async def execute_flow(
             began(ctx)
             begin = step.begin if cursor is not None else step.begin_first
             assert begin is not None
-            result = await _call(step, begin(job.args if cursor is None else stored, ctx), store)
+            call = begin(job.args if cursor is None else stored, ctx)
+            begun = True
+            result = await _call(step, call, store)
             moved = flow.follow(step, result, max_result_size)
             if isinstance(moved, Done):
                 return Succeeded(task.codec.encode_result(moved.value, max_result_size))
@@ -63,8 +66,8 @@ async def execute_flow(
             assert following is not None
             left = step.name if cursor is None else None
             n = max(n, 1) + 1
-            queue = following.queue or task.queue
-            if moved.after is not None or queue != (step.queue or job.queue):
+            queue = following.queue or (job.queue if step.queue is None else task.queue)
+            if moved.after is not None or queue != job.queue:
                 elsewhere = queue if queue != job.queue else None
                 return Advanced(left, moved.name, moved.input, n, moved.after or 0.0, elsewhere)
             await store.advance(left, moved.name, moved.input, n)
@@ -72,7 +75,7 @@ async def execute_flow(
             if durability.always_replay:
                 return Advanced(None, cursor, stored, n, 0.0, None)
         except BaseException as error:
-            return _failed(error, task, step, attempt)
+            return _failed(error, task, step, attempt, begun=begun)
 
 
 async def _call(step: FlowStep, call: Callable[[], Any], store: Store) -> Any:
@@ -94,12 +97,12 @@ class _Late(TimeoutError):
         super().__init__(f"step {step.name!r} ran longer than its timeout of {describe(step.timeout or 0)}")
 
 
-def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, attempt: int) -> Outcome:
+def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, attempt: int, *, begun: bool) -> Outcome:
     policy = task if step is None else step
     outcome = outcome_of(error, policy, attempt)
     if not isinstance(outcome, Failed):
         return outcome
-    if isinstance(error, BadArgs | StepNotFound):
+    if not begun and isinstance(error, BadArgs | StepNotFound):
         return msgspec.structs.replace(outcome, reason="bad_args", delay=None)
     if isinstance(error, _Late):
         return msgspec.structs.replace(

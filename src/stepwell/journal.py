@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import builtins
 import contextlib
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeGuard
 from zlib import crc32
 
@@ -25,7 +26,7 @@ from stepwell.errors import AmbiguousKey, ConfigError, StepChanged, StepFailed, 
 from stepwell.events import ManySteps, StepDrifted, log
 from stepwell.job import ClaimedJob
 from stepwell.retry import Retry
-from stepwell.step import NewStep, SavedJournal, SavedStep, StepError
+from stepwell.step import NewStep, SavedJournal, SavedStep, StepError, StepKind
 from stepwell.values import encoder
 
 Drift = Literal["warn", "fail", "rerun"]
@@ -90,8 +91,7 @@ class Scope:
     users: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where the handler has come to: the key of a step, and what was saved of it."""
 
     key: str
@@ -100,6 +100,21 @@ class Place:
 
 
 _scope: ContextVar[tuple[Journal, Scope] | None] = ContextVar("stepwell_scope", default=None)
+
+
+class _MayLeave:
+    __slots__ = ("_journal",)
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        # Of a branch its `gather` decides.
+        if isinstance(error, Suspend) and not self._journal.scope.prefix:
+            self._journal.leaving = error
 
 
 class Journal:
@@ -116,7 +131,7 @@ class Journal:
         self._lock = threading.Lock()
         self._closed = False
         self.undos: list[Undo] = []
-        self.wrote = False
+        self.leaving: Suspend | None = None
         saved = _decode.decode(job.journal) if job.journal is not None else None
         self.cursor = saved.cursor if saved else None
         self.input = bytes(saved.input).decode() if saved else "null"
@@ -125,17 +140,29 @@ class Journal:
         self._n = max((step.n for step in self._memo.values()), default=0)
         self._bytes = len(job.journal or "")
 
-    def enter(self, name: str, key: str | None = None, was: str | None = None) -> Place:
+    def enter(self, kind: StepKind, name: str, key: str | None = None, was: str | None = None) -> Place:
         """Come to a step: find its key, and what was saved of it."""
         with self._lock:
-            return self._enter(name, key, was)
+            place = self._enter(name, key, was)
+        if place.saved is not None and place.saved.kind != kind:
+            raise StepChanged(
+                f"step {place.key!r} of job {self.job.id} ({self.job.task}) was saved as a {place.saved.kind} and is a "
+                f"{kind} now: give it another key="
+            )
+        return place
 
     def _enter(self, name: str, key: str | None, was: str | None) -> Place:
         if self._closed:
             raise StepwellError(f"job {self.job.id} ({self.job.task}) has ended this run: its ctx is of no more use")
         scope = self.scope
+        if self.leaving is not None and not scope.prefix:
+            raise self.leaving  # somebody caught it, who should not have
         if self._errors:
             self._take_errors(scope)
+        if key is None and name == "<lambda>":
+            raise AmbiguousKey(
+                "a lambda has no name to find its step by: give it key=, or use a function that has a name"
+            )
         full = scope.prefix + (self._numbered(scope, name) if key is None else check_key(key, "key"))
         if full in self._used:
             raise AmbiguousKey(
@@ -224,7 +251,6 @@ class Journal:
         """What is to be saved now: steps, and before them what was noted."""
         with self._lock:
             noted, self._notes = self._notes, []
-        self.wrote = True
         return [*noted, *steps]
 
     def weigh(self, value: str, key: str) -> None:
@@ -268,6 +294,11 @@ class Journal:
         log(StepDrifted(self.job.id, self.job.task, place.key, self._drift))
         return self._drift == "rerun"
 
+    def may_leave(self) -> _MayLeave:
+        """A block out of which the handler may be left by `Suspend`. Should a bare `except` of its own swallow that, it
+        is left all the same, at the next step or when it returns."""
+        return _MayLeave(self)
+
     def close(self) -> None:
         """The run is over: whoever still uses its context is told."""
         self._closed = True
@@ -282,20 +313,31 @@ def check_key(key: str, what: str) -> str:
 
 def name_of(fn: Callable[..., Any]) -> str:
     """What a step is called by default: as its function."""
+    return look_at(fn).name
+
+
+class Look(msgspec.Struct, frozen=True, gc=False):
+    """What there is to know of a step's function."""
+
+    name: str
+    is_async: bool
+
+
+@lru_cache(maxsize=4096)
+def look_at(fn: Callable[..., Any]) -> Look:
+    """Look at a step's function, once. Raises if it cannot be one."""
     if hasattr(fn, "aenqueue"):
         name = getattr(fn, "name", "it")
         raise ConfigError(
             f"{name!r} is a task: ctx.spawn({name}, ...) runs it as a job of its own, ctx.step({name}.fn, ...) as a "
             "step"
         )
+    is_async = inspect.iscoroutinefunction(fn)
     while isinstance(fn, partial):
         fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if not callable(fn):
         raise ConfigError(f"a step takes a function and its arguments, not {fn!r}")
-    name = getattr(fn, "__name__", type(fn).__name__)
-    if name == "<lambda>":
-        raise AmbiguousKey("a lambda has no name to find its step by: give key=, or use a function with a name")
-    return name
+    return Look(getattr(fn, "__name__", type(fn).__name__), is_async)
 
 
 def fingerprint(args: tuple[Any, ...]) -> int | None:

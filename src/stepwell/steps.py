@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -31,6 +31,7 @@ from stepwell.journal import (
     check_key,
     describe_error,
     fingerprint,
+    look_at,
     name_of,
     saved_error,
 )
@@ -79,7 +80,8 @@ def take_step(
     was: str | None,
 ) -> Plan[Any]:
     """Run a function once, and take its saved value ever after."""
-    place = journal.enter(key or name_of(fn), key, was)
+    look = look_at(fn)
+    place = journal.enter("step", look.name, key, was)
     mark = fingerprint(args)
     rerun = journal.drifted(place, mark)
     if place.saved is not None and not rerun:
@@ -92,7 +94,7 @@ def take_step(
     journal.stop_if_undoing()
     attempt = 1 if rerun else _attempts_so_far(journal, place)
     began = time.perf_counter()
-    value = yield from _attempts(journal, place, attempt, Run(fn, args, timeout, place.key), retry, mark)
+    value = yield from _attempts(journal, place, attempt, Run(fn, look.is_async, args, timeout, place.key), retry, mark)
     encoded = _encode(journal, place.key, value, most)
     step = NewStep(
         place.key,
@@ -175,7 +177,13 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
         began = time.perf_counter()
         try:
             value = yield from _attempts(
-                journal, place, attempt, Run(undo.fn, args, None, key), undo.retry or default, None, "undo"
+                journal,
+                place,
+                attempt,
+                Run(undo.fn, look_at(undo.fn).is_async, args, None, key),
+                undo.retry or default,
+                None,
+                "undo",
             )
             encoded = _encode(journal, key, value, most)
         except Exception as error:
@@ -189,7 +197,7 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
 
 def sleep(journal: Journal, delay: float | None, until: datetime | None, key: str | None) -> Plan[None]:
     """Wait for a time."""
-    place = journal.enter(key or "sleep", key)
+    place = journal.enter("sleep", "sleep", key)
     if place.saved is not None:
         if place.saved.pending:
             journal.stop_if_undoing()
@@ -206,12 +214,14 @@ def sleep(journal: Journal, delay: float | None, until: datetime | None, key: st
     raise Suspend([[place.key]], [step])
 
 
-def wait(journal: Journal, event: str, about: str | None, timeout: float | None, kind: str) -> Plan[Event]:
+def wait(
+    journal: Journal, event: str, about: str | None, timeout: float | None, kind: Literal["wait", "receive"]
+) -> Plan[Event]:
     """Wait for an event, or for something that is sent to the job."""
     check_key(event, "event" if kind == "wait" else "name")
     if about is not None:
         check_key(about, "key")
-    place = journal.enter(f"{kind}:{event}" if about is None else f"{kind}:{event}:{about}")
+    place = journal.enter(kind, f"{kind}:{event}" if about is None else f"{kind}:{event}:{about}")
     saved = place.saved
     if saved is not None and not saved.pending:
         value = None if saved.timed_out else (yield from _raw_value(saved))
@@ -238,7 +248,7 @@ class Spawned:
 
 def enter_spawn(journal: Journal, call: Any, key: str | None) -> Spawned:
     """Come to a child; one that was not saved has still to be put in."""
-    place = journal.enter(call.task.name, key)
+    place = journal.enter("child", call.task.name, key)
     spawned = Spawned(place.key, call.task.name, call.task.codec.decode_result, place.saved)
     if place.saved is not None:
         spawned.child_id = place.saved.child_id
@@ -279,7 +289,7 @@ def child_result(child: Spawned) -> Plan[Any]:
 
 def choose_first(journal: Journal) -> tuple[Place, int | None]:
     """Come to a `first`; and which branch won, if that was saved."""
-    place = journal.enter("first")
+    place = journal.enter("first", "first")
     return place, None if place.saved is None else msgspec.json.decode(place.saved.value)
 
 
@@ -290,7 +300,7 @@ def save_first(journal: Journal, place: Place, winner: int) -> Plan[None]:
 
 def now(journal: Journal) -> Plan[datetime]:
     """The database's time, the first time it is asked."""
-    place = journal.enter("now")
+    place = journal.enter("now", "now")
     if place.saved is not None:
         return msgspec.json.decode(place.saved.value, type=datetime).astimezone(UTC)
     journal.stop_if_undoing()
@@ -300,10 +310,10 @@ def now(journal: Journal) -> Plan[datetime]:
     return at.astimezone(UTC)
 
 
-def draw(journal: Journal, kind: str) -> msgspec.Raw:
+def draw(journal: Journal, kind: Literal["random", "uuid"]) -> msgspec.Raw:
     """Chance that falls the same way in each run of a job: by its id and the step's key, so nothing need be saved
     first. It is noted all the same, for a fork, which has another id."""
-    place = journal.enter(kind)
+    place = journal.enter(kind, kind)
     if place.saved is not None:
         return place.saved.value
     journal.stop_if_undoing()
@@ -320,7 +330,7 @@ def patched(journal: Journal, name: str) -> bool:
     saved = journal.peek(journal.scope.prefix + key)
     if saved is None and (journal.replaying or journal.undoing):
         return False
-    place = journal.enter(key, key)
+    place = journal.enter("patch", key, key)
     if place.saved is None:
         journal.note(NewStep(place.key, place.n, "patch"))
     return True

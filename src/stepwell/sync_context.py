@@ -83,9 +83,10 @@ class SyncContext(BaseContext):
         `Context.step`; a `timeout` is for async functions only, as a plain one cannot be stopped."""
         limit = None if timeout is None else seconds(timeout, "timeout")
         store = self.store
-        return perform(
-            steps.take_step(self.journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
-        )
+        with self.journal.may_leave():
+            return perform(
+                steps.take_step(self.journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
+            )
 
     def transaction(self, key: str) -> SyncTransaction:
         """`with ctx.transaction("key") as tx`: see `Context.transaction`."""

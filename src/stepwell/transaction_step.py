@@ -52,7 +52,7 @@ class _TransactionStep:
 
     def _enter(self) -> bool:
         """Come to the step. True: it has still to be done."""
-        place = self._place = self._journal.enter(self._name, self._name)
+        place = self._place = self._journal.enter("transaction", self._name, self._name)
         if place.saved is not None:
             self.done = True
             return False
@@ -68,7 +68,6 @@ class _TransactionStep:
         self._journal.weigh(encoded, self._name)
         # What was noted goes with another step: this one may be rolled back.
         step = NewStep(self._place.key, self._place.n, "transaction", msgspec.Raw(encoded.encode()))
-        self._journal.wrote = True
         return [step]
 
     def _encoded(self, value: Any) -> str:
@@ -79,7 +78,8 @@ class _TransactionStep:
         self.done = True
         self._saved = msgspec.json.decode(self._encoded(self._saved))
         if self._journal.always_replay:
-            raise Suspend(at_once=True)
+            with self._journal.may_leave():
+                raise Suspend(at_once=True)
 
 
 class Transaction(_TransactionStep):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import App, Context, JobNotFound, Worker
+from stepwell import App, Context, JobFailed, JobHandle, JobNotFound, Retry, SyncContext, Worker
 from stepwell.errors import BadArgs, ConfigError
 
 
@@ -197,3 +198,58 @@ async def test_an_event_that_has_expired_is_not_found_and_forgotten(app: App, co
         assert await (await work.aenqueue()).aresult(timeout="10s")
     conn.execute("select stepwell.prune_events()")
     assert conn.execute("select count(*) from stepwell.event").fetchone() == (0,)
+
+
+async def test_a_wait_that_is_swallowed_is_a_wait_all_the_same(app: App) -> None:
+    @app.task
+    async def returns(ctx: Context) -> str:
+        with contextlib.suppress(BaseException):
+            await ctx.wait_for("go", key="returns")
+            return "went"
+        return "never"
+
+    @app.task
+    async def goes_on(ctx: Context) -> list[Any]:
+        try:
+            word = (await ctx.wait_for("go", key="goes on")).value
+        except:  # noqa: E722
+            word = "never"
+        return [word, await ctx.step(str, "x")]
+
+    @app.task
+    def plain(ctx: SyncContext) -> Any:
+        try:
+            return ctx.wait_for("go", key="plain").value
+        except:  # noqa: E722
+            return "never"
+
+    async with Worker(app):
+        jobs: list[JobHandle[Any]] = [await task.aenqueue() for task in (returns, goes_on, plain)]
+        for job in jobs:
+            await auntil(lambda job=job: waiting(job))
+        for key in ("returns", "goes on", "plain"):
+            await app.aemit("go", key=key, value=key)
+        assert [await job.aresult(timeout="10s") for job in jobs] == ["went", ["goes on", "x"], "plain"]
+
+
+async def test_a_step_that_was_of_another_kind_is_refused(app: App, dsn: str) -> None:
+    @app.task(name="work")
+    async def before(ctx: Context) -> None:
+        await ctx.step(str, key="x")
+        await ctx.sleep("1.1s")
+
+    async with Worker(app):
+        job = await before.aenqueue()
+        await auntil(lambda: waiting(job))
+    async with App(dsn) as later:
+
+        @later.task(name="work", retry=Retry(max_attempts=1))
+        async def after(ctx: Context) -> None:
+            await ctx.sleep("1.1s", key="x")
+
+        assert after
+        async with Worker(later):
+            with pytest.raises(
+                JobFailed, match=r"'x' of job .* was saved as a step and is a sleep now: give it another key="
+            ):
+                await job.aresult(timeout="10s")

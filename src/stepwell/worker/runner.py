@@ -21,7 +21,7 @@ from stepwell import queries
 from stepwell.base_context import Durability
 from stepwell.db import Database
 from stepwell.duration import describe
-from stepwell.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, JobSucceeded
+from stepwell.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, JobSucceeded, JobSuspended
 from stepwell.executor import execute, execute_plain, outcome_of, retry_delay
 from stepwell.flow_executor import execute_flow
 from stepwell.job import ClaimedJob
@@ -214,6 +214,8 @@ class Runner:
             self._count(run.job.task, run.job.queue, outcome, passed)
             if self._events.wanted(JobSucceeded) and _succeeded(outcome):
                 self._events.emit(JobSucceeded(run.job.id, run.job.task, passed))
+            elif isinstance(outcome, Suspended) and self._events.wanted(JobSuspended):
+                self._events.emit(JobSuspended(run.job.id, run.job.task))
         self._fill()
         self._note_idle()
         self._freed()

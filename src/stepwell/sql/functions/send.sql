@@ -5,14 +5,18 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _durable boolean;
 begin
   if name is null or length(name) not between 1 and 200 then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a name must have 1 to 200 characters';
   end if;
   -- Locked, so that it does not end before this is committed; and durable, so that what is left unread goes with it.
-  update stepwell.job j set durable = true where j.id = send.job_id;
+  select j.durable into _durable from stepwell.job j where j.id = send.job_id for key share;
   if not found then
     return false;
+  end if;
+  if not _durable then
+    update stepwell.job j set durable = true where j.id = send.job_id;
   end if;
   insert into stepwell.event (emitted_at, expires_at, job_id, name, key, value)
   values (_now, 'infinity', send.job_id, send.name, '', send.value);
