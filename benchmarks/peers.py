@@ -46,6 +46,10 @@ _DRAIN_TIMES = {
     "dbos": 10,
     "celery": 10,
 }
+# Those that have durable steps, and how many times their rate is to be reached.
+_STEP_TIMES = {"dbos": 100, "absurd": 30}
+_STEPS = 5
+_FEW_WORKFLOWS = 500
 # It runs one job in a process, so as many processes as there are cores.
 _ONE_PER_CORE = {"rq"}
 
@@ -63,6 +67,8 @@ class Peer:
     two: list[float] = field(default_factory=list[float])
     p50: list[float] = field(default_factory=list[float])
     p99: list[float] = field(default_factory=list[float])
+    few: int = _FEW_JOBS
+    """A first trial, to learn how fast it is about."""
 
     @property
     def name(self) -> str:
@@ -97,6 +103,7 @@ def main() -> None:
             peers = [peer for peer in peers if peer.one]
             _record(run, peers)
             _snapshots(run, peers)
+            _steps(run, peers)
             name = "part" if given.names or given.rounds < 3 else "peers"
         finally:
             report.write(run, name, table=_table([peer for peer in peers if peer.one]))
@@ -127,8 +134,8 @@ def _tried(run: Run, peer: Peer) -> bool:
     problem: Exception | None = None
     for concurrency in _CONCURRENCIES:
         try:
-            about = _drain(run, peer, _FEW_JOBS, concurrency)
-            rates[concurrency] = _drain(run, peer, _jobs(about, _TRIAL_SECONDS), concurrency)
+            about = _drain(run, peer, peer.few, concurrency)
+            rates[concurrency] = _drain(run, peer, _jobs(peer, about, _TRIAL_SECONDS), concurrency)
         except Exception as error:
             print(f"{peer.name} with {concurrency} slots: {error}", flush=True)
             problem = error
@@ -136,13 +143,13 @@ def _tried(run: Run, peer: Peer) -> bool:
         run.note(f"{peer.name}: installed, but does not run: {problem}")
         return False
     peer.concurrency = max(rates, key=lambda concurrency: rates[concurrency])
-    peer.jobs = _jobs(rates[peer.concurrency], _SECONDS)
+    peer.jobs = _jobs(peer, rates[peer.concurrency], _SECONDS)
     print(f"{peer.name}: {peer.concurrency} slots, {peer.jobs} jobs", flush=True)
     return True
 
 
-def _jobs(rate: float, seconds: float) -> int:
-    return int(min(_MOST_JOBS, max(_FEW_JOBS, rate * seconds)))
+def _jobs(peer: Peer, rate: float, seconds: float) -> int:
+    return int(min(_MOST_JOBS, max(peer.few, rate * seconds)))
 
 
 def _measure(run: Run, peer: Peer) -> None:
@@ -198,6 +205,29 @@ def _snapshots(run: Run, peers: list[Peer]) -> None:
             wanted = 3.0 if name == "pgqueuer" else None
             ours = [last["stepwell"]]
             run.record("peers", "last second beside a snapshot", ours, "jobs/s", name, [rate], at_least=wanted)
+
+
+def _steps(run: Run, peers: list[Peer]) -> None:
+    """A workflow of five steps that do nothing, by those that have steps, each with the number of slots it does better
+    with."""
+    durable = [
+        Peer(peer.system, peer.version, {"BENCH_TASK": "five_steps"}, few=_FEW_WORKFLOWS)
+        for peer in peers
+        if peer.system is STEPWELL or peer.name in _STEP_TIMES
+    ]
+    durable = [peer for peer in durable if len(durable) > 1 and _tried(run, peer)]
+    for round_number in range(run.rounds):
+        for peer in random.sample(durable, len(durable)):
+            print(f"-- steps, round {round_number + 1} of {run.rounds}: {peer.name}", flush=True)
+            try:
+                peer.one.append(_drain(run, peer, peer.jobs, peer.concurrency) * _STEPS)
+            except Exception as error:
+                run.note(f"{peer.name}: a round of steps failed: {error}")
+    ours = [rate for peer in durable if peer.system is STEPWELL for rate in peer.one]
+    for peer in durable:
+        if ours and peer.one and peer.system is not STEPWELL:
+            what, times = f"workflows of {_STEPS} steps", _STEP_TIMES[peer.name]
+            run.record("peers", what, ours, "steps/s", peer.name, peer.one, at_least=times)
 
 
 def _table(peers: list[Peer]) -> list[str]:

@@ -91,6 +91,10 @@ class Stage:
         """Start another script of the system's folder."""
         return self.system.start(self._environment, *command, script=script)
 
+    def run_script(self, script: str, *command: object) -> str:
+        """Run another script of the system's folder to its end."""
+        return self.system.run(self._environment, *command, script=script)
+
     def wait_for(self, jobs: int) -> None:
         """Wait until so many handlers have run."""
         deadline = time.monotonic() + _PATIENCE

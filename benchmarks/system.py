@@ -49,9 +49,9 @@ class System:
             start_new_session=True,
         )
 
-    def run(self, environment: dict[str, str], *command: object) -> str:
+    def run(self, environment: dict[str, str], *command: object, script: str = "bench.py") -> str:
         """Run a command to its end, and return what it printed."""
-        process = self.start(environment, *command, output=subprocess.PIPE)
+        process = self.start(environment, *command, script=script, output=subprocess.PIPE)
         try:
             said, _ = process.communicate(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:

@@ -22,7 +22,7 @@ _LOOK = """
 
 
 @dataclass(frozen=True)
-class _Meter:
+class Meter:
     """What Postgres has counted so far."""
 
     transactions: int
@@ -40,13 +40,13 @@ def cost(run: Run) -> None:
 def _per_job(run: Run) -> None:
     jobs = 20_000 if run.quick else 50_000
     with run.stage(STEPWELL) as stage:
-        empty = _read(stage)
+        empty = read(stage)
         stage.run("fill", jobs)
-        filled = _read(stage)
+        filled = read(stage)
         with stage.workers(500) as (worker,):
             stage.wait_for(jobs)
-            python = _cpu(psutil.Process(worker.pid))
-        drained = _read(stage)
+            python = cpu(psutil.Process(worker.pid))
+        drained = read(stage)
     for what, before, after, limit in (
         ("claim and finish", filled, drained, 1000),
         ("enqueue, claim and finish", empty, drained, 1500),
@@ -84,7 +84,8 @@ def _memory(run: Run) -> None:
         worker.terminate()  # the second signal hands the jobs back
 
 
-def _read(stage: Stage) -> _Meter:
+def read(stage: Stage) -> Meter:
+    """Read the meter."""
     # A backend reports what it did once a second at most, or when it ends.
     time.sleep(1.5)
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
@@ -93,16 +94,16 @@ def _read(stage: Stage) -> _Meter:
         transactions, wal, dead, pid = row
         postmaster = psutil.Process(pid).parent()
         assert postmaster is not None
-        return _Meter(transactions, wal, dead or 0, _cpu(postmaster))
+        return Meter(transactions, wal, dead or 0, cpu(postmaster))
 
 
-def _cpu(process: psutil.Process) -> float:
+def cpu(process: psutil.Process) -> float:
     """Seconds of processor time of a process, of its children, and of those that have ended."""
     times = process.cpu_times()
     spent = times.user + times.system + times.children_user + times.children_system
     for child in process.children():
         with contextlib.suppress(psutil.NoSuchProcess):  # ended since; it is among those that have, next time
-            spent += _cpu(child)
+            spent += cpu(child)
     return spent
 
 

@@ -16,6 +16,7 @@ from benchmarks.kit.tally import Reading, Tally
 from benchmarks.run import BARE, STEPWELL, Run
 from benchmarks.scenarios.lateness import DUE, RETRIED, bare_loop, due, scheduled, worker
 from benchmarks.scenarios.snapshot import drain_beside_snapshot
+from benchmarks.scenarios.steps import STEPS, held_rate, put_to_sleep, round_trips, step_rate, wake
 from benchmarks.server import Server
 from benchmarks.stage import Drained
 from benchmarks.system import System
@@ -59,6 +60,35 @@ def test_lateness_is_told_of_jobs_retries_and_schedules(run: Run) -> None:
             lates += [scheduled(stage, 1) for stage in (bare, ours)]
     assert all(lates)
     assert all(0 <= each < 60 for late in lates for each in late)
+
+
+def test_steps_are_saved_by_the_worker_and_by_the_bare_loops(run: Run) -> None:
+    assert held_rate(run, batch=10, batches=2, loops=2) > 0
+    for system in (STEPWELL, BARE):
+        assert step_rate(run, system, 20, 10) > 0
+        with run.stage(system, 20, {"BENCH_TASK": "ten_steps", "BENCH_STEPS": str(STEPS)}) as stage:
+            stage.drain(20, 10, patience=60)
+            with psycopg.connect(stage.dsn) as connection:
+                saved = connection.execute("select count(*), sum(json_array_length(steps)) from stepwell.history")
+                assert saved.fetchone() == (20, 20 * STEPS)
+
+
+def test_the_round_trips_of_a_job_are_told(run: Run) -> None:
+    with run.stage(STEPWELL) as stage:
+        assert round_trips(stage, "ten_steps") == [["claim", *["save_steps"] * STEPS, "finish"]]
+        assert round_trips(stage, "replayed") == [["claim", *["save_steps"] * STEPS, "fail"], ["claim", "finish"]]
+
+
+def test_jobs_sleep_beside_others_and_wake_by_events(run: Run) -> None:
+    with run.stage(STEPWELL) as stage:
+        assert put_to_sleep(stage, 20) > 0
+        stage.run("fill", 300)
+        assert stage.drain(300, 10, patience=60).counts[-1][1] == 300
+        with psycopg.connect(stage.dsn) as connection:
+            left = connection.execute("select task, state::text, count(*) from stepwell.job group by task, state")
+            assert left.fetchall() == [("sleeper", "waiting", 20)]
+    with run.stage(STEPWELL) as stage:
+        assert len(wake(stage, 3)) == 3
 
 
 def test_a_worker_that_ends_by_itself_is_no_measurement(run: Run) -> None:

@@ -3,12 +3,14 @@
 A worker claims as many tasks as it has slots and takes the next when all of them have ended, over one connection, as
 the SDK does it. Its threads were slower. `poll_interval` is 0.01 and not the default of 0.25 seconds, for Absurd has no
 wake-up by NOTIFY. uvloop is not in its documentation, but was faster. There is no call for many tasks: they are spawned
-in one transaction, over a connection of the caller's.
+in one transaction, over a connection of the caller's. A step is `ctx.step` with a coroutine function, one after the
+other, as its documentation has it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from absurd_sdk import Absurd, AsyncAbsurd
 from program import DSN, aping_each, main, open_tally
 
 _QUEUE = "default"
+_TASK = os.environ.get("BENCH_TASK", "noop")
 
 
 def install() -> None:
@@ -35,7 +38,11 @@ def fill(jobs: int) -> None:
     with psycopg.connect(DSN) as connection:
         app = Absurd(connection, queue_name=_QUEUE)
         for _ in range(jobs):
-            app.spawn("noop", {}, queue=_QUEUE)
+            app.spawn(_TASK, {}, queue=_QUEUE)
+
+
+async def nothing() -> None:
+    """A step that costs no more than being one."""
 
 
 def work(concurrency: int) -> None:
@@ -45,6 +52,12 @@ def work(concurrency: int) -> None:
 
     @app.register_task("noop")
     async def noop(_params: Any, _ctx: Any) -> None:
+        tally.hit()
+
+    @app.register_task("five_steps")
+    async def five_steps(_params: Any, ctx: Any) -> None:
+        for n in range(5):
+            await ctx.step(f"step {n}", nothing)
         tally.hit()
 
     @app.register_task("answer")

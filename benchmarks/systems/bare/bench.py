@@ -2,7 +2,7 @@
 
 It claims a batch, counts the jobs, finishes the batch, and so on: no slots, no handlers, no lease to renew, no retries,
 nothing that could go wrong. Two such loops side by side, so that Postgres works on one batch while Python has the
-other.
+other. With BENCH_STEPS it saves so many steps of each job of the batch in between, one of each at a time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Any
 import psycopg
 import uvloop
 from program import DSN, aping_each, main, open_tally
+from saving import save
 from tally import Tally
 
 from stepwell import queries
 from stepwell.migrate import migrate
 from stepwell.queries import Position
 
-LOOPS = 2
+LOOPS = int(os.environ.get("BENCH_LOOPS", "2"))
+STEPS = int(os.environ.get("BENCH_STEPS", "0"))
 ARGS = os.environ.get("BENCH_ARGS", "{}")
 RESULT = "null" if ARGS == "{}" else ARGS
 KEEP = 86400.0
@@ -88,8 +90,10 @@ async def _loop(worker_id: str, batch: int, tally: Tally) -> None:
             last = max(jobs, key=lambda job: (job[7], job[8], job[0]))
             position = Position(last[7], last[8], last[0])
             ids, epochs = [job[0] for job in jobs], [job[5] for job in jobs]
-            count = len(jobs)
-            await _run(connection, queries.finish(ids, epochs, [RESULT] * count, [KEEP], ["succeeded"], [None] * count))
+            for n in range(1, STEPS + 1):
+                await _run(connection, save(ids, epochs, n))
+            count, none = len(jobs), [None] * len(jobs)
+            await _run(connection, queries.finish(ids, epochs, [RESULT] * count, [KEEP], ["succeeded"], none, []))
         elif position == Position():
             await _told.wait()
         else:

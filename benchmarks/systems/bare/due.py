@@ -63,7 +63,7 @@ async def main(what: str) -> None:
             if jobs:
                 ids, epochs = [job.id for job in jobs], [job.epoch for job in jobs]
                 none = [None] * len(jobs)
-                await afetch(connection, queries.finish(ids, epochs, began, [KEEP], ["succeeded"], none))
+                await afetch(connection, queries.finish(ids, epochs, began, [KEEP], ["succeeded"], none, []))
             elif nap > 0:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(told.wait(), nap)

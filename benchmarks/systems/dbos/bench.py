@@ -4,7 +4,8 @@ The queue's `polling_interval_sec` is 0.01 and not the default of 1: DBOS has no
 most its free slots at each poll. Less was slower. Workflows are synchronous, in its threads: asynchronous ones were
 slower. Its pool is its default of 20 connections. Many jobs are enqueued in one transaction, by
 `enqueue_in_transaction`. Each process has its own `executor_id`, as its documentation asks for. Without its Conductor,
-what a dead process had taken runs again only when a process with the same `executor_id` starts.
+what a dead process had taken runs again only when a process with the same `executor_id` starts. Steps are synchronous
+functions with its decorator, called one after the other.
 """
 
 from __future__ import annotations
@@ -18,12 +19,26 @@ from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions
 from program import DSN, main, open_tally, ping_each
 
 _QUEUE = "bench"
+_TASK = os.environ.get("BENCH_TASK", "noop")
 tally = open_tally()
 
 
 @DBOS.workflow(name="noop")
 def noop() -> None:
     """Nothing."""
+    tally.hit()
+
+
+@DBOS.step()
+def nothing() -> None:
+    """A step that costs no more than being one."""
+
+
+@DBOS.workflow(name="five_steps")
+def five_steps() -> None:
+    """Five steps, one after the other."""
+    for _ in range(5):
+        nothing()
     tally.hit()
 
 
@@ -53,10 +68,10 @@ def install() -> None:
 
 
 def fill(jobs: int) -> None:
-    """Enqueue no-ops in one transaction."""
+    """Enqueue in one transaction."""
     client = DBOSClient(system_database_url=DSN)
     engine = sqlalchemy.create_engine(DSN.replace("postgresql://", "postgresql+psycopg://"))
-    options: EnqueueOptions = {"workflow_name": "noop", "queue_name": _QUEUE}
+    options: EnqueueOptions = {"workflow_name": _TASK, "queue_name": _QUEUE}
     with engine.begin() as connection:
         for _ in range(jobs):
             client.enqueue_in_transaction(connection, options)

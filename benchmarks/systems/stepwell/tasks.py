@@ -52,6 +52,44 @@ async def answer(sent: int) -> None:
     tally.hit_after(sent)
 
 
+async def nothing() -> None:
+    """A step that costs no more than being one."""
+
+
+async def take_steps(ctx: Context, steps: int) -> None:
+    """So many steps, one after the other."""
+    for _ in range(steps):
+        await ctx.step(nothing)
+
+
+@app.task
+async def five_steps(ctx: Context) -> None:
+    """What the peers are given, too."""
+    await take_steps(ctx, 5)
+    tally.hit()
+
+
+@app.task
+async def ten_steps(ctx: Context) -> None:
+    """The durable function that is measured."""
+    await take_steps(ctx, 10)
+    tally.hit()
+
+
+@app.task
+async def sleeper(ctx: Context) -> None:
+    """Sleep without a slot."""
+    tally.hit()
+    await ctx.sleep("1d")
+
+
+@app.task
+async def woken(ctx: Context, name: str) -> None:
+    """Say how long it took from the event to here."""
+    event = await ctx.wait_for(name)
+    tally.hit_after(event.value)
+
+
 AS_MEANT = "as meant"
 logging.getLogger("stepwell").addFilter(lambda record: AS_MEANT not in record.getMessage())
 
@@ -60,6 +98,14 @@ logging.getLogger("stepwell").addFilter(lambda record: AS_MEANT not in record.ge
 async def late() -> int:
     """Say when it began, in microseconds of the clock by which it was due."""
     return time.time_ns() // 1000
+
+
+@app.task(retry=Retry(backoff="fixed", initial=0, jitter=0))
+async def replayed(ctx: Context) -> None:
+    """Ten steps, and an error after them: the second attempt finds all of them saved."""
+    await take_steps(ctx, 10)
+    if ctx.attempt == 1:
+        raise ValueError(AS_MEANT)
 
 
 @app.task(retry=Retry(backoff="fixed", initial="500ms", jitter=0))
