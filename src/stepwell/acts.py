@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -36,7 +36,7 @@ class Store(Protocol):
 
     max_value_size: int
 
-    async def save(self, steps: Sequence[NewStep]) -> datetime: ...
+    def save(self, steps: Sequence[NewStep]) -> Awaitable[datetime]: ...
     async def spawn(self, children: Sequence[Spawning]) -> list[str]: ...
     async def read_large(self, key: str) -> str: ...
     async def cancel(self, job_ids: list[str]) -> None: ...
@@ -46,7 +46,7 @@ class Store(Protocol):
     async def asave_in(self, connection: psycopg.AsyncConnection[Any], steps: Sequence[NewStep]) -> None: ...
     def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
     def atransaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]: ...
-    def wait_for(self, coroutine: Any) -> Any: ...
+    def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T: ...
     def pause(self, seconds: float) -> None: ...
 
 
@@ -59,27 +59,29 @@ class Run(msgspec.Struct, frozen=True):
     timeout: float | None
     key: str
 
-    async def ado(self, store: Store) -> Any:
-        if self.timeout is None:
-            return await self._call(store)
+    def ado(self, store: Store) -> Awaitable[Any]:
+        if self.timeout is not None:
+            return self._in_time(store)
+        return self.fn(*self.args) if self.is_async else self._in_thread(store)
+
+    async def _in_time(self, store: Store) -> Any:
+        assert self.timeout is not None
         scope = asyncio.timeout(self.timeout)
         try:
             async with scope:
-                return await self._call(store)
+                return await (self.fn(*self.args) if self.is_async else self._in_thread(store))
         except TimeoutError as error:
             if scope.expired():
                 raise self._late() from error
             raise
 
-    async def _call(self, store: Store) -> Any:
-        if self.is_async:
-            return await self.fn(*self.args)
+    async def _in_thread(self, store: Store) -> Any:
         result = await store.run_plain(self._plain)
         return await result if inspect.isawaitable(result) else result
 
     def do(self, store: Store) -> Any:
         if self.is_async:
-            return store.wait_for(self.ado(store))
+            return store.wait_for(lambda: self.ado(store))
         if self.timeout is not None:
             raise ConfigError(
                 f"step {self.key!r}: a plain function in a plain task cannot be stopped: timeout= is for async ones"
@@ -98,11 +100,11 @@ class Save(msgspec.Struct, frozen=True):
 
     steps: Sequence[NewStep]
 
-    async def ado(self, store: Store) -> datetime:
-        return await store.save(self.steps)
+    def ado(self, store: Store) -> Awaitable[datetime]:
+        return store.save(self.steps)
 
-    def do(self, store: Store) -> Any:
-        return store.wait_for(store.save(self.steps))
+    def do(self, store: Store) -> datetime:
+        return store.wait_for(lambda: store.save(self.steps))
 
 
 class Spawn(msgspec.Struct, frozen=True):
@@ -110,11 +112,11 @@ class Spawn(msgspec.Struct, frozen=True):
 
     children: Sequence[Spawning]
 
-    async def ado(self, store: Store) -> list[str]:
-        return await store.spawn(self.children)
+    def ado(self, store: Store) -> Awaitable[list[str]]:
+        return store.spawn(self.children)
 
-    def do(self, store: Store) -> Any:
-        return store.wait_for(store.spawn(self.children))
+    def do(self, store: Store) -> list[str]:
+        return store.wait_for(lambda: store.spawn(self.children))
 
 
 class ReadLarge(msgspec.Struct, frozen=True, gc=False):
@@ -122,11 +124,11 @@ class ReadLarge(msgspec.Struct, frozen=True, gc=False):
 
     key: str
 
-    async def ado(self, store: Store) -> str:
-        return await store.read_large(self.key)
+    def ado(self, store: Store) -> Awaitable[str]:
+        return store.read_large(self.key)
 
-    def do(self, store: Store) -> Any:
-        return store.wait_for(store.read_large(self.key))
+    def do(self, store: Store) -> str:
+        return store.wait_for(lambda: store.read_large(self.key))
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
@@ -134,8 +136,8 @@ class Pause(msgspec.Struct, frozen=True, gc=False):
 
     seconds: float
 
-    async def ado(self, _: Store) -> None:
-        await asyncio.sleep(self.seconds)
+    def ado(self, _: Store) -> Awaitable[None]:
+        return asyncio.sleep(self.seconds)
 
     def do(self, store: Store) -> None:
         store.pause(self.seconds)

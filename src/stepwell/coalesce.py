@@ -15,7 +15,8 @@ Answer = TypeVar("Answer")
 
 
 class Coalescer(Generic[Item, Answer]):
-    """Calls `send` with batches of items; each submitter gets its own answer, or its own error.
+    """Calls `send` with batches of items; each submitter gets its own answer, or its own error. `send` may answer a
+    single item with an error, too.
 
     `batches` cuts what waits into what is sent at once. `undone` says of an error that nothing of the batch can have
     been done, so that each item may be sent again, alone.
@@ -23,7 +24,7 @@ class Coalescer(Generic[Item, Answer]):
 
     def __init__(
         self,
-        send: Callable[[list[Item]], Awaitable[Sequence[Answer]]],
+        send: Callable[[list[Item]], Awaitable[Sequence[Answer | BaseException]]],
         undone: Callable[[Exception], bool],
         batches: Callable[[list[Item]], Iterator[list[Item]]],
     ) -> None:
@@ -33,13 +34,14 @@ class Coalescer(Generic[Item, Answer]):
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
         self._sender: asyncio.Task[None] | None = None
 
-    async def submit(self, item: Item) -> Answer:
+    def submit(self, item: Item) -> asyncio.Future[Answer]:
+        """Gather an item; what is returned is its answer, to be awaited."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
         self._waiting.append((item, future))
         if self._sender is None or self._sender.done():
             self._sender = loop.create_task(self._send_all())
-        return await future
+        return future
 
     async def _send_all(self) -> None:
         while self._waiting:
@@ -68,5 +70,9 @@ class Coalescer(Generic[Item, Answer]):
                 future.cancel()
             raise
         for (_, future), answer in zip(batch, answers, strict=True):
-            if not future.done():
+            if future.done():
+                continue
+            if isinstance(answer, BaseException):
+                future.set_exception(answer)
+            else:
                 future.set_result(answer)

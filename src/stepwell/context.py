@@ -128,10 +128,13 @@ class Context(BaseContext):
         """
         limit = None if timeout is None else seconds(timeout, "timeout")
         store = self.store
-        with self.journal.may_leave():
+        journal = self.journal
+        try:
             return await aperform(
-                steps.take_step(self.journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
+                steps.take_step(journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
             )
+        except Suspend as suspend:
+            journal.leave(suspend)
 
     def transaction(self, key: str) -> Transaction:
         """`async with ctx.transaction("key") as tx`: what is done by `tx` is committed with the step, exactly once.
@@ -191,8 +194,7 @@ class Context(BaseContext):
         children = [(place, branch) for place, branch in enumerate(branches) if isinstance(branch, Child)]
         for place, end in zip((p for p, _ in children), await self._ends_of([c for _, c in children]), strict=True):
             ends[place] = end
-        with self.journal.may_leave():
-            return settle([end for end in ends if end is not None], return_exceptions=return_exceptions)
+        return self._settle([end for end in ends if end is not None], return_exceptions=return_exceptions)
 
     async def map(
         self,
@@ -215,8 +217,7 @@ class Context(BaseContext):
         ends = await run_branches(self.journal, starts, limit)
         if len(ends) < len(starts) and not any(isinstance(end, Suspend) for end in ends):
             raise AssertionError("branches were left without one that waits")
-        with self.journal.may_leave():
-            return settle(ends, return_exceptions=False)
+        return self._settle(ends)
 
     async def first(self, *branches: Awaitable[Any]) -> First:
         """Run branches side by side until one has ended; the others are cancelled, and children among them, too.
@@ -233,14 +234,12 @@ class Context(BaseContext):
                 if index != winner:
                     self.journal.give_up(f"{name}[{index}]")
             end = (await run_branches(self.journal, [(f"{name}[{winner}]", as_start(branches[winner]))]))[0]
-            with self.journal.may_leave():
-                return First(winner, settle([end], return_exceptions=False)[0])
+            return First(winner, self._settle([end])[0])
         await self.sent()
         starts = [(f"{name}[{index}]", as_start(branch)) for index, branch in enumerate(branches)]
         winner, end = await run_first(self.journal, starts)
         if isinstance(end, Suspend) or (isinstance(end, Raised) and leaves(end.error)):
-            with self.journal.may_leave():
-                settle([end], return_exceptions=False)
+            self._settle([end])
         await self._perform(steps.save_first(self.journal, place, winner))
         losers = [branch for index, branch in enumerate(branches) if index != winner and isinstance(branch, Child)]
         live = [
@@ -249,9 +248,8 @@ class Context(BaseContext):
         if live:
             await self.store.cancel([child_id for child_id in live if child_id is not None])
         if self.journal.always_replay:
-            with self.journal.may_leave():
-                raise Suspend(at_once=True)
-        return First(winner, settle([end], return_exceptions=False)[0])
+            self.journal.leave(Suspend(at_once=True))
+        return First(winner, self._settle([end])[0])
 
     async def now(self) -> datetime:
         """The time, by the database's clock: of the run that asked first."""
@@ -324,6 +322,12 @@ class Context(BaseContext):
             ends[next(n for n, end in enumerate(ends) if isinstance(end, Suspend))] = Suspend([waiting])
         return ends
 
+    def _settle(self, ends: Sequence[BranchEnd], *, return_exceptions: bool = False) -> list[Any]:
+        try:
+            return settle(ends, return_exceptions=return_exceptions)
+        except Suspend as suspend:
+            self.journal.leave(suspend)
+
     def _begin_item(self, fn: Callable[..., Any]) -> Callable[[Any], Start]:
         if steps.takes_context(fn, Context):
             return lambda item: lambda: fn(self, item)
@@ -333,8 +337,10 @@ class Context(BaseContext):
         return self.journal.number_branch(name)
 
     async def _perform(self, plan: Plan[T]) -> T:
-        with self.journal.may_leave():
+        try:
             return await aperform(plan, self.store)
+        except Suspend as suspend:
+            self.journal.leave(suspend)
 
 
 def _limit(timeout: Duration | None) -> float | None:

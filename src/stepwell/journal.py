@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, NoReturn, TypeGuard
 from zlib import crc32
 
 import msgspec
@@ -100,21 +100,6 @@ class Place(msgspec.Struct, frozen=True):
 
 
 _scope: ContextVar[tuple[Journal, Scope] | None] = ContextVar("stepwell_scope", default=None)
-
-
-class _MayLeave:
-    __slots__ = ("_journal",)
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        # Of a branch its `gather` decides.
-        if isinstance(error, Suspend) and not self._journal.scope.prefix:
-            self._journal.leaving = error
 
 
 class Journal:
@@ -294,10 +279,12 @@ class Journal:
         log(StepDrifted(self.job.id, self.job.task, place.key, self._drift))
         return self._drift == "rerun"
 
-    def may_leave(self) -> _MayLeave:
-        """A block out of which the handler may be left by `Suspend`. Should a bare `except` of its own swallow that, it
-        is left all the same, at the next step or when it returns."""
-        return _MayLeave(self)
+    def leave(self, suspend: Suspend) -> NoReturn:
+        """Leave the handler. Should a bare `except` of its own swallow that, it is left all the same, at the next step
+        or when it returns."""
+        if not self.scope.prefix:  # of a branch its `gather` decides
+            self.leaving = suspend
+        raise suspend
 
     def close(self) -> None:
         """The run is over: whoever still uses its context is told."""
@@ -388,10 +375,10 @@ def _is_error_class(found: object) -> TypeGuard[type[BaseException]]:
 
 
 def _current() -> Any:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return threading.current_thread()
+    # Asked for each step: an exception where there is no loop, or a second search for it, would be a good part of its
+    # cost.
+    loop = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
+    return threading.current_thread() if loop is None else asyncio.current_task(loop)
 
 
 def _lives(user: Any) -> bool:

@@ -18,7 +18,7 @@ from stepwell.branches import First
 from stepwell.context import Child, Context, Spawnable
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
-from stepwell.journal import check_key, name_of
+from stepwell.journal import Suspend, check_key, name_of
 from stepwell.retry import Retry
 from stepwell.steps import Event
 from stepwell.transaction_step import SyncTransaction
@@ -83,10 +83,13 @@ class SyncContext(BaseContext):
         `Context.step`; a `timeout` is for async functions only, as a plain one cannot be stopped."""
         limit = None if timeout is None else seconds(timeout, "timeout")
         store = self.store
-        with self.journal.may_leave():
+        journal = self.journal
+        try:
             return perform(
-                steps.take_step(self.journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
+                steps.take_step(journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
             )
+        except Suspend as suspend:
+            journal.leave(suspend)
 
     def transaction(self, key: str) -> SyncTransaction:
         """`with ctx.transaction("key") as tx`: see `Context.transaction`."""
@@ -185,11 +188,7 @@ class SyncContext(BaseContext):
 
     def _wait(self, ask: Callable[[Context], Any]) -> Any:
         store, ctx = self.store, self._shared()
-
-        async def asked() -> Any:
-            return await ask(ctx)
-
-        return store.wait_for(asked())
+        return store.wait_for(lambda: ask(ctx))
 
     def _started(self, branches: Iterable[Any]) -> list[Any]:
         store: Store = self.store

@@ -78,8 +78,7 @@ class _TransactionStep:
         self.done = True
         self._saved = msgspec.json.decode(self._encoded(self._saved))
         if self._journal.always_replay:
-            with self._journal.may_leave():
-                raise Suspend(at_once=True)
+            self._journal.leave(Suspend(at_once=True))
 
 
 class Transaction(_TransactionStep):
@@ -155,7 +154,9 @@ class SyncTransaction(_TransactionStep):
             self._connection = self._stack.enter_context(self._store.transaction())
         elif self._place.saved is not None:
             saved = self._place.saved
-            text = self._store.wait_for(self._store.read_large(saved.key)) if saved.large else bytes(saved.value)
+            text = (
+                self._store.wait_for(lambda: self._store.read_large(saved.key)) if saved.large else bytes(saved.value)
+            )
             self._saved = msgspec.json.decode(text)
         return self
 
@@ -178,7 +179,7 @@ class SyncTransaction(_TransactionStep):
                     raise
             stack.__exit__(kind, error, trace)
         except (psycopg.OperationalError, OSError):
-            if not handed_over or not self._store.wait_for(self._store.was_saved(self._place.key)):
+            if not handed_over or not self._store.wait_for(lambda: self._store.was_saved(self._place.key)):
                 raise
         if error is None:
             self._committed()

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import App, Context, JobFailed, JobHandle, JobNotFound, Retry, SyncContext, Worker
+from stepwell import App, Context, JobFailed, JobNotFound, Retry, SyncContext, Task, Worker
 from stepwell.errors import BadArgs, ConfigError
 
 
@@ -223,8 +223,9 @@ async def test_a_wait_that_is_swallowed_is_a_wait_all_the_same(app: App) -> None
         except:  # noqa: E722
             return "never"
 
+    tasks: list[Task[..., Any]] = [returns, goes_on, plain]
     async with Worker(app):
-        jobs: list[JobHandle[Any]] = [await task.aenqueue() for task in (returns, goes_on, plain)]
+        jobs = [await task.aenqueue() for task in tasks]
         for job in jobs:
             await auntil(lambda job=job: waiting(job))
         for key in ("returns", "goes on", "plain"):

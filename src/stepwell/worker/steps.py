@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
@@ -45,9 +45,9 @@ class Steps:
         self.loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self._closed = False
-        self.saves: Coalescer[list[Saving], datetime | None] = Coalescer(self._save, _undone, _by_size)
-        self.spawns: Coalescer[Spawning, str | None] = Coalescer(self._spawn, _undone, _children)
-        self.moves: Coalescer[Move, bool] = Coalescer(self._advance, _undone, _moves)
+        self.saves: Coalescer[list[Saving], datetime] = Coalescer(self._save, _undone, _by_size)
+        self.spawns: Coalescer[Spawning, str] = Coalescer(self._spawn, _undone, _children)
+        self.moves: Coalescer[Move, None] = Coalescer(self._advance, _undone, _moves)
 
     def of(self, job: ClaimedJob) -> JobSteps:
         """Those of one job."""
@@ -65,20 +65,20 @@ class Steps:
         """Save no more."""
         self._closed = True
 
-    async def _save(self, savings: list[list[Saving]]) -> Sequence[datetime | None]:
+    async def _save(self, savings: list[list[Saving]]) -> Sequence[datetime | Lost]:
         refused, at = (await self.ask(queries.save_steps([one for saving in savings for one in saving])))[0]
         if not refused:
             return [at] * len(savings)
         lost = {str(job_id) for job_id in refused}
-        return [None if saving[0].job_id in lost else at for saving in savings]
+        return [Lost() if saving[0].job_id in lost else at for saving in savings]
 
-    async def _spawn(self, children: list[Spawning]) -> Sequence[str | None]:
+    async def _spawn(self, children: list[Spawning]) -> Sequence[str | Lost]:
         ids = (await self.ask(queries.spawn(children)))[0]
-        return [None if child_id is None else str(child_id) for child_id in ids]
+        return [Lost() if child_id is None else str(child_id) for child_id in ids]
 
-    async def _advance(self, moves: list[Move]) -> Sequence[bool]:
+    async def _advance(self, moves: list[Move]) -> Sequence[Lost | None]:
         refused: set[UUID] = set((await self.ask(queries.advance(moves)))[0])
-        return [UUID(move.job_id) not in refused for move in moves]
+        return [Lost() if UUID(move.job_id) in refused else None for move in moves]
 
 
 class JobSteps(acts.Store):
@@ -92,24 +92,17 @@ class JobSteps(acts.Store):
         self._epoch = job.epoch
         self.max_value_size = steps.max_value_size
 
-    async def save(self, steps: Sequence[NewStep]) -> datetime:
-        at = await self._steps.saves.submit(self._savings(steps))
-        if at is None:
-            raise Lost
-        return at
+    def save(self, steps: Sequence[NewStep]) -> Awaitable[datetime]:
+        return self._steps.saves.submit(self._savings(steps))
 
     async def spawn(self, children: Sequence[acts.Spawning]) -> list[str]:
         submitted = [
             self._steps.spawns.submit(Spawning(self._id, self._epoch, child.step, child.job)) for child in children
         ]
-        ids = await asyncio.gather(*submitted)
-        if None in ids:
-            raise Lost
-        return [child_id for child_id in ids if child_id is not None]
+        return await asyncio.gather(*submitted)
 
     async def advance(self, left: str | None, cursor: str, value: str, n: int) -> None:
-        if not await self._steps.moves.submit(Move(self._id, self._epoch, left, cursor, value, n)):
-            raise Lost
+        await self._steps.moves.submit(Move(self._id, self._epoch, left, cursor, value, n))
 
     async def read_large(self, key: str) -> str:
         return (await self._steps.ask(queries.large_value(self._id, key)))[0]
@@ -148,12 +141,15 @@ class JobSteps(acts.Store):
         async with self._steps.transactions.aconnection() as connection, connection.transaction():
             yield connection
 
-    def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._steps.loop)
+    def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
+        async def asked() -> T:
+            return await ask()
+
+        future: Future[T] = asyncio.run_coroutine_threadsafe(asked(), self._steps.loop)
         return future.result()
 
     def pause(self, seconds: float) -> None:
-        self.wait_for(asyncio.sleep(seconds))
+        self.wait_for(lambda: asyncio.sleep(seconds))
 
     def _savings(self, steps: Sequence[NewStep]) -> list[Saving]:
         return [Saving(self._id, self._epoch, step) for step in steps]
@@ -165,7 +161,13 @@ def _undone(error: Exception) -> bool:
 
 
 def _by_size(savings: list[list[Saving]]) -> Iterator[list[list[Saving]]]:
-    return batches(savings, _MOST, lambda saving: sum(len(bytes(one.step.value or b"")) for one in saving))
+    return batches(savings, _MOST, _size)
+
+
+def _size(saving: list[Saving]) -> int:
+    if len(saving) == 1:
+        return len(memoryview(saving[0].step.value or b""))
+    return sum(len(memoryview(one.step.value or b"")) for one in saving)
 
 
 def _children(children: list[Spawning]) -> Iterator[list[Spawning]]:

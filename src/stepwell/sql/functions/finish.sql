@@ -68,7 +68,9 @@ begin
     select g.id, stepwell.expiry(_now, g.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.worker_id, g.epoch,
       g.attempt, g.max_attempts, g.rank, g.state, g.task, g.queue, g.args, g.metadata, g.schedule_id, g.scheduled_for,
       g.result::json, g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.failed_step,
-      case when g.durable then stepwell.timeline(g.id) end
+      case when g.durable then (
+        select json_agg(stepwell.step_json(s) order by s.n) from stepwell.step s where s.job_id = g.id
+      ) end
     from gone g
     where g.keep > 0
   )
