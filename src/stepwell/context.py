@@ -41,11 +41,18 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 
+class HasResult(Protocol[R]):
+    """A handle to a job: from it a type checker knows what its task returns."""
+
+    def result(self) -> R: ...
+
+
 class Spawnable(Protocol[P, R]):
     """A task, or `task.using(...)`."""
 
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> HasResult[R]: ...
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
-    def calls(self, items: Iterable[Any]) -> Iterable[Any]: ...
+    def calls(self, items: list[Any]) -> Iterable[Any]: ...
 
 
 class Child(Generic[R]):
