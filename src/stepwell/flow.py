@@ -263,7 +263,7 @@ def _chain_step(chain: str, place: int, policy: Step, retry: Retry, timeout: flo
     if name == "<lambda>":
         raise ConfigError(f"chain {chain!r}: a lambda has no name to find its step by: give Step(fn, name=...)")
     is_async = inspect.iscoroutinefunction(fn)
-    codec = Codec(f"{chain}.{name}", fn)
+    codec = Codec(f"{chain}.{name}", fn, result=_output(_hints(fn).get("return", Any), last=True))
     if is_async and codec.wants_sync_context:
         raise ConfigError(f"step {name!r} of chain {chain!r} is 'async def': its parameter is 'ctx: Context'")
     common = (policy.retry or retry, _seconds(policy.timeout, timeout), policy.queue, is_async)
