@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import traceback
 from typing import Any, Protocol
@@ -76,7 +77,8 @@ async def execute(task: Task[..., Any], args: str, ctx: BaseContext, max_result_
         if ctx.journal.undoing and not isinstance(error, Lost | Suspend):
             await aperform(undo_all(ctx.journal, max_result_size, task.retry), ctx.store)
             return Undone()
-        if isinstance(error, Suspend):
+        # What was spawned was spawned, however the run ends; unless it was told to end now.
+        if not isinstance(error, Lost | asyncio.CancelledError):
             await ctx.sent()
     except BaseException as raised:
         error = raised

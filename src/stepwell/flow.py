@@ -107,15 +107,19 @@ class Chain(Task[..., Any]):
 
     @property
     def flow(self) -> Flow:
+        """Itself: it is more than a function."""
         return self
 
     def first(self, args: str) -> FlowStep:  # noqa: ARG002 a machine's tell
+        """The step that a job begins with."""
         return self.steps[0]
 
     def find(self, name: str) -> FlowStep | None:
+        """The step of that name."""
         return next((step for step in self.steps if step.name == name), None)
 
     def follow(self, step: FlowStep, result: Any, most: int) -> Moved | Done[Any]:
+        """What comes after a step that returned this."""
         if isinstance(result, Done):
             return result  # pyright: ignore[reportUnknownVariableType]
         going_on = cast("Next[Any]", result) if isinstance(result, Next) else Next(result)
@@ -147,6 +151,7 @@ class Machine(Task[[Any], Any]):
 
     @property
     def flow(self) -> Flow:
+        """Itself: it is more than a function."""
         return self
 
     @overload
@@ -191,6 +196,7 @@ class Machine(Task[[Any], Any]):
         return add if state is None else add(state)
 
     def first(self, args: str) -> FlowStep:
+        """The state that a job begins with."""
         name = next(iter(msgspec.json.decode(args, type=_Args).state), "")
         step = self.find(name)
         if step is None:
@@ -198,9 +204,11 @@ class Machine(Task[[Any], Any]):
         return step
 
     def find(self, name: str) -> FlowStep | None:
+        """The state of that name."""
         return self.states.get(name)
 
     def follow(self, step: FlowStep, result: Any, most: int) -> Moved | Done[Any]:
+        """What comes after a step that returned this."""
         if isinstance(result, Done):
             return result  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(result, Next):
@@ -263,7 +271,7 @@ def _chain_step(chain: str, place: int, policy: Step, retry: Retry, timeout: flo
     if name == "<lambda>":
         raise ConfigError(f"chain {chain!r}: a lambda has no name to find its step by: give Step(fn, name=...)")
     is_async = inspect.iscoroutinefunction(fn)
-    codec = Codec(f"{chain}.{name}", fn, result=_output(_hints(fn).get("return", Any), last=True))
+    codec = Codec(f"{chain}.{name}", fn, result=Any)
     if is_async and codec.wants_sync_context:
         raise ConfigError(f"step {name!r} of chain {chain!r} is 'async def': its parameter is 'ctx: Context'")
     common = (policy.retry or retry, _seconds(policy.timeout, timeout), policy.queue, is_async)

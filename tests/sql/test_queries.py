@@ -7,13 +7,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 
 from stepwell import queries
 from stepwell.cron import Interval
-from stepwell.queries import JobFilter, NewJob, Position, Query, Scope, Sums
+from stepwell.queries import JobFilter, Move, NewJob, Position, Query, Saving, Scope, Spawning, Sums
 from stepwell.schedule import DueSchedule, NewSchedule
+from stepwell.step import NewStep, StepError
 
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 _ID = "01a1e0af-c50b-7b66-94ec-ea018e1e252e"
@@ -69,8 +71,19 @@ _SAMPLES: dict[str, Any] = {
     "after": None,
     "wrong": [DueSchedule(_ID, "n", 1, None, None, 60.0, 1, _NOW, 0.0, _NOW)],
     "sums": [Sums("t", "q")],
+    "savings": [Saving(_ID, 1, NewStep("k", 1, "step", msgspec.Raw(b"1"), StepError("T", "m"), 1, 0.1, True, True))],
+    "children": [Spawning(_ID, 1, NewStep("k", 1, "child"), NewJob("t", "{}"))],
+    "moves": [Move(_ID, 1, None, "c", "1", 2, 0.5, "q")],
+    "waits": ['{"steps": [], "groups": [], "at_once": true}'],
+    "args": ["{}"],
+    "parent_ids": [_ID],
+    "failed_steps": ["k"],
+    "key": "k",
+    "step": None,
+    "value": "1",
+    "keep": 1.0,
 }
-_BY_NAME: dict[str, dict[str, Any]] = {"register_worker": {"tasks": "{}"}, "resume_schedule": {"version": 1}}
+_BY_NAME: dict[str, dict[str, Any]] = {"fork": {"step": "k"}, "register_worker": {"tasks": "{}"}, "resume_schedule": {"version": 1}}
 
 
 def _calls() -> dict[str, Callable[..., Query[Any]]]:

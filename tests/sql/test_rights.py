@@ -71,7 +71,7 @@ def test_a_producer_can_do_nothing_else(conn: Connection, producer: Connection) 
         except psycopg.Error:
             pass
         allowed.add(name)
-    assert allowed == {"enqueue", "schema_version", "now"}
+    assert allowed == {"enqueue", "schema_version", "now", "unfold"}
     tables = producer.execute(
         """
         select c.relname from pg_class c
@@ -145,7 +145,7 @@ def test_only_harmless_functions_are_for_everybody(conn: Connection) -> None:
         where p.pronamespace = 'stepwell'::regnamespace and a.grantee = 0
         """
     )
-    assert {row[0] for row in rows} == {"schema_version", "now"}
+    assert {row[0] for row in rows} == {"schema_version", "now", "unfold"}
 
 
 def test_each_function_has_a_fixed_search_path(conn: Connection) -> None:
@@ -157,11 +157,11 @@ def test_each_function_has_a_fixed_search_path(conn: Connection) -> None:
         """
     )
     # These are inlined where they are used, which a setting would prevent, and run with their caller's rights.
-    assert {row[0] for row in rows} == {"uuid7", "expiry"}
+    assert {row[0] for row in rows} == {"uuid7", "expiry", "unfold"}
     rows = conn.execute(
         "select p.proname from pg_proc p where p.pronamespace = 'stepwell'::regnamespace and p.prosecdef"
     )
-    assert {row[0] for row in rows}.isdisjoint({"uuid7", "expiry"})
+    assert {row[0] for row in rows}.isdisjoint({"uuid7", "expiry", "unfold"})
 
 
 def test_a_function_or_table_of_the_callers_own_does_not_shadow_ours(conn: Connection, dsn: str) -> None:

@@ -30,7 +30,8 @@ begin
     returning s.job_id, s.key, s.large, e.result
   )
   insert into stepwell.large_value (job_id, expires_at, key, value)
-  select t.job_id, 'infinity', t.key, t.result::json from told t where t.large;
+  select t.job_id, 'infinity', t.key, t.result::json from told t where t.large
+  on conflict (job_id, key) do update set value = excluded.value;
   perform stepwell.wake(_parent_ids);
 end
 $$;

@@ -17,14 +17,14 @@ begin
   perform pg_advisory_xact_lock(1937007982, 0);
   for _parent, _day in
     select p.name, d.day
-    from unnest(array['history', 'failure', 'large_value']) with ordinality as p (name, place)
+    from unnest(array['history', 'failure']) as p (name)
     cross join (
       select distinct date_trunc('day', _now + k.keep * interval '1 second') + n * interval '1 day' as day
       from unnest(_keeps) as k (keep) cross join generate_series(0, 2) as n
       where k.keep > 0 and k.keep < 3155760000
     ) d
     -- History first, as in stepwell.fail: two that take both default partitions must not wait for each other.
-    order by p.place, d.day
+    order by 1 desc, 2
   loop
     _name := _parent || to_char(_day, '_YYYYMMDD');
     continue when to_regclass('stepwell.' || _name) is not null;

@@ -1,4 +1,5 @@
--- Drop the partitions whose day is over, and delete what has expired in the default partitions.
+-- Drop the partitions whose day is over, and delete what has expired in the default partitions
+-- and among large values.
 -- Returns the names of what was dropped. A partition somebody reads is left for the next round.
 create or replace function stepwell.prune(_limit integer default 10000) returns text[]
 language plpgsql volatile security definer
@@ -18,7 +19,7 @@ begin
     select c.relname
     from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
-    where i.inhparent in ('stepwell.history'::regclass, 'stepwell.failure'::regclass, 'stepwell.large_value'::regclass)
+    where i.inhparent in ('stepwell.history'::regclass, 'stepwell.failure'::regclass)
       and c.relname ~ '_[0-9]{8}$'
       and to_date(right(c.relname, 8), 'YYYYMMDD')::timestamptz + interval '1 day' <= _now
     order by c.relname
@@ -31,7 +32,7 @@ begin
       exit; -- whoever reads one reads the parent, and would be waited for again with each
     end;
   end loop;
-  foreach _name in array array['history_default', 'failure_default', 'large_value_default'] loop
+  foreach _name in array array['history_default', 'failure_default', 'large_value'] loop
     execute format(
       'delete from stepwell.%1$I d where d.ctid = any (array('
       'select e.ctid from stepwell.%1$I e where e.expires_at <= $1 limit $2))',

@@ -60,6 +60,9 @@ begin
       where u.replaced
     ) r
     where s.job_id = any (_ids) and s.job_id = r.id and s.key = r.key;
+    delete from stepwell.large_value v
+    using unnest(_ids, _keys, _replaced) as u (id, key, replaced)
+    where u.replaced and v.job_id = any (_held) and v.job_id = u.id and v.key = u.key;
   end if;
   insert into stepwell.step (job_id, saved_at, seconds, n, epoch, fingerprint, undo, large, kind, key, value, error)
   select u.id, save_steps.saved_at, u.seconds, u.n, u.epoch, u.fingerprint, coalesce(u.undo, _undo),
@@ -79,9 +82,8 @@ begin
     select u.id, 'infinity', u.key, u.value::json
     from unnest(_ids, _epochs, _keys, _values, _large) as u (id, epoch, key, value, large)
     join unnest(_held, _held_epochs) as h (id, epoch) on h.id = u.id and h.epoch = u.epoch
-    where u.large and not exists (
-      select from stepwell.large_value v where v.job_id = u.id and v.key = u.key
-    );
+    where u.large
+    on conflict (job_id, key) do nothing;
   end if;
   refused := array(
     select distinct u.id from unnest(_ids, _epochs) as u (id, epoch)

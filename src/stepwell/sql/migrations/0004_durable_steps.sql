@@ -103,17 +103,16 @@ create table stepwell.large_value (
   job_id uuid not null,
   expires_at timestamptz not null,
   key text not null,
-  value json not null
-) partition by range (expires_at);
-comment on table stepwell.large_value is 'Values of steps over 64 KB: read when they are asked for, not with each claim. Pruned with history.';
+  value json not null,
+  constraint large_value_pkey primary key (job_id, key)
+);
+comment on table stepwell.large_value is 'Values of steps over 64 KB: read when they are asked for, not with each claim. They expire with the job''s history.';
 comment on column stepwell.large_value.job_id is 'The job.';
 comment on column stepwell.large_value.expires_at is 'When the job''s history expires; infinity while it lives.';
 comment on column stepwell.large_value.key is 'The step.';
 comment on column stepwell.large_value.value is 'Its value.';
-create index large_value_step on stepwell.large_value (job_id, key);
-comment on index stepwell.large_value_step is 'Finds the value of a step.';
-create table stepwell.large_value_forever partition of stepwell.large_value for values from ('infinity') to (maxvalue);
-create table stepwell.large_value_default partition of stepwell.large_value default;
+create index large_value_expires on stepwell.large_value (expires_at);
+comment on index stepwell.large_value_expires is 'Finds what has expired.';
 
 create table stepwell.event (
   id bigint generated always as identity,

@@ -1,0 +1,308 @@
+"""Code that changes under running jobs, jobs that begin again, forks, and what guards against mistakes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from waiting import auntil
+
+from stepwell import App, Context, JobFailed, Restart, Retry, Worker, journal
+from stepwell.errors import ConfigError
+
+SOON = Retry(max_attempts=5, initial="5ms", jitter=0)
+ONCE = Retry(max_attempts=1)
+
+
+async def deployed(dsn: str, *versions: Callable[[App], Any]) -> Any:
+    """Run one job through versions of its code, each until it waits; the last to its end."""
+    job: Any = None
+    for version in versions:
+        async with App(dsn) as app:
+            task = version(app)
+            if job is None:
+                job = await task.aenqueue()
+            async with Worker(app):
+                if version is versions[-1]:
+                    return await app.job(job.id).aresult(timeout="10s")
+                await auntil(lambda app=app: waits(app.job(job.id)))
+            await app.aemit("deployed")
+    raise AssertionError
+
+
+async def waits(job: Any) -> bool:
+    info = await job.ainfo()
+    return info is not None and info.state == "waiting"
+
+
+def one() -> str:
+    return "one"
+
+
+def two() -> str:
+    return "two"
+
+
+def renamed() -> str:
+    return "not run again"
+
+
+async def test_steps_may_change_their_order_and_new_ones_may_come_between(dsn: str) -> None:
+    def before(app: App) -> Any:
+        @app.task(name="work")
+        async def work(ctx: Context) -> str:
+            return await ctx.step(one) + await ctx.step(two) + str(await ctx.wait_for("deployed"))
+
+        return work
+
+    def after(app: App) -> Any:
+        @app.task(name="work")
+        async def work(ctx: Context) -> list[str]:
+            new = await ctx.step(lambda: "new", key="new")
+            return [new, await ctx.step(two), await ctx.step(renamed, was="one")]
+
+        return work
+
+    assert await deployed(dsn, before, after) == ["new", "two", "one"]
+
+
+async def test_a_patch_is_taken_by_jobs_that_come_to_it_and_not_by_those_that_were_past_it(dsn: str) -> None:
+    def before(app: App) -> Any:
+        @app.task(name="work")
+        async def work(ctx: Context) -> str:
+            await ctx.step(one)
+            await ctx.step(two)
+            await ctx.wait_for("deployed")
+            return "old"
+
+        return work
+
+    def after(app: App) -> Any:
+        @app.task(name="work")
+        async def work(ctx: Context) -> list[Any]:
+            await ctx.step(one)
+            early = ctx.patched("early")
+            await ctx.step(two)
+            await ctx.wait_for("deployed")
+            late = ctx.patched("late")
+            await ctx.sleep("1.1s")
+            return [early, late, ctx.patched("later")]
+
+        return work
+
+    assert await deployed(dsn, before, after) == [False, True, True]
+    async with App(dsn) as app:
+        fresh = after(app)
+        async with Worker(app):
+            assert await (await fresh.aenqueue()).aresult(timeout="10s") == [True, True, True]
+
+
+@pytest.mark.parametrize(("drift", "result"), [("warn", "first"), ("rerun", "second"), ("fail", None)])
+async def test_arguments_that_drift_are_noticed(
+    app: App, drift: Any, result: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ask(word: str) -> str:
+        return word
+
+    @app.task(retry=SOON, drift=drift)
+    async def work(ctx: Context) -> str:
+        answer = await ctx.step(ask, "first" if ctx.attempt == 1 else "second")
+        if ctx.attempt == 1:
+            raise ValueError
+        return answer
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        if result is None:
+            with pytest.raises(JobFailed, match="step 'ask' of job .* was saved with other arguments"):
+                await job.aresult(timeout="10s")
+        else:
+            assert await job.aresult(timeout="10s") == result
+            assert "step ask of job" in caplog.text
+        info = await job.ainfo()
+    assert info is not None
+    assert info.steps[0].value == (result or "first")
+
+
+async def test_a_job_may_begin_again_with_no_steps_under_its_id(app: App, conn: psycopg.Connection[Any]) -> None:
+    def add(n: int) -> int:
+        return n + 1
+
+    @app.task
+    async def loop(ctx: Context, n: int, got: list[int]) -> Any:
+        n = await ctx.step(add, n)
+        event = await ctx.wait_for("number", timeout="5s")
+        got = [*got, event.value]
+        return Restart(n, got=got) if n < 4 else [n, got]
+
+    for value in range(4):
+        await app.aemit("number", value=value)
+    async with Worker(app):
+        job = await loop.aenqueue(0, [])
+        # No event twice, though the steps that took them are gone.
+        assert await job.aresult(timeout="10s") == [4, [0, 1, 2, 3]]
+        info = await job.ainfo()
+    assert info is not None
+    assert [step.key for step in info.steps] == ["add", "wait:number"]
+    assert (info.attempt, info.args) == (1, {"n": 3, "got": [0, 1, 2]})
+
+
+async def test_a_fork_has_all_from_before_its_step(app: App) -> None:
+    drawn: list[Any] = []
+
+    def ask(n: int) -> int:
+        drawn.append(n)
+        return len(drawn)
+
+    @app.task
+    async def work(ctx: Context) -> list[Any]:
+        chance = str(ctx.uuid())
+        return [chance, await ctx.step(ask, 1), await ctx.step(ask, 2), str(ctx.uuid())]
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        chance, _, _, later = await job.aresult(timeout="10s")
+        fork = await app.afork(job.id, step="ask#2")
+        forked = await fork.aresult(timeout="10s")
+        assert forked[:3] == [chance, 1, 3]
+        assert forked[3] != later
+        info = await fork.ainfo()
+        with pytest.raises(LookupError, match="has no step 'never'"):
+            await app.afork(job, step="never")
+        with pytest.raises(LookupError, match="is not known"):
+            await app.afork("01a1e0af-c50b-7b66-94ec-ea018e1e252e", step="ask")
+    assert info is not None
+    assert info.forked_from == job.id
+
+
+async def test_a_failed_job_may_be_taken_back_to_a_step(app: App) -> None:
+    ran: list[str] = []
+
+    def note(word: str) -> None:
+        ran.append(word)
+
+    @app.task(retry=ONCE)
+    async def work(ctx: Context) -> None:
+        for word in ("a", "b", "c"):
+            await ctx.step(note, word, key=word)
+        raise ValueError("no")
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        for again, expected in (
+            (lambda: job.aretry(), ""),
+            (lambda: job.aretry(step="b"), "bc"),
+            (lambda: job.aretry(from_start=True), "abc"),
+        ):
+            with pytest.raises(JobFailed):
+                await job.aresult(timeout="10s")
+            ran.clear()
+            assert await again()
+            await auntil(lambda: ended(job))
+            assert "".join(ran) == expected
+        with pytest.raises(ConfigError, match="exclude each other"):
+            await job.aretry(step="b", from_start=True)
+
+
+async def ended(job: Any) -> bool:
+    info = await job.ainfo()
+    return info.state == "failed"
+
+
+async def test_a_large_value_is_stored_apart_and_read_when_it_is_asked_for(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    def big() -> str:
+        return "x" * 100_000
+
+    @app.task(retry=SOON)
+    async def work(ctx: Context) -> int:
+        found = len(await ctx.step(big))
+        if ctx.attempt == 1:
+            raise ValueError
+        return found
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        assert await job.aresult(timeout="10s") == 100_000
+    kept = conn.execute(
+        "select v.expires_at = h.expires_at, length(v.value::text), length(h.steps::text) < 1000"
+        " from stepwell.large_value v join stepwell.history h on h.id = v.job_id"
+    ).fetchall()
+    assert kept == [(True, 100_002, True)]
+
+
+async def test_a_value_that_does_not_encode_names_its_step(app: App) -> None:
+    def bad() -> Any:
+        return {"x": object()}
+
+    def nan() -> float:
+        return float("nan")
+
+    @app.task
+    async def work(ctx: Context, which: str) -> None:
+        await ctx.step(bad if which == "bad" else nan)
+
+    @app.task
+    async def nothing(ctx: Context) -> None:
+        await ctx.step("text")  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+    @app.task
+    async def a_task(ctx: Context) -> None:
+        await ctx.step(work, "bad")  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+    async with Worker(app):
+        with pytest.raises(JobFailed, match="step 'bad' of task 'work' returned a dict, which does not encode"):
+            await (await work.aenqueue("bad")).aresult(timeout="10s")
+        with pytest.raises(JobFailed, match="step 'nan' of task 'work' returned a float that holds NaN"):
+            await (await work.aenqueue("nan")).aresult(timeout="10s")
+        for task, said in ((nothing, "a step takes a function"), (a_task, r"ctx.spawn\(work, ...\)")):
+            job = await task.using(max_attempts=1).aenqueue()
+            with pytest.raises(JobFailed, match=said):
+                await job.aresult(timeout="10s")
+
+
+async def test_many_steps_are_warned_of_and_too_many_refused(
+    app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert (journal.MANY_STEPS, journal.MOST_STEPS) == (1_000, 10_000)
+    monkeypatch.setattr(journal, "MANY_STEPS", 10)
+    monkeypatch.setattr(journal, "MOST_STEPS", 20)
+
+    @app.task(retry=ONCE)
+    async def work(ctx: Context, steps: int) -> None:
+        for _ in range(steps):
+            await ctx.step(one)
+
+    async with Worker(app):
+        await (await work.aenqueue(20)).aresult(timeout="10s")
+        with caplog.at_level(logging.WARNING), pytest.raises(JobFailed, match=r"has 20 steps: return Restart\(...\)"):
+            await (await work.aenqueue(21)).aresult(timeout="10s")
+    assert "has 10 steps" in caplog.text
+
+
+async def test_steps_are_seen_while_the_job_runs_and_gone_from_the_live_table_at_its_end(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    @app.task
+    async def work(ctx: Context) -> None:
+        await ctx.step(one)
+        await ctx.wait_for("go")
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        await auntil(lambda: waits(job))
+        info = await job.ainfo()
+        assert info is not None
+        assert [(step.key, step.pending, step.value, step.event) for step in info.steps] == [
+            ("one", False, "one", None),
+            ("wait:go", True, None, "go"),
+        ]
+        await app.aemit("go", value=1)
+        await job.aresult(timeout="10s")
+    assert conn.execute("select count(*) from stepwell.step").fetchone() == (0,)
+
+

@@ -1,0 +1,198 @@
+"""A job that waits costs no slot, and goes on when what it waits for has come: at once, once, and in order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from waiting import auntil
+
+from stepwell import App, Context, JobNotFound, Worker
+from stepwell.errors import BadArgs, ConfigError
+
+
+async def waiting(job: Any) -> bool:
+    info = await job.ainfo()
+    return info is not None and info.state == "waiting"
+
+
+async def test_a_sleep_gives_the_slot_back_and_does_not_count(app: App) -> None:
+    @app.task
+    async def nap(ctx: Context) -> int:
+        await ctx.sleep("1.1s")
+        await ctx.sleep("20ms")
+        return ctx.attempt
+
+    @app.task
+    async def quick() -> None:
+        pass
+
+    async with Worker(app, concurrency=1):
+        began = time.monotonic()
+        job = await nap.aenqueue()
+        await auntil(lambda: waiting(job))
+        await (await quick.aenqueue()).aresult(timeout="10s")
+        assert await job.aresult(timeout="10s") == 1
+        assert 1.1 <= time.monotonic() - began < 3
+        info = await job.ainfo()
+    assert info is not None
+    assert info.epoch == 2
+    assert [(step.key, step.kind) for step in info.steps] == [("sleep", "sleep")]
+
+
+async def test_sleep_until_a_time_that_is_past_goes_on_at_once(app: App) -> None:
+    @app.task
+    async def nap(ctx: Context, at: datetime) -> None:
+        await ctx.sleep_until(at)
+
+    async with Worker(app):
+        for at in (datetime.now(UTC) - timedelta(days=1), datetime(1, 1, 2, tzinfo=UTC)):
+            await (await nap.aenqueue(at)).aresult(timeout="10s")
+
+
+async def test_an_event_wakes_all_who_wait_for_its_key(app: App) -> None:
+    @app.task
+    async def ship(ctx: Context, order: int) -> Any:
+        return (await ctx.wait_for("paid", key=str(order))).value
+
+    async with Worker(app):
+        jobs = [await ship.aenqueue(order) for order in (1, 1, 2)]
+        for job in jobs:
+            await auntil(lambda job=job: waiting(job))
+        await app.aemit("paid", key="1", value={"by": "card"})
+        assert [await job.aresult(timeout="10s") for job in jobs[:2]] == [{"by": "card"}] * 2
+        assert await waiting(jobs[2])
+        await app.aemit("paid", key="2")
+        assert await jobs[2].aresult(timeout="10s") is None
+
+
+async def test_an_event_from_before_counts_and_each_is_taken_once_in_order(app: App) -> None:
+    @app.task
+    async def read(ctx: Context) -> list[int]:
+        return [(await ctx.wait_for("news")).value for _ in range(3)]
+
+    await app.aemit("news", value=1)
+    await app.aemit("news", value=2)
+    async with Worker(app):
+        job = await read.aenqueue()
+        await auntil(lambda: waiting(job))
+        await app.aemit("news", value=3)
+        assert await job.aresult(timeout="10s") == [1, 2, 3]
+
+
+async def test_a_wait_that_is_given_up_says_so_ever_after(app: App) -> None:
+    @app.task
+    async def work(ctx: Context) -> list[bool]:
+        first = await ctx.wait_for("never", timeout="50ms")
+        await app.aemit("never", value=1)
+        await ctx.sleep("1.1s")
+        second = await ctx.wait_for("never", timeout="5s")
+        assert not first
+        with pytest.raises(TimeoutError, match="'never'"):
+            _ = first.value
+        return [first.timed_out, second.timed_out]
+
+    async with Worker(app):
+        assert await (await work.aenqueue()).aresult(timeout="10s") == [True, False]
+
+
+async def test_an_event_in_a_transaction_comes_with_its_commit(app: App, dsn: str) -> None:
+    @app.task
+    async def work(ctx: Context, about: str) -> Any:
+        return (await ctx.wait_for("done", key=about)).value
+
+    async with Worker(app), await psycopg.AsyncConnection.connect(dsn) as conn:
+        async with conn.transaction(force_rollback=True):
+            await app.aemit("done", key="a", value="not this", connection=conn)
+        async with conn.transaction():
+            await app.aemit("done", key="a", value="this", connection=conn)
+            # Begun while the event is written and not committed.
+            job = await work.aenqueue("a")
+            await auntil(lambda: waiting(job))
+        assert await job.aresult(timeout="10s") == "this"
+        await conn.execute("""select stepwell.emit('done', 'b', '{"plain": "sql"}')""")
+        await conn.commit()
+        assert await (await work.aenqueue("b")).aresult(timeout="10s") == {"plain": "sql"}
+
+
+async def test_nobody_misses_an_event_that_comes_while_it_begins_to_wait(app: App) -> None:
+    @app.task
+    async def work(ctx: Context, about: str) -> Any:
+        return (await ctx.wait_for("race", key=about, timeout="8s")).value
+
+    async with Worker(app, concurrency=50):
+        jobs = [await work.aenqueue(f"{n}") for n in range(100)]
+
+        async def emit(n: int) -> None:
+            await asyncio.sleep(n / 2000)
+            await app.aemit("race", key=f"{n}", value=n)
+
+        await asyncio.gather(*(emit(n) for n in range(100)))
+        assert [await job.aresult(timeout="10s") for job in jobs] == list(range(100))
+
+
+async def test_what_is_sent_to_a_job_is_taken_first_in_first_out_and_once(app: App) -> None:
+    @app.task
+    async def talk(ctx: Context) -> list[Any]:
+        said: list[Any] = []
+        while True:
+            word = await ctx.receive("word", timeout="5s")
+            if word.timed_out or word.value is None:
+                return said
+            said.append(word.value)
+
+    async with Worker(app):
+        job, other = await talk.aenqueue(), await talk.aenqueue()
+        for n in range(3):
+            await job.asend("word", n)
+        await auntil(lambda: waiting(job))
+        await job.asend("word", "last")
+        await job.asend("word")
+        await other.asend("word")
+        assert await job.aresult(timeout="10s") == [0, 1, 2, "last"]
+        assert await other.aresult(timeout="10s") == []
+        with pytest.raises(JobNotFound, match="not live"):
+            await job.asend("word", 1)
+
+
+async def test_waits_that_make_no_sense_are_refused_with_what_to_say(app: App) -> None:
+    said: list[str] = []
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        for ask in (
+            lambda: ctx.sleep("soon"),
+            lambda: ctx.sleep(-1),
+            lambda: ctx.sleep_until(datetime(2030, 1, 1)),  # noqa: DTZ001
+            lambda: ctx.wait_for(""),
+            lambda: ctx.wait_for("x", key="\0"),
+            lambda: ctx.wait_for("x", timeout="never"),
+            lambda: ctx.receive("x" * 201),
+        ):
+            with pytest.raises(ConfigError) as raised:
+                await ask()
+            said.append(str(raised.value))
+
+    async with Worker(app):
+        await (await work.aenqueue()).aresult(timeout="10s")
+    assert len(said) == 7
+    with pytest.raises(ConfigError, match="event is ''"):
+        await app.aemit("")
+    with pytest.raises(BadArgs, match="does not encode"):
+        await app.aemit("x", value=object())
+
+
+async def test_an_event_that_has_expired_is_not_found_and_forgotten(app: App, conn: psycopg.Connection[Any]) -> None:
+    @app.task
+    async def work(ctx: Context) -> bool:
+        return (await ctx.wait_for("old", timeout="20ms")).timed_out
+
+    await app.aemit("old", keep=0)
+    async with Worker(app):
+        assert await (await work.aenqueue()).aresult(timeout="10s")
+    conn.execute("select stepwell.prune_events()")
+    assert conn.execute("select count(*) from stepwell.event").fetchone() == (0,)
