@@ -227,6 +227,7 @@ class Context(BaseContext):
         name = self._branch_name("first")
         place, winner = steps.choose_first(self.journal)
         if winner is not None:
+            self._lose(name, len(branches), winner)
             close_unused([branch for index, branch in enumerate(branches) if index != winner])
             end = (await run_branches(self.journal, [(f"{name}[{winner}]", as_start(branches[winner]))]))[0]
             return First(winner, settle([end], return_exceptions=False)[0])
@@ -238,6 +239,7 @@ class Context(BaseContext):
         if isinstance(end, Raised) and leaves(end.error):
             raise end.error
         await self._perform(steps.save_first(self.journal, place, winner))
+        self._lose(name, len(branches), winner)
         losers = [branch for index, branch in enumerate(branches) if index != winner and isinstance(branch, Child)]
         live = [
             child.spawned.child_id for child in losers if child.spawned.saved is None or child.spawned.saved.pending
@@ -300,6 +302,11 @@ class Context(BaseContext):
             await aperform(steps.put_children(outbox), self.store)
         finally:
             self._sending = None
+
+    def _lose(self, name: str, branches: int, winner: int) -> None:
+        for index in range(branches):
+            if index != winner:
+                self.journal.lose(f"{name}[{index}]")
 
     async def _ends_of(self, children: Sequence[Child[Any]]) -> list[BranchEnd]:
         """How children ended. Those that have not are waited for together: one wait, until all have."""

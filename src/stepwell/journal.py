@@ -120,7 +120,8 @@ class Journal:
         self.input = bytes(saved.input).decode() if saved else "null"
         self.undoing = saved.undoing if saved else False
         self._memo = {step.key: step for step in saved.steps or ()} if saved else {}
-        self._unseen = len(self._memo)
+        self._reached = 0
+        self._lost: list[str] = []
         self._n = max((step.n for step in self._memo.values()), default=0)
         self._bytes = len(job.journal or "")
 
@@ -146,7 +147,7 @@ class Journal:
             full = full if saved is None else saved.key
         self._used.add(full)
         if saved is not None:
-            self._unseen -= 1
+            self._reached = max(self._reached, saved.n)
             return Place(full, saved.n, saved)
         if len(full) > _LONGEST_KEY:
             raise AmbiguousKey(f"the key {full[:80]!r}... has {len(full)} characters, more than {_LONGEST_KEY}")
@@ -194,10 +195,9 @@ class Journal:
         """What was saved under a key, without coming to it."""
         return self._memo.get(key)
 
-    def seen(self, key: str) -> None:
-        """A saved step that belongs to another was come to with that."""
-        self._used.add(key)
-        self._unseen -= 1
+    def lose(self, branch: str) -> None:
+        """A branch has lost: what it saved is not come to again."""
+        self._lost.append(f"{self.scope.prefix}{branch}/")
 
     @property
     def last_n(self) -> int:
@@ -243,8 +243,15 @@ class Journal:
 
     @property
     def replaying(self) -> bool:
-        """Whether the run has yet to come to something that an earlier one saved."""
-        return self._unseen > 0
+        """Whether the run has yet to come to something that an earlier one saved, past what it has come to. Not every
+        step is: tries of a step, branches that lost, and what was taken out of the code."""
+        return any(
+            step.n > self._reached
+            and step.key not in self._used
+            and step.kind != "retry"
+            and not step.key.startswith(tuple(self._lost))
+            for step in self._memo.values()
+        )
 
     def stop_if_undoing(self) -> None:
         """Leave the handler, if it runs only to find what is to be undone: here ends what it had done."""

@@ -148,7 +148,6 @@ def _attempts(
 def _attempts_so_far(journal: Journal, place: Place) -> int:
     attempt = 1
     while (failed := journal.peek(f"{place.key}~{attempt}")) is not None:
-        journal.seen(failed.key)
         if failed.pending:
             raise Suspend([[failed.key]])
         attempt += 1
