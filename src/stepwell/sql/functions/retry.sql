@@ -26,7 +26,8 @@ begin
     limit 1;
     if found then
       raise exception using errcode = 'SW004',
-        message = format('stepwell: job %s has no step %s', _missing, quote_literal(_step));
+        message = format('stepwell: job %s has no step %s: "stepwell jobs show %1$s" lists those that it has', _missing,
+          quote_literal(_step));
     end if;
   end if;
 
