@@ -317,19 +317,27 @@ class App:
         query = _emit(event, key, value, keep)
         await (self.database.afetch(query) if connection is None else afetch_on(connection, query))
 
-    def fork(self, job: JobHandle[R] | UUID | str, *, step: str) -> JobHandle[R]:
+    @overload
+    def fork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
+    @overload
+    def fork(self, job: UUID | str, *, step: str) -> JobHandle[Any]: ...
+    def fork(self, job: JobHandle[Any] | UUID | str, *, step: str) -> JobHandle[Any]:
         """A new job that begins with all that another, live or finished, had saved before a step; of a chain or
         machine, at that step."""
         refuse_in_event_loop("fork", "afork")
         handle = self._handle_of(job)
         return handle.same_task(_found(self.database.fetch(queries.fork(str(handle.id), step))[0], handle))
 
-    async def afork(self, job: JobHandle[R] | UUID | str, *, step: str) -> JobHandle[R]:
+    @overload
+    async def afork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
+    @overload
+    async def afork(self, job: UUID | str, *, step: str) -> JobHandle[Any]: ...
+    async def afork(self, job: JobHandle[Any] | UUID | str, *, step: str) -> JobHandle[Any]:
         """The same as `fork`, for async code."""
         handle = self._handle_of(job)
         return handle.same_task(_found((await self.database.afetch(queries.fork(str(handle.id), step)))[0], handle))
 
-    def _handle_of(self, job: JobHandle[R] | UUID | str) -> JobHandle[R]:
+    def _handle_of(self, job: JobHandle[Any] | UUID | str) -> JobHandle[Any]:
         return job if isinstance(job, JobHandle) else self.job(job)
 
     def schedule(

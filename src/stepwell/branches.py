@@ -95,6 +95,8 @@ async def run_first(journal: Journal, starts: Sequence[tuple[str, Start]]) -> tu
                     return running[task], end
                 del running[task]
                 waiting.append(end)
+                if end.at_once:
+                    return -1, end
     finally:
         await _cancel(running)
     return -1, Suspend.all(waiting)

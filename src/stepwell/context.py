@@ -41,18 +41,16 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 
-class HasResult(Protocol[R]):
-    """A handle to a job: from it a type checker knows what its task returns."""
-
-    def result(self) -> R: ...
+class _HandleOf(Protocol[R]):
+    def result(self, timeout: Duration | None = None) -> R: ...
 
 
 class Spawnable(Protocol[P, R]):
     """A task, or `task.using(...)`."""
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> HasResult[R]: ...
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
     def calls(self, items: list[Any]) -> Iterable[Any]: ...
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> _HandleOf[R]: ...
 
 
 class Child(Generic[R]):
@@ -227,8 +225,8 @@ class Context(BaseContext):
         name = self._branch_name("first")
         place, winner = steps.choose_first(self.journal)
         if winner is not None:
-            self._lose(name, len(branches), winner)
             close_unused([branch for index, branch in enumerate(branches) if index != winner])
+            self._give_up(name, len(branches), winner)
             end = (await run_branches(self.journal, [(f"{name}[{winner}]", as_start(branches[winner]))]))[0]
             return First(winner, settle([end], return_exceptions=False)[0])
         await self.sent()
@@ -239,7 +237,7 @@ class Context(BaseContext):
         if isinstance(end, Raised) and leaves(end.error):
             raise end.error
         await self._perform(steps.save_first(self.journal, place, winner))
-        self._lose(name, len(branches), winner)
+        self._give_up(name, len(branches), winner)
         losers = [branch for index, branch in enumerate(branches) if index != winner and isinstance(branch, Child)]
         live = [
             child.spawned.child_id for child in losers if child.spawned.saved is None or child.spawned.saved.pending
@@ -303,10 +301,10 @@ class Context(BaseContext):
         finally:
             self._sending = None
 
-    def _lose(self, name: str, branches: int, winner: int) -> None:
+    def _give_up(self, name: str, branches: int, winner: int) -> None:
         for index in range(branches):
             if index != winner:
-                self.journal.lose(f"{name}[{index}]")
+                self.journal.give_up(f"{name}[{index}]")
 
     async def _ends_of(self, children: Sequence[Child[Any]]) -> list[BranchEnd]:
         """How children ended. Those that have not are waited for together: one wait, until all have."""

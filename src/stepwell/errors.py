@@ -95,14 +95,15 @@ class StepFailed(StepwellError):
     """A step failed in an earlier run, and the job went on: it is raised again, as the error that it was.
 
     It is an instance of the error's own class, too, where that is known, but of it only the message is left. `type` is
-    the name of the class.
+    the name of the class. One that is `final` has been tried as often as the step's own policy allows.
     """
 
-    def __init__(self, key: str, type: str, message: str) -> None:  # noqa: A002
+    def __init__(self, key: str, type: str, message: str, *, final: bool = False) -> None:  # noqa: A002
         super().__init__(message)
         self.key = key
         self.type = type
         self.message = message
+        self.final = final
 
     def __str__(self) -> str:
         return self.message

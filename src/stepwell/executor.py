@@ -136,11 +136,13 @@ def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Jour
         case Suspend() if journal is not None:
             return _suspended(error, journal)
         case _:
-            # A step whose error is saved would fail the same way again at once.
-            step = error.key if isinstance(error, StepFailed) else getattr(error, "stepwell_step", None)
-            if step is not None:
-                return msgspec.structs.replace(_failed("error", error, None), step=step)
-            return _failed("error", error, retry_delay(error, task, attempt) if task.retry.allows(error) else None)
+            step, final = getattr(error, "stepwell_step", (None, False))
+            if isinstance(error, StepFailed):
+                step, final = error.key, error.final
+            # A step that has been tried as often as it may is not tried again with the job.
+            again = not final and task.retry.allows(error)
+            failed = _failed("error", error, retry_delay(error, task, attempt) if again else None)
+            return failed if step is None else msgspec.structs.replace(failed, step=step)
 
 
 def _returned(task: Task[..., Any], result: Any, max_result_size: int) -> Outcome:

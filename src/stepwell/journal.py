@@ -36,6 +36,8 @@ MANY_STEPS = 1_000
 MOST_STEPS = 10_000
 MOST_BYTES = 64 * 1024 * 1024
 _LONGEST_KEY = 500
+# These are not come to by themselves.
+_BESIDE = ("retry", "undo", "patch", "random", "uuid")
 _decode = msgspec.json.Decoder(SavedJournal)
 
 
@@ -120,8 +122,6 @@ class Journal:
         self.input = bytes(saved.input).decode() if saved else "null"
         self.undoing = saved.undoing if saved else False
         self._memo = {step.key: step for step in saved.steps or ()} if saved else {}
-        self._reached = 0
-        self._lost: list[str] = []
         self._n = max((step.n for step in self._memo.values()), default=0)
         self._bytes = len(job.journal or "")
 
@@ -147,7 +147,6 @@ class Journal:
             full = full if saved is None else saved.key
         self._used.add(full)
         if saved is not None:
-            self._reached = max(self._reached, saved.n)
             return Place(full, saved.n, saved)
         if len(full) > _LONGEST_KEY:
             raise AmbiguousKey(f"the key {full[:80]!r}... has {len(full)} characters, more than {_LONGEST_KEY}")
@@ -195,10 +194,6 @@ class Journal:
         """What was saved under a key, without coming to it."""
         return self._memo.get(key)
 
-    def lose(self, branch: str) -> None:
-        """A branch has lost: what it saved is not come to again."""
-        self._lost.append(f"{self.scope.prefix}{branch}/")
-
     @property
     def last_n(self) -> int:
         """The place of the last step, in their order."""
@@ -243,15 +238,17 @@ class Journal:
 
     @property
     def replaying(self) -> bool:
-        """Whether the run has yet to come to something that an earlier one saved, past what it has come to. Not every
-        step is: tries of a step, branches that lost, and what was taken out of the code."""
+        """Whether this branch of the run has yet to come to something that an earlier run saved."""
+        prefix = self.scope.prefix
         return any(
-            step.n > self._reached
-            and step.key not in self._used
-            and step.kind != "retry"
-            and not step.key.startswith(tuple(self._lost))
-            for step in self._memo.values()
+            key.startswith(prefix) and key not in self._used and step.kind not in _BESIDE
+            for key, step in self._memo.items()
         )
+
+    def give_up(self, branch: str) -> None:
+        """A branch is not run any more: to what it saved the run need not come."""
+        prefix = f"{self.scope.prefix}{branch}/"
+        self._used.update(key for key in self._memo if key.startswith(prefix))
 
     def stop_if_undoing(self) -> None:
         """Leave the handler, if it runs only to find what is to be undone: here ends what it had done."""
@@ -325,8 +322,8 @@ def saved_error(key: str, error: StepError) -> StepFailed:
         with contextlib.suppress(TypeError):
             both: Any = type(kind.__name__, (StepFailed, kind), {"__module__": kind.__module__})
             both.__qualname__ = kind.__qualname__
-            return both(key, name, message)
-    return StepFailed(key, name, message)
+            return both(key, name, message, final=error.final)
+    return StepFailed(key, name, message, final=error.final)
 
 
 def _class_named(name: str) -> type[BaseException] | None:

@@ -54,7 +54,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     attempt: int | None = None
     """Which try of that it was; None: the job's."""
     step: str | None = None
-    """The step whose saved error this is: there is no use in another try before that is taken away."""
+    """The step whose saved error this is: before the job is tried again it is taken away."""
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):

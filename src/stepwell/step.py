@@ -16,11 +16,13 @@ StepKind = Literal[
 
 
 class StepError(msgspec.Struct, frozen=True, gc=False):
-    """How a step failed; of a child `state` says whether it failed or was cancelled."""
+    """How a step failed. Of a child `state` says whether it failed or was cancelled. One that is `final` has been tried
+    as often as its own policy allows."""
 
     type: str | None
     message: str | None
     state: str | None = None
+    final: bool = False
 
 
 class SavedStep(msgspec.Struct, frozen=True, array_like=True):

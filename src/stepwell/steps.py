@@ -128,11 +128,12 @@ def _attempts(
             failed = NewStep(place.key, place.n, kind, error=described, fingerprint=mark)
             if retry is None:
                 journal.note_error(failed)
+                _tag(error, place.key, final=False)
                 raise
             if attempt >= retry.max_attempts or not retry.allows(error):
+                failed.error = msgspec.structs.replace(described, final=True)
                 yield Save(journal.with_notes([failed]))
-                with contextlib.suppress(AttributeError):
-                    error.stepwell_step = place.key  # pyright: ignore[reportAttributeAccessIssue]
+                _tag(error, place.key, final=True)
                 raise
             delay = retry.delay(attempt, error)
             again = NewStep(f"{place.key}~{attempt}", journal.number(), "retry", error=described)
@@ -143,6 +144,12 @@ def _attempts(
             journal.note(again)
         # Not while the error is being handled: it would be the context of all that comes.
         yield Pause(delay)
+
+
+def _tag(error: Exception, key: str, *, final: bool) -> None:
+    """Let it be known, should it leave the handler, which step it came from."""
+    with contextlib.suppress(AttributeError):
+        error.stepwell_step = key, final  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _attempts_so_far(journal: Journal, place: Place) -> int:

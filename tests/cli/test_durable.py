@@ -21,10 +21,16 @@ async def ended(job: JobHandle[Any]) -> JobInfo:
     return found
 
 
-async def waiting(job: JobHandle[Any]) -> None:
+async def waiting(job: JobHandle[Any], key: str = "wait:paid:a") -> None:
+    """Until the job is suspended at that step."""
+
     async def waits() -> bool:
         found = await job.ainfo()
-        return found is not None and found.state == "waiting"
+        return (
+            found is not None
+            and found.state == "waiting"
+            and any(step.key == key and step.pending for step in found.steps)
+        )
 
     await auntil(waits)
 
@@ -81,7 +87,7 @@ async def test_the_steps_of_a_job_are_shown_while_it_waits_and_when_it_has_ended
         assert f"parent       {job.id}" in child.out
 
         assert run("emit", "paid", "-k", "a", "--value", "30").out == "emitted 'paid' with key 'a', kept for 30d\n"
-        await auntil(lambda: _at(job, "receive:note"))
+        await waiting(job, "receive:note")
         assert run("jobs", "send", str(job.id), "note", "--value", '"four"').out == f"sent 'note' to {job.id}\n"
         assert await job.aresult(timeout="20s") == 42
     shown = run("jobs", "show", str(job.id))
@@ -89,11 +95,6 @@ async def test_the_steps_of_a_job_are_shown_while_it_waits_and_when_it_has_ended
     as_json = run("jobs", "show", str(job.id), "--json").json
     assert [step["key"] for step in as_json["steps"]] == ["reserve", "double", "wait:paid:a", "receive:note"]
     assert "steps" not in run("jobs", "list", "--json").json[0]
-
-
-async def _at(job: JobHandle[Any], key: str) -> bool:
-    found = await job.ainfo()
-    return found is not None and any(step.key == key and step.pending for step in found.steps)
 
 
 async def test_a_failed_step_and_what_was_undone_are_shown(run: Run, app: App) -> None:
@@ -200,8 +201,8 @@ async def test_cancelling_what_has_steps_to_undo_says_so(run: Run, app: App) -> 
 
     async with Worker(app):
         job, other = await held.aenqueue(), await held.aenqueue()
-        await waiting(job)
-        await waiting(other)
+        await waiting(job, "wait:never")
+        await waiting(other, "wait:never")
     ran = run("jobs", "cancel", str(job.id))
     assert (ran.code, ran.out) == (0, f"{job.id} undoes its steps, and is cancelled then\n")
     assert "ready, undoing its steps" in run("jobs", "show", str(job.id)).out

@@ -195,7 +195,7 @@ async def test_steps_side_by_side_that_could_be_mistaken_are_refused_in_the_firs
 
     @app.task
     async def told_apart(ctx: Context) -> list[int]:
-        return await asyncio.gather(ctx.step(ask, 1, key="one"), ctx.step(ask, 2, key="two"))
+        return list(await asyncio.gather(ctx.step(ask, 1, key="one"), ctx.step(ask, 2, key="two")))
 
     async with Worker(app):
         for task, said in (

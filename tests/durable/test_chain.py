@@ -28,6 +28,7 @@ async def store(ctx: Context, parsed: dict[str, int]) -> int:
     return parsed["length"]
 
 
+@pytest.mark.counts_runs
 async def test_a_chain_hands_on_what_each_returns(app: App) -> None:
     ingest = app.chain("ingest", fetch, parse, store)
     async with Worker(app):
@@ -112,6 +113,7 @@ async def test_a_chain_that_failed_resumes_where_it_stood_or_from_another_step_o
     assert info.forked_from == job.id
 
 
+@pytest.mark.counts_runs
 async def test_next_may_wait_and_done_may_end(app: App) -> None:
     def one(n: int) -> Next[int] | Done[str]:
         return Done("early") if n < 0 else Next(n, after="60ms")
@@ -213,7 +215,7 @@ def test_types_that_do_not_fit_are_refused_when_the_chain_is_built(app: App) -> 
     def two_args(x: int, y: int) -> None: ...
     def no_args() -> None: ...
 
-    for steps, said in (
+    wrong: list[tuple[tuple[Any, ...], str]] = [
         ((number, text), "'text' takes str, but 'number' returns int"),
         ((maybe, real), "'real' takes float, but 'maybe' returns"),
         ((number, numbers, texts), "'texts' takes list[str], but 'numbers' returns list[int]"),
@@ -223,9 +225,10 @@ def test_types_that_do_not_fit_are_refused_when_the_chain_is_built(app: App) -> 
         ((number, number), "two steps named 'number'"),
         ((number, "text"), "a step is a function, not 'text'"),
         ((number, lambda x: x), "a lambda has no name"),  # pyright: ignore[reportUnknownLambdaType]
-    ):
+    ]
+    for steps, said in wrong:
         with pytest.raises(ConfigError) as raised:
-            app.chain("wrong", *steps)  # pyright: ignore[reportArgumentType]
+            app.chain("wrong", *steps)  # pyright: ignore[reportUnknownArgumentType]
         assert said in str(raised.value)
     app.chain("right", number, real)
     app.chain("right too", number, maybe, Step(lambda x: x, name="same"))  # pyright: ignore[reportUnknownLambdaType]

@@ -28,7 +28,7 @@ async def deployed(dsn: str, *versions: Callable[[App], Any]) -> Any:
             async with Worker(app):
                 if version is versions[-1]:
                     return await app.job(job.id).aresult(timeout="10s")
-                await auntil(lambda app=app: waits(app.job(job.id)))
+                await auntil(lambda app=app, job=job: waits(app.job(job.id)))
             await app.aemit("deployed")
     raise AssertionError
 
@@ -117,7 +117,7 @@ async def test_arguments_that_drift_are_noticed(
     async with Worker(app):
         job = await work.aenqueue()
         if result is None:
-            with pytest.raises(JobFailed, match="step 'ask' of job .* was saved with other arguments"):
+            with pytest.raises(JobFailed, match=r"step 'ask' of job .* was saved with other arguments"):
                 await job.aresult(timeout="10s")
         else:
             assert await job.aresult(timeout="10s") == result
@@ -304,5 +304,3 @@ async def test_steps_are_seen_while_the_job_runs_and_gone_from_the_live_table_at
         await app.aemit("go", value=1)
         await job.aresult(timeout="10s")
     assert conn.execute("select count(*) from stepwell.step").fetchone() == (0,)
-
-

@@ -44,6 +44,7 @@ def machine(app: App) -> Machine:
     return machine
 
 
+@pytest.mark.counts_runs
 async def test_a_machine_goes_from_state_to_state(app: App, machine: Machine, conn: psycopg.Connection[Any]) -> None:
     async with Worker(app):
         job = await machine.aenqueue(Count(50))

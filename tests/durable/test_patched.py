@@ -23,21 +23,3 @@ async def test_tries_and_branches_that_lost_are_not_taken_for_steps_to_come(app:
 
     async with Worker(app):
         assert await (await work.aenqueue()).aresult(timeout="20s")
-
-
-async def test_a_step_that_was_taken_out_is_not_taken_for_one_to_come(app: App) -> None:
-    removed: list[bool] = []
-
-    @app.task
-    async def work(ctx: Context) -> bool:
-        if not removed:
-            await ctx.step(lambda: 1, key="old")
-        await ctx.step(lambda: 2, key="kept")
-        if not removed:
-            removed.append(True)
-            raise ConnectionError("deploy")
-        return ctx.patched("new")
-
-    async with Worker(app):
-        job = await work.using(max_attempts=2).aenqueue()
-        assert await job.aresult(timeout="20s")

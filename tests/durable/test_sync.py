@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from waiting import auntil
 
 from stepwell import App, Context, JobFailed, Retry, SyncContext, Worker
 

@@ -19,6 +19,7 @@ def orders(conn: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     return conn
 
 
+@pytest.mark.counts_runs
 async def test_its_writes_are_done_once_and_its_value_is_kept(app: App, orders: psycopg.Connection[Any]) -> None:
     seen: list[Any] = []
 
@@ -95,6 +96,7 @@ async def test_one_that_is_ended_in_its_block_is_refused(app: App) -> None:
                 await (await task.aenqueue()).aresult(timeout="10s")
 
 
+@pytest.mark.counts_runs
 async def test_a_late_run_commits_nothing(app: App, orders: psycopg.Connection[Any]) -> None:
     runs: list[int] = []
 

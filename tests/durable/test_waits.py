@@ -20,6 +20,7 @@ async def waiting(job: Any) -> bool:
     return info is not None and info.state == "waiting"
 
 
+@pytest.mark.counts_runs
 async def test_a_sleep_gives_the_slot_back_and_does_not_count(app: App) -> None:
     @app.task
     async def nap(ctx: Context) -> int:

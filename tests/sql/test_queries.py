@@ -83,7 +83,11 @@ _SAMPLES: dict[str, Any] = {
     "value": "1",
     "keep": 1.0,
 }
-_BY_NAME: dict[str, dict[str, Any]] = {"fork": {"step": "k"}, "register_worker": {"tasks": "{}"}, "resume_schedule": {"version": 1}}
+_BY_NAME: dict[str, dict[str, Any]] = {
+    "fork": {"step": "k"},
+    "register_worker": {"tasks": "{}"},
+    "resume_schedule": {"version": 1},
+}
 
 
 def _calls() -> dict[str, Callable[..., Query[Any]]]:

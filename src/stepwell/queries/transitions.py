@@ -101,7 +101,7 @@ def finish(
     keeps: list[float],
     states: list[str],
     errors: list[str | None],
-    parent_ids: list[str],
+    parent_ids: Sequence[str] = (),
 ) -> Query[list[UUID]]:
     return Query(
         "select stepwell.finish(%s::uuid[], %s::integer[], %s::text[], %s::double precision[], %s::stepwell.state[],"
@@ -129,8 +129,8 @@ def fail(
     delays: list[float | None],
     max_attempts: list[int],
     keeps: list[float],
-    failed_steps: list[str | None],
-    parent_ids: list[str],
+    failed_steps: Sequence[str | None] = (),
+    parent_ids: Sequence[str] = (),
 ) -> Query[list[UUID]]:
     return Query(
         "select stepwell.fail(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],"

@@ -124,6 +124,14 @@ begin
     )
   into _accepted, _final, _schedule_ids, _queues, _due_in, _undo_ids, _undo_states, _undo_errors, _undo_steps, _durable,
     _kept, _expires_ats, _ends;
+  if _failed_steps is not null then
+    -- Those of jobs that are tried again, so that the step is, too; of the others nothing is left here.
+    delete from stepwell.step s
+    using unnest(_ids, _failed_steps) as u (id, failed_step)
+    where s.job_id = any (_accepted) and s.job_id = u.id and s.error is not null
+      and s.job_id <> all (_undo_ids)
+      and (s.key = u.failed_step or starts_with(s.key, u.failed_step || '~'));
+  end if;
   if cardinality(_undo_ids) > 0 then
     perform stepwell.begin_undo(_undo_ids, _undo_states, _undo_errors, _undo_steps);
   end if;
