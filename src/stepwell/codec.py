@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import inspect
 import re
+import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Union, cast
 
 import msgspec
 
 from stepwell.context import Context
 from stepwell.errors import BadArgs, ConfigError
+from stepwell.moves import Restart
 from stepwell.sync_context import SyncContext
 from stepwell.values import NUL, article, encode_value, encoder, holds_nan, new_decoder
 
@@ -144,7 +146,7 @@ class Codec:
             ),
             "arguments",
         )
-        result = hints.get("return", Any) if self._result is None else self._result
+        result = _without_restart(hints.get("return", Any)) if self._result is None else self._result
         self._result_decoder: msgspec.json.Decoder[Any] = self._decoder_for(lambda: result, "result")
         self.ready = True
 
@@ -184,6 +186,16 @@ class Codec:
                 kind = type(value).__name__
                 return BadArgs(f"task {self._name!r}: argument {key!r} ({kind}) does not encode as JSON: {own}")
         return BadArgs(f"task {self._name!r}: the args do not encode as JSON: {error}")
+
+
+def _without_restart(annotation: Any) -> Any:
+    """What a job ends with: a function that says `-> int | Restart` ends with an int."""
+    if annotation is Restart:
+        return Any
+    if typing.get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    kept = tuple(member for member in typing.get_args(annotation) if member is not Restart)
+    return annotation if len(kept) == len(typing.get_args(annotation)) else Union[kept]  # noqa: UP007
 
 
 def encode_metadata(metadata: Mapping[str, Any]) -> str:

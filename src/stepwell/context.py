@@ -230,9 +230,7 @@ class Context(BaseContext):
         place, winner = steps.choose_first(self.journal)
         if winner is not None:
             close_unused([branch for index, branch in enumerate(branches) if index != winner])
-            for index in range(len(branches)):
-                if index != winner:
-                    self.journal.give_up(f"{name}[{index}]")
+            self._give_up(name, len(branches), winner)
             end = (await run_branches(self.journal, [(f"{name}[{winner}]", as_start(branches[winner]))]))[0]
             return First(winner, self._settle([end])[0])
         await self.sent()
@@ -241,6 +239,7 @@ class Context(BaseContext):
         if isinstance(end, Suspend) or (isinstance(end, Raised) and leaves(end.error)):
             self._settle([end])
         await self._perform(steps.save_first(self.journal, place, winner))
+        self._give_up(name, len(branches), winner)
         losers = [branch for index, branch in enumerate(branches) if index != winner and isinstance(branch, Child)]
         live = [
             child.spawned.child_id for child in losers if child.spawned.saved is None or child.spawned.saved.pending
@@ -303,6 +302,11 @@ class Context(BaseContext):
             await aperform(steps.put_children(outbox), self.store)
         finally:
             self._sending = None
+
+    def _give_up(self, name: str, branches: int, winner: int) -> None:
+        for index in range(branches):
+            if index != winner:
+                self.journal.give_up(f"{name}[{index}]")
 
     async def _ends_of(self, children: Sequence[Child[Any]]) -> list[BranchEnd]:
         """How children ended. Those that have not are waited for together: one wait, until all have."""

@@ -88,7 +88,7 @@ class AttemptFailed(Event):
     task: str
     attempt: int
     max_attempts: int
-    """The task's; a job may have its own."""
+    """The task's, or its step's; a job may have its own."""
     reason: str
     type: str
     message: str

@@ -102,6 +102,7 @@ def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, a
     outcome = outcome_of(error, policy, attempt)
     if not isinstance(outcome, Failed):
         return outcome
+    outcome = msgspec.structs.replace(outcome, attempt=attempt)
     if not begun and isinstance(error, BadArgs | StepNotFound):
         return msgspec.structs.replace(outcome, reason="bad_args", delay=None)
     if isinstance(error, _Late):

@@ -73,7 +73,8 @@ class JobInfo:
     cancelling: bool
     worker_id: UUID | None
     enqueued_at: datetime
-    run_at: datetime
+    run_at: datetime | None
+    """When it is due; None: it waits for an event or its children, without a limit."""
     claimed_at: datetime | None
     finished_at: datetime | None
     expires_at: datetime | None

@@ -51,6 +51,8 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     delay: float | None
     max_attempts: int | None = None
     """What the step of a chain or the state of a machine allows; None: what the task does."""
+    attempt: int | None = None
+    """Which try of that it was; None: the job's."""
     step: str | None = None
     """The step whose saved error this is: before the job is tried again it is taken away."""
 

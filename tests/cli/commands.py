@@ -61,17 +61,17 @@ class Jobs:
     def succeeded(self, result: str = "3", keep: float = 3600, **options: Any) -> str:
         self.ready(**options)
         job = self.claim(options.get("task", "add"))
-        fetch(self.connection, queries.finish([job.id], [job.epoch], [result], [keep], ["succeeded"], [None]))
+        fetch(self.connection, queries.finish([job.id], [job.epoch], [result], [keep], ["succeeded"], [None], []))
         return job.id
 
     def failed(self, message: str = "boom", delay: float | None = None, **options: Any) -> str:
         self.ready(**options)
         job = self.claim(options.get("task", "add"))
         trace = f"Traceback (most recent call last):\n  the line\nValueError: {message}\n"
-        fetch(
-            self.connection,
-            queries.fail([job.id], [job.epoch], ["error"], ["ValueError"], [message], [trace], [delay], [3], [3600.0]),
+        failed = queries.fail(
+            [job.id], [job.epoch], ["error"], ["ValueError"], [message], [trace], [delay], [3], [3600.0], [None], []
         )
+        fetch(self.connection, failed)
         return job.id
 
     def state(self, job_id: str) -> str:

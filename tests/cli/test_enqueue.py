@@ -26,6 +26,7 @@ async def test_args_are_an_empty_object_unless_given(run: Run, app: App) -> None
     job = await app.job(ran.out.strip()).ainfo()
     assert job is not None
     assert (job.args, job.queue, job.state) == ({}, "default", "scheduled")
+    assert job.run_at is not None
     assert 3599 < (job.run_at - job.enqueued_at).total_seconds() < 3601
 
 

@@ -31,6 +31,7 @@ def test_help_names_every_command(run_without_database: Run) -> None:
         "worker",
         "dev",
         "enqueue",
+        "emit",
         "jobs",
         "queues",
         "pause",

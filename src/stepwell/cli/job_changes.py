@@ -13,6 +13,7 @@ import typer
 
 from stepwell import queries
 from stepwell.cli import usage
+from stepwell.cli.job_steps import lacks_step, no_such_step
 from stepwell.cli.output import say
 from stepwell.cli.session import session
 from stepwell.db import fetch
@@ -21,7 +22,7 @@ from stepwell.queries import JobFilter
 
 _BATCH = 1000
 
-Became = Literal["ready", "cancelled", "running"]
+Became = Literal["ready", "cancelled", "running", "undoing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,12 @@ class Change:
     """The states it applies to."""
     default: tuple[State, ...]
     """The states a filter means that names none."""
-    make: Callable[[psycopg.Connection[Any], Sequence[str], str | None], dict[str, Became]]
+    make: Callable[[psycopg.Connection[Any], Sequence[str]], dict[str, Became]]
     """Does it; returns what those it applied to became."""
+    step: str | None = None
+    """The step that the jobs are to go back to."""
+    goes_back: bool = False
+    """They do not go on where they stood."""
 
 
 def change(
@@ -44,7 +49,6 @@ def change(
     *,
     everything: bool,
     yes: bool,
-    reason: str | None,
     database: str | None,
 ) -> None:
     """Change the jobs with these ids, or else all that the filter lets through."""
@@ -54,41 +58,46 @@ def change(
     if not ids and not filtered and not everything:
         raise usage.Usage(f"which jobs? Give jobs {what.verb} their ids, a filter such as --task NAME, or --all")
     if ids:
-        _change_ids(what, list(dict.fromkeys(usage.job_id(typed) for typed in ids)), reason, database)
+        _change_ids(what, list(dict.fromkeys(usage.job_id(typed) for typed in ids)), database)
         return
+    if what.step is not None:
+        raise usage.Usage("--step is for jobs that are named by their ids: not all that a filter finds may have it")
     for state in which.states or ():
         if state not in what.states:
             raise usage.Usage(f"--state is {state!r}: jobs {what.verb} is for those {', '.join(what.states)}")
-    _change_filtered(what, replace(which, states=which.states or what.default), reason, database, yes=yes)
+    _change_filtered(what, replace(which, states=which.states or what.default), database, yes=yes)
 
 
-def _change_ids(what: Change, ids: list[str], reason: str | None, database: str | None) -> None:
+def _change_ids(what: Change, ids: list[str], database: str | None) -> None:
     became: dict[str, Became] = {}
     with session(database) as connection:
         for start in range(0, len(ids), _BATCH):
-            became |= what.make(connection, ids[start : start + _BATCH], reason)
+            became |= what.make(connection, ids[start : start + _BATCH])
         left = [job_id for job_id in ids if job_id not in became]
         states = dict(fetch(connection, queries.job_states(left))) if left else {}
+        refused = {job_id: _refusal(connection, what, job_id, states.get(job_id)) for job_id in left}
     for job_id in ids:
-        say(f"{job_id} {_BECAME[became[job_id]] if job_id in became else _refusal(what, states.get(job_id))}")
+        say(f"{job_id} {_BECAME[became[job_id]] if job_id in became else refused[job_id]}")
     if left:
         raise typer.Exit(1)
 
 
-def _change_filtered(what: Change, which: JobFilter, reason: str | None, database: str | None, *, yes: bool) -> None:
+def _change_filtered(what: Change, which: JobFilter, database: str | None, *, yes: bool) -> None:
+    to_retry = what.verb == "retry"
     with session(database) as connection:
         if not yes and sys.stdin.isatty():
-            count = fetch(connection, queries.count_jobs(which, to_retry=what is RETRY))[0]
+            count = fetch(connection, queries.count_jobs(which, to_retry=to_retry))[0]
             if count and not typer.confirm(f"{what.verb} {_jobs(count)}?", err=True):
                 raise typer.Exit(1)
         total: Counter[Became] = Counter()
-        for batch in _batches(connection, which, to_retry=what is RETRY):
-            total.update(what.make(connection, batch, reason).values())
-    if what is RETRY:
+        for batch in _batches(connection, which, to_retry=to_retry):
+            total.update(what.make(connection, batch).values())
+    if to_retry:
         say(f"retried {_jobs(total['ready'])}")
     else:
         told = f"; told the workers of {total['running']} that run" if total["running"] else ""
-        say(f"cancelled {_jobs(total['cancelled'])}{told}")
+        undoing = f"; {total['undoing']} undo their steps first" if total["undoing"] else ""
+        say(f"cancelled {_jobs(total['cancelled'])}{told}{undoing}")
 
 
 def _batches(connection: psycopg.Connection[Any], which: JobFilter, *, to_retry: bool) -> Iterator[list[str]]:
@@ -100,31 +109,57 @@ def _batches(connection: psycopg.Connection[Any], which: JobFilter, *, to_retry:
         before = batch[-1]
 
 
-def _retry(connection: psycopg.Connection[Any], ids: Sequence[str], _: str | None) -> dict[str, Became]:
-    return {str(job_id): "ready" for job_id in fetch(connection, queries.retry(ids))[0]}
+def retrying(step: str | None, *, from_start: bool) -> Change:
+    """Run jobs again: where they stood, from a step on, or from the start."""
+    if step is not None and from_start:
+        raise usage.Usage("--step and --from-start exclude each other: give one")
+
+    def make(connection: psycopg.Connection[Any], ids: Sequence[str]) -> dict[str, Became]:
+        if step is None:
+            back = fetch(connection, queries.retry(ids, from_start=from_start))[0]
+            return {str(job_id): "ready" for job_id in back}
+        became: dict[str, Became] = {}
+        for job_id in ids:
+            # Each by itself: one that has no such step refuses the whole statement.
+            with lacks_step():
+                became |= {str(back): "ready" for back in fetch(connection, queries.retry([job_id], step))[0]}
+        return became
+
+    return Change(
+        "retry", ("failed", "cancelled", "scheduled"), ("failed",), make, step, step is not None or from_start
+    )
 
 
-def _cancel(connection: psycopg.Connection[Any], ids: Sequence[str], reason: str | None) -> dict[str, Became]:
-    return {
-        str(job_id): "running" if state == "running" else "cancelled"
-        for job_id, state in fetch(connection, queries.cancel(ids, reason))
-    }
+def cancelling(reason: str | None) -> Change:
+    """Cancel jobs."""
 
+    def make(connection: psycopg.Connection[Any], ids: Sequence[str]) -> dict[str, Became]:
+        # One that is made ready is run once more, to undo its steps.
+        became: dict[str, Became] = {"running": "running", "ready": "undoing"}
+        return {
+            str(job_id): became.get(state, "cancelled")
+            for job_id, state in fetch(connection, queries.cancel(ids, reason))
+        }
 
-RETRY = Change("retry", ("failed", "cancelled", "scheduled"), ("failed",), _retry)
-CANCEL = Change("cancel", LIVE, LIVE, _cancel)
+    return Change("cancel", LIVE, LIVE, make)
+
 
 _BECAME: dict[Became, str] = {
     "ready": "is ready to run again",
     "cancelled": "is cancelled",
     "running": "is running: its worker was told to stop it",
+    "undoing": "undoes its steps, and is cancelled then",
 }
 
 
-def _refusal(what: Change, state: str | None) -> str:
+def _refusal(connection: psycopg.Connection[Any], what: Change, job_id: str, state: str | None) -> str:
     match state:
         case None:
             return "is not known: no such job, or its history is not kept any more"
+        case "failed" | "cancelled" if what.step is not None:
+            return no_such_step(connection, job_id, what.step)
+        case "scheduled" if what.goes_back:
+            return "is scheduled: cancel it first, or retry it where it stands"
         case "succeeded" | "failed":
             return f"has already {state}: nothing to {what.verb}"
         case "cancelled" | "ready":

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from stepwell.cli.job_steps import print_steps
 from stepwell.cli.output import clean, compact, fields, local, say
 from stepwell.duration import describe
 from stepwell.job import Failure, JobInfo
+from stepwell.step import StepInfo
 
 _LONGEST_LINE = 100
 
 
-def print_job(job: JobInfo, failures: Sequence[Failure]) -> None:
-    """Print every field of a job, then the attempts that failed."""
+def print_job(job: JobInfo, failures: Sequence[Failure], steps: Sequence[StepInfo]) -> None:
+    """Print every field of a job, then what it has saved, then the attempts that failed."""
     known = [
         ("id", job.id),
-        ("state", f"{job.state}, asked to stop" if job.cancelling else job.state),
+        ("state", _state(job)),
         ("task", clean(job.task)),
         ("queue", clean(job.queue)),
         ("priority", job.priority),
@@ -25,6 +27,9 @@ def print_job(job: JobInfo, failures: Sequence[Failure]) -> None:
         ("result", _json(job.result) if job.state == "succeeded" else None),
         ("error", job.error),
         ("progress", None if job.progress is None else _json(job.progress)),
+        ("at step", None if job.cursor is None else clean(job.cursor)),
+        ("parent", job.parent_id),
+        ("forked from", job.forked_from),
         ("attempt", job.attempt if job.max_attempts is None else f"{job.attempt} of {job.max_attempts}"),
         ("epoch", job.epoch),
         ("worker", job.worker_id),
@@ -35,6 +40,9 @@ def print_job(job: JobInfo, failures: Sequence[Failure]) -> None:
         ("expires at", local(job.expires_at)),
     ]
     fields((name, value) for name, value in known if value is not None and value != "")
+    if steps:
+        say("")
+        print_steps(job, steps)
     for failure in failures:
         say("", f"attempt {failure.attempt} failed at {local(failure.failed_at)}{_lasted(failure)}")
         detail = [
@@ -45,6 +53,12 @@ def print_job(job: JobInfo, failures: Sequence[Failure]) -> None:
             ("traceback", failure.traceback and failure.traceback.rstrip("\n")),
         ]
         fields((f"  {name}", value) for name, value in detail if value is not None)
+
+
+def _state(job: JobInfo) -> str:
+    if job.undoing:
+        return f"{job.state}, undoing its steps"
+    return f"{job.state}, asked to stop" if job.cancelling else job.state
 
 
 def _json(value: object) -> str:

@@ -10,6 +10,8 @@ from stepwell.cli.logs import LEVELS
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 
+ValueOption = Annotated[str | None, typer.Option("--value", metavar="JSON", help="What it says.  [default: null]")]
+
 AppArgument = Annotated[
     str,
     typer.Argument(

@@ -8,7 +8,21 @@ from typing import Annotated
 
 import typer
 
-from stepwell.cli import control, dev, doctor, enqueue, jobs, migrate, queues, schedules, schema, tasks, worker, workers
+from stepwell.cli import (
+    control,
+    dev,
+    doctor,
+    emit,
+    enqueue,
+    jobs,
+    migrate,
+    queues,
+    schedules,
+    schema,
+    tasks,
+    worker,
+    workers,
+)
 from stepwell.cli.group import help_instead
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption
@@ -46,6 +60,7 @@ def root(
 cli.command("worker")(worker.worker)
 cli.command("dev")(dev.dev)
 cli.command("enqueue")(enqueue.enqueue)
+cli.command("emit")(emit.emit)
 cli.add_typer(jobs.group, name="jobs")
 cli.add_typer(schedules.group, name="schedules")
 cli.command("queues")(queues.queues)

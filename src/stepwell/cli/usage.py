@@ -12,7 +12,9 @@ from uuid import UUID
 import msgspec
 
 from stepwell.duration import seconds
-from stepwell.errors import ConfigError, StepwellError
+from stepwell.errors import BadArgs, ConfigError, StepwellError
+from stepwell.handle import encode_event
+from stepwell.journal import check_key
 from stepwell.task import check_name
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
@@ -74,6 +76,29 @@ def json_object(typed: str, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Usage(f"{what} is a JSON {_kind(value)}, not an object: write it as '{{\"n\": 1}}'")
     return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def signal_value(typed: str | None, what: str) -> str | None:
+    """The value of an event, any JSON, as it was typed."""
+    if typed is None:
+        return None
+    try:
+        encode_event(what, msgspec.json.decode(typed))
+    except msgspec.DecodeError as error:
+        raise Usage(
+            f"{what} is not JSON ({error}): write it as '{{\"n\": 1}}', 7 or '\"text\"', in quotes for the shell"
+        ) from None
+    except RecursionError:
+        raise Usage(f"{what} is nested too deeply") from None
+    except BadArgs as error:
+        raise Usage(str(error)) from None
+    return typed
+
+
+def event_name(typed: str, what: str) -> str:
+    """The name or the key of an event."""
+    with refusing():
+        return check_key(typed, what)
 
 
 def job_id(typed: str) -> str:

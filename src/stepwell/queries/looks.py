@@ -14,8 +14,9 @@ from stepwell.step import StepInfo
 
 _INFO: LiteralString = (
     "select id, state::text, task, queue, priority, args, metadata, result, error, progress, epoch, attempt,"
-    " max_attempts, cancelling, worker_id, enqueued_at, run_at, claimed_at, finished_at,"
-    # Python has no infinite time: what is kept for ever has no expiry.
+    " max_attempts, cancelling, worker_id, enqueued_at,"
+    # Python has no infinite time: what waits without a limit is due at no time, what is kept for ever has no expiry.
+    " nullif(run_at, 'infinity'::timestamptz), claimed_at, finished_at,"
     " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for, cursor, parent_id,"
     " forked_from, undoing from stepwell.jobs"
 )

@@ -72,8 +72,8 @@ class Outcomes:
                 AttemptFailed(
                     job.id,
                     job.task,
-                    job.attempt,
-                    task.retry.max_attempts,
+                    outcome.attempt or job.attempt,
+                    outcome.max_attempts or task.retry.max_attempts,
                     outcome.reason,
                     outcome.type,
                     outcome.message,

@@ -196,7 +196,8 @@ class Runner:
         run.started = True
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(run.job.id, run.job.task, run.job.attempt))
-        if run.task.timeout is not None and run.task.kind != "process":
+        # Of a chain or machine it is for each step, and its executor's.
+        if run.task.timeout is not None and run.task.kind != "process" and run.task.flow is None:
             run.timer = self._loop.call_later(run.task.timeout, self._stop, run, "timeout")
         try:
             outcome = await self._execute(run) if run.why is None else self._stopped(run)

@@ -24,7 +24,8 @@ begin
   select u.key, u.n, u.kind, u.value into _state from stepwell.unfold(_job.steps) u where u.key = _step;
   if not found then
     raise exception using errcode = 'SW004',
-      message = format('stepwell: job %s has no step %s', _id, quote_literal(_step));
+      message = format('stepwell: job %s has no step %s: "stepwell jobs show %1$s" lists those that it has', _id,
+        quote_literal(_step));
   end if;
   insert into stepwell.step (job_id, saved_at, until, event_id, child_id, seconds, n, epoch, fingerprint, pending,
     timed_out, undo, large, kind, key, event, event_key, value, error)

@@ -2,7 +2,7 @@
 -- epoch counts on; one that waits for its next try does not wait. Returns the ids that were made ready.
 -- A durable job goes on where it stood, with all that it had saved, but for the step whose error it failed with and the
 -- children that had not ended. With _step it goes back to that step, of a chain or machine to what that was last given;
--- with _from_start it begins anew, as does one that has been undone.
+-- with _from_start it begins anew, as does one that has been undone; both are for jobs that have ended.
 create or replace function stepwell.retry(_ids uuid[], _step text default null, _from_start boolean default false)
 returns uuid[]
 language plpgsql volatile security definer
@@ -26,7 +26,8 @@ begin
     limit 1;
     if found then
       raise exception using errcode = 'SW004',
-        message = format('stepwell: job %s has no step %s', _missing, quote_literal(_step));
+        message = format('stepwell: job %s has no step %s: "stepwell jobs show %1$s" lists those that it has', _missing,
+          quote_literal(_step));
     end if;
   end if;
 
@@ -69,7 +70,7 @@ begin
     update stepwell.job j
     set state = 'ready', run_at = _now
     -- As text, because the state itself would tempt the planner to the index on all scheduled jobs.
-    where j.id = any (_ids) and j.attempt > 0 and j.state::text = 'scheduled'
+    where j.id = any (_ids) and j.attempt > 0 and j.state::text = 'scheduled' and _step is null and not _from_start
     returning j.id, j.queue
   ), ready as (
     select b.id, b.queue from back b union all select h.id, h.queue from hurried h

@@ -38,8 +38,8 @@ begin
     select g.id, _now,
       coalesce(
         _now + g.delay * interval '1 second',
-        -- So much earlier or later than that no timestamp is.
-        to_timestamp(greatest(-1e11, least(g.until, 2e11)))
+        -- So much earlier or later than that no timestamp is. Both pass over null, which must stay so.
+        case when g.until is not null then to_timestamp(greatest(-1e11, least(g.until, 2e11))) end
       ),
       g.seconds, g.n, g.epoch, g.fingerprint,
       g.pending, g.kind, g.key, g.event, g.event_key, g.value, g.error

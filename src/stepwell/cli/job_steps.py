@@ -1,0 +1,96 @@
+"""The steps of one job: as a table, and what to say when it has no such step."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from stepwell import queries
+from stepwell.cli.output import Column, compact, local, table
+from stepwell.db import fetch
+from stepwell.duration import describe
+from stepwell.errors import StepNotFound
+from stepwell.job import JobInfo
+from stepwell.step import StepInfo
+from stepwell.trouble import own
+
+_MOST_NAMED = 10
+# Of what a cell shows; the rest is in --json.
+_LONGEST_VALUE = 80
+
+
+def print_steps(job: JobInfo, steps: Sequence[StepInfo]) -> None:
+    """Print a job's steps in order."""
+    table(
+        [
+            Column("step"),
+            Column("kind"),
+            Column("state"),
+            Column("took", right=True),
+            Column("until"),
+            Column("child"),
+            Column("value", cut=True),
+        ],
+        (
+            (
+                step.key,
+                step.kind,
+                _state(job, step),
+                None if step.seconds is None else describe(step.seconds),
+                local(step.until) if step.pending or step.timed_out else None,
+                step.child_id,
+                _value(step),
+            )
+            for step in steps
+        ),
+        empty="it has saved no steps",
+    )
+
+
+def _state(job: JobInfo, step: StepInfo) -> str:
+    if step.kind == "state" and step.key == job.cursor:
+        # Of a chain or machine what is saved is what each step was given: the job stands at the last.
+        return {"succeeded": "done", "failed": "failed"}.get(job.state, "pending")
+    if step.timed_out:
+        return "timed out"
+    if step.pending:
+        return "pending"
+    return "done" if step.error is None else "failed"
+
+
+def _value(step: StepInfo) -> str:
+    if step.error is not None:
+        return _short(step.error)
+    if step.large:
+        return "(over 64 KB)"
+    return "" if step.value is None else _short(compact(step.value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+@contextmanager
+def lacks_step() -> Generator[list[StepNotFound]]:
+    """Within this, that a job has no such step is no error, but noted in what is given."""
+    lacking: list[StepNotFound] = []
+    try:
+        yield lacking
+    except psycopg.Error as error:
+        ours = own(error)
+        if not isinstance(ours, StepNotFound):
+            raise
+        lacking.append(ours)
+
+
+def no_such_step(connection: psycopg.Connection[Any], job_id: str, step: str) -> str:
+    """What to say of a job that has no such step: which it has."""
+    keys = [found.key for found in fetch(connection, queries.steps(job_id))]
+    if not keys:
+        return f"has no step {step!r}, as it has saved none: retry it without --step"
+    named = ", ".join(keys[:_MOST_NAMED])
+    more = f' and {len(keys) - _MOST_NAMED} more: see "stepwell jobs show {job_id}"' if len(keys) > _MOST_NAMED else ""
+    return f"has no step {step!r}: it has {named}{more}"

@@ -1,0 +1,73 @@
+"""The samples of the docs: whole programs run and print what they say; pieces of programs are at least Python."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+# Of these the samples, one after the other, are one program.
+LITERATE = ["durable.md", "chains.md", "machines.md"]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def samples(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def is_program(sample: str) -> bool:
+    return 'App("embedded")' in sample and "__main__" in sample
+
+
+PROGRAMS = {name: "\n\n".join(samples(ROOT / "docs" / name)) for name in LITERATE} | {
+    f"{page.name} {place}": sample
+    for page in PAGES
+    if page.name not in LITERATE
+    for place, sample in enumerate(samples(page))
+    if is_program(sample)
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_prints_what_it_says(name: str, open_dir: Path) -> None:
+    program = open_dir / "program.py"
+    program.write_text(PROGRAMS[name])
+    run = subprocess.run(
+        [sys.executable, program.name], cwd=open_dir, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    said = re.findall(r"^ *print\(.*\)  # (.*)$", PROGRAMS[name], re.MULTILINE)
+    assert said
+    assert run.stdout.splitlines() == said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_sample_is_python(page: Path) -> None:
+    for sample in samples(page):
+        compile(sample, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        found = page if not name else page.parent / name
+        assert found.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in [heading_anchor(heading) for heading in headings(found)], f"{page.name} links to {target}"
+
+
+def headings(page: Path) -> list[str]:
+    return re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+
+
+def heading_anchor(heading: str) -> str:
+    """As GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

@@ -1,0 +1,50 @@
+"""The examples of durable work run as they are, each in a few seconds, and once more on what the first run left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "order_checkout.py",
+            [
+                "parcel with tea, paid by Ada, parcel with honey, paid by Ada",
+                "over 10.00 voided",
+                "released",
+                "failed: nobody paid",
+                "undo:send_invoice, undo:reserve",
+            ],
+        ),
+        (
+            "ingest.py",
+            [
+                "good stored",
+                "5 numbers",
+                "0 numbers",
+                "failed at 'store': shut is locked",
+                "sent back to 'parse'",
+                "shut stored",
+            ],
+        ),
+        ("approval.py", ["approved, as it is little", ": approved", "given up: nobody decided"]),
+    ],
+)
+def test_an_example_does_what_it_says(name: str, said: list[str], open_dir: Path) -> None:
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, EXAMPLES / name], cwd=open_dir, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert run.returncode == 0, run.stderr
+        at = 0
+        for words in said:
+            at = run.stdout.find(words, at)
+            assert at >= 0, f"{words!r} is missing, or out of order, in {run.stdout}"
