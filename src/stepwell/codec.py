@@ -31,7 +31,12 @@ class Codec:
         self._name = name
         self._result = result
         self._fn = fn
-        self._signature = inspect.signature(fn)
+        try:
+            self._signature = inspect.signature(fn)
+        except ValueError:
+            raise ConfigError(
+                f"task {name!r}: {fn!r} does not tell its arguments: write a function around it"
+            ) from None
         self._parameters = list(self._signature.parameters.values())
         self.context_parameter: str | None = None
         self.wants_sync_context = False

@@ -214,6 +214,8 @@ def test_types_that_do_not_fit_are_refused_when_the_chain_is_built(app: App) -> 
     def texts(x: list[str]) -> None: ...
     def two_args(x: int, y: int) -> None: ...
     def no_args() -> None: ...
+    def text_of(x: Any) -> str:
+        return str(x)
 
     wrong: list[tuple[tuple[Any, ...], str]] = [
         ((number, text), "'text' takes str, but 'number' returns int"),
@@ -231,7 +233,9 @@ def test_types_that_do_not_fit_are_refused_when_the_chain_is_built(app: App) -> 
             app.chain("wrong", *steps)
         assert said in str(raised.value)
     app.chain("right", number, real)
-    app.chain("right too", number, maybe, Step(str, name="same"))
+    app.chain("right too", number, maybe, Step(text_of, name="same"))
+    with pytest.raises(ConfigError, match="does not tell its arguments"):
+        app.chain("builtin", number, str)
 
 
 async def test_a_value_that_cannot_be_handed_on_names_its_step(app: App) -> None:
