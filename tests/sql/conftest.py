@@ -36,6 +36,20 @@ def dsn(shared_dsn: str) -> str:
     with psycopg.connect(shared_dsn) as conn:
         for (partition,) in conn.execute(_PARTITIONS).fetchall():
             conn.execute(sql.SQL("drop table {}").format(sql.Identifier("stepwell", partition)))
-        for table in ("job", "history", "failure", "worker", "schedule", "tick", "control", "leader", "stat", "clock"):
+        for table in (
+            "step",
+            "event",
+            "large_value",
+            "job",
+            "history",
+            "failure",
+            "worker",
+            "schedule",
+            "tick",
+            "control",
+            "leader",
+            "stat",
+            "clock",
+        ):
             conn.execute(sql.SQL("delete from {}").format(sql.Identifier("stepwell", table)))
     return shared_dsn

@@ -1,0 +1,199 @@
+"""The functions behind durable jobs: the fence on every one, the order of locks, and who is woken."""
+
+from __future__ import annotations
+
+import json
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+
+from stepwell import queries
+from stepwell.db import fetch
+from stepwell.queries import Move, NewJob, Saving, Spawning
+from stepwell.step import NewStep
+
+from . import calls
+from .calls import Connection, Held
+
+
+@pytest.fixture
+def worker(conn: Connection) -> str:
+    return calls.register_worker(conn)
+
+
+def running(conn: Connection, worker: str, count: int = 1) -> list[Held]:
+    calls.enqueue_many(conn, ["{}"] * count)
+    return calls.claim(conn, worker, count)
+
+
+def step(key: str, n: int = 1, value: Any = None, **options: Any) -> NewStep:
+    return NewStep(key, n, "step", msgspec.Raw(json.dumps(value).encode()), **options)
+
+
+def save(conn: Connection, job: Held, *steps: NewStep, epoch: int | None = None) -> list[Any]:
+    return fetch(conn, queries.save_steps([Saving(job.id, epoch or job.epoch, one) for one in steps]))[0][0]
+
+
+def spawn(conn: Connection, job: Held, count: int, *, epoch: int | None = None) -> list[str | None]:
+    children = [
+        Spawning(job.id, epoch or job.epoch, NewStep(f"child#{n}", n, "child"), NewJob("work", "{}"))
+        for n in range(count)
+    ]
+    return [child and str(child) for child in fetch(conn, queries.spawn(children))[0]]
+
+
+def suspend(conn: Connection, job: Held, wait: dict[str, Any], *, epoch: int | None = None) -> list[Any]:
+    whole = {"steps": [], "groups": [], "at_once": False} | wait
+    return fetch(conn, queries.suspend([job.id], [epoch or job.epoch], [json.dumps(whole)]))[0]
+
+
+def rows(conn: Connection, query: Any) -> list[Any]:
+    return conn.execute(query).fetchall()
+
+
+def test_a_late_run_changes_nothing(conn: Connection, worker: str) -> None:
+    [job] = running(conn, worker)
+    calls.snooze(conn, [job])
+    [again] = calls.claim(conn, worker)
+    assert again.epoch == 2
+    assert [str(one) for one in save(conn, job, step("late"))] == [job.id]
+    assert spawn(conn, job, 2) == [None, None]
+    assert suspend(conn, job, {"at_once": True}) != []
+    assert fetch(conn, queries.advance([Move(job.id, 1, None, "late", "1", 2)]))[0] != []
+    assert fetch(conn, queries.restart([job.id], [1], ['{"late": 1}']))[0] != []
+    assert fetch(conn, queries.step_saved(job.id, 1, "late")) == [None]
+    assert rows(conn, "select count(*) from stepwell.step") == [(0,)]
+    assert rows(conn, "select state::text, epoch, cursor, args::text from stepwell.job") == [("running", 2, None, "{}")]
+
+
+def test_the_first_value_of_a_step_stays(conn: Connection, worker: str) -> None:
+    [job] = running(conn, worker)
+    assert save(conn, job, step("one", 1, "first")) == []
+    assert save(conn, job, step("one", 1, "second"), step("two", 2)) == []
+    assert rows(conn, "select key, value #>> '{}' from stepwell.step order by n") == [("one", "first"), ("two", None)]
+    assert save(conn, job, step("one", 1, "third", replaced=True)) == []
+    assert rows(conn, "select value #>> '{}' from stepwell.step where key = 'one'") == [("third",)]
+
+
+def test_spawning_twice_is_spawning_once(conn: Connection, worker: str) -> None:
+    [job] = running(conn, worker)
+    children = spawn(conn, job, 3)
+    assert spawn(conn, job, 4)[:3] == children
+    assert rows(conn, "select count(*) from stepwell.job where parent_id is not null") == [(4,)]
+
+
+def test_a_parent_is_woken_by_the_last_of_a_group_or_the_first_group_that_is_complete(
+    conn: Connection, worker: str
+) -> None:
+    [parent] = running(conn, worker)
+    spawn(conn, parent, 4)
+    groups = [["child#0", "child#1"], ["child#2", "child#3"]]
+    assert suspend(conn, parent, {"groups": groups}) == []
+    by_key = {
+        key: job for key, job in rows(conn, "select parent_key, id::text from stepwell.job where parent_id is not null")
+    }
+    held = {job.id: job for job in calls.claim(conn, worker)}
+    state = "select state::text from stepwell.job where parent_id is null"
+    for key, expected in (("child#0", "waiting"), ("child#2", "waiting"), ("child#3", "ready")):
+        calls.finish(conn, [held[by_key[key]]])
+        assert rows(conn, state) == [(expected,)]
+
+
+def test_a_wait_whose_child_has_ended_already_goes_on_at_once(conn: Connection, worker: str) -> None:
+    [parent] = running(conn, worker)
+    spawn(conn, parent, 1)
+    calls.finish(conn, calls.claim(conn, worker))
+    suspend(conn, parent, {"groups": [["child#0"]]})
+    assert rows(conn, "select state::text, attempt from stepwell.job") == [("ready", 0)]
+
+
+def test_an_event_that_two_emit_at_once_reaches_who_waits(conn: Connection, dsn: str, worker: str) -> None:
+    for _ in range(30):
+        [job] = running(conn, worker)
+        wait = {"key": "w", "n": 1, "kind": "wait", "pending": True, "event": "e", "event_key": ""}
+        with ThreadPoolExecutor() as threads:
+            both = [threads.submit(emit, dsn) for _ in range(2)]
+            suspend(conn, job, {"steps": [wait], "groups": [["w"]]})
+            for one in both:
+                one.result()
+        found = rows(
+            conn, "select j.state::text, s.pending from stepwell.job j join stepwell.step s on s.job_id = j.id"
+        )
+        # It may have been told to look again, since an event was on its way.
+        assert found in ([("ready", False)], [("ready", True)])
+        conn.execute("delete from stepwell.job")
+        conn.execute("delete from stepwell.step")
+        conn.execute("delete from stepwell.event")
+
+
+def emit(dsn: str) -> None:
+    with psycopg.connect(dsn) as other:
+        other.execute("select stepwell.emit('e')")
+
+
+@pytest.mark.parametrize("end", ["finish", "fail", "suspend"])
+def test_the_end_of_children_and_the_cancel_of_their_parent_do_not_deadlock(
+    conn: Connection, dsn: str, worker: str, end: str
+) -> None:
+    """Who ends a child locks its parent, and who cancels a parent its children: in one order."""
+    for _ in range(6):
+        parents = running(conn, worker, 4)
+        for parent in parents:
+            spawn(conn, parent, 10)
+            suspend(conn, parent, {"groups": [[f"child#{n}" for n in range(10)]]})
+        held = calls.claim(conn, worker)
+        random.shuffle(held)
+
+        def end_some(some: list[Held]) -> None:
+            with psycopg.connect(dsn, autocommit=True) as other:
+                ids, epochs = [job.id for job in some], [job.epoch for job in some]
+                above = [parent.id for parent in parents]
+                if end == "finish":
+                    count = len(some)
+                    ended = queries.finish(
+                        ids, epochs, ["1"] * count, [60.0] * count, ["succeeded"] * count, [None] * count, above
+                    )
+                    fetch(other, ended)
+                elif end == "suspend":
+                    wait = '{"steps": [], "groups": [], "at_once": true}'
+                    fetch(other, queries.suspend(ids, epochs, [wait] * len(some)))
+                else:
+                    count = len(some)
+                    failed = queries.fail(
+                        ids, epochs, ["error"] * count, ["E"] * count, ["m"] * count, [None] * count, [None] * count,
+                        [1] * count, [60.0] * count, (), above,
+                    )  # fmt: skip
+                    fetch(other, failed)
+
+        def cancel(parent: Held) -> None:
+            with psycopg.connect(dsn, autocommit=True) as other:
+                calls.cancel(other, [parent.id])
+
+        with ThreadPoolExecutor(12) as threads:
+            asked = [threads.submit(end_some, held[n::8]) for n in range(8)]
+            asked += [threads.submit(cancel, parent) for parent in parents]
+            for one in asked:
+                one.result()
+        conn.execute("delete from stepwell.job")
+        conn.execute("delete from stepwell.step")
+
+
+def test_what_the_steps_of_a_job_were_comes_back_from_history_as_it_was(conn: Connection, worker: str) -> None:
+    [job] = running(conn, worker)
+    save(conn, job, step("a", 1, {"x": [1, None]}, fingerprint=-5, seconds=0.25), step("b", 2, undo=False))
+    spawn(conn, job, 1)
+    wait = {"key": "w", "n": 9, "kind": "wait", "pending": True, "event": "e", "event_key": "k", "delay": 50}
+    suspend(conn, job, {"steps": [wait], "groups": [["w"]]})
+    query = (
+        "select key, n, kind, epoch, saved_at, seconds, pending, timed_out, undo, large, until, fingerprint, child_id,"
+        " event, event_key, value::text, error::text from stepwell.step where job_id = %s and kind <> 'child' order by n"
+    )
+    before = conn.execute(query, (job.id,)).fetchall()
+    calls.cancel(conn, [job.id])
+    assert rows(conn, "select count(*) from stepwell.step") == [(0,)]
+    assert calls.retry(conn, [job.id]) == [job.id]
+    assert conn.execute(query, (job.id,)).fetchall() == before
