@@ -47,7 +47,7 @@ def spawn(conn: Connection, job: Held, count: int, *, epoch: int | None = None) 
 
 
 def suspend(conn: Connection, job: Held, wait: dict[str, Any], *, epoch: int | None = None) -> list[Any]:
-    whole = {"steps": [], "groups": [], "at_once": False} | wait
+    whole: dict[str, Any] = {"steps": [], "groups": [], "at_once": False} | wait
     return fetch(conn, queries.suspend([job.id], [epoch or job.epoch], [json.dumps(whole)]))[0]
 
 
@@ -93,9 +93,7 @@ def test_a_parent_is_woken_by_the_last_of_a_group_or_the_first_group_that_is_com
     spawn(conn, parent, 4)
     groups = [["child#0", "child#1"], ["child#2", "child#3"]]
     assert suspend(conn, parent, {"groups": groups}) == []
-    by_key = {
-        key: job for key, job in rows(conn, "select parent_key, id::text from stepwell.job where parent_id is not null")
-    }
+    by_key = dict(rows(conn, "select parent_key, id::text from stepwell.job where parent_id is not null"))
     held = {job.id: job for job in calls.claim(conn, worker)}
     state = "select state::text from stepwell.job where parent_id is null"
     for key, expected in (("child#0", "waiting"), ("child#2", "waiting"), ("child#3", "ready")):
@@ -148,10 +146,11 @@ def test_the_end_of_children_and_the_cancel_of_their_parent_do_not_deadlock(
         held = calls.claim(conn, worker)
         random.shuffle(held)
 
-        def end_some(some: list[Held]) -> None:
+        above = [parent.id for parent in parents]
+
+        def end_some(some: list[Held], above: list[str] = above) -> None:
             with psycopg.connect(dsn, autocommit=True) as other:
                 ids, epochs = [job.id for job in some], [job.epoch for job in some]
-                above = [parent.id for parent in parents]
                 if end == "finish":
                     count = len(some)
                     ended = queries.finish(
@@ -190,7 +189,8 @@ def test_what_the_steps_of_a_job_were_comes_back_from_history_as_it_was(conn: Co
     suspend(conn, job, {"steps": [wait], "groups": [["w"]]})
     query = (
         "select key, n, kind, epoch, saved_at, seconds, pending, timed_out, undo, large, until, fingerprint, child_id,"
-        " event, event_key, value::text, error::text from stepwell.step where job_id = %s and kind <> 'child' order by n"
+        " event, event_key, coalesce(value::text, 'null'), error::text from stepwell.step"
+        " where job_id = %s and kind <> 'child' order by n"
     )
     before = conn.execute(query, (job.id,)).fetchall()
     calls.cancel(conn, [job.id])

@@ -27,7 +27,7 @@ _PATIENCE = 1.0
 # Ours, and those that the runner has for plain handlers.
 _THREADS = ("stepwell-thread", "stepwell-task", "stepwell-step")
 # Python's own thresholds, unless the app has set another, are for programs with few objects at once. Here thousands are
-# made for each batch of jobs, nearly all of which go by themselves: to look among them so often took a sixth of the time.
+# made for each batch of jobs, and nearly all go by themselves: to look among them so often took a sixth of the time.
 _PYTHONS_THRESHOLDS = (700, 2000)
 _THRESHOLD = 20_000
 
