@@ -47,7 +47,7 @@ def spawn(conn: Connection, job: Held, count: int, *, epoch: int | None = None) 
 
 
 def suspend(conn: Connection, job: Held, wait: dict[str, Any], *, epoch: int | None = None) -> list[Any]:
-    whole: dict[str, Any] = {"steps": [], "groups": [], "at_once": False} | wait
+    whole: dict[str, Any] = {"steps": [], "groups": [], "at_once": False, **wait}
     return fetch(conn, queries.suspend([job.id], [epoch or job.epoch], [json.dumps(whole)]))[0]
 
 
