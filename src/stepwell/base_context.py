@@ -173,6 +173,11 @@ class BaseContext:
         """What this run remembers of the job's steps."""
         if self._journal is None:
             durability = self._durability
+            if self._connection is not None:
+                raise ConfigError(
+                    f"task {self.task!r} has transaction=True: it is one transaction, and would be rolled back at each "
+                    "wait; for steps and waits leave that out, and use ctx.transaction"
+                )
             if durability is None:
                 raise ConfigError(
                     f"task {self.task!r} has no steps here: they are for functions that a worker runs, not for "

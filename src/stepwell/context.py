@@ -142,8 +142,6 @@ class Context(BaseContext):
         When it was committed in an earlier run, the block is left at the first use of `tx`; what must be known after it
         is kept by `tx.save(value)` and found in `tx.value`.
         """
-        if self._connection is not None:
-            raise ConfigError(f"task {self.task!r} has transaction=True: it is one transaction, use ctx.connection")
         return Transaction(self.journal, self.store, check_key(key, "key"))
 
     async def sleep(self, delay: Duration, *, key: str | None = None) -> None:

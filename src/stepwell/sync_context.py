@@ -93,10 +93,6 @@ class SyncContext(BaseContext):
 
     def transaction(self, key: str) -> SyncTransaction:
         """`with ctx.transaction("key") as tx`: see `Context.transaction`."""
-        if self._connection is not None:
-            raise ConfigError(
-                f"task {self.task!r} has transaction=True: it is one transaction, use ctx.sync_connection"
-            )
         return SyncTransaction(self.journal, self.store, check_key(key, "key"))
 
     def sleep(self, delay: Duration, *, key: str | None = None) -> None:

@@ -91,7 +91,11 @@ async def test_one_that_is_ended_in_its_block_is_refused(app: App) -> None:
         ctx.transaction("put")
 
     async with Worker(app):
-        for task, said in ((ends, "ended by a statement"), (bad_value, "'put' of task"), (within, "ctx.connection")):
+        for task, said in (
+            (ends, "ended by a statement"),
+            (bad_value, "'put' of task"),
+            (within, "leave that out, and use ctx.transaction"),
+        ):
             with pytest.raises(JobFailed, match=said):
                 await (await task.aenqueue()).aresult(timeout="10s")
 
