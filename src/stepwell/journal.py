@@ -266,6 +266,11 @@ class Journal:
         if self.undoing:
             raise StopReplay
 
+    def stop_if_all_found(self) -> None:
+        """Leave the handler, if it runs only to find what is to be undone and has come to all of that."""
+        if self.undoing and all(key in self._used for key, step in self._memo.items() if step.undo):
+            raise StopReplay
+
     def drifted(self, place: Place, fingerprint: int | None) -> bool:
         """Whether a step that was saved must be run again, because it is called with other arguments."""
         saved = place.saved

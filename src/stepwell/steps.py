@@ -90,6 +90,7 @@ def take_step(
         value = yield from _saved_value(place.saved, fn)
         if undo is not None:
             journal.undos.append(Undo(place.key, undo, value, retry))
+            journal.stop_if_all_found()
         return value
     journal.stop_if_undoing()
     attempt = 1 if rerun else _attempts_so_far(journal, place)

@@ -178,3 +178,21 @@ async def test_a_parent_hears_of_a_child_that_was_undone_when_it_has_been(app: A
 
     async with Worker(app):
         assert await (await parent.aenqueue()).aresult(timeout="10s") == ("ValueError: no seat", 2)
+
+
+@pytest.mark.counts_runs
+async def test_what_stands_after_the_last_step_is_not_run_to_undo(app: App, booking: Booking) -> None:
+    reached: list[int] = []
+
+    @app.task(retry=ONCE)
+    async def trip(ctx: Context) -> None:
+        await ctx.step(booking.book, "train", undo=booking.unbook)
+        reached.append(1)
+        raise ValueError("no")
+
+    async with Worker(app):
+        job = await trip.aenqueue()
+        with pytest.raises(JobFailed, match="no"):
+            await job.aresult(timeout="10s")
+    assert booking.log == ["book train", "return ticket for train"]
+    assert reached == [1]
