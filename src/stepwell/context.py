@@ -31,7 +31,7 @@ from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
 from stepwell.journal import Suspend, check_key, name_of
 from stepwell.retry import Retry
-from stepwell.steps import Event, Spawned
+from stepwell.steps import Event, Spawned, StepCall
 from stepwell.transaction_step import Transaction
 
 T = TypeVar("T")
@@ -130,9 +130,17 @@ class Context(BaseContext):
         store = self.store
         journal = self.journal
         try:
-            return await aperform(
-                steps.take_step(journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
-            )
+            call = StepCall(journal, store.max_value_size, fn, args, key, retry, undo, was)
+            if not call.to_be_run or not call.is_async or retry is not None or limit is not None:
+                return await aperform(steps.take_step(journal, call, limit), store)
+            # What most steps are, without the price of a plan.
+            try:
+                value = await fn(*args)
+            except Exception as error:
+                call.failed(error)
+                raise
+            await store.save(call.to_save(value))
+            return call.saved()
         except Suspend as suspend:
             journal.leave(suspend)
 

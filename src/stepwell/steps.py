@@ -68,59 +68,115 @@ class Event:
         return not self.timed_out
 
 
-def take_step(
-    journal: Journal,
-    most: int,
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    key: str | None,
-    retry: Retry | None,
-    timeout: float | None,
-    undo: Callable[..., Any] | None,
-    was: str | None,
-) -> Plan[Any]:
+class StepCall:
+    """A call of `ctx.step`: the place it came to, and what is saved of it. Raises if it cannot be a step, or if the
+    handler is to be left here."""
+
+    __slots__ = ("_began", "_encoded", "_journal", "_mark", "_most", "_undo", "_value", "args", "attempt", "fn",
+                 "is_async", "place", "rerun", "retry")  # fmt: skip
+
+    def __init__(
+        self,
+        journal: Journal,
+        most: int,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        key: str | None,
+        retry: Retry | None,
+        undo: Callable[..., Any] | None,
+        was: str | None,
+    ) -> None:
+        look = look_at(fn)
+        self.fn = fn
+        self.is_async = look.is_async
+        self.args = args
+        self.retry = retry
+        self._journal = journal
+        self._most = most
+        self._undo = undo
+        place = self.place = journal.enter("step", look.name, key, was)
+        mark = self._mark = fingerprint(args)
+        self.rerun = place.saved is not None and journal.drifted(place, mark)
+        self.attempt = 1
+        if self.to_be_run:
+            journal.stop_if_undoing()
+            if not self.rerun and retry is not None:
+                self.attempt = _attempts_so_far(journal, place)
+            self._began = time.perf_counter()
+
+    @property
+    def to_be_run(self) -> bool:
+        """Whether it has not been saved, or must be run again."""
+        return self.place.saved is None or self.rerun
+
+    def failed(self, error: Exception) -> None:
+        """Note that it failed, and is not tried again by itself."""
+        if not isinstance(error, _Saying):
+            self._journal.note_error(
+                NewStep(self.place.key, self.place.n, "step", error=describe_error(error), fingerprint=self._mark)
+            )
+            _tag(error, self.place.key, final=False)
+
+    def to_save(self, value: Any) -> list[NewStep]:
+        """What is to be saved, now that it has been run."""
+        encoded = self._encoded = _encode(self._journal, self.place.key, value, self._most)
+        self._value = value
+        step = NewStep(
+            self.place.key,
+            self.place.n,
+            "step",
+            msgspec.Raw(encoded.encode()),
+            fingerprint=self._mark,
+            seconds=time.perf_counter() - self._began,
+            undo=self._undo is not None,
+            replaced=self.rerun,
+        )
+        return self._journal.with_notes([step])
+
+    def saved(self) -> Any:
+        """Its value, now that it has been saved: as it will be when it is read again, for what works now must work
+        then."""
+        if self._journal.always_replay:
+            raise Suspend(at_once=True)
+        value = self._value
+        if type(value) not in _SCALARS:
+            value = _decode(self.fn, self.place.key, self._encoded)
+        self.keep_undo(value)
+        return value
+
+    def keep_undo(self, value: Any) -> None:
+        """Remember how it is undone."""
+        if self._undo is not None:
+            self._journal.undos.append(Undo(self.place.key, self._undo, value, self.retry))
+            self._journal.stop_if_all_found()
+
+
+def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[Any]:
     """Run a function once, and take its saved value ever after."""
-    look = look_at(fn)
-    place = journal.enter("step", look.name, key, was)
-    mark = fingerprint(args)
-    rerun = journal.drifted(place, mark)
-    if place.saved is not None and not rerun:
+    place = call.place
+    if place.saved is not None and not call.rerun:
         if place.saved.error is not None:
             raise saved_error(place.key, place.saved.error)
-        value = yield from _saved_value(place.saved, fn)
-        if undo is not None:
-            journal.undos.append(Undo(place.key, undo, value, retry))
-            journal.stop_if_all_found()
+        value = yield from _saved_value(place.saved, call.fn)
+        call.keep_undo(value)
         return value
-    journal.stop_if_undoing()
-    attempt = 1 if rerun else _attempts_so_far(journal, place)
-    began = time.perf_counter()
-    value = yield from _attempts(journal, place, attempt, Run(fn, look.is_async, args, timeout, place.key), retry, mark)
-    encoded = _encode(journal, place.key, value, most)
-    step = NewStep(
-        place.key,
-        place.n,
-        "step",
-        msgspec.Raw(encoded.encode()),
-        fingerprint=mark,
-        seconds=time.perf_counter() - began,
-        undo=undo is not None,
-        replaced=rerun,
-    )
-    yield Save(journal.with_notes([step]))
-    if journal.always_replay:
-        raise Suspend(at_once=True)
-    if type(value) not in _SCALARS:
-        # As it will be when it is read again: what works now must work then.
-        value = _decode(fn, place.key, encoded)
-    if undo is not None:
-        journal.undos.append(Undo(place.key, undo, value, retry))
-    return value
+    run = Run(call.fn, call.is_async, call.args, timeout, place.key)
+    if call.retry is None:
+        try:
+            value = yield run
+        except Exception as error:
+            call.failed(error)
+            raise
+    else:
+        value = yield from _attempts(journal, place, call.attempt, run, call.retry, "step")
+    yield Save(call.to_save(value))
+    return call.saved()
 
 
 def _attempts(
-    journal: Journal, place: Place, attempt: int, run: Run, retry: Retry | None, mark: int | None, kind: str = "step"
+    journal: Journal, place: Place, attempt: int, run: Run, retry: Retry, kind: Literal["step", "undo"]
 ) -> Plan[Any]:
+    """Run a function by a policy of its own. The error that is left is saved."""
     while True:
         try:
             return (yield run)
@@ -128,14 +184,9 @@ def _attempts(
             raise
         except Exception as error:
             described = describe_error(error)
-            failed = NewStep(place.key, place.n, kind, error=described, fingerprint=mark)
-            if retry is None:
-                journal.note_error(failed)
-                _tag(error, place.key, final=False)
-                raise
             if attempt >= retry.max_attempts or not retry.allows(error):
-                failed.error = msgspec.structs.replace(described, final=True)
-                yield Save(journal.with_notes([failed]))
+                final = msgspec.structs.replace(described, final=True)
+                yield Save(journal.with_notes([NewStep(place.key, place.n, kind, error=final)]))
                 _tag(error, place.key, final=True)
                 raise
             delay = retry.delay(attempt, error)
@@ -183,7 +234,6 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
                 attempt,
                 Run(undo.fn, look_at(undo.fn).is_async, args, None, key),
                 undo.retry or default,
-                None,
                 "undo",
             )
             encoded = _encode(journal, key, value, most)

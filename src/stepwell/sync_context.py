@@ -20,7 +20,7 @@ from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
 from stepwell.journal import Suspend, check_key, name_of
 from stepwell.retry import Retry
-from stepwell.steps import Event
+from stepwell.steps import Event, StepCall
 from stepwell.transaction_step import SyncTransaction
 
 T = TypeVar("T")
@@ -85,9 +85,8 @@ class SyncContext(BaseContext):
         store = self.store
         journal = self.journal
         try:
-            return perform(
-                steps.take_step(journal, store.max_value_size, fn, args, key, retry, limit, undo, was), store
-            )
+            call = StepCall(journal, store.max_value_size, fn, args, key, retry, undo, was)
+            return perform(steps.take_step(journal, call, limit), store)
         except Suspend as suspend:
             journal.leave(suspend)
 
