@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # What depends most on the version of Postgres, and so is tested against an older one each time; `make test-16` runs all.
 ON_POSTGRES := tests/sql tests/migrations --ignore tests/sql/test_model.py
 
-.PHONY: demo test test-16 lint types imports unit bench bench-quick bench-peers clean
+.PHONY: demo test test-16 lint types imports unit sweep bench bench-quick bench-peers clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
@@ -28,6 +28,10 @@ unit: $(VENV)/.ready
 
 test-16: $(VENV)/.ready
 	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q
+
+# Every crash point of every example, and of hundreds of random programs: the better part of an hour.
+sweep: $(VENV)/.ready
+	STEPWELL_SWEEP=full $(BIN)/python -m pytest -n 2 -q -rP tests/sweep
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks

@@ -106,6 +106,11 @@ class Chain(Task[..., Any]):
         return f"<Chain {self.name}: {' > '.join(step.name for step in self.steps)}>"
 
     @property
+    def queues(self) -> set[str]:
+        """The queues that its jobs come to: its own, and those of its steps."""
+        return {self.queue, *(step.queue for step in self.steps if step.queue is not None)}
+
+    @property
     def flow(self) -> Flow:
         """Itself: it is more than a function."""
         return self
@@ -148,6 +153,11 @@ class Machine(Task[[Any], Any]):
 
     def __repr__(self) -> str:
         return f"<Machine {self.name}: {', '.join(self.states)}>"
+
+    @property
+    def queues(self) -> set[str]:
+        """The queues that its jobs come to: its own, and those of its states."""
+        return {self.queue, *(state.queue for state in self.states.values() if state.queue is not None)}
 
     @property
     def flow(self) -> Flow:

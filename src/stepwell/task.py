@@ -208,6 +208,11 @@ class Task(Enqueuer[P, R]):
             )
 
     @property
+    def queues(self) -> set[str]:
+        """The queues that its jobs come to."""
+        return {self.queue}
+
+    @property
     def flow(self) -> Any:
         """The chain or machine that it is; None: it is a function."""
         return None

@@ -17,6 +17,7 @@ from stepwell.db import Database, afetch
 from stepwell.events import DatabaseBack, DatabaseLost, Events
 from stepwell.queries import Query
 from stepwell.trouble import explain, is_hopeless, is_transient
+from stepwell.worker.watch import about_to_write
 
 Row = TypeVar("Row")
 
@@ -37,7 +38,11 @@ class Link:
     async def fetch(self, query: Query[Row]) -> list[Row]:
         """Run a query once. A connection that is lost is dropped, so the next call opens another."""
         try:
-            return await afetch(await self.connect(), query)
+            connection = await self.connect()
+            written = about_to_write(self._name, query.text)
+            rows = await afetch(connection, query)
+            written(rows)
+            return rows
         except BaseException:
             if self._connection is not None and (self._connection.broken or self._connection.closed):
                 await self.close()

@@ -24,6 +24,7 @@ from stepwell.queries import Move, Query, Saving, Spawning
 from stepwell.step import NewStep
 from stepwell.trouble import is_transient
 from stepwell.worker.link import Link
+from stepwell.worker.watch import about_to_write
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -133,13 +134,19 @@ class JobSteps(acts.Store):
 
     @contextmanager
     def transaction(self) -> Generator[psycopg.Connection[Any]]:
-        with self._steps.transactions.connection() as connection, connection.transaction():
-            yield connection
+        with self._steps.transactions.connection() as connection:
+            with connection.transaction():
+                yield connection
+                committed = about_to_write("transaction", "commit")
+            committed(())
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
-        async with self._steps.transactions.aconnection() as connection, connection.transaction():
-            yield connection
+        async with self._steps.transactions.aconnection() as connection:
+            async with connection.transaction():
+                yield connection
+                committed = about_to_write("transaction", "commit")
+            committed(())
 
     def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
         async def asked() -> T:

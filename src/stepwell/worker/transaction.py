@@ -21,6 +21,7 @@ from stepwell.outcome import Outcome, Settled, Snoozed, Succeeded
 from stepwell.task import Task
 from stepwell.trouble import is_transient
 from stepwell.worker.outcomes import finish_query
+from stepwell.worker.watch import about_to_write
 
 # The handler has not begun: that no connection was to be had is not its failure.
 _NO_CONNECTION_PAUSE = 1.0
@@ -67,6 +68,8 @@ async def execute_in_transaction(
             refused = (await afetch(connection, finish_query([(job, task, outcome)])))[0]
             if refused:
                 raise _RolledBack(Settled(committed=False))
+            committed = about_to_write("transaction", "commit")
+        committed(())
         return Settled(committed=True)
     except _RolledBack as rolled_back:
         return rolled_back.outcome
@@ -95,6 +98,8 @@ def execute_plain_in_transaction(
             refused = fetch(connection, finish_query([(job, task, outcome)]))[0]
             if refused:
                 raise _RolledBack(Settled(committed=False))
+            committed = about_to_write("transaction", "commit")
+        committed(())
         return Settled(committed=True)
     except _RolledBack as rolled_back:
         return rolled_back.outcome

@@ -277,7 +277,7 @@ class Worker:
     def _the_pools(self) -> Pools:
         if self._pools is not None:
             return self._pools
-        queues = sorted({task.queue for task in self._app.tasks.values()} | {self._app.queue})
+        queues = sorted({queue for task in self._app.tasks.values() for queue in task.queues} | {self._app.queue})
         for queue in queues:
             if "*" in queue:
                 raise ConfigError(f"a task's queue is {queue!r}: a * stands for any name here, so say which queues=")

@@ -19,7 +19,7 @@ set jit = off
 set enable_seqscan = off
 as $$
 declare
-  _now timestamptz := stepwell.now();
+  _now timestamptz;
   _number integer;
   _held boolean;
 begin
@@ -29,6 +29,8 @@ begin
   if not found then
     return;
   end if;
+  -- Only now: whoever sets the clock in a test moves the leases along, and we may have waited for that.
+  _now := stepwell.now();
   _held := exists (
     select from pg_locks l
     where l.locktype = 'advisory' and l.classid = 1937007981 and l.objid = _number::oid and l.objsubid = 2

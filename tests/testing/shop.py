@@ -1,0 +1,51 @@
+"""A program for the crash sweep, with a task that is not as careful as it should be."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from stepwell import App, Context
+
+_PAY = "insert into payment (job_id) values (%s)"
+
+
+def make_app(database: str | None = None) -> App:
+    app = App(database, name="shop")
+
+    @app.task
+    async def careful(ctx: Context, order: int) -> int:
+        async with ctx.transaction("pay") as tx:
+            await tx.execute(_PAY, (ctx.id,))
+        await ctx.sleep("7d")
+        return order
+
+    @app.task
+    async def careless(ctx: Context, order: int) -> int:
+        async def pay() -> None:
+            async with app.database.aconnection() as connection:
+                await connection.execute(_PAY, (ctx.id,))
+
+        await ctx.step(pay)
+        return order
+
+    @app.task
+    async def forgetful(ctx: Context) -> Any:
+        # The other step depends on chance: what an earlier run has saved is not found again.
+        first = await ctx.step(_number, key=f"number {uuid.uuid4()}")
+        async with ctx.transaction("end"):
+            pass
+        return [first, len(ctx.journal.job.journal or "")]
+
+    @app.task
+    async def lost(ctx: Context) -> None:
+        await ctx.wait_for("what nobody emits")
+
+    return app
+
+
+async def _number() -> int:
+    return 1
+
+
+app = make_app()
