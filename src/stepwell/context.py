@@ -237,6 +237,8 @@ class Context(BaseContext):
         if winner is not None:
             close_unused([branch for index, branch in enumerate(branches) if index != winner])
             self._give_up(name, len(branches), winner)
+            # The run that saved it may have died before it cancelled them.
+            await self._cancel_losers(branches, winner)
             end = (await run_branches(self.journal, [(f"{name}[{winner}]", as_start(branches[winner]))]))[0]
             return First(winner, self._settle([end])[0])
         await self.sent()
@@ -246,15 +248,18 @@ class Context(BaseContext):
             self._settle([end])
         await self._perform(steps.save_first(self.journal, place, winner))
         self._give_up(name, len(branches), winner)
+        await self._cancel_losers(branches, winner)
+        if self.journal.always_replay:
+            self.journal.leave(Suspend(at_once=True))
+        return First(winner, self._settle([end])[0])
+
+    async def _cancel_losers(self, branches: Sequence[Awaitable[Any]], winner: int) -> None:
         losers = [branch for index, branch in enumerate(branches) if index != winner and isinstance(branch, Child)]
         live = [
             child.spawned.child_id for child in losers if child.spawned.saved is None or child.spawned.saved.pending
         ]
         if live:
             await self.store.cancel([child_id for child_id in live if child_id is not None])
-        if self.journal.always_replay:
-            self.journal.leave(Suspend(at_once=True))
-        return First(winner, self._settle([end])[0])
 
     async def now(self) -> datetime:
         """The time, by the database's clock: of the run that asked first."""

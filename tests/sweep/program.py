@@ -161,14 +161,16 @@ async def double(number: int) -> int:
 
 @app.task
 async def raced(ctx: Context) -> list[Any]:
-    sooner = await ctx.first(ctx.sleep("9d"), ctx.step(do, ctx.id, "won", "won"), ctx.spawn(sleeper))
+    sooner = await ctx.first(ctx.sleep("9d"), ctx.step(do, ctx.id, "won", "won"), ctx.spawn(sleeper, ctx.id))
     later = await ctx.first(ctx.sleep("1d"), ctx.wait_for("never"))
     return [sooner.branch, sooner.value, later.branch]
 
 
 @app.task
-async def sleeper(ctx: Context) -> None:
-    await ctx.sleep("5d")
+async def sleeper(ctx: Context, root: str, days: int = 5) -> None:
+    """Does something only if nobody cancels it."""
+    await ctx.sleep(f"{days}d")
+    await ctx.step(do, root, "overslept")
 
 
 @app.task
@@ -377,13 +379,8 @@ async def _map(ctx: Context, path: str, root: str, items: list[int], limit: int 
 
 
 async def _first(ctx: Context, path: str, root: str, ops: list[Any], *, child: bool) -> Any:
-    loser = ctx.spawn(sleeper_long) if child else ctx.sleep("9000d")
+    loser = ctx.spawn(sleeper, root, 9000) if child else ctx.sleep("9000d")
     return list(await ctx.first(_run(ctx, ops, path, root), loser))
-
-
-@app.task
-async def sleeper_long(ctx: Context) -> None:
-    await ctx.sleep("9000d")
 
 
 async def _chance(ctx: Context, _path: str, _root: str) -> Any:
