@@ -136,6 +136,10 @@ class Outcomes:
         try:
             refused = await self._link.insist(_query(items))
         except psycopg.Error as error:
+            if _was_rerouted(error):
+                # A partition was made while this waited to write to the default one: now it finds its own.
+                await self._write(items)
+                return
             if len(items) > 1:
                 # One bad row must not fail its batch.
                 for item in items:
@@ -161,6 +165,10 @@ class Outcomes:
                 list(said), [epoch for epoch, _ in said.values()], [text for _, text in said.values()]
             )
         )
+
+
+def _was_rerouted(error: psycopg.Error) -> bool:
+    return isinstance(error, psycopg.errors.CheckViolation) and "partition constraint" in str(error)
 
 
 def _size(item: Ending) -> int:

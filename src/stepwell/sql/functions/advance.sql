@@ -16,6 +16,8 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -30,6 +32,7 @@ begin
     from unnest(_ids, _epochs, _lefts, _cursors, _inputs, _ns, _delays, _queues)
       as u (id, epoch, left_step, cursor, input, n, delay, queue)
     join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
+    where j.id = any (_ids)
   ), begun as (
     insert into stepwell.step (job_id, saved_at, n, epoch, kind, key, value)
     select g.id, _now, g.n - 1, g.epoch, 'state', g.left_step, g.args from given g
@@ -57,7 +60,7 @@ begin
       end,
       queue = coalesce(g.queue, j.queue), progress = null, awaits = null
     from given g
-    where j.id = g.id
+    where j.id = any (_ids) and j.id = g.id
     returning j.id, j.queue, j.state, j.run_at, j.cancelling and j.worker_id is null as cancelling
   )
   select array_agg(m.id), array_agg(m.id) filter (where m.cancelling),

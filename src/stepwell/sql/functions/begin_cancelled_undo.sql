@@ -11,6 +11,8 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   _cancelled uuid[];
@@ -20,7 +22,7 @@ begin
   select array_agg(j.id), array_agg(u.error) into _cancelled, _reasons
   from unnest(_ids, _epochs, _states, _errors) as u (id, epoch, state, error)
   join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
-  where coalesce(u.state, _states[1]) = 'cancelled';
+  where j.id = any (_ids) and coalesce(u.state, _states[1]) = 'cancelled';
   return stepwell.begin_undo(_cancelled, '{cancelled}', _reasons);
 end
 $$;

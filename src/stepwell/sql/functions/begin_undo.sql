@@ -10,6 +10,8 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -23,7 +25,7 @@ begin
         'state', coalesce(u.state, _states[1]), 'error', coalesce(u.error, j.reason), 'failed_step', u.failed_step
       )
     from unnest(_ids, _states, _errors, _failed_steps) as u (id, state, error, failed_step)
-    where j.id = u.id and j.durable and j.undoing is null
+    where j.id = any (_ids) and j.id = u.id and j.durable and j.undoing is null
       and exists (
         select from stepwell.step s where s.job_id = j.id and s.undo and s.error is null and not s.pending
       )

@@ -6,6 +6,8 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -26,7 +28,7 @@ begin
         json_build_object('type', e.type, 'message', e.message, 'state', e.state)
       end
     from ended e
-    where s.job_id = e.parent_id and s.key = e.key and s.child_id = e.child_id and s.pending
+    where s.job_id = any (_parent_ids) and s.job_id = e.parent_id and s.key = e.key and s.child_id = e.child_id and s.pending
     returning s.job_id, s.key, s.large, e.result
   )
   insert into stepwell.large_value (job_id, expires_at, key, value)

@@ -69,7 +69,7 @@ begin
       g.attempt, g.max_attempts, g.rank, g.state, g.task, g.queue, g.args, g.metadata, g.schedule_id, g.scheduled_for,
       g.result::json, g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.failed_step,
       case when g.durable then (
-        select json_agg(stepwell.step_json(s) order by s.n) from stepwell.step s where s.job_id = g.id
+        select json_agg(f.folded order by f.n) from stepwell.folded_steps f where f.job_id = g.id
       ) end
     from gone g
     where g.keep > 0

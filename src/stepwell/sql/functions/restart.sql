@@ -5,6 +5,8 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -18,7 +20,7 @@ begin
     set args = u.args::json, state = 'ready', run_at = _now, attempt = 0, worker_id = null, cursor = null, input = null,
       progress = null, awaits = null
     from unnest(_ids, _epochs, _args) as u (id, epoch, args)
-    where j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
+    where j.id = any (_ids) and j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
     returning j.id, j.queue, j.cancelling
   )
   select array_agg(r.id), array_agg(r.id) filter (where r.cancelling), array_agg(distinct r.queue)

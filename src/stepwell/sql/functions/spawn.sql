@@ -19,6 +19,8 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -46,6 +48,7 @@ begin
     from unnest(_ids, _epochs, _keys, _ns, _children, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata,
       _max_attempts) as u (id, epoch, key, n, child_id, task, args, queue, priority, delay, run_at, metadata, max_attempts)
     join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
+    where j.id = any (_ids)
   ), saved as (
     insert into stepwell.step (job_id, saved_at, child_id, n, epoch, pending, kind, key)
     select g.id, _now, g.child_id, g.n, g.epoch, true, 'child', g.key from given g

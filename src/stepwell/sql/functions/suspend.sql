@@ -7,6 +7,8 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -22,6 +24,7 @@ begin
     select j.id
     from unnest(_ids, _epochs) as u (id, epoch)
     join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
+    where j.id = any (_ids)
   );
   with given as materialized (
     select u.id, u.epoch, s.key, s.n, s.kind, s.value, s.error, s.delay, s.until, s.event, s.event_key, s.seconds, s.fingerprint,
@@ -52,7 +55,7 @@ begin
   from unnest(_ids, _waits) as u (id, wait)
   cross join lateral json_array_elements(u.wait::json -> 'groups') with ordinality as g (keys, n)
   cross join lateral json_array_elements_text(g.keys) as k (key)
-  where u.id = any (_held) and s.job_id = u.id and s.key = k.key and s.awaited is distinct from g.n;
+  where u.id = any (_held) and s.job_id = any (_held) and s.job_id = u.id and s.key = k.key and s.awaited is distinct from g.n;
   -- What was waited for before, and is no longer.
   update stepwell.step s
   set awaited = null
@@ -92,7 +95,7 @@ begin
       run_at = case when d.goes_on then _now else coalesce(d.until, 'infinity') end,
       attempt = j.attempt - 1, worker_id = null, durable = true, awaits = d.awaits
     from decided d
-    where j.id = d.id
+    where j.id = any (_held) and j.id = d.id
     returning j.id, j.queue, j.state, j.run_at, j.cancelling
   )
   select array_agg(s.id) filter (where s.cancelling), array_agg(distinct s.queue) filter (where s.state = 'ready'),

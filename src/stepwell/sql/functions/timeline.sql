@@ -4,6 +4,6 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  return (select json_agg(stepwell.step_json(s) order by s.n) from stepwell.step s where s.job_id = _job_id);
+  return (select json_agg(f.folded order by f.n) from stepwell.folded_steps f where f.job_id = _job_id);
 end
 $$;
