@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # What depends most on the version of Postgres, and so is tested against an older one each time; `make test-16` runs all.
 ON_POSTGRES := tests/sql tests/migrations --ignore tests/sql/test_model.py
 
-.PHONY: demo test test-16 lint types imports unit sweep bench bench-quick bench-peers clean
+.PHONY: demo test test-16 test-replay test-bench lint types imports unit sweep bench bench-quick bench-peers clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
@@ -23,11 +23,19 @@ imports: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 4 --dist worksteal -q
+	$(BIN)/python -m pytest -n 4 --dist worksteal -q --ignore tests/benchmarks
 	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q $(ON_POSTGRES)
 
 test-16: $(VENV)/.ready
 	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q
+
+# Every durable job suspended after each of its steps.
+test-replay: $(VENV)/.ready
+	STEPWELL_ALWAYS_REPLAY=1 $(BIN)/python -m pytest -n 4 --dist worksteal -q tests/durable tests/contract tests/examples tests/docs tests/sweep tests/worker
+
+# The benchmarks at their smallest, for when they are changed.
+test-bench: $(VENV)/.bench $(VENV)/.ready
+	$(BIN)/python -m pytest -n 2 -q tests/benchmarks
 
 # Every crash point of every example, and of hundreds of random programs: the better part of an hour.
 sweep: $(VENV)/.ready

@@ -27,6 +27,7 @@ _POLL = 1.0
 # Right after the start a job may end by a transaction that looked for listeners before there was one.
 _EARLY_POLLS = (0.05, 0.2, 0.5)
 _BATCH = 1000
+_DOUBT = 0.1
 _PATIENCE = 5.0
 
 
@@ -38,6 +39,7 @@ class Waiter:
         self._lock = threading.Lock()
         self._futures: dict[str, list[Future[Ended]]] = {}
         self._unasked: set[str] = set()
+        self._doubted: set[str] = set()
         self._thread: threading.Thread | None = None
         self._wake: int | None = None
         self._closing = False
@@ -72,6 +74,7 @@ class Waiter:
             else:
                 self._futures.pop(job_id, None)
                 self._unasked.discard(job_id)
+                self._doubted.discard(job_id)
 
     def close(self) -> None:
         """Stop the thread; who still waits gets an error."""
@@ -138,6 +141,8 @@ class Waiter:
                 asked, self._unasked = list(self._unasked), set()
             if asked:
                 self._look(connection, asked)
+            if self._doubted:
+                poll_at = min(poll_at, time.monotonic() + _DOUBT)
             readable = _readable([connection.fileno(), woken], poll_at - time.monotonic())
             if woken in readable:
                 os.read(woken, 4096)
@@ -161,6 +166,11 @@ class Waiter:
     def _look(self, connection: psycopg.Connection[Any], job_ids: list[str]) -> None:
         for start in range(0, len(job_ids), _BATCH):
             for ended in fetch(connection, queries.results(job_ids[start : start + _BATCH])):
+                if ended.state is None and ended.id not in self._doubted:
+                    # While a partition is made, a row that is moved into it can be missed: look again.
+                    self._doubted.add(ended.id)
+                    continue
+                self._doubted.discard(ended.id)
                 with self._lock:
                     futures = self._futures.pop(ended.id, [])
                     self._unasked.discard(ended.id)

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 # Of these the samples, one after the other, are one program.
-LITERATE = ["durable.md", "chains.md", "machines.md"]
+LITERATE = ["durable.md", "chains.md", "machines.md", "testing.md"]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -47,7 +46,7 @@ def test_a_crash_changes_nothing_of(task: str, always_replay: bool, bench: Bench
     args, result = EXPECTED[task]
     sweep = _sweep(bench, bench.app.tasks[task].call(**args), always_replay)
     assert sweep.ending.state == {"undone": "failed", "cancelled": "cancelled"}.get(task, "succeeded"), sweep.ending
-    assert _decoded(sweep.ending.result) == result
+    assert sweep.ending.result == result
     assert sweep.ending.effects["undone"] == UNDONE.get(task, [])
 
 
@@ -63,7 +62,3 @@ def _sweep(bench: Bench, call: Any, always_replay: bool) -> Sweep:
     )
     print(f"{call.task.name}: {sweep.writes} writes, {len(sweep.killed)} crashes, {sweep.seconds:.2f} s")
     return sweep
-
-
-def _decoded(text: str | None) -> Any:
-    return None if text is None else json.loads(text)

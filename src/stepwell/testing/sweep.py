@@ -28,7 +28,7 @@ waits for a time, and that is skipped to."""
 
 _LOOK_EVERY = 0.003
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_ENDED = "select h.state::text, h.result::text, h.error from stepwell.history h where h.id = %s"
+_ENDED = "select h.state::text, h.result, h.error from stepwell.history h where h.id = %s"
 _BUSY = """
 select exists (
   select from stepwell.job j
