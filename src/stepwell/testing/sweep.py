@@ -36,8 +36,9 @@ select exists (
     or j.state in ('scheduled', 'waiting') and j.run_at <= stepwell.now()
 ), exists (select from stepwell.job)
 """
-# Twice, because the first look only notes that a worker is missing.
-_RESCUE = "select stepwell.rescue(0), stepwell.rescue(0)"
+# Their leases would never end, since the clock stands; and one that died before its first renewal is missed by nobody.
+_DECLARE_DEAD = "update stepwell.worker w set lease_until = 'epoch' where w.pid = any (%s) returning w.id"
+_RESCUE = "select stepwell.rescue(0)"
 _REGISTERED = "select exists (select from stepwell.worker w where w.pid = any (%s))"
 _STANDING = "select j.state::text, j.task from stepwell.job j order by j.id limit 10"
 
@@ -188,6 +189,7 @@ class CrashSweep:
                 workers.arm(places[deaths] if deaths < len(places) else None)
             if workers.dead:
                 # What the dead hold may still be locked, by what they have sent.
+                self._ask(_DECLARE_DEAD, workers.dead)
                 self._ask(_RESCUE)
                 if not self._ask(_REGISTERED, workers.dead)[0]:
                     workers.dead.clear()
