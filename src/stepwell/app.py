@@ -53,7 +53,7 @@ class App:
     at once, and those made at run time too; or "keep".
 
     `drift` says what happens when a saved step of a durable job is called with other arguments: "warn" takes its saved
-    value, "fail" fails the job, "rerun" runs the step again.
+    value, "fail" fails the attempt, "rerun" runs the step again.
     """
 
     def __init__(

@@ -176,10 +176,11 @@ class Context(BaseContext):
 
         Options go by `task.using(...)`. Children that are left when this job fails or is cancelled are cancelled.
         """
-        return self.spawn_call(task.call(*args, **kwargs))
+        return self.spawn_call(call_of(task)(*args, **kwargs))
 
     def spawn_many(self, task: Spawnable[..., R], items: Iterable[Mapping[str, Any] | Any]) -> list[Child[R]]:
         """Enqueue many children, each a dict of arguments or `task.using(...).call(...)`."""
+        call_of(task)
         return [self.spawn_call(call) for call in task.calls(list(items))]
 
     async def gather(self, *branches: Awaitable[T], return_exceptions: bool = False) -> list[T]:
@@ -310,7 +311,7 @@ class Context(BaseContext):
     async def _send(self) -> None:
         try:
             outbox, self._outbox = self._outbox, []
-            await aperform(steps.put_children(outbox), self.store)
+            await aperform(steps.put_children(self.journal, outbox), self.store)
         finally:
             self._sending = None
 
@@ -346,7 +347,9 @@ class Context(BaseContext):
     def _begin_item(self, fn: Callable[..., Any]) -> Callable[[Any], Start]:
         if steps.takes_context(fn, Context):
             return lambda item: lambda: fn(self, item)
-        return lambda item: lambda: self.step(fn, item)
+        # A lambda has no name, but here the item has one.
+        key = "item" if name_of(fn) == "<lambda>" else None
+        return lambda item: lambda: self.step(fn, item, key=key)
 
     def _branch_name(self, name: str) -> str:
         return self.journal.number_branch(name)
@@ -356,6 +359,14 @@ class Context(BaseContext):
             return await aperform(plan, self.store)
         except Suspend as suspend:
             self.journal.leave(suspend)
+
+
+def call_of(task: Any) -> Callable[..., Any]:
+    """What makes a call of a task. Raises if it is none."""
+    call = getattr(task, "call", None)
+    if call is None:
+        raise ConfigError(f"ctx.spawn takes a task, as @app.task makes it, not {task!r}; ctx.step runs a function here")
+    return call
 
 
 def _limit(timeout: Duration | None) -> float | None:

@@ -15,7 +15,7 @@
     ├── StepNotFound         the job has no such step
     ├── StepFailed           a saved error of a step, raised again when the job is resumed
     ├── AmbiguousKey         two steps of a job could be taken for each other
-    ├── StepChanged          a saved step was called with other arguments, and `drift` is "fail"
+    ├── StepChanged          a saved step is of another kind now, or has other arguments and `drift` is "fail"
     └── TooManySteps         a job has saved more than it may: end with `Restart`
 
 What a handler raises to say how it went is not an error and stands apart, in `stepwell.outcome`.
@@ -99,7 +99,8 @@ class StepFailed(StepwellError):
     """
 
     def __init__(self, key: str, type: str, message: str, *, final: bool = False) -> None:  # noqa: A002
-        super().__init__(message)
+        # Not super(): the error's own class, which is mixed in, may want other arguments.
+        Exception.__init__(self, message)
         self.key = key
         self.type = type
         self.message = message
@@ -114,7 +115,7 @@ class AmbiguousKey(StepwellError):
 
 
 class StepChanged(StepwellError):
-    """A step that was saved is now called with other arguments."""
+    """A step that was saved is now called with other arguments, and `drift` is "fail"; or it is of another kind now."""
 
 
 class TooManySteps(StepwellError):

@@ -67,6 +67,7 @@ async def execute(task: Task[..., Any], args: str, ctx: BaseContext, max_result_
             return _returned(task, result, max_result_size)
         await ctx.sent()
         if not ctx.journal.undoing and ctx.journal.leaving is None:
+            ctx.journal.close()
             return _returned(task, result, max_result_size)
         error: BaseException = ctx.journal.leaving or StopReplay()
     except BaseException as raised:
@@ -74,7 +75,7 @@ async def execute(task: Task[..., Any], args: str, ctx: BaseContext, max_result_
     if not isinstance(ctx, Context) or not ctx.took_steps:
         return outcome_of(error, task, ctx.attempt)
     try:
-        if ctx.journal.undoing and not isinstance(error, Lost | Suspend):
+        if ctx.journal.undoing and not isinstance(error, Lost | Suspend | asyncio.CancelledError):
             await aperform(undo_all(ctx.journal, max_result_size, task.retry), ctx.store)
             return Undone()
         # What was spawned was spawned, however the run ends; unless it was told to end now.

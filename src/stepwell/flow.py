@@ -24,7 +24,7 @@ from stepwell.journal import check_key
 from stepwell.moves import Done, Next
 from stepwell.retry import Retry
 from stepwell.sync_context import SyncContext
-from stepwell.task import Task
+from stepwell.task import Task, check_name
 from stepwell.values import encode_value, new_decoder
 
 StateClass = TypeVar("StateClass", bound=type[Any])
@@ -85,6 +85,10 @@ class Chain(Task[..., Any]):
             fn: object = policy.fn
             if not callable(fn) or isinstance(fn, Task):
                 raise ConfigError(f"chain {name!r}: a step is a function, not {policy.fn!r}")
+        if policies[0].queue is not None:
+            raise ConfigError(
+                f"chain {name!r}: its first step runs in the chain's own queue: app.chain(..., queue=...)"
+            )
         default: Retry = options["retry"]
         self.steps = [
             _chain_step(name, place, policy, default, options["timeout"]) for place, policy in enumerate(policies)
@@ -193,6 +197,9 @@ class Machine(Task[[Any], Any]):
             if not isinstance(state, type):
                 raise ConfigError(f"machine {self.name!r}: a state is a class, not {state!r}")
             own = check_key(state.__name__ if name is None else name, "name")
+            if start and queue is not None:
+                raise ConfigError(f"state {own!r}: jobs begin in the machine's own queue: app.machine(..., queue=...)")
+            _check_policy(f"state {own!r}", retry, queue)
             if own in self.states:
                 raise ConfigError(f"machine {self.name!r} has two states named {own!r}: give one another name=")
             self.states[own] = _machine_state(
@@ -283,6 +290,7 @@ def _chain_step(chain: str, place: int, policy: Step, retry: Retry, timeout: flo
     name = check_key(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
     if name == "<lambda>":
         raise ConfigError(f"chain {chain!r}: a lambda has no name to find its step by: give Step(fn, name=...)")
+    _check_policy(f"step {name!r} of chain {chain!r}", policy.retry, policy.queue)
     is_async = inspect.iscoroutinefunction(fn)
     codec = Codec(f"{chain}.{name}", fn, result=Any)
     if is_async and codec.wants_sync_context:
@@ -396,6 +404,13 @@ def _is_union(annotation: Any) -> bool:
 
 def _written(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) and not typing.get_args(annotation) else str(annotation)
+
+
+def _check_policy(what: str, retry: Retry | None, queue: str | None) -> None:
+    if retry is not None and not isinstance(retry, Retry):
+        raise ConfigError(f"{what}: retry is {retry!r}: give a Retry, such as Retry(max_attempts=5)")
+    if queue is not None:
+        check_name(queue, f"{what}: queue")
 
 
 def _seconds(timeout: Duration | None, default: float | None) -> float | None:

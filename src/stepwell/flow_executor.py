@@ -51,6 +51,9 @@ async def execute_flow(
                 raise StepNotFound(
                     f"{task.name!r} has no step {cursor!r} any more: put it back, or retry the job from another step"
                 )
+            if cursor is not None and step.queue not in (None, job.queue):
+                # It was taken back to this step, or begins with it, in another queue.
+                return Advanced(None, cursor, stored, max(n, 1), 0.0, step.queue)
             ctx = (Context if step.is_async else SyncContext)(job, step.timeout, report, None)
             ctx.begin_step(attempt)
             began(ctx)

@@ -26,12 +26,12 @@ from stepwell.errors import AmbiguousKey, ConfigError, StepChanged, StepFailed, 
 from stepwell.events import ManySteps, StepDrifted, log
 from stepwell.job import ClaimedJob
 from stepwell.retry import Retry
-from stepwell.step import NewStep, SavedJournal, SavedStep, StepError, StepKind
+from stepwell.step import LARGE, NewStep, SavedJournal, SavedStep, StepError, StepKind
 from stepwell.values import encoder
 
 Drift = Literal["warn", "fail", "rerun"]
 """What happens when a step that was saved is called with other arguments: its saved value is taken, with a warning; the
-job fails; or the step is run again."""
+attempt fails; or the step is run again."""
 
 MANY_STEPS = 1_000
 MOST_STEPS = 10_000
@@ -57,8 +57,11 @@ class Suspend(BaseException):
     def all(cls, suspends: Iterable[Suspend]) -> Suspend:
         """One for several branches: the job goes on when any of them can."""
         every = list(suspends)
+        # A step is in one group: who waits for it alone is woken before those who wait for more besides.
+        groups = {tuple(group): group for one in every for group in one.groups}
+        alone = {group[0] for group in groups.values() if len(group) == 1}
         return cls(
-            [group for one in every for group in one.groups],
+            [group for group in groups.values() if len(group) == 1 or alone.isdisjoint(group)],
             [step for one in every for step in one.steps],
             at_once=any(one.at_once for one in every),
         )
@@ -66,6 +69,9 @@ class Suspend(BaseException):
 
 class Lost(BaseException):
     """Leaves the handler: the job is no longer this run's, so what it does changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("the job is no longer this run's: it was given to another, or has ended")
 
 
 class StopReplay(BaseException):
@@ -77,6 +83,7 @@ class Undo:
     """How a step is undone, should the job fail or be cancelled."""
 
     key: str
+    n: int
     fn: Callable[..., Any]
     value: Any
     retry: Retry | None
@@ -124,6 +131,7 @@ class Journal:
         self._memo = {step.key: step for step in saved.steps or ()} if saved else {}
         self._n = max((step.n for step in self._memo.values()), default=0)
         self._bytes = len(job.journal or "")
+        self._warned = self._n >= MANY_STEPS
 
     def enter(self, kind: StepKind, name: str, key: str | None = None, was: str | None = None) -> Place:
         """Come to a step: find its key, and what was saved of it."""
@@ -163,7 +171,8 @@ class Journal:
         if len(full) > _LONGEST_KEY:
             raise AmbiguousKey(f"the key {full[:80]!r}... has {len(full)} characters, more than {_LONGEST_KEY}")
         self._n += 1
-        if self._n == MANY_STEPS:
+        if self._n >= MANY_STEPS and not self._warned:
+            self._warned = True
             log(ManySteps(self.job.id, self.job.task, MANY_STEPS, MOST_STEPS))
         if self._n > MOST_STEPS:
             raise TooManySteps(
@@ -207,18 +216,26 @@ class Journal:
         return self._memo.get(key)
 
     @property
+    def lost_undos(self) -> list[str]:
+        """The steps that are to be undone, and that this run did not come to."""
+        found = {undo.key for undo in self.undos}
+        return [key for key, step in self._memo.items() if step.undo and key not in found]
+
+    @property
     def last_n(self) -> int:
         """The place of the last step, in their order."""
         return self._n
 
     def number(self) -> int:
         """A place in the order for a step that belongs to another."""
-        self._n += 1
-        return self._n
+        with self._lock:
+            self._n += 1
+            return self._n
 
     def note(self, step: NewStep) -> None:
         """Save this with whatever is saved next: should that never come, nothing depends on it."""
-        self._notes.append(step)
+        with self._lock:
+            self._notes.append(step)
 
     def note_error(self, step: NewStep) -> None:
         """Save this error should the handler turn out to have caught it: then it must meet it again in each run to
@@ -232,6 +249,11 @@ class Journal:
         self._errors = [(prefix, step) for prefix, step in self._errors if not prefix.startswith(scope.prefix)]
         self._notes.extend(caught)
 
+    def noted(self) -> list[NewStep]:
+        """What is to be saved with whatever is saved next."""
+        with self._lock:
+            return list(self._notes)
+
     def with_notes(self, steps: Iterable[NewStep] = ()) -> list[NewStep]:
         """What is to be saved now: steps, and before them what was noted."""
         with self._lock:
@@ -239,8 +261,8 @@ class Journal:
         return [*noted, *steps]
 
     def weigh(self, value: str, key: str) -> None:
-        """Count the size of a value that comes with every claim from now on."""
-        self._bytes += len(value)
+        """Count the size of a value that comes with every claim from now on; a large one does not."""
+        self._bytes += len(value) if len(value) <= LARGE else 0
         if self._bytes > MOST_BYTES:
             raise TooManySteps(
                 f"step {key!r}: what job {self.job.id} ({self.job.task}) has saved takes more than "
@@ -274,7 +296,7 @@ class Journal:
     def drifted(self, place: Place, fingerprint: int | None) -> bool:
         """Whether a step that was saved must be run again, because it is called with other arguments."""
         saved = place.saved
-        if saved is None or fingerprint is None or saved.fingerprint in (None, fingerprint):
+        if saved is None or fingerprint is None or saved.fingerprint in (None, fingerprint) or self.undoing:
             return False
         if self._drift == "fail":
             raise StepChanged(

@@ -15,6 +15,10 @@ StepKind = Literal[
 ]  # fmt: skip
 
 
+# Over so many bytes a value is stored apart, and does not come with the claim.
+LARGE = 65536
+
+
 class StepError(msgspec.Struct, frozen=True, gc=False):
     """How a step failed. Of a child `state` says whether it failed or was cancelled. One that is `final` has been tried
     as often as its own policy allows."""

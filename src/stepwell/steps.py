@@ -87,6 +87,12 @@ class StepCall:
         was: str | None,
     ) -> None:
         look = look_at(fn)
+        if retry is not None and not isinstance(retry, Retry):
+            raise ConfigError(f"step {look.name!r}: retry is {retry!r}: give a Retry, such as Retry(max_attempts=3)")
+        if undo is not None and not _can_undo(undo):
+            raise ConfigError(
+                f"step {look.name!r}: undo is {undo!r}: give a function that takes the step's value, or nothing"
+            )
         self.fn = fn
         self.is_async = look.is_async
         self.args = args
@@ -147,7 +153,7 @@ class StepCall:
     def keep_undo(self, value: Any) -> None:
         """Remember how it is undone."""
         if self._undo is not None:
-            self._journal.undos.append(Undo(self.place.key, self._undo, value, self.retry))
+            self._journal.undos.append(Undo(self.place.key, self.place.n, self._undo, value, self.retry))
             self._journal.stop_if_all_found()
 
 
@@ -158,7 +164,8 @@ def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[A
         if place.saved.error is not None:
             raise saved_error(place.key, place.saved.error)
         value = yield from _saved_value(place.saved, call.fn)
-        call.keep_undo(value)
+        if place.saved.undo:  # not so in a fork: the other job undoes it
+            call.keep_undo(value)
         return value
     run = Run(call.fn, call.is_async, call.args, timeout, place.key)
     if call.retry is None:
@@ -218,7 +225,9 @@ def _attempts_so_far(journal: Journal, place: Place) -> int:
 def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
     """Undo what was done, the last first. What cannot be undone is left so, and said."""
     journal.undoing = False  # from here on steps are taken again
-    for undo in reversed(journal.undos):
+    for key in journal.lost_undos:
+        log(UndoFailed(journal.job.id, journal.job.task, key, "the code does not come to that step any more"))
+    for undo in sorted(journal.undos, key=lambda undo: undo.n, reverse=True):
         key = f"undo:{undo.key}"
         saved = journal.peek(key)
         if saved is not None:
@@ -310,10 +319,12 @@ def enter_spawn(journal: Journal, call: Any, key: str | None) -> Spawned:
     return spawned
 
 
-def put_children(children: Sequence[Spawned]) -> Plan[None]:
+def put_children(journal: Journal, children: Sequence[Spawned]) -> Plan[None]:
     """Put in those that have not been."""
     fresh = [child for child in children if child.step is not None and child.child_id is None]
     if fresh:
+        if notes := journal.with_notes():
+            yield Save(notes)
         ids = yield Spawn(fresh)  # pyright: ignore[reportArgumentType]
         for child, child_id in zip(fresh, ids, strict=True):
             child.child_id = child_id
@@ -439,6 +450,18 @@ def takes_context(fn: Callable[..., Any], kind: type[Any]) -> bool:
     except (NameError, TypeError, ValueError, AttributeError):
         return False
     return first is not None and hints.get(first) is kind
+
+
+def _can_undo(fn: object) -> bool:
+    if not callable(fn):
+        return False
+    try:
+        inspect.signature(fn).bind()
+    except TypeError:
+        return _takes_one(fn)
+    except ValueError:
+        return True  # a builtin that does not tell
+    return True
 
 
 def _takes_one(fn: Callable[..., Any]) -> bool:

@@ -15,7 +15,7 @@ from stepwell import steps
 from stepwell.acts import Store, perform
 from stepwell.base_context import BaseContext
 from stepwell.branches import First
-from stepwell.context import Child, Context, Spawnable
+from stepwell.context import Child, Context, Spawnable, call_of
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
 from stepwell.journal import Suspend, check_key, name_of
@@ -112,7 +112,7 @@ class SyncContext(BaseContext):
 
     def spawn(self, task: Spawnable[P, R], *args: P.args, **kwargs: P.kwargs) -> SyncChild[R]:
         """Enqueue a child, once; `result()` of what is returned waits for it. See `Context.spawn`."""
-        call = task.call(*args, **kwargs)
+        call = call_of(task)(*args, **kwargs)
 
         async def spawn(ctx: Context) -> Child[Any]:
             child = ctx.spawn_call(call)
@@ -123,6 +123,7 @@ class SyncContext(BaseContext):
 
     def spawn_many(self, task: Spawnable[..., R], items: Iterable[Mapping[str, Any] | Any]) -> list[SyncChild[R]]:
         """Enqueue many children, each a dict of arguments or `task.using(...).call(...)`."""
+        call_of(task)
         calls = list(task.calls(list(items)))
 
         async def spawn(ctx: Context) -> list[Child[Any]]:
@@ -187,6 +188,13 @@ class SyncContext(BaseContext):
 
     def _started(self, branches: Iterable[Any]) -> list[Any]:
         store: Store = self.store
+        branches = list(branches)
+        for branch in branches:
+            if not callable(branch) and not isinstance(branch, SyncChild):
+                raise ConfigError(
+                    f"a branch is a function without arguments, or a child, not {branch!r}: "
+                    "ctx.gather(lambda: ctx.step(...), ctx.spawn(...))"
+                )
         return [
             cast("SyncChild[Any]", branch).child if isinstance(branch, SyncChild) else store.run_plain(branch)
             for branch in branches

@@ -66,9 +66,9 @@ class _TransactionStep:
             )
         encoded = self._encoded(self._saved)
         self._journal.weigh(encoded, self._name)
-        # What was noted goes with another step: this one may be rolled back.
         step = NewStep(self._place.key, self._place.n, "transaction", msgspec.Raw(encoded.encode()))
-        return [step]
+        # What was noted stays so, too, for this may yet be rolled back.
+        return [*self._journal.noted(), step]
 
     def _encoded(self, value: Any) -> str:
         what = f"transaction {self._name!r} of task {self._journal.job.task!r} saves"

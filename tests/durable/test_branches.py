@@ -223,3 +223,30 @@ async def test_a_task_group_of_the_users_may_wait(app: App) -> None:
         await app.aemit("one", value=1)
         await app.aemit("two", value=2)
         assert await (await main.aenqueue()).aresult(timeout="10s") == [1, 2]
+
+
+@pytest.mark.counts_runs
+async def test_branches_that_wait_for_the_same_child_wait_once(app: App) -> None:
+    @app.task
+    async def child() -> int:
+        await asyncio.sleep(0.2)
+        return 7
+
+    @app.task
+    async def main(ctx: Context) -> list[int]:
+        one = ctx.spawn(child)
+
+        async def branch(more: int) -> int:
+            return more + await one
+
+        async def both() -> int:
+            return sum(await ctx.gather(one, ctx.spawn(child)))
+
+        return await ctx.gather(branch(1), branch(2), both())
+
+    async with Worker(app):
+        job = await main.aenqueue()
+        assert await job.aresult(timeout="10s") == [8, 9, 14]
+        info = await job.ainfo()
+    assert info is not None
+    assert info.epoch <= 3

@@ -304,3 +304,79 @@ async def test_steps_are_seen_while_the_job_runs_and_gone_from_the_live_table_at
         await app.aemit("go", value=1)
         await job.aresult(timeout="10s")
     assert conn.execute("select count(*) from stepwell.step").fetchone() == (0,)
+
+
+async def test_what_was_noted_is_saved_with_a_transaction_and_with_children(app: App) -> None:
+    @app.task
+    async def child() -> None:
+        pass
+
+    def refused() -> None:
+        raise KeyError("no")
+
+    @app.task(retry=SOON)
+    async def work(ctx: Context, how: str) -> list[Any]:
+        new, caught = ctx.patched("new"), False
+        try:
+            await ctx.step(refused)
+        except KeyError:
+            caught = True
+        if how == "transaction":
+            async with ctx.transaction("pay"):
+                pass
+        else:
+            await ctx.spawn(child)
+        if ctx.attempt == 1:
+            raise ValueError
+        return [new, caught]
+
+    async with Worker(app):
+        for how in ("transaction", "child"):
+            assert await (await work.aenqueue(how)).aresult(timeout="10s") == [True, True]
+
+
+def _same(text: str) -> str:
+    return text
+
+
+async def test_a_large_value_is_the_new_one_after_the_job_was_taken_back(app: App) -> None:
+    made: list[str] = []
+
+    def big() -> str:
+        made.append(str(len(made)) * 70_000)
+        return made[-1]
+
+    @app.task(retry=ONCE)
+    async def work(ctx: Context) -> str:
+        found = (await ctx.step(big))[0]
+        await ctx.sleep("1.1s")
+        again = await ctx.step(_same, found)
+        if len(made) == 1:
+            raise ValueError
+        return found + again
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        with pytest.raises(JobFailed):
+            await job.aresult(timeout="10s")
+        assert await job.aretry(step="big")
+        assert await job.aresult(timeout="10s") == "11"
+
+
+async def test_a_fork_does_not_undo_what_the_other_job_did(app: App) -> None:
+    undone: list[str] = []
+
+    @app.task(retry=ONCE)
+    async def work(ctx: Context) -> None:
+        await ctx.step(one, undo=undone.append)
+        await ctx.step(two)
+        raise ValueError("no")
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        with pytest.raises(JobFailed):
+            await job.aresult(timeout="10s")
+        fork = await app.afork(job, step="two")
+        with pytest.raises(JobFailed):
+            await fork.aresult(timeout="10s")
+    assert undone == ["one"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -366,3 +367,51 @@ async def test_a_job_of_ten_steps_takes_twelve_round_trips_and_a_replay_none_for
         assert await (await work.aenqueue()).aresult(timeout="10s") == 45
     # claim, ten steps, fail; claim, finish.
     assert len(sent) == 12 + 2
+
+
+async def test_errors_whose_classes_want_more_arguments_are_caught_again_too(app: App) -> None:
+    @app.task(retry=SOON)
+    async def work(ctx: Context) -> list[str]:
+        said: list[str] = []
+        for n, text in enumerate(("{", "[1,")):
+            try:
+                await ctx.step(json.loads, text, key=f"parse {n}")
+            except json.JSONDecodeError as error:
+                said.append(str(error))
+        await ctx.step(list, key="more")
+        if ctx.attempt == 1:
+            raise ValueError
+        return said
+
+    async with Worker(app):
+        said = await (await work.aenqueue()).aresult(timeout="10s")
+    assert [text.partition(":")[0] for text in said] == [
+        "Expecting property name enclosed in double quotes",
+        "Expecting value",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"undo": "refund"}, "undo is 'refund': give a function"),
+        ({"undo": divmod}, "takes the step's value, or nothing"),
+        ({"retry": 3}, "retry is 3: give a Retry"),
+    ],
+)
+async def test_a_step_that_cannot_be_undone_or_tried_again_is_refused_before_it_is_run(
+    app: App, options: Any, said: str
+) -> None:
+    ran: list[int] = []
+
+    async def step() -> None:
+        ran.append(1)
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def work(ctx: Context) -> None:
+        await ctx.step(step, **options)
+
+    async with Worker(app):
+        with pytest.raises(JobFailed, match=said):
+            await (await work.aenqueue()).aresult(timeout="10s")
+    assert ran == []

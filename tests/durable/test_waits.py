@@ -254,3 +254,32 @@ async def test_a_step_that_was_of_another_kind_is_refused(app: App, dsn: str) ->
                 JobFailed, match=r"'x' of job .* was saved as a step and is a sleep now: give it another key="
             ):
                 await job.aresult(timeout="10s")
+
+
+async def test_an_event_that_was_there_is_taken_by_a_wait_that_waits_for_no_time(app: App) -> None:
+    @app.task
+    async def look(ctx: Context) -> list[bool]:
+        return [(await ctx.wait_for("there", timeout=0)).timed_out, (await ctx.wait_for("not", timeout=0)).timed_out]
+
+    await app.aemit("there")
+    async with Worker(app):
+        assert await (await look.aenqueue()).aresult(timeout="10s") == [False, True]
+
+
+async def test_an_event_that_is_not_kept_reaches_those_who_wait(app: App) -> None:
+    @app.task
+    async def work(ctx: Context) -> Any:
+        return (await ctx.wait_for("now", timeout="5s")).value
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        await auntil(lambda: waiting(job))
+        await app.aemit("now", value=1, keep=0)
+        assert await job.aresult(timeout="10s") == 1
+
+
+async def test_emitting_where_waits_could_be_overlooked_is_refused(app: App, dsn: str) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn) as conn:
+        await conn.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+        with pytest.raises(psycopg.Error, match="need a transaction at read committed"):
+            await app.aemit("x", connection=conn)

@@ -11,7 +11,7 @@ FROZEN = {
     "0001_core": "f9114f235e6aaaa6e30475d005d0a65d0a586fa2a097aa05b9044668840bb17f",
     "0002_batch_ids": "dda1c89adf57b0be0a20fa3e112b358c3acbf4e82223ef62a50399f15af02492",
     "0003_time_and_cluster": "c152644df1eba42100e792778d5765fc49604988f189829feae8d94f4b7bb250",
-    "0004_durable_steps": "62ad0094ebc3ac7bda7b284aa4bd4cfd2a3d54cb06949d078f0d32ae86cf505b",
+    "0004_durable_steps": "3f7f52b949a0ba0711257989c36a1689f08cf304c8ebfc10b3eadda5b0c40064",
 }
 
 

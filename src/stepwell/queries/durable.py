@@ -11,10 +11,7 @@ import msgspec
 from stepwell.queries.arrays import Bare, Texts
 from stepwell.queries.query import Query, only, same, shared
 from stepwell.queries.transitions import NewJob
-from stepwell.step import NewStep
-
-# Over this a value does not come with the claim.
-_LARGE = 65536
+from stepwell.step import LARGE, NewStep
 
 
 class Saving(msgspec.Struct, frozen=True, gc=False):
@@ -28,7 +25,7 @@ class Saving(msgspec.Struct, frozen=True, gc=False):
 def save_steps(savings: Sequence[Saving]) -> Query[tuple[list[UUID], datetime]]:
     steps = [saving.step for saving in savings]
     values = [None if step.value is None else bytes(step.value).decode() for step in steps]
-    large = [value is not None and len(value) > _LARGE for value in values]
+    large = [value is not None and len(value) > LARGE for value in values]
     return Query(
         "select refused, saved_at from stepwell.save_steps(%s::uuid[], %s::integer[], %s::text[], %s::integer[],"
         " %s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[], %s::boolean[], %s::boolean[],"

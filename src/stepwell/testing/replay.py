@@ -11,8 +11,9 @@ _VARIABLE = "STEPWELL_ALWAYS_REPLAY"
 
 @contextlib.contextmanager
 def always_replay() -> Generator[None]:
-    """Workers that are made within suspend every durable job after each step and run it anew: whatever in a handler is
-    not the same in each run shows. Worker processes that are started within do so, too."""
+    """Workers that are made within suspend every durable job after each step and run it anew, so that a handler which
+    does not come to the same steps in each run does not get far. Worker processes that are started within do so,
+    too."""
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = "1"
     try:

@@ -132,13 +132,13 @@ class Outcomes:
             if items:
                 await self._write(items)
 
-    async def _write(self, items: list[Ending]) -> None:
+    async def _write(self, items: list[Ending], *, again: bool = True) -> None:
         try:
             refused = await self._link.insist(_query(items))
         except psycopg.Error as error:
-            if _was_rerouted(error):
+            if again and _was_rerouted(error):
                 # A partition was made while this waited to write to the default one: now it finds its own.
-                await self._write(items)
+                await self._write(items, again=False)
                 return
             if len(items) > 1:
                 # One bad row must not fail its batch.

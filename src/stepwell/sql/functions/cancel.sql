@@ -1,6 +1,7 @@
 -- Cancel live jobs, and all that descends from them. One that waits ends at once, or is run once more to undo its steps; of
--- one that runs the worker is told, and the job ends when its handler does. Returns a row for each of _ids that was found,
--- with its state: cancelled; running for those that were asked; ready for those that will be undone.
+-- one that runs the worker is told, and the job ends when its handler does. Returns a row for each of _ids that was found
+-- and is not being undone already, with its state: cancelled; running for those that were asked; ready for those that will be
+-- undone.
 create or replace function stepwell.cancel(
   _ids uuid[],
   _reason text default null,

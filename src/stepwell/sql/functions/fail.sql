@@ -130,7 +130,7 @@ begin
     using unnest(_ids, _failed_steps) as u (id, failed_step)
     where s.job_id = any (_accepted) and s.job_id = u.id and s.error is not null
       and s.job_id <> all (_undo_ids)
-      and (s.key = u.failed_step or starts_with(s.key, u.failed_step || '~'));
+      and (s.key = u.failed_step or s.kind = 'retry' and starts_with(s.key, u.failed_step || '~'));
   end if;
   if cardinality(_undo_ids) > 0 then
     perform stepwell.begin_undo(_undo_ids, _undo_states, _undo_errors, _undo_steps);

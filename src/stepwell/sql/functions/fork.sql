@@ -32,7 +32,7 @@ begin
   insert into stepwell.step (job_id, saved_at, until, event_id, child_id, seconds, n, epoch, fingerprint, pending,
     timed_out, undo, large, kind, key, event, event_key, value, error)
   select _new, u.saved_at, u.until, u.event_id, u.child_id, u.seconds, u.n, 0, u.fingerprint, u.pending, u.timed_out,
-    u.undo, u.large, u.kind, u.key, u.event, u.event_key, u.value, u.error
+    false, u.large, u.kind, u.key, u.event, u.event_key, u.value, u.error
   from stepwell.unfold(_job.steps) u
   where u.kind <> 'undo' and not (u.kind = 'child' and u.pending)
     and case when _state.kind = 'state' then u.kind = 'state' and u.n <= _state.n else u.n < _state.n end;

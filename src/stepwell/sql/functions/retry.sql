@@ -76,6 +76,9 @@ begin
     select b.id, b.queue from back b union all select h.id, h.queue from hurried h
   )
   select array_agg(r.id), array_agg(distinct r.queue) into _back, _queues from ready r;
+  delete from stepwell.large_value v
+  where v.job_id = any (_back)
+    and not exists (select from stepwell.step s where s.job_id = v.job_id and s.key = v.key and s.large);
   update stepwell.large_value v set expires_at = 'infinity' where v.job_id = any (_back);
   perform stepwell.notify_ready(_queues, null);
   return coalesce(_back, '{}');

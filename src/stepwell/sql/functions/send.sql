@@ -7,6 +7,11 @@ declare
   _now timestamptz := stepwell.now();
   _durable boolean;
 begin
+  -- At commit the waits of others are looked for, and a snapshot of the whole transaction would not show all of them.
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    raise exception using errcode = 'feature_not_supported',
+      message = 'stepwell: emit and send need a transaction at read committed: use another connection, or another job';
+  end if;
   if name is null or length(name) not between 1 and 200 then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a name must have 1 to 200 characters';
   end if;

@@ -67,7 +67,6 @@ begin
       cross join lateral json_array_elements_text(g.keys) as k (key)
       where u.id = s.job_id and k.key = s.key
     );
-  perform stepwell.end_waits(_held);
   _at_once := array(
     select u.id from unnest(_ids, _waits) as u (id, wait) where (u.wait::json ->> 'at_once')::boolean
   );
@@ -76,6 +75,8 @@ begin
   ) then
     _at_once := _at_once || stepwell.take_events(_held, false);
   end if;
+  -- After the events: one that was there before a wait that waits for no time at all is taken.
+  perform stepwell.end_waits(_held);
   with given as materialized (
     select u.id, json_array_length(u.wait::json -> 'groups') as awaits
     from unnest(_ids, _waits) as u (id, wait)

@@ -25,20 +25,22 @@ begin
       _unsure := _unsure || _wait.job_id;
       continue;
     end if;
-    -- What comes later than the limit comes too late.
-    continue when _wait.until <= _now;
     if _wait.kind = 'receive' then
       delete from stepwell.event e
       where e.id = (
         select f.id from stepwell.event f
         where f.job_id = _wait.job_id and f.name = _wait.event
+          -- What comes later than the limit comes too late.
+          and (_wait.until is null or f.emitted_at <= _wait.until)
         order by f.id limit 1
       )
       returning e.id, e.value into _event;
     else
       select e.id, e.value into _event
       from stepwell.event e
-      where e.job_id is null and e.name = _wait.event and e.key = _wait.event_key and e.expires_at > _now
+      where e.job_id is null and e.name = _wait.event and e.key = _wait.event_key
+        and (_wait.until is null or e.emitted_at <= _wait.until)
+        and (e.expires_at > _now or e.transaction = pg_current_xact_id())
         and not exists (select from stepwell.step t where t.job_id = _wait.job_id and t.event_id = e.id)
       order by e.id
       limit 1;

@@ -9,7 +9,7 @@ alter table stepwell.job
   add column parent_key text,
   add column forked_from uuid,
   add column undoing json;
-comment on column stepwell.job.durable is 'It has rows in stepwell.step.';
+comment on column stepwell.job.durable is 'It may have rows in stepwell.step; plain jobs never look.';
 comment on column stepwell.job.awaits is 'While it waits: for how many groups of its steps. It goes on when one of them is complete.';
 comment on column stepwell.job.cursor is 'The step of a chain, or the state of a machine, at which it stands; null: the first.';
 comment on column stepwell.job.input is 'What that step was given; null with the first, which has the args.';
