@@ -107,9 +107,10 @@ def _begin(journal: Journal, name: str, start: Start) -> asyncio.Task[BranchEnd]
 
 
 async def _branch(journal: Journal, name: str, start: Start) -> BranchEnd:
-    journal.in_branch(name)
+    scope = journal.in_branch(name)
     try:
-        return Returned(await start())
+        value = await start()
+        return Returned(value) if scope.leaving is None else scope.leaving
     except asyncio.CancelledError:
         raise
     except Suspend as suspend:

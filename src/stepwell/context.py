@@ -28,7 +28,7 @@ from stepwell.branches import (
     settle,
 )
 from stepwell.duration import Duration, seconds
-from stepwell.errors import ConfigError
+from stepwell.errors import ConfigError, StepChanged
 from stepwell.journal import Suspend, check_key, name_of
 from stepwell.retry import Retry
 from stepwell.steps import Event, Spawned, StepCall
@@ -80,12 +80,13 @@ class Context(BaseContext):
     steps again.
     """
 
-    __slots__ = ("_outbox", "_sending")
+    __slots__ = ("_not_sent", "_outbox", "_sending")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._outbox: list[Spawned] = []
         self._sending: asyncio.Task[None] | None = None
+        self._not_sent: BaseException | None = None
 
     @overload
     async def step(
@@ -135,11 +136,16 @@ class Context(BaseContext):
                 return await aperform(steps.take_step(journal, call, limit), store)
             # What most steps are, without the price of a plan.
             try:
-                value = await fn(*args)
+                saving = call.to_save(await fn(*args))
             except Exception as error:
                 call.failed(error)
                 raise
-            await store.save(call.to_save(value))
+            try:
+                await store.save(saving)
+            except asyncio.CancelledError:
+                # It was done: that is saved all the same, or it could not be undone.
+                await store.save(saving)
+                raise
             return call.saved()
         except Suspend as suspend:
             journal.leave(suspend)
@@ -235,18 +241,32 @@ class Context(BaseContext):
             raise ConfigError("ctx.first takes at least one branch")
         name = self._branch_name("first")
         place, winner = steps.choose_first(self.journal)
+        names = [f"{name}[{index}]" for index in range(len(branches))]
+        if winner is not None and winner >= len(branches):
+            close_unused(branches)
+            raise StepChanged(
+                f"ctx.first was won by branch {winner}, and has {len(branches)} now: give back that branch"
+            )
+        if self.journal.undoing:
+            # What the losers did is undone, too: so all are run, each as far as it came.
+            ends = await run_branches(self.journal, list(zip(names, map(as_start, branches), strict=True)))
+            values = self._settle(ends if winner is None else [ends[winner]])
+            return First(winner or 0, values[0])
         if winner is not None:
             close_unused([branch for index, branch in enumerate(branches) if index != winner])
             self._give_up(name, len(branches), winner)
             # The run that saved it may have died before it cancelled them.
             await self._cancel_losers(branches, winner)
-            end = (await run_branches(self.journal, [(f"{name}[{winner}]", as_start(branches[winner]))]))[0]
+            end = (await run_branches(self.journal, [(names[winner], as_start(branches[winner]))]))[0]
             return First(winner, self._settle([end])[0])
         await self.sent()
-        starts = [(f"{name}[{index}]", as_start(branch)) for index, branch in enumerate(branches)]
-        winner, end = await run_first(self.journal, starts)
+        winner, end = await run_first(self.journal, list(zip(names, map(as_start, branches), strict=True)))
         if isinstance(end, Suspend) or (isinstance(end, Raised) and leaves(end.error)):
             self._settle([end])
+        stale = [key for index, own in enumerate(names) if index != winner for key in self.journal.waits_in(own)]
+        if stale:
+            # Else they would take what comes for others.
+            await self.store.forget_waits(stale)
         await self._perform(steps.save_first(self.journal, place, winner))
         self._give_up(name, len(branches), winner)
         await self._cancel_losers(branches, winner)
@@ -293,6 +313,8 @@ class Context(BaseContext):
                 self._send_soon()
             assert self._sending is not None
             await asyncio.shield(self._sending)
+        if self._not_sent is not None:
+            raise self._not_sent
 
     def spawn_call(self, call: Any) -> Child[Any]:
         """Enqueue a child from a call of its task."""
@@ -312,6 +334,8 @@ class Context(BaseContext):
         try:
             outbox, self._outbox = self._outbox, []
             await aperform(steps.put_children(self.journal, outbox), self.store)
+        except BaseException as error:
+            self._not_sent = error
         finally:
             self._sending = None
 

@@ -153,6 +153,7 @@ def _returned(task: Task[..., Any], result: Any, max_result_size: int) -> Outcom
 
 
 def _suspended(suspend: Suspend, journal: Journal) -> Suspended:
+    journal.note_all_errors()
     wait = _Wait(journal.with_notes(suspend.steps), suspend.groups, suspend.at_once)
     return Suspended(msgspec.json.encode(wait).decode())
 

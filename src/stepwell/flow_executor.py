@@ -106,7 +106,8 @@ def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, a
     if not isinstance(outcome, Failed):
         return outcome
     outcome = msgspec.structs.replace(outcome, attempt=attempt)
-    if not begun and isinstance(error, BadArgs | StepNotFound):
+    # A step that is not there may be in the next deploy, or in the last one: that is tried again as any error.
+    if not begun and isinstance(error, BadArgs):
         return msgspec.structs.replace(outcome, reason="bad_args", delay=None)
     if isinstance(error, _Late):
         return msgspec.structs.replace(

@@ -10,6 +10,7 @@ import asyncio
 import builtins
 import contextlib
 import inspect
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -27,7 +28,7 @@ from stepwell.events import ManySteps, StepDrifted, log
 from stepwell.job import ClaimedJob
 from stepwell.retry import Retry
 from stepwell.step import LARGE, NewStep, SavedJournal, SavedStep, StepError, StepKind
-from stepwell.values import encoder
+from stepwell.values import encode_other
 
 Drift = Literal["warn", "fail", "rerun"]
 """What happens when a step that was saved is called with other arguments: its saved value is taken, with a warning; the
@@ -39,7 +40,10 @@ MOST_BYTES = 64 * 1024 * 1024
 _LONGEST_KEY = 500
 # These are not come to by themselves.
 _BESIDE = ("retry", "undo", "patch", "random", "uuid")
+_TRY = re.compile(r"~\d+$")
 _decode = msgspec.json.Decoder(SavedJournal)
+# The same for equal arguments, whatever order a set of them has in this process.
+_fingerprints = msgspec.json.Encoder(enc_hook=encode_other, order="deterministic")
 
 
 class Suspend(BaseException):
@@ -96,6 +100,8 @@ class Scope:
     prefix: str = ""
     counts: dict[str, int] = field(default_factory=dict[str, int])
     users: dict[str, Any] = field(default_factory=dict[str, Any])
+    leaving: Suspend | None = None
+    """By this it was left, whatever became of it since."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -123,7 +129,6 @@ class Journal:
         self._lock = threading.Lock()
         self._closed = False
         self.undos: list[Undo] = []
-        self.leaving: Suspend | None = None
         saved = _decode.decode(job.journal) if job.journal is not None else None
         self.cursor = saved.cursor if saved else None
         self.input = bytes(saved.input).decode() if saved else "null"
@@ -148,15 +153,15 @@ class Journal:
         if self._closed:
             raise StepwellError(f"job {self.job.id} ({self.job.task}) has ended this run: its ctx is of no more use")
         scope = self.scope
-        if self.leaving is not None and not scope.prefix:
-            raise self.leaving  # somebody caught it, who should not have
+        if scope.leaving is not None:
+            raise scope.leaving  # somebody caught it, who should not have
         if self._errors:
             self._take_errors(scope)
         if key is None and name == "<lambda>":
             raise AmbiguousKey(
                 "a lambda has no name to find its step by: give it key=, or use a function that has a name"
             )
-        full = scope.prefix + (self._numbered(scope, name) if key is None else check_key(key, "key"))
+        full = scope.prefix + (self._numbered(scope, name) if key is None else _own_key(key))
         if full in self._used:
             raise AmbiguousKey(
                 f"two steps of task {self.job.task!r} have the key {full!r}: give each a key= of its own"
@@ -205,11 +210,23 @@ class Journal:
         """The name of a gather, map or first in this scope, numbered from the second on."""
         scope = self.scope
         with self._lock:
+            self._take_errors(scope)
             return self._numbered(scope, f"{name}[]").replace("[]", "")
 
-    def in_branch(self, name: str) -> None:
+    def in_branch(self, name: str) -> Scope:
         """From here on, in this context, keys are those of a branch."""
-        _scope.set((self, Scope(f"{self.scope.prefix}{name}/")))
+        scope = Scope(f"{self.scope.prefix}{name}/")
+        _scope.set((self, scope))
+        return scope
+
+    def waits_in(self, branch: str) -> list[str]:
+        """The waits of a branch that had not ended when this run began."""
+        prefix = f"{self.scope.prefix}{branch}/"
+        return [
+            key
+            for key, step in self._memo.items()
+            if key.startswith(prefix) and step.pending and step.kind in ("wait", "receive")
+        ]
 
     def peek(self, key: str) -> SavedStep | None:
         """What was saved under a key, without coming to it."""
@@ -248,6 +265,11 @@ class Journal:
         caught = [step for prefix, step in self._errors if prefix.startswith(scope.prefix)]
         self._errors = [(prefix, step) for prefix, step in self._errors if not prefix.startswith(scope.prefix)]
         self._notes.extend(caught)
+
+    def note_all_errors(self) -> None:
+        """The handler is left, to come back: what it has caught, and what its branches have failed with, stays so."""
+        with self._lock:
+            self._take_errors(self._root)
 
     def noted(self) -> list[NewStep]:
         """What is to be saved with whatever is saved next."""
@@ -307,15 +329,27 @@ class Journal:
         return self._drift == "rerun"
 
     def leave(self, suspend: Suspend) -> NoReturn:
-        """Leave the handler. Should a bare `except` of its own swallow that, it is left all the same, at the next step
-        or when it returns."""
-        if not self.scope.prefix:  # of a branch its `gather` decides
-            self.leaving = suspend
+        """Leave the handler, or a branch of it. Should a bare `except` of its own swallow that, it is left all the
+        same, at the next step or when it returns."""
+        self.scope.leaving = suspend
         raise suspend
+
+    @property
+    def leaving(self) -> Suspend | None:
+        """By this the handler was left."""
+        return self._root.leaving
 
     def close(self) -> None:
         """The run is over: whoever still uses its context is told."""
         self._closed = True
+
+
+def _own_key(key: str) -> str:
+    if key.startswith("undo:") or _TRY.search(key):
+        raise ConfigError(
+            f"key is {key!r}: keys that begin with 'undo:' or end with '~1' and the like are Stepwell's own"
+        )
+    return check_key(key, "key")
 
 
 def check_key(key: str, what: str) -> str:
@@ -359,7 +393,7 @@ def fingerprint(args: tuple[Any, ...]) -> int | None:
     if not args:
         return None
     try:
-        found = crc32(encoder.encode(args))
+        found = crc32(_fingerprints.encode(args))
     except Exception:
         return None
     return found - (1 << 32) if found >= 1 << 31 else found

@@ -37,7 +37,7 @@ from stepwell.journal import (
 )
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
 from stepwell.retry import Retry
-from stepwell.step import NewStep, SavedStep
+from stepwell.step import NewStep, SavedStep, StepKind
 from stepwell.values import BadValue, encode_value, new_decoder
 
 # A wait that is not longer keeps its slot: to give the job back and to claim it again takes a few milliseconds, too.
@@ -117,11 +117,7 @@ class StepCall:
 
     def failed(self, error: Exception) -> None:
         """Note that it failed, and is not tried again by itself."""
-        if not isinstance(error, _Saying):
-            self._journal.note_error(
-                NewStep(self.place.key, self.place.n, "step", error=describe_error(error), fingerprint=self._mark)
-            )
-            _tag(error, self.place.key, final=False)
+        note_failure(self._journal, self.place, "step", error)
 
     def to_save(self, value: Any) -> list[NewStep]:
         """What is to be saved, now that it has been run."""
@@ -157,6 +153,13 @@ class StepCall:
             self._journal.stop_if_all_found()
 
 
+def note_failure(journal: Journal, place: Place, kind: StepKind, error: BaseException) -> None:
+    """Note that a step failed: that stays so, if the handler catches it."""
+    if isinstance(error, Exception) and not isinstance(error, _Saying):
+        journal.note_error(NewStep(place.key, place.n, kind, error=describe_error(error)))
+        _tag(error, place.key, final=False)
+
+
 def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[Any]:
     """Run a function once, and take its saved value ever after."""
     place = call.place
@@ -171,12 +174,13 @@ def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[A
     if call.retry is None:
         try:
             value = yield run
+            saving = call.to_save(value)
         except Exception as error:
             call.failed(error)
             raise
     else:
-        value = yield from _attempts(journal, place, call.attempt, run, call.retry, "step")
-    yield Save(call.to_save(value))
+        saving = call.to_save((yield from _attempts(journal, place, call.attempt, run, call.retry, "step")))
+    yield Save(saving)
     return call.saved()
 
 
@@ -337,9 +341,14 @@ def child_result(child: Spawned) -> Plan[Any]:
         raise Suspend([[child.key]])
     if saved.error is not None:
         job_id, error = child.child_id or "?", saved.error
-        if error.state == "cancelled":
-            raise JobCancelled(job_id, child.task, error.message)
-        raise JobFailed(job_id, child.task, error.type or "Error", error.message or "", None)
+        failed = (
+            JobCancelled(job_id, child.task, error.message)
+            if error.state == "cancelled"
+            else JobFailed(job_id, child.task, error.type or "Error", error.message or "", None)
+        )
+        # Should it leave the handler, the next attempt spawns the child anew.
+        _tag(failed, child.key, final=False)
+        raise failed
     text = yield from _text(saved)
     try:
         return child.decode(text)

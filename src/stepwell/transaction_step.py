@@ -15,8 +15,9 @@ from psycopg.pq import TransactionStatus
 
 from stepwell.acts import Store
 from stepwell.errors import StepwellError
-from stepwell.journal import Journal, Suspend
+from stepwell.journal import Journal, Suspend, saved_error
 from stepwell.step import NewStep
+from stepwell.steps import note_failure
 from stepwell.values import encode_value
 
 
@@ -54,6 +55,8 @@ class _TransactionStep:
         """Come to the step. True: it has still to be done."""
         place = self._place = self._journal.enter("transaction", self._name, self._name)
         if place.saved is not None:
+            if place.saved.error is not None:
+                raise saved_error(place.key, place.saved.error)
             self.done = True
             return False
         self._journal.stop_if_undoing()
@@ -73,6 +76,10 @@ class _TransactionStep:
     def _encoded(self, value: Any) -> str:
         what = f"transaction {self._name!r} of task {self._journal.job.task!r} saves"
         return encode_value(value, what, self._store.max_value_size, "App(max_result_size=...)")
+
+    def _failed(self, error: BaseException) -> None:
+        """Note that it was rolled back: should the handler catch why, it must meet that again in each run to come."""
+        note_failure(self._journal, self._place, "transaction", error)
 
     def _committed(self) -> None:
         self.done = True
@@ -114,6 +121,8 @@ class Transaction(_TransactionStep):
         stack, connection, self._stack, self._connection = self._stack, self._connection, None, None
         assert connection is not None
         handed_over = False
+        if error is not None:
+            self._failed(error)
         try:
             if error is None:
                 try:
@@ -121,6 +130,7 @@ class Transaction(_TransactionStep):
                     handed_over = True
                     await self._store.asave_in(connection, steps)
                 except BaseException as own:
+                    self._failed(own)
                     await stack.__aexit__(type(own), own, own.__traceback__)
                     raise
             await stack.__aexit__(kind, error, trace)
@@ -168,6 +178,8 @@ class SyncTransaction(_TransactionStep):
         stack, connection, self._stack, self._connection = self._stack, self._connection, None, None
         assert connection is not None
         handed_over = False
+        if error is not None:
+            self._failed(error)
         try:
             if error is None:
                 try:
@@ -175,6 +187,7 @@ class SyncTransaction(_TransactionStep):
                     handed_over = True
                     self._store.save_in(connection, steps)
                 except BaseException as own:
+                    self._failed(own)
                     stack.__exit__(type(own), own, own.__traceback__)
                     raise
             stack.__exit__(kind, error, trace)

@@ -79,6 +79,7 @@ _SAMPLES: dict[str, Any] = {
     "parent_ids": [_ID],
     "failed_steps": ["k"],
     "key": "k",
+    "keys": ["k"],
     "step": None,
     "value": "1",
     "keep": 1.0,

@@ -129,6 +129,10 @@ def restart(ids: list[str], epochs: list[int], args: list[str]) -> Query[list[UU
     )
 
 
+def forget_waits(job_id: str, epoch: int, keys: list[str]) -> Query[bool]:
+    return Query("select stepwell.forget_waits(%s::uuid, %s::integer, %s::text[])", (job_id, epoch, Texts(keys)), only)
+
+
 def large_value(job_id: str, key: str) -> Query[str]:
     return Query("select stepwell.large_value(%s::uuid, %s::text)::text", (job_id, key), only)
 

@@ -308,6 +308,8 @@ class Runner:
         if run.finishing or run.abandoned or run.why is None:
             return
         run.abandoned = True
+        if run.ctx.took_steps:
+            run.ctx.journal.close()
         outcome = self._stopped(run)
         self._outcomes.add(run.job, run.task, outcome)
         self._count(run.job.task, run.job.queue, outcome, time.perf_counter() - run.began)

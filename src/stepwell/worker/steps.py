@@ -111,6 +111,10 @@ class JobSteps(acts.Store):
     async def cancel(self, job_ids: list[str]) -> None:
         await self._steps.ask(queries.cancel(job_ids, "another branch came first"))
 
+    async def forget_waits(self, keys: list[str]) -> None:
+        if not (await self._steps.ask(queries.forget_waits(self._id, self._epoch, keys)))[0]:
+            raise Lost
+
     async def was_saved(self, key: str) -> bool:
         saved = (await self._steps.ask(queries.step_saved(self._id, self._epoch, key)))[0]
         if saved is None:

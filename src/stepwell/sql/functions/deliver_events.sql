@@ -27,7 +27,7 @@ begin
   _waiting := array(
     select distinct s.job_id
     from stepwell.event e
-    join stepwell.step s on s.pending and s.event = e.name and s.event_key = e.key
+    join stepwell.step s on s.pending and s.awaited is not null and s.event = e.name and s.event_key = e.key
       and (e.job_id is null and s.kind = 'wait' or s.job_id = e.job_id and s.kind = 'receive')
     where e.id >= new.id and e.transaction = new.transaction
   );

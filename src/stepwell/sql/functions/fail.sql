@@ -56,7 +56,9 @@ begin
       case when j.cancelling then 'cancelled' else 'failed' end as state,
       case when j.cancelling then j.reason else left(o.type || ': ' || o.message, 1000) end as error,
       case when not j.cancelling then o.failed_step end as failed_step,
-      o.delay is not null and not j.cancelling and j.attempt < coalesce(j.max_attempts, o.max_attempts) as again
+      -- To undo there are twenty tries at least, however few there were to do.
+      o.delay is not null and not j.cancelling
+        and j.attempt < greatest(coalesce(j.max_attempts, o.max_attempts), case when j.undoing is not null then 20 end) as again
     from outcome o
     join stepwell.job j on j.id = o.id and j.epoch = o.epoch
     where j.id = any (_ids) and j.worker_id is not null

@@ -18,7 +18,7 @@ begin
   for _wait in
     select s.job_id, s.key, s.kind, s.event, s.event_key, s.until
     from stepwell.step s
-    where s.job_id = any (_job_ids) and s.pending and s.event is not null
+    where s.job_id = any (_job_ids) and s.pending and s.event is not null and s.awaited is not null
     order by s.job_id, s.n
   loop
     if not _emitting and not pg_try_advisory_xact_lock(1937007984, hashtext(_wait.event || chr(1) || _wait.event_key)) then
