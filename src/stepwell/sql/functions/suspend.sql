@@ -7,8 +7,6 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -50,23 +48,14 @@ begin
     on conflict (job_id, key) do nothing
   )
   select coalesce(bool_or(g.event is not null), false) into _events from given g;
+  -- What was waited for before may be so no longer.
+  update stepwell.step s set awaited = null where s.job_id = any (_held) and s.pending and s.awaited is not null;
   update stepwell.step s
   set awaited = g.n
   from unnest(_ids, _waits) as u (id, wait)
   cross join lateral json_array_elements(u.wait::json -> 'groups') with ordinality as g (keys, n)
   cross join lateral json_array_elements_text(g.keys) as k (key)
-  where u.id = any (_held) and s.job_id = any (_held) and s.job_id = u.id and s.key = k.key and s.awaited is distinct from g.n;
-  -- What was waited for before, and is no longer.
-  update stepwell.step s
-  set awaited = null
-  where s.job_id = any (_held) and s.pending and s.awaited is not null
-    and not exists (
-      select
-      from unnest(_ids, _waits) as u (id, wait)
-      cross join lateral json_array_elements(u.wait::json -> 'groups') as g (keys)
-      cross join lateral json_array_elements_text(g.keys) as k (key)
-      where u.id = s.job_id and k.key = s.key
-    );
+  where u.id = any (_held) and s.job_id = any (_held) and s.job_id = u.id and s.key = k.key;
   _at_once := array(
     select u.id from unnest(_ids, _waits) as u (id, wait) where (u.wait::json ->> 'at_once')::boolean
   );
