@@ -318,7 +318,7 @@ class Context(BaseContext):
 
     def spawn_call(self, call: Any) -> Child[Any]:
         """Enqueue a child from a call of its task."""
-        spawned = steps.enter_spawn(self.journal, call, None)
+        spawned = steps.enter_spawn(self.journal, call)
         if spawned.step is not None:
             self._outbox.append(spawned)
             if self._sending is None:

@@ -77,7 +77,6 @@ class Chain(Task[..., Any]):
     """A task whose work is a chain of functions. Made by `app.chain`."""
 
     def __init__(self, sink: Any, name: str, given: tuple[Any, ...], **options: Any) -> None:
-        self._name = name
         if not given:
             raise ConfigError(f"chain {name!r} has no steps: app.chain(name, first, second, ...)")
         policies = [step if isinstance(step, Step) else Step(step) for step in given]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -39,7 +39,7 @@ async def execute_flow(
 ) -> Outcome:
     """Run it until it ends, fails, or has to wait. `began` is told the context of each step."""
     flow: Flow = task.flow
-    store: Any = durability.store(job)
+    store = cast("FlowStore", durability.store(job))
     journal = Journal(job)
     cursor, stored, attempt, n = journal.cursor, journal.input, job.attempt, journal.last_n
     while True:

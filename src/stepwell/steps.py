@@ -310,9 +310,9 @@ class Spawned:
     child_id: str | None = None
 
 
-def enter_spawn(journal: Journal, call: Any, key: str | None) -> Spawned:
+def enter_spawn(journal: Journal, call: Any) -> Spawned:
     """Come to a child; one that was not saved has still to be put in."""
-    place = journal.enter("child", call.task.name, key)
+    place = journal.enter("child", call.task.name)
     spawned = Spawned(place.key, call.task.name, call.task.codec.decode_result, place.saved)
     if place.saved is not None:
         spawned.child_id = place.saved.child_id

@@ -35,11 +35,8 @@ _MOST = 2000
 class Steps:
     """The steps of all jobs that a worker runs, on one connection."""
 
-    def __init__(
-        self, link: Link, database: Database, transactions: Database, max_value_size: int, threads: Executor
-    ) -> None:
+    def __init__(self, link: Link, transactions: Database, max_value_size: int, threads: Executor) -> None:
         self._link = link
-        self.database = database
         self.transactions = transactions
         self.max_value_size = max_value_size
         self.threads = threads

@@ -1,36 +1,14 @@
--- Which steps of a job's history it has when it is tried again; see stepwell.retry. Those of a chain or machine only tell
--- where it has been, so they stay.
+-- The keys of those steps of a job's history that it has when it is tried again; see stepwell.retry. Those of a chain or
+-- machine only tell where it has been, so they stay.
 create or replace function stepwell.kept_steps(_steps json, _failed_step text, _step text, _from_start boolean)
-returns table (
-  key text,
-  n integer,
-  kind text,
-  epoch integer,
-  saved_at timestamptz,
-  seconds double precision,
-  pending boolean,
-  timed_out boolean,
-  undo boolean,
-  large boolean,
-  until timestamptz,
-  fingerprint integer,
-  child_id uuid,
-  event text,
-  event_key text,
-  event_id bigint,
-  value json,
-  error json
-)
+returns text[]
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
   with all_steps as materialized (
-    select u.key, u.n, u.kind, u.epoch, u.saved_at, u.seconds, u.pending, u.timed_out, u.undo, u.large, u.until,
-      u.fingerprint, u.child_id, u.event, u.event_key, u.event_id, u.value, u.error
-    from stepwell.unfold(_steps) u
+    select u.key, u.n, u.kind, u.pending from stepwell.unfold(_steps) u
   )
-  select a.key, a.n, a.kind, a.epoch, a.saved_at, a.seconds, a.pending, a.timed_out, a.undo, a.large, a.until,
-    a.fingerprint, a.child_id, a.event, a.event_key, a.event_id, a.value, a.error
+  select array_agg(a.key)
   from all_steps a
   where a.kind in ('state', 'taken')
     or (

@@ -40,7 +40,9 @@ begin
     select r.id, k.key, k.n, k.kind, k.epoch, k.saved_at, k.seconds, k.pending, k.timed_out, k.undo, k.large, k.until,
       k.fingerprint, k.child_id, k.event, k.event_key, k.event_id, k.value, k.error
     from revived r
-    cross join lateral stepwell.kept_steps(r.steps, r.failed_step, _step, _from_start) k
+    cross join lateral stepwell.kept_steps(r.steps, r.failed_step, _step, _from_start) as s (keys)
+    cross join lateral stepwell.unfold(r.steps) k
+    where k.key = any (s.keys)
   ), saved as (
     insert into stepwell.step (job_id, saved_at, until, event_id, child_id, seconds, n, epoch, fingerprint, pending,
       timed_out, undo, large, kind, key, event, event_key, value, error)
