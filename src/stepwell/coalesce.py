@@ -44,32 +44,31 @@ class Coalescer(Generic[Item, Answer]):
         return future
 
     async def _send_all(self) -> None:
-        while self._waiting:
-            # Who was cancelled before the batch left is not sent for.
-            waiting = [(item, future) for item, future in self._waiting if not future.done()]
-            size = len(next(self._batches([item for item, _ in waiting]), ()))
-            batch, self._waiting = waiting[:size], waiting[size:]
-            if batch:
-                await self._send_batch(batch)
+        # Who was cancelled before the batch left is not sent for.
+        while waiting := [one for one in self._waiting if not one[1].done()]:
+            items = next(self._batches([item for item, _ in waiting]))
+            futures, self._waiting = [future for _, future in waiting[: len(items)]], waiting[len(items) :]
+            await self._send_batch(items, futures)
+        self._waiting = []
 
-    async def _send_batch(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+    async def _send_batch(self, items: list[Item], futures: list[asyncio.Future[Answer]]) -> None:
         try:
-            answers = await self._send([item for item, _ in batch])
+            answers = await self._send(items)
         except Exception as error:
-            if len(batch) == 1 or not self._undone(error):
-                for _, future in batch:
+            if len(items) == 1 or not self._undone(error):
+                for future in futures:
                     if not future.done():
                         future.set_exception(error)
                 return
             # One bad item must not fail the others.
-            for single in batch:
-                await self._send_batch([single])
+            for item, future in zip(items, futures, strict=True):
+                await self._send_batch([item], [future])
             return
         except BaseException:
-            for _, future in batch:
+            for future in futures:
                 future.cancel()
             raise
-        for (_, future), answer in zip(batch, answers, strict=True):
+        for future, answer in zip(futures, answers, strict=True):
             if future.done():
                 continue
             if isinstance(answer, BaseException):

@@ -101,7 +101,7 @@ class Codec:
 
     def encode_result(self, result: Any, most: int) -> str:
         """The result as JSON. Raises `BadValue` with the value's type if it does not encode."""
-        return encode_value(result, f"task {self._name!r} returned", most, "App(max_result_size=...)")
+        return encode_value(result, most, "App(max_result_size=...)", "task {!r} returned", self._name)
 
     def decode_result(self, encoded: str | None) -> Any:
         """The result, as the function's return annotation says."""

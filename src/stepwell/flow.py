@@ -135,8 +135,9 @@ class Chain(Task[..., Any]):
         place = self.steps.index(step) + 1
         if place == len(self.steps):
             return Done(value)
-        what = f"step {step.name!r} of chain {self.name!r} returned"
-        return Moved(self.steps[place].name, encode_value(value, what, most, "App(max_result_size=...)"), after)
+        what = "step {!r} of chain {!r} returned"
+        encoded = encode_value(value, most, "App(max_result_size=...)", what, step.name, self.name)
+        return Moved(self.steps[place].name, encoded, after)
 
 
 class Machine(Task[[Any], Any]):
@@ -237,8 +238,9 @@ class Machine(Task[[Any], Any]):
             )
         going_on = cast("Next[Any]", result)
         name = self.name_of(going_on.value)
-        what = f"state {step.name!r} of machine {self.name!r} goes on with"
-        return Moved(name, encode_value(going_on.value, what, most, "App(max_result_size=...)"), going_on.after)
+        what = "state {!r} of machine {!r} goes on with"
+        encoded = encode_value(going_on.value, most, "App(max_result_size=...)", what, step.name, self.name)
+        return Moved(name, encoded, going_on.after)
 
     def name_of(self, state: Any) -> str:
         """The name under which a state's class was added."""

@@ -204,7 +204,7 @@ def _send(job_id: str, name: str, value: Any) -> Query[bool]:
 def encode_event(name: str, value: Any) -> str:
     """The value of an event as JSON. Raises `BadArgs` if it cannot be stored."""
     try:
-        return encode_value(value, f"event {name!r} has", _LARGEST_EVENT, "an event")
+        return encode_value(value, _LARGEST_EVENT, "an event", "event {!r} has", name)
     except BadValue as error:
         raise BadArgs(str(error)) from None
 

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal, NoReturn, TypeGuard
 from zlib import crc32
@@ -93,18 +93,17 @@ class Undo:
     retry: Retry | None
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(msgspec.Struct):
     """Where keys are counted: the handler itself, or one branch of it."""
 
     prefix: str = ""
-    counts: dict[str, int] = field(default_factory=dict[str, int])
-    users: dict[str, Any] = field(default_factory=dict[str, Any])
+    counts: dict[str, int] = {}
+    users: dict[str, Any] = {}
     leaving: Suspend | None = None
     """By this it was left, whatever became of it since."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, gc=False):
     """Where the handler has come to: the key of a step, and what was saved of it."""
 
     key: str
@@ -121,6 +120,7 @@ class Journal:
     def __init__(self, job: ClaimedJob, drift: Drift = "warn", *, always_replay: bool = False) -> None:
         self.job = job
         self.always_replay = always_replay
+        self._loop = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
         self._drift: Drift = drift
         self._root = Scope()
         self._used: set[str] = set()
@@ -187,7 +187,7 @@ class Journal:
         return Place(full, self._n, None)
 
     def _numbered(self, scope: Scope, name: str) -> str:
-        user, current = scope.users.get(name), _current()
+        user, current = scope.users.get(name), self._current()
         if user is None:
             scope.users[name] = current
         elif user is not current:
@@ -199,6 +199,10 @@ class Journal:
             scope.users[name] = current
         count = scope.counts[name] = scope.counts.get(name, 0) + 1
         return name if count == 1 else f"{name}#{count}"
+
+    def _current(self) -> Any:
+        # Asked for each step: to look for the loop each time would be a good part of its cost.
+        return threading.current_thread() if self._loop is None else asyncio.current_task(self._loop)
 
     @property
     def scope(self) -> Scope:
@@ -278,6 +282,8 @@ class Journal:
 
     def with_notes(self, steps: Iterable[NewStep] = ()) -> list[NewStep]:
         """What is to be saved now: steps, and before them what was noted."""
+        if not self._notes:
+            return list(steps)
         with self._lock:
             noted, self._notes = self._notes, []
         return [*noted, *steps]
@@ -433,13 +439,6 @@ def _class_named(name: str) -> type[BaseException] | None:
 
 def _is_error_class(found: object) -> TypeGuard[type[BaseException]]:
     return isinstance(found, type) and issubclass(found, BaseException)
-
-
-def _current() -> Any:
-    # Asked for each step: an exception where there is no loop, or a second search for it, would be a good part of its
-    # cost.
-    loop = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
-    return threading.current_thread() if loop is None else asyncio.current_task(loop)
 
 
 def _lives(user: Any) -> bool:

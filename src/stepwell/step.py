@@ -29,7 +29,7 @@ class StepError(msgspec.Struct, frozen=True, gc=False):
     final: bool = False
 
 
-class SavedStep(msgspec.Struct, frozen=True, array_like=True):
+class SavedStep(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A step as it comes with the claim, in the order of columns of stepwell.journal."""
 
     key: str
@@ -54,7 +54,7 @@ class SavedJournal(msgspec.Struct, frozen=True):
     steps: list[SavedStep] | None
 
 
-class NewStep(msgspec.Struct, omit_defaults=True):
+class NewStep(msgspec.Struct, omit_defaults=True, gc=False):
     """A step to be saved; `value` and `error` are JSON. One that is `pending` ends later: after `delay` seconds or at
     `until` (seconds since 1970), or with an event."""
 

@@ -73,7 +73,7 @@ class StepCall:
     handler is to be left here."""
 
     __slots__ = ("_began", "_encoded", "_journal", "_mark", "_most", "_undo", "_value", "args", "attempt", "fn",
-                 "is_async", "place", "rerun", "retry")  # fmt: skip
+                 "is_async", "place", "rerun", "retry", "to_be_run")  # fmt: skip
 
     def __init__(
         self,
@@ -104,16 +104,12 @@ class StepCall:
         mark = self._mark = fingerprint(args)
         self.rerun = place.saved is not None and journal.drifted(place, mark)
         self.attempt = 1
+        self.to_be_run = place.saved is None or self.rerun
         if self.to_be_run:
             journal.stop_if_undoing()
             if not self.rerun and retry is not None:
                 self.attempt = _attempts_so_far(journal, place)
             self._began = time.perf_counter()
-
-    @property
-    def to_be_run(self) -> bool:
-        """Whether it has not been saved, or must be run again."""
-        return self.place.saved is None or self.rerun
 
     def failed(self, error: Exception) -> None:
         """Note that it failed, and is not tried again by itself."""
@@ -127,9 +123,9 @@ class StepCall:
             self.place.key,
             self.place.n,
             "step",
-            msgspec.Raw(encoded.encode()),
+            msgspec.Raw(encoded),
             fingerprint=self._mark,
-            seconds=time.perf_counter() - self._began,
+            seconds=_since(self._began),
             undo=self._undo is not None,
             replaced=self.rerun,
         )
@@ -163,7 +159,7 @@ def note_failure(journal: Journal, place: Place, kind: StepKind, error: BaseExce
 def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[Any]:
     """Run a function once, and take its saved value ever after."""
     place = call.place
-    if place.saved is not None and not call.rerun:
+    if place.saved is not None and not call.to_be_run:
         if place.saved.error is not None:
             raise saved_error(place.key, place.saved.error)
         value = yield from _saved_value(place.saved, call.fn)
@@ -255,7 +251,7 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
             if isinstance(error, (*_Saying, BadValue)):
                 yield Save(journal.with_notes([NewStep(key, place.n, "undo", error=describe_error(error))]))
             continue
-        step = NewStep(key, place.n, "undo", msgspec.Raw(encoded.encode()), seconds=time.perf_counter() - began)
+        step = NewStep(key, place.n, "undo", msgspec.Raw(encoded), seconds=_since(began))
         yield Save(journal.with_notes([step]))
 
 
@@ -366,7 +362,7 @@ def choose_first(journal: Journal) -> tuple[Place, int | None]:
 
 def save_first(journal: Journal, place: Place, winner: int) -> Plan[None]:
     """Save which branch won."""
-    yield Save(journal.with_notes([NewStep(place.key, place.n, "first", msgspec.Raw(str(winner).encode()))]))
+    yield Save(journal.with_notes([NewStep(place.key, place.n, "first", msgspec.Raw(str(winner)))]))
 
 
 def now(journal: Journal) -> Plan[datetime]:
@@ -407,10 +403,14 @@ def patched(journal: Journal, name: str) -> bool:
     return True
 
 
+def _since(began: float) -> float:
+    # Whole microseconds: to write out the digits of noise behind them takes longer than many a step.
+    return int((time.perf_counter() - began) * 1_000_000) / 1_000_000
+
+
 def _encode(journal: Journal, key: str, value: Any, most: int) -> str:
-    encoded = encode_value(
-        value, f"step {key!r} of task {journal.job.task!r} returned", most, "App(max_result_size=...)"
-    )
+    what = "step {!r} of task {!r} returned"
+    encoded = encode_value(value, most, "App(max_result_size=...)", what, key, journal.job.task)
     journal.weigh(encoded, key)
     return encoded
 

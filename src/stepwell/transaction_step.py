@@ -69,13 +69,14 @@ class _TransactionStep:
             )
         encoded = self._encoded(self._saved)
         self._journal.weigh(encoded, self._name)
-        step = NewStep(self._place.key, self._place.n, "transaction", msgspec.Raw(encoded.encode()))
+        step = NewStep(self._place.key, self._place.n, "transaction", msgspec.Raw(encoded))
         # What was noted stays so, too, for this may yet be rolled back.
         return [*self._journal.noted(), step]
 
     def _encoded(self, value: Any) -> str:
-        what = f"transaction {self._name!r} of task {self._journal.job.task!r} saves"
-        return encode_value(value, what, self._store.max_value_size, "App(max_result_size=...)")
+        most, task = self._store.max_value_size, self._journal.job.task
+        what = "transaction {!r} of task {!r} saves"
+        return encode_value(value, most, "App(max_result_size=...)", what, self._name, task)
 
     def _failed(self, error: BaseException) -> None:
         """Note that it was rolled back: should the handler catch why, it must meet that again in each run to come."""

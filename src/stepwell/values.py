@@ -26,23 +26,25 @@ def encode_other(value: Any) -> Any:
 encoder = msgspec.json.Encoder(enc_hook=encode_other)
 
 
-def encode_value(value: Any, what: str, most: int, setting: str) -> str:
-    """A value as JSON. `what` begins the message of the `BadValue` that is raised if it cannot be stored."""
+def encode_value(value: Any, most: int, setting: str, what: str, *about: str) -> str:
+    """A value as JSON. `what`, formatted with `about`, begins the message of the `BadValue` that is raised if it cannot
+    be stored."""
     if value is None:
         return "null"
     try:
         encoded = encoder.encode(value)
     except Exception as error:
-        raise BadValue(f"{what} {article(type(value).__name__)}, which does not encode as JSON: {error}") from None
-    if b"\\u0000" in encoded and NUL.search(encoded):
-        raise BadValue(f"{what} {article(type(value).__name__)} that holds a NUL character, which text cannot keep")
-    if b"null" in encoded and holds_nan(value):
-        raise BadValue(f"{what} {article(type(value).__name__)} that holds NaN or infinity, which JSON cannot say")
-    if len(encoded) > most:
-        raise BadValue(
-            f"{what} {article(type(value).__name__)} of {len(encoded)} bytes, more than the {most} of {setting}"
-        )
-    return encoded.decode()
+        problem = f", which does not encode as JSON: {error}"
+    else:
+        if b"\\u0000" in encoded and NUL.search(encoded):
+            problem = " that holds a NUL character, which text cannot keep"
+        elif b"null" in encoded and holds_nan(value):
+            problem = " that holds NaN or infinity, which JSON cannot say"
+        elif len(encoded) > most:
+            problem = f" of {len(encoded)} bytes, more than the {most} of {setting}"
+        else:
+            return encoded.decode()
+    raise BadValue(f"{what.format(*about)} {article(type(value).__name__)}{problem}")
 
 
 def new_decoder(kind: Any) -> msgspec.json.Decoder[Any]:

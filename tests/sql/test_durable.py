@@ -35,7 +35,7 @@ def step(key: str, n: int = 1, value: Any = None, **options: Any) -> NewStep:
 
 
 def save(conn: Connection, job: Held, *steps: NewStep, epoch: int | None = None) -> list[Any]:
-    return fetch(conn, queries.save_steps([Saving(job.id, epoch or job.epoch, one) for one in steps]))[0][0]
+    return fetch(conn, queries.save_steps([Saving(job.id, epoch or job.epoch, steps)]))[0][0]
 
 
 def spawn(conn: Connection, job: Held, count: int, *, epoch: int | None = None) -> list[str | None]:

@@ -17,4 +17,4 @@ _NULL = msgspec.Raw(b"null")
 def save(ids: list[str], epochs: list[int], n: int) -> Query[tuple[list[UUID], datetime]]:
     """The n-th step of each of these jobs."""
     step = NewStep("nothing" if n == 1 else f"nothing#{n}", n, "step", _NULL, seconds=1e-5)
-    return queries.save_steps([Saving(job_id, epoch, step) for job_id, epoch in zip(ids, epochs, strict=True)])
+    return queries.save_steps([Saving(job_id, epoch, [step]) for job_id, epoch in zip(ids, epochs, strict=True)])

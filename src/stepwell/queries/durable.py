@@ -15,31 +15,31 @@ from stepwell.step import LARGE, NewStep
 
 
 class Saving(msgspec.Struct, frozen=True, gc=False):
-    """A step to be saved, and the run that does so."""
+    """Steps to be saved, and the run that does so."""
 
     job_id: str
     epoch: int
-    step: NewStep
+    steps: Sequence[NewStep]
 
 
 def save_steps(savings: Sequence[Saving]) -> Query[tuple[list[UUID], datetime]]:
-    steps = [saving.step for saving in savings]
-    values = [None if step.value is None else bytes(step.value).decode() for step in steps]
+    steps = [step for saving in savings for step in saving.steps]
+    values = [None if step.value is None else str(step.value, "utf-8") for step in steps]
     large = [value is not None and len(value) > LARGE for value in values]
     return Query(
         "select refused, saved_at from stepwell.save_steps(%s::uuid[], %s::integer[], %s::text[], %s::integer[],"
         " %s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[], %s::boolean[], %s::boolean[],"
         " %s::boolean[])",
         (
-            Bare(saving.job_id for saving in savings),
-            Bare(saving.epoch for saving in savings),
-            Texts(step.key for step in steps),
-            Bare(step.n for step in steps),
+            Bare([saving.job_id for saving in savings for _ in saving.steps]),
+            Bare([saving.epoch for saving in savings for _ in saving.steps]),
+            Texts([step.key for step in steps]),
+            Bare([step.n for step in steps]),
             shared([step.kind for step in steps]),
             Texts(values),
             _errors(steps),
-            Bare(step.fingerprint for step in steps),
-            Bare(step.seconds for step in steps),
+            Bare([step.fingerprint for step in steps]),
+            Bare([step.seconds for step in steps]),
             shared([step.undo for step in steps]),
             large if any(large) else None,
             [step.replaced for step in steps] if any(step.replaced for step in steps) else None,

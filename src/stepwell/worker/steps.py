@@ -43,7 +43,7 @@ class Steps:
         self.loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self._closed = False
-        self.saves: Coalescer[list[Saving], datetime] = Coalescer(self._save, _undone, _by_size)
+        self.saves: Coalescer[Saving, datetime] = Coalescer(self._save, _undone, _by_size)
         self.spawns: Coalescer[Spawning, str] = Coalescer(self._spawn, _undone, _children)
         self.moves: Coalescer[Move, None] = Coalescer(self._advance, _undone, _moves)
 
@@ -63,12 +63,12 @@ class Steps:
         """Save no more."""
         self._closed = True
 
-    async def _save(self, savings: list[list[Saving]]) -> Sequence[datetime | Lost]:
-        refused, at = (await self.ask(queries.save_steps([one for saving in savings for one in saving])))[0]
+    async def _save(self, savings: list[Saving]) -> Sequence[datetime | Lost]:
+        refused, at = (await self.ask(queries.save_steps(savings)))[0]
         if not refused:
             return [at] * len(savings)
         lost = {str(job_id) for job_id in refused}
-        return [Lost() if saving[0].job_id in lost else at for saving in savings]
+        return [Lost() if saving.job_id in lost else at for saving in savings]
 
     async def _spawn(self, children: list[Spawning]) -> Sequence[str | Lost]:
         ids = (await self.ask(queries.spawn(children)))[0]
@@ -91,7 +91,7 @@ class JobSteps(acts.Store):
         self.max_value_size = steps.max_value_size
 
     def save(self, steps: Sequence[NewStep]) -> Awaitable[datetime]:
-        return self._steps.saves.submit(self._savings(steps))
+        return self._steps.saves.submit(Saving(self._id, self._epoch, steps))
 
     async def spawn(self, children: Sequence[acts.Spawning]) -> list[str]:
         submitted = [
@@ -124,12 +124,12 @@ class JobSteps(acts.Store):
         return await self._steps.loop.run_in_executor(self._steps.threads, work)
 
     def save_in(self, connection: psycopg.Connection[Any], steps: Sequence[NewStep]) -> None:
-        refused, _ = fetch(connection, queries.save_steps(self._savings(steps)))[0]
+        refused, _ = fetch(connection, queries.save_steps([Saving(self._id, self._epoch, steps)]))[0]
         if refused:
             raise Lost
 
     async def asave_in(self, connection: psycopg.AsyncConnection[Any], steps: Sequence[NewStep]) -> None:
-        refused, _ = (await afetch(connection, queries.save_steps(self._savings(steps))))[0]
+        refused, _ = (await afetch(connection, queries.save_steps([Saving(self._id, self._epoch, steps)])))[0]
         if refused:
             raise Lost
 
@@ -159,23 +159,22 @@ class JobSteps(acts.Store):
     def pause(self, seconds: float) -> None:
         self.wait_for(lambda: asyncio.sleep(seconds))
 
-    def _savings(self, steps: Sequence[NewStep]) -> list[Saving]:
-        return [Saving(self._id, self._epoch, step) for step in steps]
-
 
 def _undone(error: Exception) -> bool:
     """Whether nothing of a batch can have been written: else it would have been tried again."""
     return isinstance(error, psycopg.Error) and not is_transient(error)
 
 
-def _by_size(savings: list[list[Saving]]) -> Iterator[list[list[Saving]]]:
+def _by_size(savings: list[Saving]) -> Iterator[list[Saving]]:
     return batches(savings, _MOST, _size)
 
 
-def _size(saving: list[Saving]) -> int:
-    if len(saving) == 1:
-        return len(memoryview(saving[0].step.value or b""))
-    return sum(len(memoryview(one.step.value or b"")) for one in saving)
+def _size(saving: Saving) -> int:
+    size = 0
+    for step in saving.steps:
+        if step.value is not None:
+            size += memoryview(step.value).nbytes
+    return size
 
 
 def _children(children: list[Spawning]) -> Iterator[list[Spawning]]:

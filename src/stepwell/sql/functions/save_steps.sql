@@ -36,6 +36,7 @@ declare
   _held uuid[];
   _held_epochs integer[];
   _plain uuid[];
+  _inserted integer;
 begin
   saved_at := stepwell.now();
   -- Not a shared lock: the first step of a job updates its row, and two who shared it would wait for each other.
@@ -77,6 +78,7 @@ begin
     as u (id, epoch, key, n, kind, value, error, fingerprint, seconds, undo, large)
   join unnest(_held, _held_epochs) as h (id, epoch) on h.id = u.id and h.epoch = u.epoch
   on conflict (job_id, key) do nothing;
+  get diagnostics _inserted = row_count;
   if _large is not null then
     insert into stepwell.large_value (job_id, expires_at, key, value)
     select u.id, 'infinity', u.key, u.value::json
@@ -85,6 +87,11 @@ begin
     where u.large
     on conflict (job_id, key) do nothing;
   end if;
+  refused := '{}';
+  if _inserted = cardinality(_ids) then
+    return;
+  end if;
+  -- Some were refused, or had been saved before.
   refused := array(
     select distinct u.id from unnest(_ids, _epochs) as u (id, epoch)
     left join unnest(_held, _held_epochs) as h (id, epoch) on h.id = u.id and h.epoch = u.epoch
