@@ -79,6 +79,7 @@ def main() -> None:
     """Measure, print, and write `results/peers.*`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(venvs.names())}")
+    parser.add_argument("--steps", action="store_true", help="only workflows of steps, of those that have them")
     parser.add_argument("--rounds", type=int, default=3, help="3 if not given; of fewer the results are kept as a part")
     given = parser.parse_args()
     for name in given.names:
@@ -91,10 +92,18 @@ def main() -> None:
         if isinstance(redis, str):
             run.note(f"Redis: {redis_server.version()}, its default settings: no fsync per write")
         run.rounds = given.rounds
-        peers = [_ours(), *_installed(run, given.names or venvs.names(), redis)]
-        peers = [peer for peer in peers if _tried(run, peer)]
+        whole = not given.names and given.rounds >= 3
         # What is published is a whole run; of any other what there is.
         name = "part"
+        if given.steps:
+            try:
+                _steps(run, [_ours(), *_installed(run, given.names or list(_STEP_TIMES), redis)])
+                name = "steps-peers" if whole else "part"
+            finally:
+                report.write(run, name)
+            return
+        peers = [_ours(), *_installed(run, given.names or venvs.names(), redis)]
+        peers = [peer for peer in peers if _tried(run, peer)]
         try:
             for round_number in range(run.rounds):
                 for peer in random.sample(peers, len(peers)):
@@ -104,7 +113,7 @@ def main() -> None:
             _record(run, peers)
             _snapshots(run, peers)
             _steps(run, peers)
-            name = "part" if given.names or given.rounds < 3 else "peers"
+            name = "peers" if whole else "part"
         finally:
             report.write(run, name, table=_table([peer for peer in peers if peer.one]))
 
