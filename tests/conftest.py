@@ -24,7 +24,10 @@ from stepwell.migrate import migrate
 
 _SERVER = "STEPWELL_TEST_SERVER"
 _TEMPLATE = "stepwell_template"
-_running: list[tuple[EmbeddedPostgres, Path]] = []
+_MEMORY = Path("/dev/shm")
+_ENOUGH_MEMORY = 4 * 1024**3
+_running: list[EmbeddedPostgres] = []
+_places: list[Path] = []
 
 
 def postgres_bin_dir() -> Path:
@@ -40,14 +43,30 @@ def make_open_dir() -> Path:
     return place
 
 
+def _move_to_memory() -> None:
+    """Have all temporary files of this run, and of the processes that it starts, in memory, if there is enough of it.
+
+    A database is some three hundred files, and each test makes and drops one. On ext4, which passes over every inode
+    that was freed a moment ago, to find theirs took half of the processors' time.
+    """
+    if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ENOUGH_MEMORY:
+        tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="sw", dir=_MEMORY)
+        Path(tempfile.tempdir).chmod(0o1777)
+        _places.append(Path(tempfile.tempdir))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # Only the process that starts the run; the others of xdist inherit the variable.
     if hasattr(config, "workerinput"):
         return
+    # Each of the many processes that tests start would compile all of stepwell anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    _move_to_memory()
     place = make_open_dir()
+    _places.append(place)
     server = EmbeddedPostgres(place / "pg", bin_dir=postgres_bin_dir())
     dsn = server.start()
-    _running.append((server, place))
+    _running.append(server)
     with psycopg.connect(dsn, autocommit=True) as connection:
         # These databases need not survive a power cut, and many are made and dropped. What a killed process or a killed
         # Postgres leaves behind is the same either way.
@@ -68,9 +87,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_unconfigure() -> None:
     while _running:
-        server, place = _running.pop()
-        server.stop()
-        shutil.rmtree(place, ignore_errors=True)
+        _running.pop().stop()
+    while _places:
+        shutil.rmtree(_places.pop(), ignore_errors=True)
 
 
 @pytest.fixture
@@ -102,8 +121,10 @@ def dsn(server_dsn: str) -> Iterator[str]:
 def _database(server_dsn: str, template: str) -> Iterator[str]:
     name = f"t{uuid4().hex[:12]}"
     with psycopg.connect(server_dsn, autocommit=True) as connection:
+        # Twice as fast as by way of the WAL; before 15 there was nothing else.
+        strategy = sql.SQL(" strategy file_copy" if connection.info.server_version >= 150000 else "")
         connection.execute(
-            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template)) + strategy
         )
     yield make_conninfo(server_dsn, dbname=name)
     with psycopg.connect(server_dsn, autocommit=True) as connection:

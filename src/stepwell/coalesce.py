@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 class Coalescer(Generic[Item, Answer]):
     """Calls `send` with batches of items; each submitter gets its own answer, or its own error. `send` may answer a
-    single item with an error, too.
+    single item with an error, too. It belongs to the event loop in which it is made.
 
     `batches` cuts what waits into what is sent at once. `undone` says of an error that nothing of the batch can have
     been done, so that each item may be sent again, alone.
@@ -31,16 +31,16 @@ class Coalescer(Generic[Item, Answer]):
         self._send = send
         self._undone = undone
         self._batches = batches
+        self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
         self._sender: asyncio.Task[None] | None = None
 
     def submit(self, item: Item) -> asyncio.Future[Answer]:
         """Gather an item; what is returned is its answer, to be awaited."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
+        future: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting.append((item, future))
         if self._sender is None or self._sender.done():
-            self._sender = loop.create_task(self._send_all())
+            self._sender = self._loop.create_task(self._send_all())
         return future
 
     async def _send_all(self) -> None:

@@ -128,8 +128,7 @@ class Context(BaseContext):
         with nothing, should the job fail or be cancelled later on. A plain function runs in a thread.
         """
         limit = None if timeout is None else seconds(timeout, "timeout")
-        store = self.store
-        journal = self.journal
+        store, journal = self.store, self.journal
         try:
             call = StepCall(journal, store.max_value_size, fn, args, key, retry, undo, was)
             if not call.to_be_run or not call.is_async or retry is not None or limit is not None:

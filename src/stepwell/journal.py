@@ -152,7 +152,8 @@ class Journal:
     def _enter(self, name: str, key: str | None, was: str | None) -> Place:
         if self._closed:
             raise StepwellError(f"job {self.job.id} ({self.job.task}) has ended this run: its ctx is of no more use")
-        scope = self.scope
+        found = _scope.get()  # as in `scope`, without another call
+        scope = found[1] if found is not None and found[0] is self else self._root
         if scope.leaving is not None:
             raise scope.leaving  # somebody caught it, who should not have
         if self._errors:

@@ -88,8 +88,8 @@ async def test_async_code_does_the_same(app: App) -> None:
     @app.task
     async def clean() -> None: ...
 
-    made = await app.aschedule_task(clean, timedelta(minutes=1), name="often")
-    handle = app.schedule_named("often")
+    made = await app.aschedule_task(clean, timedelta(days=30), name="seldom")
+    handle = app.schedule_named("seldom")
     await handle.apause()
     await handle.aresume()
     job = await handle.atrigger()
