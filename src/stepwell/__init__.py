@@ -7,6 +7,7 @@ from stepwell.duration import Duration
 from stepwell.errors import (
     AmbiguousKey,
     BadArgs,
+    BadValue,
     ConfigError,
     DatabaseError,
     DuplicateTask,
@@ -37,7 +38,6 @@ from stepwell.steps import Event
 from stepwell.sync_context import SyncChild, SyncContext
 from stepwell.task import Call, Enqueuer, Task
 from stepwell.transaction_step import SyncTransaction, Transaction
-from stepwell.values import BadValue
 from stepwell.worker import Worker
 
 __all__ = [

@@ -80,11 +80,12 @@ class Context(BaseContext):
     steps again.
     """
 
-    __slots__ = ("_not_sent", "_outbox", "_sending")
+    __slots__ = ("_not_sent", "_outbox", "_sending", "_spawned")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._outbox: list[Spawned] = []
+        self._spawned: list[Spawned] = []
         self._sending: asyncio.Task[None] | None = None
         self._not_sent: BaseException | None = None
 
@@ -185,8 +186,7 @@ class Context(BaseContext):
 
     def spawn_many(self, task: Spawnable[..., R], items: Iterable[Mapping[str, Any] | Any]) -> list[Child[R]]:
         """Enqueue many children, each a dict of arguments or `task.using(...).call(...)`."""
-        call_of(task)
-        return [self.spawn_call(call) for call in task.calls(list(items))]
+        return [self.spawn_call(call) for call in calls_of(task, items)]
 
     async def gather(self, *branches: Awaitable[T], return_exceptions: bool = False) -> list[T]:
         """Run branches side by side and return their values in order: steps, children, or coroutines of your own.
@@ -255,7 +255,7 @@ class Context(BaseContext):
             close_unused([branch for index, branch in enumerate(branches) if index != winner])
             self._give_up(name, len(branches), winner)
             # The run that saved it may have died before it cancelled them.
-            await self._cancel_losers(branches, winner)
+            await self._cancel_losers(branches, names, winner)
             end = (await run_branches(self.journal, [(names[winner], as_start(branches[winner]))]))[0]
             return First(winner, self._settle([end])[0])
         await self.sent()
@@ -268,18 +268,23 @@ class Context(BaseContext):
             await self.store.forget_waits(stale)
         await self._perform(steps.save_first(self.journal, place, winner))
         self._give_up(name, len(branches), winner)
-        await self._cancel_losers(branches, winner)
+        await self._cancel_losers(branches, names, winner)
         if self.journal.always_replay:
             self.journal.leave(Suspend(at_once=True))
         return First(winner, self._settle([end])[0])
 
-    async def _cancel_losers(self, branches: Sequence[Awaitable[Any]], winner: int) -> None:
-        losers = [branch for index, branch in enumerate(branches) if index != winner and isinstance(branch, Child)]
-        live = [
-            child.spawned.child_id for child in losers if child.spawned.saved is None or child.spawned.saved.pending
-        ]
+    async def _cancel_losers(self, branches: Sequence[Awaitable[Any]], names: Sequence[str], winner: int) -> None:
+        """Cancel the children that lost, and those of branches that lost."""
+        losers = [index for index in range(len(branches)) if index != winner]
+        lost = [branch.spawned for index in losers if isinstance(branch := branches[index], Child)]
+        prefixes = tuple(f"{self.journal.scope.prefix}{names[index]}/" for index in losers)
+        lost += [spawned for spawned in self._spawned if spawned.key.startswith(prefixes)]
+        if any(spawned.child_id is None for spawned in lost):
+            await self.sent()
+        live = {spawned.child_id for spawned in lost if spawned.saved is None or spawned.saved.pending}
+        live.update(child_id for index in losers for child_id in self.journal.children_in(names[index]))
         if live:
-            await self.store.cancel([child_id for child_id in live if child_id is not None])
+            await self.store.cancel(sorted(child_id for child_id in live if child_id is not None))
 
     async def now(self) -> datetime:
         """The time, by the database's clock: of the run that asked first."""
@@ -320,6 +325,7 @@ class Context(BaseContext):
         spawned = steps.enter_spawn(self.journal, call)
         if spawned.step is not None:
             self._outbox.append(spawned)
+            self._spawned.append(spawned)
             if self._sending is None:
                 self._send_soon()
         return Child(self, spawned)
@@ -389,7 +395,15 @@ def call_of(task: Any) -> Callable[..., Any]:
     call = getattr(task, "call", None)
     if call is None:
         raise ConfigError(f"ctx.spawn takes a task, as @app.task makes it, not {task!r}; ctx.step runs a function here")
+    if task.connection is not None:
+        raise ConfigError("a child is enqueued with the step that spawns it: leave out using(connection=...)")
     return call
+
+
+def calls_of(task: Spawnable[..., Any], items: Iterable[Any]) -> list[Any]:
+    """The calls of a task for many children."""
+    call_of(task)
+    return list(task.calls(list(items)))
 
 
 def _limit(timeout: Duration | None) -> float | None:

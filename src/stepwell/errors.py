@@ -7,6 +7,7 @@
     │   └── SchemaMismatch   its schema is older or newer than this stepwell needs
     ├── EmbeddedError        the embedded Postgres did not start
     ├── BadArgs              args do not fit the task's signature, or do not encode (a TypeError, too)
+    ├── BadValue             a result, or the value of a step, cannot be stored; never tried again
     ├── JobNotFound          no such job, or it is no longer kept
     ├── ScheduleNotFound     no such schedule
     ├── WorkerNotFound       no such worker is registered
@@ -51,6 +52,10 @@ class EmbeddedError(StepwellError):
 
 class BadArgs(StepwellError, TypeError):
     """The arguments do not fit the task's signature or cannot be encoded. Nothing was enqueued."""
+
+
+class BadValue(StepwellError):
+    """A result or the value of a step cannot be stored; the message says whose, and why. Never tried again."""
 
 
 class JobNotFound(StepwellError, LookupError):

@@ -13,7 +13,7 @@ from stepwell.acts import aperform, perform
 from stepwell.base_context import BaseContext
 from stepwell.context import Context
 from stepwell.error_text import error_message, error_name, storable
-from stepwell.errors import BadArgs, StepFailed
+from stepwell.errors import BadArgs, BadValue, StepFailed
 from stepwell.events import BackoffFailed, log
 from stepwell.journal import Journal, Lost, StopReplay, Suspend
 from stepwell.moves import Restart
@@ -37,7 +37,6 @@ from stepwell.step import NewStep
 from stepwell.steps import undo_all
 from stepwell.sync_context import SyncContext
 from stepwell.task import Task
-from stepwell.values import BadValue
 
 _BACKOFF_FAILED_PAUSE = 60.0
 _LONGEST_TRACEBACK = 60_000

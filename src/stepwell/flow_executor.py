@@ -105,7 +105,7 @@ def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, a
     outcome = outcome_of(error, policy, attempt)
     if not isinstance(outcome, Failed):
         return outcome
-    outcome = msgspec.structs.replace(outcome, attempt=attempt)
+    outcome = msgspec.structs.replace(outcome, attempt=attempt, step=None if step is None else step.name)
     # A step that is not there may be in the next deploy, or in the last one: that is tried again as any error.
     if not begun and isinstance(error, BadArgs):
         return msgspec.structs.replace(outcome, reason="bad_args", delay=None)

@@ -16,11 +16,11 @@ from stepwell.bridge import afetch_on, fetch_on
 from stepwell.codec import Codec
 from stepwell.db import Database
 from stepwell.duration import Duration, describe, seconds
-from stepwell.errors import BadArgs, ConfigError, JobCancelled, JobFailed, JobNotFound, StepwellError
+from stepwell.errors import BadArgs, BadValue, ConfigError, JobCancelled, JobFailed, JobNotFound, StepwellError
 from stepwell.job import Ended, JobInfo
 from stepwell.journal import check_key
 from stepwell.queries import Query
-from stepwell.values import BadValue, encode_value
+from stepwell.values import encode_value
 from stepwell.waiter import Waiter
 
 R = TypeVar("R", covariant=True)

@@ -202,8 +202,10 @@ class Journal:
         return name if count == 1 else f"{name}#{count}"
 
     def _current(self) -> Any:
-        # Asked for each step: to look for the loop each time would be a good part of its cost.
-        return threading.current_thread() if self._loop is None else asyncio.current_task(self._loop)
+        # Asked for each step: to look for the loop each time would be a good part of its cost. The journal of a plain
+        # function is made in its thread, and it comes to some steps in the loop.
+        loop = self._loop or asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
+        return threading.current_thread() if loop is None else asyncio.current_task(loop)
 
     @property
     def scope(self) -> Scope:
@@ -226,12 +228,15 @@ class Journal:
 
     def waits_in(self, branch: str) -> list[str]:
         """The waits of a branch that had not ended when this run began."""
+        return [step.key for step in self._pending_in(branch) if step.kind in ("wait", "receive")]
+
+    def children_in(self, branch: str) -> list[str]:
+        """The children of a branch that had not ended when this run began."""
+        return [step.child_id for step in self._pending_in(branch) if step.child_id is not None]
+
+    def _pending_in(self, branch: str) -> list[SavedStep]:
         prefix = f"{self.scope.prefix}{branch}/"
-        return [
-            key
-            for key, step in self._memo.items()
-            if key.startswith(prefix) and step.pending and step.kind in ("wait", "receive")
-        ]
+        return [step for key, step in self._memo.items() if key.startswith(prefix) and step.pending]
 
     def peek(self, key: str) -> SavedStep | None:
         """What was saved under a key, without coming to it."""

@@ -21,7 +21,7 @@ from uuid import UUID
 import msgspec
 
 from stepwell.acts import Pause, Plan, ReadLarge, Run, Save, Spawn
-from stepwell.errors import ConfigError, JobCancelled, JobFailed, StepwellError
+from stepwell.errors import BadValue, ConfigError, JobCancelled, JobFailed, StepwellError
 from stepwell.events import UndoFailed, log
 from stepwell.journal import (
     Journal,
@@ -38,7 +38,7 @@ from stepwell.journal import (
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
 from stepwell.retry import Retry
 from stepwell.step import NewStep, SavedStep, StepKind
-from stepwell.values import BadValue, encode_value, new_decoder
+from stepwell.values import encode_value, new_decoder
 
 # A wait that is not longer keeps its slot: to give the job back and to claim it again takes a few milliseconds, too.
 LONGEST_PAUSE = 1.0

@@ -15,7 +15,7 @@ from stepwell import steps
 from stepwell.acts import Store, perform
 from stepwell.base_context import BaseContext
 from stepwell.branches import First
-from stepwell.context import Child, Context, Spawnable, call_of
+from stepwell.context import Child, Context, Spawnable, call_of, calls_of
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
 from stepwell.journal import Suspend, check_key, name_of
@@ -123,8 +123,7 @@ class SyncContext(BaseContext):
 
     def spawn_many(self, task: Spawnable[..., R], items: Iterable[Mapping[str, Any] | Any]) -> list[SyncChild[R]]:
         """Enqueue many children, each a dict of arguments or `task.using(...).call(...)`."""
-        call_of(task)
-        calls = list(task.calls(list(items)))
+        calls = calls_of(task, items)
 
         async def spawn(ctx: Context) -> list[Child[Any]]:
             children = [ctx.spawn_call(call) for call in calls]

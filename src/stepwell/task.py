@@ -108,8 +108,18 @@ class Enqueuer(Generic[P, R]):
             raise ConfigError("delay and run_at exclude each other: give one")
         return Enqueuer(self._task, given)
 
+    @property
+    def connection(self) -> object | None:
+        """The connection of your own that `using` was given."""
+        return self._options.connection
+
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """One call with these arguments, checked and encoded, to be given to `enqueue_many`."""
+        if self.connection is not None:
+            raise ConfigError(
+                f"a call of {self._task.name!r} has no connection of its own: say using(connection=...) where it is "
+                "enqueued"
+            )
         return self._call(args, kwargs)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:

@@ -8,11 +8,9 @@ from typing import Any, cast
 
 import msgspec
 
+from stepwell.errors import BadValue
+
 NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-
-
-class BadValue(Exception):
-    """A result or the value of a step cannot be stored; the message says whose, and why. Never tried again."""
 
 
 def encode_other(value: Any) -> Any:

@@ -151,6 +151,39 @@ async def test_the_first_branch_wins_in_each_run(app: App) -> None:
     assert loser.state == "cancelled"
 
 
+async def test_children_of_a_branch_that_lost_are_cancelled_too(app: App) -> None:
+    @app.task
+    async def sleepy(ctx: Context, n: int) -> None:
+        await ctx.sleep("1d")
+
+    @app.task(retry=SOON)
+    async def main(ctx: Context) -> int:
+        async def helped(first: int) -> None:
+            await ctx.gather(ctx.spawn(sleepy, first), ctx.spawn(sleepy, first + 1))
+
+        # Of the first the children are from this run, of the second from the one before the sleep.
+        at_once = await ctx.first(helped(1), ctx.step(asyncio.sleep, 0))
+        later = await ctx.first(helped(3), ctx.sleep("1.1s"))
+        kept = ctx.spawn(sleepy, 5)
+        assert kept is not None
+        return at_once.branch + later.branch
+
+    async with Worker(app):
+        job = await main.aenqueue()
+        assert await job.aresult(timeout="10s") == 2
+        info = await job.ainfo()
+        assert info is not None
+        states: dict[int, str] = {}
+        for step in info.steps:
+            if step.child_id is not None:
+                child = await app.job(step.child_id).ainfo()
+                assert child is not None
+                states[child.args["n"]] = child.state
+    assert states.pop(5) in ("ready", "running", "waiting")
+    assert {3, 4} <= states.keys() <= {1, 2, 3, 4}
+    assert set(states.values()) == {"cancelled"}
+
+
 async def test_all_branches_end_before_the_error_of_one_is_raised(app: App) -> None:
     ran: list[str] = []
 

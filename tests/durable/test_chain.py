@@ -67,6 +67,29 @@ async def test_a_step_that_fails_is_tried_alone_with_attempts_of_its_own(app: Ap
     assert ran == ["one", "two 1", "two 2", "two 3", "three 1"]
 
 
+async def test_a_chain_that_failed_in_its_first_step_is_retried_from_that_by_name(app: App) -> None:
+    broken = True
+
+    def one(n: int) -> int:
+        if broken:
+            raise ValueError("broken")
+        return n + 1
+
+    def two(n: int) -> int:
+        return n * 2
+
+    chain = app.chain("sum", one, two, retry=ONCE)
+    async with Worker(app):
+        job = await chain.aenqueue(1)
+        with pytest.raises(JobFailed, match="broken"):
+            await job.aresult(timeout="10s")
+        with pytest.raises(StepNotFound, match="has no step 'two'"):
+            await job.aretry(step="two")
+        broken = False
+        assert await job.aretry(step="one")
+        assert await job.aresult(timeout="10s") == 4
+
+
 async def test_a_chain_that_failed_resumes_where_it_stood_or_from_another_step_or_the_start(app: App) -> None:
     ran: list[str] = []
     broken = True

@@ -207,6 +207,28 @@ async def test_a_failed_job_may_be_taken_back_to_a_step(app: App) -> None:
             await job.aretry(step="b", from_start=True)
 
 
+async def test_a_failed_job_may_be_taken_back_to_the_step_it_failed_in(app: App) -> None:
+    ran: list[str] = []
+
+    def note(word: str) -> None:
+        ran.append(word)
+        if word == "b" and len(ran) == 2:
+            raise ValueError("no")
+
+    @app.task(retry=ONCE)
+    async def work(ctx: Context) -> None:
+        for word in ("a", "b"):
+            await ctx.step(note, word, key=word)
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        with pytest.raises(JobFailed):
+            await job.aresult(timeout="10s")
+        assert await job.aretry(step="b")
+        await job.aresult(timeout="10s")
+    assert ran == ["a", "b", "b"]
+
+
 async def ended(job: Any) -> bool:
     info = await job.ainfo()
     return info.state == "failed"

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import App, Context, JobCancelled, JobFailed, Retry, Worker
+from stepwell import App, ConfigError, Context, JobCancelled, JobFailed, Retry, Worker
 
 ONCE = Retry(max_attempts=1)
 SOON = Retry(max_attempts=5, initial="10ms", jitter=0)
@@ -37,6 +37,29 @@ async def test_children_run_beside_each_other_and_their_results_come_in_order(ap
         child = await app.job(info.steps[0].child_id or "").ainfo()
     assert child is not None
     assert child.parent_id == job.id
+
+
+async def test_a_child_has_no_connection_of_its_own(app: App, conn: psycopg.Connection[Any]) -> None:
+    said: list[str] = []
+
+    @app.task
+    async def work(n: int) -> None: ...
+
+    @app.task
+    async def main(ctx: Context) -> None:
+        for spawn in (
+            lambda: ctx.spawn(work.using(connection=conn), 1),
+            lambda: ctx.spawn_many(work.using(connection=conn), [{"n": 1}]),
+        ):
+            with pytest.raises(ConfigError, match="leave out using") as refused:
+                spawn()
+            said.append(str(refused.value))
+
+    async with Worker(app):
+        await (await main.aenqueue()).aresult(timeout="10s")
+    assert len(said) == 2
+    with pytest.raises(ConfigError, match="where it is enqueued"):
+        work.using(connection=conn).call(1)
 
 
 async def test_a_parent_waits_without_a_slot(app: App) -> None:

@@ -161,6 +161,34 @@ async def test_what_is_sent_to_a_job_is_taken_first_in_first_out_and_once(app: A
             await job.asend("word", 1)
 
 
+async def test_what_was_sent_and_not_read_is_there_when_a_failed_job_is_tried_again(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    broken = True
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def talk(ctx: Context) -> list[Any]:
+        said = [(await ctx.receive("word")).value]
+        if broken:
+            raise ValueError("broken")
+        return [*said, (await ctx.receive("word")).value]
+
+    count = "select count(*) from stepwell.event where expires_at {} 'infinity'"
+    async with Worker(app):
+        job = await talk.aenqueue()
+        for n in range(3):
+            await job.asend("word", n)
+        with pytest.raises(JobFailed, match="broken"):
+            await job.aresult(timeout="10s")
+        # Until its history goes.
+        assert conn.execute(count.format("<")).fetchone() == (2,)
+        broken = False
+        assert await job.aretry()
+        assert await job.aresult(timeout="10s") == [0, 1]
+    # What it has not read when it succeeds nobody will.
+    assert conn.execute("select count(*) from stepwell.event").fetchone() == (0,)
+
+
 async def test_waits_that_make_no_sense_are_refused_with_what_to_say(app: App) -> None:
     said: list[str] = []
 

@@ -1,6 +1,12 @@
 -- Take away the steps of jobs that ended, which their history tells of, and what was sent to them and not read. Large
--- values stay as long as the history does: _ids and _expires_ats are those that are kept, _gone all.
-create or replace function stepwell.bury_steps(_gone uuid[], _ids uuid[], _expires_ats timestamptz[]) returns void
+-- values stay as long as the history does: _ids and _expires_ats are those that are kept, _gone all. So does what was sent
+-- to those that can be tried again, _retriable.
+create or replace function stepwell.bury_steps(
+  _gone uuid[],
+  _ids uuid[],
+  _expires_ats timestamptz[],
+  _retriable uuid[]
+) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -16,7 +22,12 @@ begin
     delete from stepwell.step s where s.job_id = any (_gone) returning s.job_id, s.large
   )
   select array_agg(distinct g.job_id) filter (where g.large) into _large from gone g;
-  delete from stepwell.event e where e.job_id = any (_gone);
+  update stepwell.event e set expires_at = k.expires_at
+  from unnest(_ids, _expires_ats) as k (id, expires_at)
+  where k.id = any (_retriable) and e.job_id = k.id;
+  delete from stepwell.event e
+  where e.job_id = any (_gone)
+    and (e.job_id <> all (coalesce(_retriable, '{}')) or e.job_id <> all (coalesce(_ids, '{}')));
   if _large is not null then
     update stepwell.large_value v set expires_at = k.expires_at
     from unnest(_ids, _expires_ats) as k (id, expires_at)

@@ -89,7 +89,7 @@ begin
   into _cancelled, _schedule_ids, _durable, _kept, _expires_ats, _ends
   from judged g;
   if _durable is not null then
-    perform stepwell.bury_steps(_durable, _kept, _expires_ats);
+    perform stepwell.bury_steps(_durable, _kept, _expires_ats, _durable);
   end if;
   if _ends is not null then
     perform stepwell.end_children(_ends);

@@ -138,7 +138,7 @@ begin
     perform stepwell.begin_undo(_undo_ids, _undo_states, _undo_errors, _undo_steps);
   end if;
   if cardinality(_durable) > 0 then
-    perform stepwell.bury_steps(_durable, _kept, _expires_ats);
+    perform stepwell.bury_steps(_durable, _kept, _expires_ats, _durable);
   end if;
   if cardinality(_durable || _undo_ids) > 0 then
     perform stepwell.cancel_children(_durable || _undo_ids);

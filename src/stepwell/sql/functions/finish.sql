@@ -84,7 +84,7 @@ begin
   into _accepted, _schedule_ids, _durable, _kept, _expires_ats, _childless, _ends
   from gone g;
   if _durable is not null then
-    perform stepwell.bury_steps(_durable, _kept, _expires_ats);
+    perform stepwell.bury_steps(_durable, _kept, _expires_ats, _childless);
   end if;
   if _childless is not null or cardinality(_undoing) > 0 then
     perform stepwell.cancel_children(coalesce(_childless, '{}') || _undoing);

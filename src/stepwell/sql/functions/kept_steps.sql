@@ -18,6 +18,6 @@ as $$
       and a.key is distinct from _failed_step
       -- Nor its tries.
       and (a.kind = 'retry' and starts_with(a.key, _failed_step || '~')) is not true
-      and (_step is null or a.n < (select b.n from all_steps b where b.key = _step))
+      and coalesce(a.n < (select b.n from all_steps b where b.key = _step), true)
     )
 $$;

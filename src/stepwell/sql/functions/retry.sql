@@ -1,7 +1,7 @@
 -- Try jobs again now: failed and cancelled ones come back from history under the same id with fresh attempts, the
 -- epoch counts on; one that waits for its next try does not wait. Returns the ids that were made ready.
--- A durable job goes on where it stood, with all that it had saved, but for the step whose error it failed with and the
--- children that had not ended. With _step it goes back to that step, of a chain or machine to what that was last given;
+-- A durable job goes on where it stood, with all that it had saved and what it was sent, but for the step whose error it
+-- failed with and the children that had not ended. With _step it goes back to that step, of a chain or machine to what that was last given;
 -- with _from_start it begins anew, as does one that has been undone; both are for jobs that have ended.
 create or replace function stepwell.retry(_ids uuid[], _step text default null, _from_start boolean default false)
 returns uuid[]
@@ -22,6 +22,8 @@ begin
     select h.id into _missing
     from stepwell.history h
     where h.id = any (_ids) and h.state in ('failed', 'cancelled')
+      -- Where it failed it stands, whether there is anything saved of that or not.
+      and h.failed_step is distinct from _step
       and not exists (select from stepwell.unfold(h.steps) s where s.key = _step)
     limit 1;
     if found then
@@ -82,6 +84,7 @@ begin
   where v.job_id = any (_back)
     and not exists (select from stepwell.step s where s.job_id = v.job_id and s.key = v.key and s.large);
   update stepwell.large_value v set expires_at = 'infinity' where v.job_id = any (_back);
+  update stepwell.event e set expires_at = 'infinity' where e.job_id = any (_back);
   perform stepwell.notify_ready(_queues, null);
   return coalesce(_back, '{}');
 end
