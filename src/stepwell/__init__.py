@@ -2,6 +2,7 @@
 
 from stepwell.app import App, Keep
 from stepwell.branches import First
+from stepwell.chain import Chain, Step
 from stepwell.context import Child, Context
 from stepwell.duration import Duration
 from stepwell.errors import (
@@ -24,20 +25,20 @@ from stepwell.errors import (
     TooManySteps,
     WorkerNotFound,
 )
-from stepwell.flow import Chain, Machine, Step
 from stepwell.handle import JobHandle
 from stepwell.job import Failure, JobInfo, State
 from stepwell.journal import Drift
+from stepwell.machine import Machine
 from stepwell.moves import Done, Next, Restart
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
 from stepwell.retry import Backoff, Retry
 from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, When, preview
 from stepwell.schedule_handle import ScheduleHandle
 from stepwell.step import StepInfo, StepKind
-from stepwell.steps import Event
 from stepwell.sync_context import SyncChild, SyncContext
 from stepwell.task import Call, Enqueuer, Task
 from stepwell.transaction_step import SyncTransaction, Transaction
+from stepwell.waits import Event
 from stepwell.worker import Worker
 
 __all__ = [

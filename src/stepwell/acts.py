@@ -17,12 +17,15 @@ import psycopg
 
 from stepwell.duration import describe
 from stepwell.errors import ConfigError
-from stepwell.step import NewStep
+from stepwell.step import NewStep, SavedStep
 
 T = TypeVar("T")
 
+# A wait that is not longer keeps its slot: to give the job back and to claim it again takes a few milliseconds, too.
+LONGEST_PAUSE = 1.0
 
-class Spawning(Protocol):
+
+class NewChild(Protocol):
     """A child to be put in: the step that spawns it, and a job as `queries.NewJob`."""
 
     @property
@@ -37,7 +40,7 @@ class Store(Protocol):
     max_value_size: int
 
     def save(self, steps: Sequence[NewStep]) -> Awaitable[datetime]: ...
-    async def spawn(self, children: Sequence[Spawning]) -> list[str]: ...
+    async def spawn(self, children: Sequence[NewChild]) -> list[str]: ...
     async def read_large(self, key: str) -> str: ...
     async def cancel(self, job_ids: list[str]) -> None: ...
     async def forget_waits(self, keys: list[str]) -> None: ...
@@ -111,7 +114,7 @@ class Save(msgspec.Struct, frozen=True):
 class Spawn(msgspec.Struct, frozen=True):
     """Put children in; the answer is their ids."""
 
-    children: Sequence[Spawning]
+    children: Sequence[NewChild]
 
     def ado(self, store: Store) -> Awaitable[list[str]]:
         return store.spawn(self.children)
@@ -146,6 +149,11 @@ class Pause(msgspec.Struct, frozen=True, gc=False):
 
 Act = Run | Save | Spawn | ReadLarge | Pause
 Plan = Generator[Act, Any, T]
+
+
+def saved_text(saved: SavedStep) -> Plan[str]:
+    """The value of a saved step, as JSON; a large one is read now."""
+    return (yield ReadLarge(saved.key)) if saved.large else bytes(saved.value).decode()
 
 
 async def aperform(plan: Plan[T], store: Store) -> T:

@@ -12,15 +12,16 @@ from uuid import UUID
 from stepwell import queries
 from stepwell.aside import aside
 from stepwell.bridge import afetch_on, fetch_on
+from stepwell.chain import Chain, Step
 from stepwell.context import Context
 from stepwell.control import cancel_matching, to_scope
 from stepwell.cron import parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask, JobNotFound
-from stepwell.flow import Chain, Machine, Step
 from stepwell.handle import JobHandle, check_reason, encode_event, refuse_in_event_loop
 from stepwell.journal import Drift, check_key
+from stepwell.machine import Machine
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.plan import arun, run
 from stepwell.retry import Retry

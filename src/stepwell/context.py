@@ -1,4 +1,4 @@
-"""What the handler of an async task may ask of its job: steps, waits, children, and all that `BaseContext` knows."""
+"""What the handler of an async task may ask of its job: steps, waits, children, and all that `JobContext` knows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from uuid import UUID
 
 import msgspec
 
-from stepwell import steps
+from stepwell import steps, waits
 from stepwell.acts import Plan, aperform
-from stepwell.base_context import BaseContext
 from stepwell.branches import (
     BranchEnd,
     First,
@@ -27,12 +26,16 @@ from stepwell.branches import (
     run_first,
     settle,
 )
+from stepwell.children import Spawned, child_result, enter_spawn, put_children
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError, StepChanged
-from stepwell.journal import Suspend, check_key, name_of
+from stepwell.job_context import JobContext
+from stepwell.journal import Suspend, check_key
 from stepwell.retry import Retry
-from stepwell.steps import Event, Spawned, StepCall
+from stepwell.step_function import name_of, takes_context
+from stepwell.steps import StepCall
 from stepwell.transaction_step import Transaction
+from stepwell.waits import Event
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -72,7 +75,7 @@ class Child(Generic[R]):
         return self._ctx.result_of(self.spawned).__await__()
 
 
-class Context(BaseContext):
+class Context(JobContext):
     """Given to a handler that has a parameter annotated with it, the first by custom.
 
     What `step` and its kin have saved is not done again when the job is resumed: after a crash, a failed attempt or a
@@ -160,22 +163,22 @@ class Context(BaseContext):
 
     async def sleep(self, delay: Duration, *, key: str | None = None) -> None:
         """Wait. Longer than a second: without a slot, and in another run."""
-        await self._perform(steps.sleep(self.journal, seconds(delay, "delay"), None, key))
+        await self._perform(waits.sleep(self.journal, seconds(delay, "delay"), None, key))
 
     async def sleep_until(self, at: datetime, *, key: str | None = None) -> None:
         """Wait for a time, which has a time zone, by the database's clock."""
         if not isinstance(at, datetime) or at.utcoffset() is None:
             raise ConfigError(f"sleep_until takes a datetime with a time zone, not {at!r}")
-        await self._perform(steps.sleep(self.journal, None, at, key))
+        await self._perform(waits.sleep(self.journal, None, at, key))
 
     async def wait_for(self, event: str, *, key: str | None = None, timeout: Duration | None = None) -> Event:
         """Wait, without a slot, for an event that `app.emit` emits: the oldest of that name and key that this job has
         not taken yet, also one from before. After `timeout` what is returned says `timed_out`."""
-        return await self._perform(steps.wait(self.journal, event, key, _limit(timeout), "wait"))
+        return await self._perform(waits.wait(self.journal, event, key, _limit(timeout), "wait"))
 
     async def receive(self, name: str, *, timeout: Duration | None = None) -> Event:
         """Wait, without a slot, for what `handle.send(name, value)` sends to this job: in order, each once."""
-        return await self._perform(steps.wait(self.journal, name, None, _limit(timeout), "receive"))
+        return await self._perform(waits.wait(self.journal, name, None, _limit(timeout), "receive"))
 
     def spawn(self, task: Spawnable[P, R], *args: P.args, **kwargs: P.kwargs) -> Child[R]:
         """Enqueue a child, once. `await` what is returned for its result; this job waits for it without a slot.
@@ -308,7 +311,7 @@ class Context(BaseContext):
     async def result_of(self, spawned: Spawned) -> Any:
         """What a child returned."""
         await self.sent()
-        return await self._perform(steps.child_result(spawned))
+        return await self._perform(child_result(spawned))
 
     async def sent(self) -> None:
         """Wait until the children have been put in."""
@@ -322,7 +325,7 @@ class Context(BaseContext):
 
     def spawn_call(self, call: Any) -> Child[Any]:
         """Enqueue a child from a call of its task."""
-        spawned = steps.enter_spawn(self.journal, call)
+        spawned = enter_spawn(self.journal, call)
         if spawned.step is not None:
             self._outbox.append(spawned)
             self._spawned.append(spawned)
@@ -338,7 +341,7 @@ class Context(BaseContext):
     async def _send(self) -> None:
         try:
             outbox, self._outbox = self._outbox, []
-            await aperform(steps.put_children(self.journal, outbox), self.store)
+            await aperform(put_children(self.journal, outbox), self.store)
         except BaseException as error:
             self._not_sent = error
         finally:
@@ -357,7 +360,7 @@ class Context(BaseContext):
         waiting: list[str] = []
         for child in children:
             try:
-                ends.append(Returned(await aperform(steps.child_result(child.spawned), self.store)))
+                ends.append(Returned(await aperform(child_result(child.spawned), self.store)))
             except Suspend:
                 waiting.append(child.spawned.key)
                 ends.append(Suspend())
@@ -374,7 +377,7 @@ class Context(BaseContext):
             self.journal.leave(suspend)
 
     def _begin_item(self, fn: Callable[..., Any]) -> Callable[[Any], Start]:
-        if steps.takes_context(fn, Context):
+        if takes_context(fn, Context):
             return lambda item: lambda: fn(self, item)
         # A lambda has no name, but here the item has one.
         key = "item" if name_of(fn) == "<lambda>" else None

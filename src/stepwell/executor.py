@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import msgspec
 
 from stepwell.acts import aperform, perform
-from stepwell.base_context import BaseContext
 from stepwell.context import Context
 from stepwell.error_text import error_message, error_name, storable
 from stepwell.errors import BadArgs, BadValue, StepFailed
 from stepwell.events import BackoffFailed, log
+from stepwell.job_context import JobContext
 from stepwell.journal import Journal, Lost, StopReplay, Suspend
 from stepwell.moves import Restart
 from stepwell.outcome import (
@@ -34,9 +34,9 @@ from stepwell.outcome import (
 )
 from stepwell.retry import Retry
 from stepwell.step import NewStep
-from stepwell.steps import undo_all
 from stepwell.sync_context import SyncContext
 from stepwell.task import Task
+from stepwell.undo import undo_all
 
 _BACKOFF_FAILED_PAUSE = 60.0
 _LONGEST_TRACEBACK = 60_000
@@ -57,7 +57,7 @@ class _Wait(msgspec.Struct):
     at_once: bool
 
 
-async def execute(task: Task[..., Any], args: str, ctx: BaseContext, max_result_size: int) -> Outcome:
+async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
     """Run a coroutine function."""
     try:
         positional, named = _arguments(task, args, ctx)
@@ -87,7 +87,7 @@ async def execute(task: Task[..., Any], args: str, ctx: BaseContext, max_result_
     return outcome_of(error, task, ctx.attempt, ctx.journal)
 
 
-def execute_plain(task: Task[..., Any], args: str, ctx: BaseContext, max_result_size: int) -> Outcome:
+def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
     """Run a plain function, in whatever thread or process this is."""
     try:
         positional, named = _arguments(task, args, ctx)
@@ -170,7 +170,7 @@ def _only_suspends(group: BaseExceptionGroup[BaseException]) -> list[Suspend]:
     return found
 
 
-def _arguments(task: Task[..., Any], args: str, ctx: BaseContext) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(task: Task[..., Any], args: str, ctx: JobContext) -> tuple[tuple[Any, ...], dict[str, Any]]:
     positional, named = task.codec.decode_args(args)
     if task.codec.context_parameter is not None:
         named[task.codec.context_parameter] = ctx

@@ -9,13 +9,13 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from stepwell.acts import Store
-from stepwell.base_context import BaseContext, Durability
 from stepwell.context import Context
 from stepwell.duration import describe
 from stepwell.errors import BadArgs, StepNotFound
 from stepwell.executor import outcome_of, retry_delay
 from stepwell.flow import Flow, FlowStep
 from stepwell.job import ClaimedJob
+from stepwell.job_context import Durability, JobContext
 from stepwell.journal import Journal
 from stepwell.moves import Done
 from stepwell.outcome import Advanced, Failed, Outcome, Succeeded
@@ -35,7 +35,7 @@ async def execute_flow(
     report: Callable[[ClaimedJob, str], None],
     durability: Durability,
     max_result_size: int,
-    began: Callable[[BaseContext], None],
+    began: Callable[[JobContext], None],
 ) -> Outcome:
     """Run it until it ends, fails, or has to wait. `began` is told the context of each step."""
     flow: Flow = task.flow

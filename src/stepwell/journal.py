@@ -7,28 +7,20 @@ take turns in another order do not change places. Knows no SQL and runs nothing:
 from __future__ import annotations
 
 import asyncio
-import builtins
-import contextlib
-import inspect
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, Literal, NoReturn, TypeGuard
-from zlib import crc32
+from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from stepwell.error_text import error_message, error_name
-from stepwell.errors import AmbiguousKey, ConfigError, StepChanged, StepFailed, StepwellError, TooManySteps
+from stepwell.errors import AmbiguousKey, ConfigError, StepChanged, StepwellError, TooManySteps
 from stepwell.events import ManySteps, StepDrifted, log
 from stepwell.job import ClaimedJob
 from stepwell.retry import Retry
-from stepwell.step import LARGE, NewStep, SavedJournal, SavedStep, StepError, StepKind
-from stepwell.values import encode_other
+from stepwell.step import LARGE, NewStep, SavedJournal, SavedStep, StepKind
 
 Drift = Literal["warn", "fail", "rerun"]
 """What happens when a step that was saved is called with other arguments: its saved value is taken, with a warning; the
@@ -42,8 +34,6 @@ _LONGEST_KEY = 500
 _BESIDE = ("retry", "undo", "patch", "random", "uuid")
 _TRY = re.compile(r"~\d+$")
 _decode = msgspec.json.Decoder(SavedJournal)
-# The same for equal arguments, whatever order a set of them has in this process.
-_fingerprints = msgspec.json.Encoder(enc_hook=encode_other, order="deterministic")
 
 
 class Suspend(BaseException):
@@ -369,82 +359,6 @@ def check_key(key: str, what: str) -> str:
     if not isinstance(key, str) or not 1 <= len(key) <= 200 or not key.isprintable():
         raise ConfigError(f"{what} is {key!r}: it must be text of 1 to 200 printable characters")
     return key
-
-
-def name_of(fn: Callable[..., Any]) -> str:
-    """What a step is called by default: as its function."""
-    return look_at(fn).name
-
-
-class Look(msgspec.Struct, frozen=True, gc=False):
-    """What there is to know of a step's function."""
-
-    name: str
-    is_async: bool
-
-
-@lru_cache(maxsize=4096)
-def look_at(fn: Callable[..., Any]) -> Look:
-    """Look at a step's function, once. Raises if it cannot be one."""
-    if hasattr(fn, "aenqueue"):
-        name = getattr(fn, "name", "it")
-        raise ConfigError(
-            f"{name!r} is a task: ctx.spawn({name}, ...) runs it as a job of its own, ctx.step({name}.fn, ...) as a "
-            "step"
-        )
-    is_async = inspect.iscoroutinefunction(fn)
-    while isinstance(fn, partial):
-        fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if not callable(fn):
-        raise ConfigError(f"a step takes a function and its arguments, not {fn!r}")
-    return Look(getattr(fn, "__name__", type(fn).__name__), is_async)
-
-
-def fingerprint(args: tuple[Any, ...]) -> int | None:
-    """A checksum of a step's arguments; None: they have none."""
-    if not args:
-        return None
-    try:
-        found = crc32(_fingerprints.encode(args))
-    except Exception:
-        return None
-    return found - (1 << 32) if found >= 1 << 31 else found
-
-
-def describe_error(error: BaseException) -> StepError:
-    """An error as it is saved."""
-    return StepError(error_name(error), error_message(error))
-
-
-def saved_error(key: str, error: StepError) -> StepFailed:
-    """The error that a step failed with, to be raised again: of the same class, if that is loaded."""
-    name, message = error.type or "Exception", error.message or ""
-    kind = _class_named(name)
-    if kind is not None and issubclass(kind, Exception):
-        with contextlib.suppress(TypeError):
-            both: Any = type(kind.__name__, (StepFailed, kind), {"__module__": kind.__module__})
-            both.__qualname__ = kind.__qualname__
-            return both(key, name, message, final=error.final)
-    return StepFailed(key, name, message, final=error.final)
-
-
-def _class_named(name: str) -> type[BaseException] | None:
-    module, _, qualname = name.rpartition(".")
-    found: Any = sys.modules.get(module)
-    if not module:
-        found = builtins if hasattr(builtins, name) else sys.modules.get("__main__")
-    while found is None and module:
-        # A class within a class: the module is shorter.
-        module, _, outer = module.rpartition(".")
-        qualname = f"{outer}.{qualname}"
-        found = sys.modules.get(module)
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found if _is_error_class(found) else None
-
-
-def _is_error_class(found: object) -> TypeGuard[type[BaseException]]:
-    return isinstance(found, type) and issubclass(found, BaseException)
 
 
 def _lives(user: Any) -> bool:

@@ -35,6 +35,10 @@ class Cancel(Exception):
     """Raised by a handler: the job is no longer wanted; it ends as cancelled."""
 
 
+SAYING = (Fail, Cancel, Snooze, RetryIn)
+"""What a handler raises to say how it went. These are no errors."""
+
+
 class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
     """The handler returned; `result` is its value as JSON."""
 

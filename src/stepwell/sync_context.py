@@ -13,15 +13,17 @@ from uuid import UUID
 
 from stepwell import steps
 from stepwell.acts import Store, perform
-from stepwell.base_context import BaseContext
 from stepwell.branches import First
 from stepwell.context import Child, Context, Spawnable, call_of, calls_of
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
-from stepwell.journal import Suspend, check_key, name_of
+from stepwell.job_context import JobContext
+from stepwell.journal import Suspend, check_key
 from stepwell.retry import Retry
-from stepwell.steps import Event, StepCall
+from stepwell.step_function import name_of, takes_context
+from stepwell.steps import StepCall
 from stepwell.transaction_step import SyncTransaction
+from stepwell.waits import Event
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -44,7 +46,7 @@ class SyncChild(Generic[R]):
         return self._ctx.gather(self)[0]
 
 
-class PlainContext(BaseContext):
+class PlainContext(JobContext):
     """Given to a plain function whose parameter is annotated as `Context`: all that needs no `await`."""
 
     __slots__ = ()
@@ -57,7 +59,7 @@ class PlainContext(BaseContext):
         raise AttributeError(f"a context has no attribute {name!r}")
 
 
-class SyncContext(BaseContext):
+class SyncContext(JobContext):
     """Given to a plain function that has a parameter annotated with it: `Context`, without `await`.
 
     A branch of `gather` and `first` is a function without arguments, or a child; each runs in a thread of its own.
@@ -146,7 +148,7 @@ class SyncContext(BaseContext):
     ) -> list[Any]:
         """Run `fn(item)` as a step for each item, in threads, no more than `limit` at once: see `Context.map`."""
         listed = list(items)
-        if not steps.takes_context(fn, SyncContext):
+        if not takes_context(fn, SyncContext):
             return self._wait(lambda ctx: ctx.map(fn, listed, key=key, limit=limit))
         store = self.store
 

@@ -10,13 +10,13 @@ from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Prot
 
 import msgspec
 
-from stepwell.base_context import BaseContext, Durability
 from stepwell.codec import Codec, encode_metadata
 from stepwell.context import Context
 from stepwell.duration import HUNDRED_YEARS, Duration, seconds
 from stepwell.errors import BadArgs, ConfigError
 from stepwell.handle import JobHandle
 from stepwell.job import ClaimedJob
+from stepwell.job_context import Durability, JobContext
 from stepwell.journal import Drift
 from stepwell.queries import NewJob
 from stepwell.retry import Retry, check_max_attempts
@@ -229,7 +229,7 @@ class Task(Enqueuer[P, R]):
 
     def context_for(
         self, job: ClaimedJob, report: Callable[[ClaimedJob, str], None], durability: Durability | None
-    ) -> BaseContext:
+    ) -> JobContext:
         """What its handler is given for a job."""
         kind = Context if self.kind == "async" else SyncContext if self.codec.wants_sync_context else PlainContext
         return kind(job, self.timeout, report, durability)

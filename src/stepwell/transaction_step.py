@@ -15,8 +15,9 @@ from psycopg.pq import TransactionStatus
 
 from stepwell.acts import Store
 from stepwell.errors import StepwellError
-from stepwell.journal import Journal, Suspend, saved_error
+from stepwell.journal import Journal, Suspend
 from stepwell.step import NewStep
+from stepwell.step_error import saved_error
 from stepwell.steps import note_failure
 from stepwell.values import encode_value
 

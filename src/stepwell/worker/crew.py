@@ -43,7 +43,7 @@ from stepwell.worker.process import Processes
 from stepwell.worker.run import Why
 from stepwell.worker.runner import Runner
 from stepwell.worker.stats import Stats
-from stepwell.worker.steps import Steps
+from stepwell.worker.step_store import StepStore
 from stepwell.worker.ticker import Ticker
 from stepwell.worker.upkeep import Upkeep
 
@@ -95,7 +95,7 @@ class Crew:
         self._transactions = app.database.with_pool_of(pools.slots)
         # Not the handlers' own threads: they wait for these.
         self._step_threads = ThreadPoolExecutor(_MOST_STEP_THREADS, thread_name_prefix="stepwell-step")
-        self._steps = Steps(self._links["steps"], self._transactions, app.max_result_size, self._step_threads)
+        self._steps = StepStore(self._links["steps"], self._transactions, app.max_result_size, self._step_threads)
         self._processes = Processes(process_slots, self._process_said)
         self._duties = Duties(self._links["upkeep"], lambda: app.dsn, events)
         self.stats = Stats(self._duties)

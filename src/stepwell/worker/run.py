@@ -6,8 +6,8 @@ import asyncio
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from stepwell.base_context import BaseContext
 from stepwell.job import ClaimedJob
+from stepwell.job_context import JobContext
 from stepwell.task import Task
 
 Why = Literal["timeout", "cancel", "shutdown", "lease"]
@@ -30,7 +30,7 @@ class Run:
         "why",
     )
 
-    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: BaseContext) -> None:
+    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: JobContext) -> None:
         self.job = job
         self.task = task
         self.ctx = ctx
@@ -43,7 +43,7 @@ class Run:
         self.finishing = False
         self.abandoned = False
 
-    def begin(self, ctx: BaseContext) -> None:
+    def begin(self, ctx: JobContext) -> None:
         """A step of a chain begins, with a context of its own."""
         if self.why is not None:
             ctx.ask_to_stop()

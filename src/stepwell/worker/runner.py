@@ -18,13 +18,13 @@ from typing import Any, ParamSpec, TypeVar
 import psycopg
 
 from stepwell import queries
-from stepwell.base_context import Durability
 from stepwell.db import Database
 from stepwell.duration import describe
 from stepwell.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, JobSucceeded, JobSuspended
 from stepwell.executor import execute, execute_plain, outcome_of, retry_delay
 from stepwell.flow_executor import execute_flow
 from stepwell.job import ClaimedJob
+from stepwell.job_context import Durability
 from stepwell.outcome import (
     Advanced,
     Cancelled,
@@ -42,7 +42,7 @@ from stepwell.worker.link import Link
 from stepwell.worker.outcomes import Outcomes
 from stepwell.worker.process import Processes, decode_outcome
 from stepwell.worker.run import Run, Why
-from stepwell.worker.steps import Steps
+from stepwell.worker.step_store import StepStore
 from stepwell.worker.transaction import execute_in_transaction, execute_plain_in_transaction
 
 P = ParamSpec("P")
@@ -56,7 +56,7 @@ class Runner:
         self,
         database: Database,
         transactions: Database,
-        steps: Steps,
+        steps: StepStore,
         tasks: Mapping[str, Task[..., Any]],
         concurrency: int,
         starts_per_turn: int,

@@ -13,10 +13,10 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.base_context import BaseContext
 from stepwell.db import Database, afetch, fetch
 from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.job import ClaimedJob
+from stepwell.job_context import JobContext
 from stepwell.outcome import Outcome, Settled, Snoozed, Succeeded
 from stepwell.task import Task
 from stepwell.trouble import is_transient
@@ -42,7 +42,7 @@ async def execute_in_transaction(
     database: Database,
     job: ClaimedJob,
     task: Task[..., Any],
-    ctx: BaseContext,
+    ctx: JobContext,
     max_result_size: int,
     finishing: Callable[[], None],
 ) -> Outcome | psycopg.Error:
@@ -78,7 +78,7 @@ async def execute_in_transaction(
 
 
 def execute_plain_in_transaction(
-    database: Database, job: ClaimedJob, task: Task[..., Any], ctx: BaseContext, max_result_size: int
+    database: Database, job: ClaimedJob, task: Task[..., Any], ctx: JobContext, max_result_size: int
 ) -> Outcome | psycopg.Error:
     """The same for a plain function, in this thread."""
     begun = handed_over = False

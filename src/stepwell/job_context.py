@@ -30,7 +30,7 @@ class Durability:
     always_replay: bool = False
 
 
-class BaseContext:
+class JobContext:
     """What `Context` and `SyncContext` have in common."""
 
     __slots__ = (

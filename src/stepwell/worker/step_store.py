@@ -32,7 +32,7 @@ Row = TypeVar("Row")
 _MOST = 2000
 
 
-class Steps:
+class StepStore:
     """The steps of all jobs that a worker runs, on one connection."""
 
     def __init__(self, link: Link, transactions: Database, max_value_size: int, threads: Executor) -> None:
@@ -84,7 +84,7 @@ class JobSteps(acts.Store):
 
     __slots__ = ("_epoch", "_id", "_steps", "max_value_size")
 
-    def __init__(self, steps: Steps, job: ClaimedJob) -> None:
+    def __init__(self, steps: StepStore, job: ClaimedJob) -> None:
         self._steps = steps
         self._id = job.id
         self._epoch = job.epoch
@@ -93,7 +93,7 @@ class JobSteps(acts.Store):
     def save(self, steps: Sequence[NewStep]) -> Awaitable[datetime]:
         return self._steps.saves.submit(Saving(self._id, self._epoch, steps))
 
-    async def spawn(self, children: Sequence[acts.Spawning]) -> list[str]:
+    async def spawn(self, children: Sequence[acts.NewChild]) -> list[str]:
         submitted = [
             self._steps.spawns.submit(Spawning(self._id, self._epoch, child.step, child.job)) for child in children
         ]

@@ -1,0 +1,149 @@
+"""Chains: functions in a fixed order, the output of one the input of the next."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from stepwell.annotations import fits, hints_of, output_of, written
+from stepwell.codec import Codec
+from stepwell.context import Context
+from stepwell.duration import Duration
+from stepwell.errors import ConfigError
+from stepwell.flow import Flow, FlowStep, Moved, check_policy, seconds_or
+from stepwell.job_context import JobContext
+from stepwell.journal import check_key
+from stepwell.moves import Done, Next
+from stepwell.retry import Retry
+from stepwell.sync_context import SyncContext
+from stepwell.task import Task
+from stepwell.values import encode_value
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A function of a chain with a policy of its own: `app.chain("name", fetch, Step(parse, retry=Retry(...)))`."""
+
+    fn: Callable[..., Any]
+    name: str | None = None
+    retry: Retry | None = None
+    timeout: Duration | None = None
+    queue: str | None = None
+
+
+class Chain(Task[..., Any]):
+    """A task whose work is a chain of functions. Made by `app.chain`."""
+
+    def __init__(self, sink: Any, name: str, given: tuple[Any, ...], **options: Any) -> None:
+        if not given:
+            raise ConfigError(f"chain {name!r} has no steps: app.chain(name, first, second, ...)")
+        policies = [step if isinstance(step, Step) else Step(step) for step in given]
+        for policy in policies:
+            fn: object = policy.fn
+            if not callable(fn) or isinstance(fn, Task):
+                raise ConfigError(f"chain {name!r}: a step is a function, not {policy.fn!r}")
+        if policies[0].queue is not None:
+            raise ConfigError(
+                f"chain {name!r}: its first step runs in the chain's own queue: app.chain(..., queue=...)"
+            )
+        default: Retry = options["retry"]
+        self.steps = [
+            _chain_step(name, place, policy, default, options["timeout"]) for place, policy in enumerate(policies)
+        ]
+        names = [step.name for step in self.steps]
+        for own in names:
+            if names.count(own) > 1:
+                raise ConfigError(f"chain {name!r} has two steps named {own!r}: give one Step(fn, name=...)")
+        hints = [hints_of(policy.fn) for policy in policies]
+        for before, after, at, output in zip(policies, policies[1:], hints[1:], hints, strict=False):
+            _check_fits(name, before.fn, output.get("return", Any), after.fn, at.get(_input_of(name, after.fn), Any))
+        super().__init__(sink, policies[0].fn, name=name, process=False, transaction=False,
+                         codec=Codec(name, policies[0].fn, result=output_of(hints[-1].get("return", Any), last=True)),
+                         **options)  # fmt: skip
+        self.kind = "async"
+        self.codec.wants_sync_context = False
+
+    def __repr__(self) -> str:
+        return f"<Chain {self.name}: {' > '.join(step.name for step in self.steps)}>"
+
+    @property
+    def queues(self) -> set[str]:
+        """The queues that its jobs come to: its own, and those of its steps."""
+        return {self.queue, *(step.queue for step in self.steps if step.queue is not None)}
+
+    @property
+    def flow(self) -> Flow:
+        """Itself: it is more than a function."""
+        return self
+
+    def first(self, args: str) -> FlowStep:  # noqa: ARG002 a machine's tell
+        """The step that a job begins with."""
+        return self.steps[0]
+
+    def find(self, name: str) -> FlowStep | None:
+        """The step of that name."""
+        return next((step for step in self.steps if step.name == name), None)
+
+    def follow(self, step: FlowStep, result: Any, most: int) -> Moved | Done[Any]:
+        """What comes after a step that returned this."""
+        if isinstance(result, Done):
+            return result  # pyright: ignore[reportUnknownVariableType]
+        going_on = cast("Next[Any]", result) if isinstance(result, Next) else Next(result)
+        value, after = going_on.value, going_on.after
+        place = self.steps.index(step) + 1
+        if place == len(self.steps):
+            return Done(value)
+        what = "step {!r} of chain {!r} returned"
+        encoded = encode_value(value, most, "App(max_result_size=...)", what, step.name, self.name)
+        return Moved(self.steps[place].name, encoded, after)
+
+
+def _chain_step(chain: str, place: int, policy: Step, retry: Retry, timeout: float | None) -> FlowStep:
+    fn = policy.fn
+    name = check_key(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
+    if name == "<lambda>":
+        raise ConfigError(f"chain {chain!r}: a lambda has no name to find its step by: give Step(fn, name=...)")
+    check_policy(f"step {name!r} of chain {chain!r}", policy.retry, policy.queue)
+    is_async = inspect.iscoroutinefunction(fn)
+    codec = Codec(f"{chain}.{name}", fn, result=Any)
+    if is_async and codec.wants_sync_context:
+        raise ConfigError(f"step {name!r} of chain {chain!r} is 'async def': its parameter is 'ctx: Context'")
+    common = (policy.retry or retry, seconds_or(policy.timeout, timeout), policy.queue, is_async)
+
+    def begin_first(args: str, ctx: JobContext) -> Callable[[], Any]:
+        positional, named = codec.decode_args(args)
+        if codec.context_parameter is not None:
+            named[codec.context_parameter] = ctx
+        return lambda: fn(*positional, **named)
+
+    def begin(stored: str, ctx: JobContext) -> Callable[[], Any]:
+        return begin_first(f'{{"{_input_of(chain, fn)}":{stored}}}', ctx)
+
+    return FlowStep(name, *common, begin, begin_first if place == 0 else None)
+
+
+def _input_of(chain: str, fn: Callable[..., Any]) -> str:
+    """The parameter that is given the output of the step before."""
+    hints = hints_of(fn)
+    taken = [
+        parameter
+        for parameter in inspect.signature(fn).parameters.values()
+        if hints.get(parameter.name) not in (Context, SyncContext)
+    ]
+    needed = [parameter for parameter in taken if parameter.default is parameter.empty]
+    if not taken or len(needed) > 1:
+        raise ConfigError(
+            f"chain {chain!r}: {fn.__name__!r} must take one argument, what the step before it returns, besides ctx"
+        )
+    return taken[0].name
+
+
+def _check_fits(chain: str, before: Callable[..., Any], output: Any, after: Callable[..., Any], taken: Any) -> None:
+    given = output_of(output, last=False)
+    if not fits(given, taken):
+        raise ConfigError(
+            f"chain {chain!r}: {after.__name__!r} takes {written(taken)}, but {before.__name__!r} returns "
+            f"{written(given)}"
+        )

@@ -1,0 +1,76 @@
+"""Children: put in once, with the step that spawns them; their results and failures come to the parent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stepwell.acts import Plan, Save, Spawn, saved_text
+from stepwell.errors import JobCancelled, JobFailed, StepwellError
+from stepwell.journal import Journal, Suspend
+from stepwell.step import NewStep, SavedStep
+from stepwell.step_error import tag_error
+
+
+@dataclass(slots=True)
+class Spawned:
+    """A child on its way: the step that spawns it, its job, and what its result becomes."""
+
+    key: str
+    task: str
+    decode: Callable[[str | None], Any]
+    saved: SavedStep | None
+    step: NewStep | None = None
+    job: Any = None
+    child_id: str | None = None
+
+
+def enter_spawn(journal: Journal, call: Any) -> Spawned:
+    """Come to a child; one that was not saved has still to be put in."""
+    place = journal.enter("child", call.task.name)
+    spawned = Spawned(place.key, call.task.name, call.task.codec.decode_result, place.saved)
+    if place.saved is not None:
+        spawned.child_id = place.saved.child_id
+        return spawned
+    journal.stop_if_undoing()
+    spawned.step = NewStep(place.key, place.n, "child", pending=True)
+    spawned.job = call.job
+    return spawned
+
+
+def put_children(journal: Journal, children: Sequence[Spawned]) -> Plan[None]:
+    """Put in those that have not been."""
+    fresh = [child for child in children if child.step is not None and child.child_id is None]
+    if fresh:
+        if notes := journal.with_notes():
+            yield Save(notes)
+        ids = yield Spawn(fresh)  # pyright: ignore[reportArgumentType]
+        for child, child_id in zip(fresh, ids, strict=True):
+            child.child_id = child_id
+
+
+def child_result(child: Spawned) -> Plan[Any]:
+    """What a child returned, or the error it failed with; if it has not ended, the job waits."""
+    saved = child.saved
+    if saved is None or saved.pending:
+        raise Suspend([[child.key]])
+    if saved.error is not None:
+        job_id, error = child.child_id or "?", saved.error
+        failed = (
+            JobCancelled(job_id, child.task, error.message)
+            if error.state == "cancelled"
+            else JobFailed(job_id, child.task, error.type or "Error", error.message or "", None)
+        )
+        # Should it leave the handler, the next attempt spawns the child anew.
+        tag_error(failed, child.key, final=False)
+        raise failed
+    text = yield from saved_text(saved)
+    try:
+        return child.decode(text)
+    except msgspec.ValidationError as error:
+        raise StepwellError(
+            f"the result of child {child.key!r} does not fit the return annotation of {child.task!r}: {error}"
+        ) from None

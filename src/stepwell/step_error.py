@@ -1,0 +1,54 @@
+"""Errors of steps: as they are saved, and as they are raised again when the job is resumed."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import sys
+from typing import Any, TypeGuard
+
+from stepwell.error_text import error_message, error_name
+from stepwell.errors import StepFailed
+from stepwell.step import StepError
+
+
+def describe_error(error: BaseException) -> StepError:
+    """An error as it is saved."""
+    return StepError(error_name(error), error_message(error))
+
+
+def saved_error(key: str, error: StepError) -> StepFailed:
+    """The error that a step failed with, to be raised again: of the same class, if that is loaded."""
+    name, message = error.type or "Exception", error.message or ""
+    kind = _class_named(name)
+    if kind is not None and issubclass(kind, Exception):
+        with contextlib.suppress(TypeError):
+            both: Any = type(kind.__name__, (StepFailed, kind), {"__module__": kind.__module__})
+            both.__qualname__ = kind.__qualname__
+            return both(key, name, message, final=error.final)
+    return StepFailed(key, name, message, final=error.final)
+
+
+def _class_named(name: str) -> type[BaseException] | None:
+    module, _, qualname = name.rpartition(".")
+    found: Any = sys.modules.get(module)
+    if not module:
+        found = builtins if hasattr(builtins, name) else sys.modules.get("__main__")
+    while found is None and module:
+        # A class within a class: the module is shorter.
+        module, _, outer = module.rpartition(".")
+        qualname = f"{outer}.{qualname}"
+        found = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found if _is_error_class(found) else None
+
+
+def _is_error_class(found: object) -> TypeGuard[type[BaseException]]:
+    return isinstance(found, type) and issubclass(found, BaseException)
+
+
+def tag_error(error: Exception, key: str, *, final: bool) -> None:
+    """Let it be known, should it leave the handler, which step it came from."""
+    with contextlib.suppress(AttributeError):
+        error.stepwell_step = key, final  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,0 +1,115 @@
+"""What there is to know of the function of a step: its name, how it is called, what it returns, what it was given."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from stepwell.errors import ConfigError, StepwellError
+from stepwell.values import encode_other, new_decoder
+
+# The same for equal arguments, whatever order a set of them has in this process.
+_fingerprints = msgspec.json.Encoder(enc_hook=encode_other, order="deterministic")
+
+
+class Look(msgspec.Struct, frozen=True, gc=False):
+    """What there is to know of a step's function."""
+
+    name: str
+    is_async: bool
+
+
+@lru_cache(maxsize=4096)
+def look_at(fn: Callable[..., Any]) -> Look:
+    """Look at a step's function, once. Raises if it cannot be one."""
+    if hasattr(fn, "aenqueue"):
+        name = getattr(fn, "name", "it")
+        raise ConfigError(
+            f"{name!r} is a task: ctx.spawn({name}, ...) runs it as a job of its own, ctx.step({name}.fn, ...) as a "
+            "step"
+        )
+    is_async = inspect.iscoroutinefunction(fn)
+    while isinstance(fn, partial):
+        fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if not callable(fn):
+        raise ConfigError(f"a step takes a function and its arguments, not {fn!r}")
+    return Look(getattr(fn, "__name__", type(fn).__name__), is_async)
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """What a step is called by default: as its function."""
+    return look_at(fn).name
+
+
+def fingerprint(args: tuple[Any, ...]) -> int | None:
+    """A checksum of a step's arguments; None: they have none."""
+    if not args:
+        return None
+    try:
+        found = crc32(_fingerprints.encode(args))
+    except Exception:
+        return None
+    return found - (1 << 32) if found >= 1 << 31 else found
+
+
+def decode_value(fn: Callable[..., Any], key: str, text: str) -> Any:
+    """The saved value of a step, as the return annotation of its function says."""
+    while isinstance(fn, partial):
+        fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    try:
+        return _decoder(getattr(fn, "__func__", fn)).decode(text)
+    except msgspec.ValidationError as error:
+        raise StepwellError(
+            f"the saved value of step {key!r} does not fit the return annotation of its function: {error}; give the "
+            "step another key= if it is another step now"
+        ) from None
+
+
+@lru_cache(maxsize=4096)
+def _decoder(fn: Callable[..., Any]) -> msgspec.json.Decoder[Any]:
+    try:
+        kind = typing.get_type_hints(fn, include_extras=True).get("return", Any)
+    except (NameError, TypeError, AttributeError):
+        kind = Any
+    try:
+        return new_decoder(kind)
+    except TypeError as error:
+        raise ConfigError(f"what {name_of(fn)!r} returns cannot be stored as JSON: {error}") from None
+
+
+def takes_context(fn: Callable[..., Any], kind: type[Any]) -> bool:
+    """Whether the first parameter of a function is annotated as a context."""
+    try:
+        hints = typing.get_type_hints(fn)
+        first = next(iter(inspect.signature(fn).parameters), None)
+    except (NameError, TypeError, ValueError, AttributeError):
+        return False
+    return first is not None and hints.get(first) is kind
+
+
+def can_undo(fn: object) -> bool:
+    """Whether it takes the value of a step, or nothing."""
+    if not callable(fn):
+        return False
+    try:
+        inspect.signature(fn).bind()
+    except TypeError:
+        return takes_one(fn)
+    except ValueError:
+        return True  # a builtin that does not tell
+    return True
+
+
+def takes_one(fn: Callable[..., Any]) -> bool:
+    """Whether an undo function is to be given the value of its step."""
+    try:
+        inspect.signature(fn).bind(None)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,51 @@
+"""Undo what a job has done, when it has failed or was cancelled: each a step of its own, with its own tries."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from stepwell.acts import Plan, Run, Save
+from stepwell.errors import BadValue
+from stepwell.events import UndoFailed, log
+from stepwell.journal import Journal, Place
+from stepwell.outcome import SAYING
+from stepwell.retry import Retry
+from stepwell.step import NewStep
+from stepwell.step_error import describe_error
+from stepwell.step_function import look_at, takes_one
+from stepwell.steps import attempts, attempts_so_far, encode_step, since
+
+
+def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
+    """Undo what was done, the last first. What cannot be undone is left so, and said."""
+    journal.undoing = False  # from here on steps are taken again
+    for key in journal.lost_undos:
+        log(UndoFailed(journal.job.id, journal.job.task, key, "the code does not come to that step any more"))
+    for undo in sorted(journal.undos, key=lambda undo: undo.n, reverse=True):
+        key = f"undo:{undo.key}"
+        saved = journal.peek(key)
+        if saved is not None:
+            continue
+        place = Place(key, journal.number(), None)
+        attempt = attempts_so_far(journal, place)
+        args = (undo.value,) if takes_one(undo.fn) else ()
+        began = time.perf_counter()
+        try:
+            value = yield from attempts(
+                journal,
+                place,
+                attempt,
+                Run(undo.fn, look_at(undo.fn).is_async, args, None, key),
+                undo.retry or default,
+                "undo",
+            )
+            encoded = encode_step(journal, key, value, most)
+        except Exception as error:
+            log(UndoFailed(journal.job.id, journal.job.task, undo.key, f"{type(error).__name__}: {error}"))
+            if isinstance(error, (*SAYING, BadValue)):
+                yield Save(journal.with_notes([NewStep(key, place.n, "undo", error=describe_error(error))]))
+            continue
+        step = NewStep(key, place.n, "undo", msgspec.Raw(encoded), seconds=since(began))
+        yield Save(journal.with_notes([step]))
