@@ -141,6 +141,7 @@ async def test_a_chain_is_shown_with_where_it_stands_and_goes_back_to_a_step(run
         assert (await ended(job)).cursor == "store"
         shown = run("jobs", "show", str(job.id))
         assert "at step      store" in shown.out
+        assert line(shown, "step")[-1] == "input"
         assert line(shown, "fetch")[1:3] == ["state", "done"]
         assert line(shown, "store")[1:3] == ["state", "failed"]
         assert run("jobs", "retry", str(job.id), "--step", "store").out == f"{job.id} is ready to run again\n"

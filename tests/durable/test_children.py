@@ -114,6 +114,9 @@ async def test_a_child_that_is_cancelled_is_said_to_be(app: App) -> None:
         child = await auntil(lambda: child_of(job))
         await app.job(child or "").acancel("not needed")
         assert await job.aresult(timeout="10s") == "not needed"
+        info = await job.ainfo()
+    assert info is not None
+    assert [step.error for step in info.steps] == ["cancelled: not needed"]
 
 
 async def child_of(job: Any) -> str | None:

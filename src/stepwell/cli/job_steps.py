@@ -32,7 +32,8 @@ def print_steps(job: JobInfo, steps: Sequence[StepInfo]) -> None:
             Column("took", right=True),
             Column("until"),
             Column("child"),
-            Column("value", cut=True),
+            # Of a chain or machine what is saved is what each step was given.
+            Column("input" if any(step.kind == "state" for step in steps) else "value", cut=True),
         ],
         (
             (
@@ -52,7 +53,7 @@ def print_steps(job: JobInfo, steps: Sequence[StepInfo]) -> None:
 
 def _state(job: JobInfo, step: StepInfo) -> str:
     if step.kind == "state" and step.key == job.cursor:
-        # Of a chain or machine what is saved is what each step was given: the job stands at the last.
+        # The job stands at the last that was given something.
         return {"succeeded": "done", "failed": "failed"}.get(job.state, "pending")
     if step.timed_out:
         return "timed out"
