@@ -9,6 +9,10 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
 set jit = off
 set enable_seqscan = off
+-- On, whatever the function that calls this has turned off.
+set enable_nestloop = on
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -6,7 +6,8 @@ set jit = off
 set enable_seqscan = off
 as $$
 declare
-  _children uuid[] := array(select j.id from stepwell.job j where j.parent_id = any (_ids));
+  -- In the order of the index, as in stepwell.lock_family.
+  _children uuid[] := array(select j.id from stepwell.job j where j.parent_id = any (_ids) order by j.parent_id);
 begin
   if cardinality(_children) > 0 then
     perform stepwell.cancel(_children, 'the job that spawned it did not succeed');

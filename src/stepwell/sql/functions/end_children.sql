@@ -6,6 +6,9 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
+-- On, whatever the function that calls this has turned off: many children of one parent are joined by a hash.
+set enable_nestloop = on
+set enable_hashjoin = on
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -9,18 +9,17 @@ set enable_seqscan = off
 as $$
 declare
   _below uuid[] := '{}';
+  _level uuid[];
   _found uuid[];
 begin
   loop
     _found := '{}';
-    if _descendants then
-      with recursive below as (
-        select j.id from stepwell.job j where j.parent_id = any (_ids)
-        union
-        select j.id from below b join stepwell.job j on j.parent_id = b.id
-      )
-      select coalesce(array_agg(b.id), '{}') into _found from below b;
-    end if;
+    _level := case when _descendants then _ids else '{}' end;
+    while cardinality(_level) > 0 loop
+      -- In the order of the index on parents: so a plan that was made while the table was empty takes no other.
+      _level := array(select j.id from stepwell.job j where j.parent_id = any (_level) order by j.parent_id);
+      _found := _found || _level;
+    end loop;
     perform from stepwell.job j
     where j.id = any (_ids || coalesce(_parent_ids, '{}') || _found)
     order by j.id
