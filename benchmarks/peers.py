@@ -76,7 +76,7 @@ class Peer:
 
 
 def main() -> None:
-    """Measure, print, and write `results/peers.*`."""
+    """Measure, print, and write `results/peers.*`, or with `--steps` `results/steps-peers.*`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(venvs.names())}")
     parser.add_argument("--steps", action="store_true", help="only workflows of steps, of those that have them")
@@ -85,11 +85,13 @@ def main() -> None:
     for name in given.names:
         if name not in venvs.names():
             parser.error(f"{name!r} is no peer: choose from {', '.join(venvs.names())}")
+        if given.steps and name not in _STEP_TIMES:
+            parser.error(f"{name!r} has no steps: with --steps choose from {', '.join(_STEP_TIMES)}")
     if given.rounds < 1:
         parser.error("--rounds must be at least 1")
     with running() as server, tempfile.TemporaryDirectory() as place, _redis() as redis:
         run = Run(server, Path(place), quick=False)
-        if isinstance(redis, str):
+        if isinstance(redis, str) and not given.steps:
             run.note(f"Redis: {redis_server.version()}, its default settings: no fsync per write")
         run.rounds = given.rounds
         whole = not given.names and given.rounds >= 3

@@ -95,8 +95,12 @@ class Stage:
         """Run another script of the system's folder to its end."""
         return self.system.run(self._environment, *command, script=script)
 
+    def wait_until_none_is_left(self) -> None:
+        """Wait until the system has no job unfinished."""
+        self.run("watch", 0)
+
     def wait_for(self, jobs: int) -> None:
-        """Wait until so many handlers have run."""
+        """Wait until so many handlers have begun."""
         deadline = time.monotonic() + _PATIENCE
         while self.ran.count < jobs:
             if time.monotonic() > deadline:
@@ -120,8 +124,8 @@ class Stage:
     ) -> Drained:
         """Start workers on a queue that holds so many jobs, and wait until it is empty, or for `at_most` seconds.
 
-        The clock runs from the moment when every process has run a job, so that none is paid for starting late, to the
-        moment when the system itself has no job left unfinished.
+        The clock runs from the moment when every process has begun a job, so that none is paid for starting late, to
+        the moment when the system itself has no job left unfinished.
         """
         self.ran = Reading.new(self._tally)
         watch = self.start("watch", jobs, output=subprocess.PIPE)

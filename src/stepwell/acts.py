@@ -1,6 +1,6 @@
 """What taking a step needs done: run a function, save, pause, spawn. Each act can be done in async code or in a thread.
 
-A plan is a generator of acts, so `steps` is written once for both.
+A plan is a generator of acts, so `steps`, `waits`, `children` and `undo` are written once for both.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Store(Protocol):
     async def asave_in(self, connection: psycopg.AsyncConnection[Any], steps: Sequence[NewStep]) -> None: ...
     def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
     def atransaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]: ...
-    def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T: ...
+    def run_async(self, ask: Callable[[], Awaitable[T]]) -> T: ...
     def pause(self, seconds: float) -> None: ...
 
 
-class Run(msgspec.Struct, frozen=True):
+class RunFunction(msgspec.Struct, frozen=True):
     """Run the function of a step."""
 
     fn: Callable[..., Any]
@@ -85,7 +85,7 @@ class Run(msgspec.Struct, frozen=True):
 
     def do(self, store: Store) -> Any:
         if self.is_async:
-            return store.wait_for(lambda: self.ado(store))
+            return store.run_async(lambda: self.ado(store))
         if self.timeout is not None:
             raise ConfigError(
                 f"step {self.key!r}: a plain function in a plain task cannot be stopped: timeout= is for async ones"
@@ -104,11 +104,16 @@ class Save(msgspec.Struct, frozen=True):
 
     steps: Sequence[NewStep]
 
-    def ado(self, store: Store) -> Awaitable[datetime]:
-        return store.save(self.steps)
+    async def ado(self, store: Store) -> datetime:
+        try:
+            return await store.save(self.steps)
+        except asyncio.CancelledError:
+            # It was done: that is saved all the same, or it could not be undone.
+            await store.save(self.steps)
+            raise
 
     def do(self, store: Store) -> datetime:
-        return store.wait_for(lambda: store.save(self.steps))
+        return store.run_async(lambda: store.save(self.steps))
 
 
 class Spawn(msgspec.Struct, frozen=True):
@@ -120,7 +125,7 @@ class Spawn(msgspec.Struct, frozen=True):
         return store.spawn(self.children)
 
     def do(self, store: Store) -> list[str]:
-        return store.wait_for(lambda: store.spawn(self.children))
+        return store.run_async(lambda: store.spawn(self.children))
 
 
 class ReadLarge(msgspec.Struct, frozen=True, gc=False):
@@ -132,7 +137,7 @@ class ReadLarge(msgspec.Struct, frozen=True, gc=False):
         return store.read_large(self.key)
 
     def do(self, store: Store) -> str:
-        return store.wait_for(lambda: store.read_large(self.key))
+        return store.run_async(lambda: store.read_large(self.key))
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
@@ -147,7 +152,7 @@ class Pause(msgspec.Struct, frozen=True, gc=False):
         store.pause(self.seconds)
 
 
-Act = Run | Save | Spawn | ReadLarge | Pause
+Act = RunFunction | Save | Spawn | ReadLarge | Pause
 Plan = Generator[Act, Any, T]
 
 

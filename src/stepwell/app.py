@@ -20,9 +20,10 @@ from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask, JobNotFound
 from stepwell.handle import JobHandle, check_reason, encode_event, refuse_in_event_loop
-from stepwell.journal import Drift, check_key
+from stepwell.journal import Drift
 from stepwell.machine import Machine
 from stepwell.migrate import DEFAULT_KEEPS
+from stepwell.names import check_name
 from stepwell.plan import arun, run
 from stepwell.retry import Retry
 from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, When, check_stale
@@ -30,7 +31,7 @@ from stepwell.schedule_handle import ScheduleHandle
 from stepwell.scheduler import Scheduler, new_declaration
 from stepwell.sink import JobSink
 from stepwell.sync_context import SyncContext
-from stepwell.task import Call, Task, TaskDecorator, check_name
+from stepwell.task import Call, Task, TaskDecorator
 from stepwell.waiter import Waiter
 
 P = ParamSpec("P")
@@ -551,8 +552,8 @@ def _module_of_caller() -> str:
 
 
 def _emit(event: str, key: str | None, value: Any, keep: Duration) -> queries.Query[int]:
-    name = check_key(event, "event")
-    about = None if key is None else check_key(key, "key")
+    name = check_name(event, "event")
+    about = None if key is None else check_name(key, "key")
     return queries.emit(name, about, encode_event(name, value), seconds(keep, "keep"))
 
 

@@ -14,8 +14,8 @@ from stepwell.duration import Duration
 from stepwell.errors import ConfigError
 from stepwell.flow import Flow, FlowStep, Moved, check_policy, seconds_or
 from stepwell.job_context import JobContext
-from stepwell.journal import check_key
 from stepwell.moves import Done, Next
+from stepwell.names import check_name
 from stepwell.retry import Retry
 from stepwell.sync_context import SyncContext
 from stepwell.task import Task
@@ -102,7 +102,7 @@ class Chain(Task[..., Any]):
 
 def _chain_step(chain: str, place: int, policy: Step, retry: Retry, timeout: float | None) -> FlowStep:
     fn = policy.fn
-    name = check_key(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
+    name = check_name(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
     if name == "<lambda>":
         raise ConfigError(f"chain {chain!r}: a lambda has no name to find its step by: give Step(fn, name=...)")
     check_policy(f"step {name!r} of chain {chain!r}", policy.retry, policy.queue)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from stepwell.acts import Plan, Save, Spawn, saved_text
+from stepwell.acts import Plan, Save, Spawn, Store, aperform, saved_text
 from stepwell.errors import JobCancelled, JobFailed, StepwellError
 from stepwell.journal import Journal, Suspend
 from stepwell.step import NewStep, SavedStep
@@ -28,6 +29,45 @@ class Spawned:
     child_id: str | None = None
 
 
+class Spawner:
+    """Puts in what a run spawns: all of one turn of the loop together, in a task of its own, so that none waits to be
+    awaited."""
+
+    def __init__(self, journal: Journal, store: Store) -> None:
+        self._journal = journal
+        self._store = store
+        self._waiting: list[Spawned] = []
+        self._task: asyncio.Task[None] | None = None
+        self._failed: BaseException | None = None
+        self.spawned: list[Spawned] = []
+        """All of this run."""
+
+    def add(self, child: Spawned) -> None:
+        """Put a child in, soon."""
+        self.spawned.append(child)
+        self._waiting.append(child)
+        if self._task is None:
+            self._task = asyncio.create_task(self._put())
+
+    async def finished(self) -> None:
+        """Wait until all have been put in."""
+        while self._task is not None or self._waiting:
+            if self._task is None:
+                self._task = asyncio.create_task(self._put())
+            await asyncio.shield(self._task)
+        if self._failed is not None:
+            raise self._failed
+
+    async def _put(self) -> None:
+        try:
+            waiting, self._waiting = self._waiting, []
+            await aperform(_put_children(self._journal, waiting), self._store)
+        except BaseException as error:
+            self._failed = error
+        finally:
+            self._task = None
+
+
 def enter_spawn(journal: Journal, call: Any) -> Spawned:
     """Come to a child; one that was not saved has still to be put in."""
     place = journal.enter("child", call.task.name)
@@ -41,15 +81,12 @@ def enter_spawn(journal: Journal, call: Any) -> Spawned:
     return spawned
 
 
-def put_children(journal: Journal, children: Sequence[Spawned]) -> Plan[None]:
-    """Put in those that have not been."""
-    fresh = [child for child in children if child.step is not None and child.child_id is None]
-    if fresh:
-        if notes := journal.with_notes():
-            yield Save(notes)
-        ids = yield Spawn(fresh)  # pyright: ignore[reportArgumentType]
-        for child, child_id in zip(fresh, ids, strict=True):
-            child.child_id = child_id
+def _put_children(journal: Journal, children: Sequence[Spawned]) -> Plan[None]:
+    if notes := journal.with_notes():
+        yield Save(notes)
+    ids = yield Spawn(children)  # pyright: ignore[reportArgumentType]
+    for child, child_id in zip(children, ids, strict=True):
+        child.child_id = child_id
 
 
 def child_result(child: Spawned) -> Plan[Any]:

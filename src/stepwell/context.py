@@ -26,11 +26,12 @@ from stepwell.branches import (
     run_first,
     settle,
 )
-from stepwell.children import Spawned, child_result, enter_spawn, put_children
+from stepwell.children import Spawned, Spawner, child_result, enter_spawn
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError, StepChanged
 from stepwell.job_context import JobContext
-from stepwell.journal import Suspend, check_key
+from stepwell.journal import Suspend
+from stepwell.names import check_name
 from stepwell.retry import Retry
 from stepwell.step_function import name_of, takes_context
 from stepwell.steps import StepCall
@@ -83,14 +84,11 @@ class Context(JobContext):
     steps again.
     """
 
-    __slots__ = ("_not_sent", "_outbox", "_sending", "_spawned")
+    __slots__ = ("_spawner",)
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._outbox: list[Spawned] = []
-        self._spawned: list[Spawned] = []
-        self._sending: asyncio.Task[None] | None = None
-        self._not_sent: BaseException | None = None
+        self._spawner: Spawner | None = None
 
     @overload
     async def step(
@@ -146,8 +144,7 @@ class Context(JobContext):
             try:
                 await store.save(saving)
             except asyncio.CancelledError:
-                # It was done: that is saved all the same, or it could not be undone.
-                await store.save(saving)
+                await store.save(saving)  # as in `Save`
                 raise
             return call.saved()
         except Suspend as suspend:
@@ -159,7 +156,7 @@ class Context(JobContext):
         When it was committed in an earlier run, the block is left at the first use of `tx`; what must be known after it
         is kept by `tx.save(value)` and found in `tx.value`.
         """
-        return Transaction(self.journal, self.store, check_key(key, "key"))
+        return Transaction(self.journal, self.store, check_name(key, "key"))
 
     async def sleep(self, delay: Duration, *, key: str | None = None) -> None:
         """Wait. Longer than a second: without a slot, and in another run."""
@@ -196,7 +193,7 @@ class Context(JobContext):
 
         All of them are run to their end, also when one fails; then the first error, in their order, is raised.
         """
-        name = self._branch_name("gather")
+        name = self.journal.number_branch("gather")
         ends: list[BranchEnd | None] = [None] * len(branches)
         starts: list[tuple[str, Start]] = []
         places: list[int] = []
@@ -226,7 +223,7 @@ class Context(JobContext):
         """
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise ConfigError(f"limit is {limit!r}: it must be a whole number of at least 1")
-        listed, name = list(items), self._branch_name(f"map:{name_of(fn)}")
+        listed, name = list(items), self.journal.number_branch(f"map:{name_of(fn)}")
         begin = self._begin_item(fn)
         starts = [(f"{name}[{own}]", begin(item)) for own, item in zip(keys_of(listed, key), listed, strict=True)]
         ends = await run_branches(self.journal, starts, limit)
@@ -235,13 +232,14 @@ class Context(JobContext):
         return self._settle(ends)
 
     async def first(self, *branches: Awaitable[Any]) -> First:
-        """Run branches side by side until one has ended; the others are cancelled, and children among them, too.
+        """Run branches side by side until one has ended; the others are cancelled, and the children among them or
+        spawned by them, too.
 
         Which one it was is saved.
         """
         if not branches:
             raise ConfigError("ctx.first takes at least one branch")
-        name = self._branch_name("first")
+        name = self.journal.number_branch("first")
         place, winner = steps.choose_first(self.journal)
         names = [f"{name}[{index}]" for index in range(len(branches))]
         if winner is not None and winner >= len(branches):
@@ -261,7 +259,7 @@ class Context(JobContext):
             await self._cancel_losers(branches, names, winner)
             end = (await run_branches(self.journal, [(names[winner], as_start(branches[winner]))]))[0]
             return First(winner, self._settle([end])[0])
-        await self.sent()
+        await self.all_spawned()
         winner, end = await run_first(self.journal, list(zip(names, map(as_start, branches), strict=True)))
         if isinstance(end, Suspend) or (isinstance(end, Raised) and leaves(end.error)):
             self._settle([end])
@@ -272,18 +270,17 @@ class Context(JobContext):
         await self._perform(steps.save_first(self.journal, place, winner))
         self._give_up(name, len(branches), winner)
         await self._cancel_losers(branches, names, winner)
-        if self.journal.always_replay:
-            self.journal.leave(Suspend(at_once=True))
+        self.journal.replay_if_asked()
         return First(winner, self._settle([end])[0])
 
     async def _cancel_losers(self, branches: Sequence[Awaitable[Any]], names: Sequence[str], winner: int) -> None:
         """Cancel the children that lost, and those of branches that lost."""
         losers = [index for index in range(len(branches)) if index != winner]
         lost = [branch.spawned for index in losers if isinstance(branch := branches[index], Child)]
-        prefixes = tuple(f"{self.journal.scope.prefix}{names[index]}/" for index in losers)
-        lost += [spawned for spawned in self._spawned if spawned.key.startswith(prefixes)]
-        if any(spawned.child_id is None for spawned in lost):
-            await self.sent()
+        if self._spawner is not None:
+            prefixes = tuple(self.journal.prefix_of(names[index]) for index in losers)
+            lost += [spawned for spawned in self._spawner.spawned if spawned.key.startswith(prefixes)]
+            await self._spawner.finished()
         live = {spawned.child_id for spawned in lost if spawned.saved is None or spawned.saved.pending}
         live.update(child_id for index in losers for child_id in self.journal.children_in(names[index]))
         if live:
@@ -310,42 +307,22 @@ class Context(JobContext):
 
     async def result_of(self, spawned: Spawned) -> Any:
         """What a child returned."""
-        await self.sent()
+        await self.all_spawned()
         return await self._perform(child_result(spawned))
 
-    async def sent(self) -> None:
+    async def all_spawned(self) -> None:
         """Wait until the children have been put in."""
-        while self._sending is not None or self._outbox:
-            if self._sending is None:
-                self._send_soon()
-            assert self._sending is not None
-            await asyncio.shield(self._sending)
-        if self._not_sent is not None:
-            raise self._not_sent
+        if self._spawner is not None:
+            await self._spawner.finished()
 
     def spawn_call(self, call: Any) -> Child[Any]:
         """Enqueue a child from a call of its task."""
         spawned = enter_spawn(self.journal, call)
         if spawned.step is not None:
-            self._outbox.append(spawned)
-            self._spawned.append(spawned)
-            if self._sending is None:
-                self._send_soon()
+            if self._spawner is None:
+                self._spawner = Spawner(self.journal, self.store)
+            self._spawner.add(spawned)
         return Child(self, spawned)
-
-    def _send_soon(self) -> None:
-        # In a task of its own, begun in the next turn of the loop: so all that are spawned at once go together, and
-        # none waits to be awaited.
-        self._sending = asyncio.create_task(self._send())
-
-    async def _send(self) -> None:
-        try:
-            outbox, self._outbox = self._outbox, []
-            await aperform(put_children(self.journal, outbox), self.store)
-        except BaseException as error:
-            self._not_sent = error
-        finally:
-            self._sending = None
 
     def _give_up(self, name: str, branches: int, winner: int) -> None:
         for index in range(branches):
@@ -355,7 +332,7 @@ class Context(JobContext):
     async def _ends_of(self, children: Sequence[Child[Any]]) -> list[BranchEnd]:
         """How children ended. Those that have not are waited for together: one wait, until all have."""
         if children:
-            await self.sent()
+            await self.all_spawned()
         ends: list[BranchEnd] = []
         waiting: list[str] = []
         for child in children:
@@ -382,9 +359,6 @@ class Context(JobContext):
         # A lambda has no name, but here the item has one.
         key = "item" if name_of(fn) == "<lambda>" else None
         return lambda item: lambda: self.step(fn, item, key=key)
-
-    def _branch_name(self, name: str) -> str:
-        return self.journal.number_branch(name)
 
     async def _perform(self, plan: Plan[T]) -> T:
         try:

@@ -7,9 +7,10 @@ from uuid import UUID
 
 from stepwell import queries
 from stepwell.errors import ConfigError
+from stepwell.names import check_name
 from stepwell.plan import Plan
 from stepwell.queries import JobFilter, Scope
-from stepwell.task import Task, check_name
+from stepwell.task import Task
 
 _BATCH = 1000
 

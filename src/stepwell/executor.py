@@ -64,7 +64,7 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         result = await task.fn(*positional, **named)
         if not isinstance(ctx, Context) or not ctx.took_steps:
             return _returned(task, result, max_result_size)
-        await ctx.sent()
+        await ctx.all_spawned()
         if not ctx.journal.undoing and ctx.journal.leaving is None:
             ctx.journal.close()
             return _returned(task, result, max_result_size)
@@ -79,7 +79,7 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
             return Undone()
         # What was spawned was spawned, however the run ends; unless it was told to end now.
         if not isinstance(error, Lost | asyncio.CancelledError):
-            await ctx.sent()
+            await ctx.all_spawned()
     except BaseException as raised:
         error = raised
     finally:
@@ -96,7 +96,10 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
             result.close()
             kind = "coroutine" if inspect.iscoroutine(result) else "generator"
             raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
-        if not ctx.took_steps or not (ctx.journal.undoing or ctx.journal.leaving):
+        if not ctx.took_steps:
+            return _returned(task, result, max_result_size)
+        if not ctx.journal.undoing and ctx.journal.leaving is None:
+            ctx.journal.close()
             return _returned(task, result, max_result_size)
         error: BaseException = ctx.journal.leaving or StopReplay()
     except BaseException as raised:

@@ -14,8 +14,8 @@ from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
 from stepwell.job_context import JobContext
 from stepwell.moves import Done
+from stepwell.names import check_name
 from stepwell.retry import Retry
-from stepwell.task import check_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class FlowStep:
     begin: Callable[[str, JobContext], Callable[[], Any]]
     """From what was stored, and a context, make the call."""
     begin_first: Callable[[str, JobContext], Callable[[], Any]] | None = None
-    """The same from the args of the job, for the first of a chain."""
+    """The same from the args of the job, for a step that it may begin with."""
 
 
 @dataclass(frozen=True, slots=True)

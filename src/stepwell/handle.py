@@ -18,7 +18,7 @@ from stepwell.db import Database
 from stepwell.duration import Duration, describe, seconds
 from stepwell.errors import BadArgs, BadValue, ConfigError, JobCancelled, JobFailed, JobNotFound, StepwellError
 from stepwell.job import Ended, JobInfo
-from stepwell.journal import check_key
+from stepwell.names import check_name
 from stepwell.queries import Query
 from stepwell.values import encode_value
 from stepwell.waiter import Waiter
@@ -198,7 +198,7 @@ def _retry(job_id: str, step: str | None, from_start: bool) -> Query[list[UUID]]
 
 
 def _send(job_id: str, name: str, value: Any) -> Query[bool]:
-    return queries.send(job_id, check_key(name, "name"), encode_event(name, value))
+    return queries.send(job_id, check_name(name, "name"), encode_event(name, value))
 
 
 def encode_event(name: str, value: Any) -> str:

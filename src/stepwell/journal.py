@@ -1,7 +1,7 @@
 """What one run of a durable job remembers: which steps were saved, by which keys, and what is to be saved next.
 
 A key is `scope/name#n`. The scope is the branch of a `gather` or `map` in which a step is taken, so that branches which
-take turns in another order do not change places. Knows no SQL and runs nothing: `steps` says what is done with it.
+take turns in another order do not change places. Knows no SQL and runs nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import msgspec
 from stepwell.errors import AmbiguousKey, ConfigError, StepChanged, StepwellError, TooManySteps
 from stepwell.events import ManySteps, StepDrifted, log
 from stepwell.job import ClaimedJob
+from stepwell.names import check_name
 from stepwell.retry import Retry
-from stepwell.step import LARGE, NewStep, SavedJournal, SavedStep, StepKind
+from stepwell.step import NewStep, SavedJournal, SavedStep, StepKind, is_large
 
 Drift = Literal["warn", "fail", "rerun"]
 """What happens when a step that was saved is called with other arguments: its saved value is taken, with a warning; the
@@ -30,7 +31,7 @@ MANY_STEPS = 1_000
 MOST_STEPS = 10_000
 MOST_BYTES = 64 * 1024 * 1024
 _LONGEST_KEY = 500
-# These are not come to by themselves.
+# A run that does not come to these has lost nothing by it.
 _BESIDE = ("retry", "undo", "patch", "random", "uuid")
 _TRY = re.compile(r"~\d+$")
 _decode = msgspec.json.Decoder(SavedJournal)
@@ -210,9 +211,13 @@ class Journal:
             self._take_errors(scope)
             return self._numbered(scope, f"{name}[]").replace("[]", "")
 
+    def prefix_of(self, branch: str) -> str:
+        """With this begin the keys of a branch of this scope."""
+        return f"{self.scope.prefix}{branch}/"
+
     def in_branch(self, name: str) -> Scope:
         """From here on, in this context, keys are those of a branch."""
-        scope = Scope(f"{self.scope.prefix}{name}/")
+        scope = Scope(self.prefix_of(name))
         _scope.set((self, scope))
         return scope
 
@@ -225,7 +230,7 @@ class Journal:
         return [step.child_id for step in self._pending_in(branch) if step.child_id is not None]
 
     def _pending_in(self, branch: str) -> list[SavedStep]:
-        prefix = f"{self.scope.prefix}{branch}/"
+        prefix = self.prefix_of(branch)
         return [step for key, step in self._memo.items() if key.startswith(prefix) and step.pending]
 
     def peek(self, key: str) -> SavedStep | None:
@@ -286,7 +291,7 @@ class Journal:
 
     def weigh(self, value: str, key: str) -> None:
         """Count the size of a value that comes with every claim from now on; a large one does not."""
-        self._bytes += len(value) if len(value) <= LARGE else 0
+        self._bytes += 0 if is_large(value) else len(value)
         if self._bytes > MOST_BYTES:
             raise TooManySteps(
                 f"step {key!r}: what job {self.job.id} ({self.job.task}) has saved takes more than "
@@ -304,7 +309,7 @@ class Journal:
 
     def give_up(self, branch: str) -> None:
         """A branch is not run any more: to what it saved the run need not come."""
-        prefix = f"{self.scope.prefix}{branch}/"
+        prefix = self.prefix_of(branch)
         self._used.update(key for key in self._memo if key.startswith(prefix))
 
     def stop_if_undoing(self) -> None:
@@ -330,6 +335,11 @@ class Journal:
         log(StepDrifted(self.job.id, self.job.task, place.key, self._drift))
         return self._drift == "rerun"
 
+    def replay_if_asked(self) -> None:
+        """Leave the handler after something was saved, if it is to be replayed always."""
+        if self.always_replay:
+            self.leave(Suspend(at_once=True))
+
     def leave(self, suspend: Suspend) -> NoReturn:
         """Leave the handler, or a branch of it. Should a bare `except` of its own swallow that, it is left all the
         same, at the next step or when it returns."""
@@ -351,14 +361,7 @@ def _own_key(key: str) -> str:
         raise ConfigError(
             f"key is {key!r}: keys that begin with 'undo:' or end with '~1' and the like are Stepwell's own"
         )
-    return check_key(key, "key")
-
-
-def check_key(key: str, what: str) -> str:
-    """A key, or a name, that fits a step or an event."""
-    if not isinstance(key, str) or not 1 <= len(key) <= 200 or not key.isprintable():
-        raise ConfigError(f"{what} is {key!r}: it must be text of 1 to 200 printable characters")
-    return key
+    return check_name(key, "key")
 
 
 def _lives(user: Any) -> bool:

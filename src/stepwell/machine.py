@@ -13,8 +13,8 @@ from stepwell.duration import Duration
 from stepwell.errors import BadArgs, ConfigError
 from stepwell.flow import Flow, FlowStep, Moved, check_policy, seconds_or
 from stepwell.job_context import JobContext
-from stepwell.journal import check_key
 from stepwell.moves import Done, Next
+from stepwell.names import check_name
 from stepwell.retry import Retry
 from stepwell.task import Task
 from stepwell.values import encode_value, new_decoder
@@ -78,7 +78,7 @@ class Machine(Task[[Any], Any]):
         def add(state: Any) -> Any:
             if not isinstance(state, type):
                 raise ConfigError(f"machine {self.name!r}: a state is a class, not {state!r}")
-            own = check_key(state.__name__ if name is None else name, "name")
+            own = check_name(state.__name__ if name is None else name, "name")
             if start and queue is not None:
                 raise ConfigError(f"state {own!r}: jobs begin in the machine's own queue: app.machine(..., queue=...)")
             check_policy(f"state {own!r}", retry, queue)

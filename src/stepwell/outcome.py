@@ -36,7 +36,7 @@ class Cancel(Exception):
 
 
 SAYING = (Fail, Cancel, Snooze, RetryIn)
-"""What a handler raises to say how it went. These are no errors."""
+"""What a handler raises to say how it went: these are taken at their word."""
 
 
 class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):

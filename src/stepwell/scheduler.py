@@ -11,6 +11,7 @@ from stepwell.cron import Timing, parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError
+from stepwell.names import check_name
 from stepwell.plan import Plan
 from stepwell.schedule import (
     Catchup,
@@ -22,7 +23,7 @@ from stepwell.schedule import (
     check_catchup,
     check_overlap,
 )
-from stepwell.task import Task, check_name, check_priority
+from stepwell.task import Task, check_priority
 
 _PATIENCE = 2.0
 

@@ -19,6 +19,11 @@ StepKind = Literal[
 LARGE = 65536
 
 
+def is_large(value: str) -> bool:
+    """Whether a value, as JSON, is stored apart."""
+    return len(value) > LARGE // 4 and len(value.encode()) > LARGE
+
+
 class StepError(msgspec.Struct, frozen=True, gc=False):
     """How a step failed. Of a child `state` says whether it failed or was cancelled. One that is `final` has been tried
     as often as its own policy allows."""
@@ -55,7 +60,7 @@ class SavedJournal(msgspec.Struct, frozen=True):
 
 
 class NewStep(msgspec.Struct, omit_defaults=True, gc=False):
-    """A step to be saved; `value` and `error` are JSON. One that is `pending` ends later: after `delay` seconds or at
+    """A step to be saved; `value` is JSON. One that is `pending` ends later: after `delay` seconds or at
     `until` (seconds since 1970), or with an event."""
 
     key: str
@@ -87,6 +92,8 @@ class StepInfo:
     value: Any
     large: bool
     error: str | None
+    cancelled: bool
+    """It is a child that was cancelled."""
     saved_at: datetime
     seconds: float | None
     """How long it took."""

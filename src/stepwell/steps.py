@@ -1,6 +1,6 @@
 """How steps are taken: look whether it was saved, else do it and save it. Plans, for async code and threads.
 
-What was saved is never done again.
+What was saved is not done again, unless its arguments have changed and the task asks for that (`drift="rerun"`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from uuid import UUID
 
 import msgspec
 
-from stepwell.acts import LONGEST_PAUSE, Pause, Plan, Run, Save, saved_text
+from stepwell.acts import LONGEST_PAUSE, Pause, Plan, RunFunction, Save, saved_text
 from stepwell.errors import ConfigError
-from stepwell.journal import Journal, Place, Suspend, Undo, check_key
+from stepwell.journal import Journal, Place, Suspend, Undo
+from stepwell.names import check_name
 from stepwell.outcome import SAYING
 from stepwell.retry import Retry
 from stepwell.step import NewStep, SavedStep, StepKind
@@ -67,7 +68,7 @@ class StepCall:
         if self.to_be_run:
             journal.stop_if_undoing()
             if not self.rerun and retry is not None:
-                self.attempt = attempts_so_far(journal, place)
+                self.attempt = next_attempt(journal, place)
             self._began = time.perf_counter()
 
     def failed(self, error: Exception) -> None:
@@ -93,8 +94,7 @@ class StepCall:
     def saved(self) -> Any:
         """Its value, now that it has been saved: as it will be when it is read again, for what works now must work
         then."""
-        if self._journal.always_replay:
-            raise Suspend(at_once=True)
+        self._journal.replay_if_asked()
         value = self._value
         if type(value) not in _SCALARS:
             value = decode_value(self.fn, self.place.key, self._encoded)
@@ -116,7 +116,7 @@ def note_failure(journal: Journal, place: Place, kind: StepKind, error: BaseExce
 
 
 def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[Any]:
-    """Run a function once, and take its saved value ever after."""
+    """RunFunction a function once, and take its saved value ever after."""
     place = call.place
     if place.saved is not None and not call.to_be_run:
         if place.saved.error is not None:
@@ -125,7 +125,7 @@ def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[A
         if place.saved.undo:  # not so in a fork: the other job undoes it
             call.keep_undo(value)
         return value
-    run = Run(call.fn, call.is_async, call.args, timeout, place.key)
+    run = RunFunction(call.fn, call.is_async, call.args, timeout, place.key)
     if call.retry is None:
         try:
             value = yield run
@@ -134,15 +134,15 @@ def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[A
             call.failed(error)
             raise
     else:
-        saving = call.to_save((yield from attempts(journal, place, call.attempt, run, call.retry, "step")))
+        saving = call.to_save((yield from run_with_retry(journal, place, call.attempt, run, call.retry, "step")))
     yield Save(saving)
     return call.saved()
 
 
-def attempts(
-    journal: Journal, place: Place, attempt: int, run: Run, retry: Retry, kind: Literal["step", "undo"]
+def run_with_retry(
+    journal: Journal, place: Place, attempt: int, run: RunFunction, retry: Retry, kind: Literal["step", "undo"]
 ) -> Plan[Any]:
-    """Run a function by a policy of its own. The error that is left is saved."""
+    """RunFunction a function by a policy of its own. The error that is left is saved."""
     while True:
         try:
             return (yield run)
@@ -166,7 +166,7 @@ def attempts(
         yield Pause(delay)
 
 
-def attempts_so_far(journal: Journal, place: Place) -> int:
+def next_attempt(journal: Journal, place: Place) -> int:
     """Which try of a step comes next, by those that were saved. Leaves the handler if that is not due yet."""
     attempt = 1
     while (failed := journal.peek(f"{place.key}~{attempt}")) is not None:
@@ -194,8 +194,7 @@ def now(journal: Journal) -> Plan[datetime]:
         return msgspec.json.decode(place.saved.value, type=datetime).astimezone(UTC)
     journal.stop_if_undoing()
     at: datetime = yield Save(journal.with_notes([NewStep(place.key, place.n, "now")]))
-    if journal.always_replay:
-        raise Suspend(at_once=True)
+    journal.replay_if_asked()
     return at.astimezone(UTC)
 
 
@@ -215,7 +214,7 @@ def draw(journal: Journal, kind: Literal["random", "uuid"]) -> msgspec.Raw:
 
 def patched(journal: Journal, name: str) -> bool:
     """Whether this run is past the change: it was so when it came here first, or has nothing old to come to."""
-    key = f"patch:{check_key(name, 'name')}"
+    key = f"patch:{check_name(name, 'name')}"
     saved = journal.peek(journal.scope.prefix + key)
     if saved is None and (journal.replaying or journal.undoing):
         return False

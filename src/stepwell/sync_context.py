@@ -18,7 +18,8 @@ from stepwell.context import Child, Context, Spawnable, call_of, calls_of
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
 from stepwell.job_context import JobContext
-from stepwell.journal import Suspend, check_key
+from stepwell.journal import Suspend
+from stepwell.names import check_name
 from stepwell.retry import Retry
 from stepwell.step_function import name_of, takes_context
 from stepwell.steps import StepCall
@@ -94,7 +95,7 @@ class SyncContext(JobContext):
 
     def transaction(self, key: str) -> SyncTransaction:
         """`with ctx.transaction("key") as tx`: see `Context.transaction`."""
-        return SyncTransaction(self.journal, self.store, check_key(key, "key"))
+        return SyncTransaction(self.journal, self.store, check_name(key, "key"))
 
     def sleep(self, delay: Duration, *, key: str | None = None) -> None:
         """Wait. Longer than a second: without a slot, and in another run."""
@@ -118,7 +119,7 @@ class SyncContext(JobContext):
 
         async def spawn(ctx: Context) -> Child[Any]:
             child = ctx.spawn_call(call)
-            await ctx.sent()
+            await ctx.all_spawned()
             return child
 
         return SyncChild(self, self._wait(spawn))
@@ -129,7 +130,7 @@ class SyncContext(JobContext):
 
         async def spawn(ctx: Context) -> list[Child[Any]]:
             children = [ctx.spawn_call(call) for call in calls]
-            await ctx.sent()
+            await ctx.all_spawned()
             return children
 
         return [SyncChild(self, child) for child in self._wait(spawn)]
@@ -185,7 +186,7 @@ class SyncContext(JobContext):
 
     def _wait(self, ask: Callable[[Context], Any]) -> Any:
         store, ctx = self.store, self._shared()
-        return store.wait_for(lambda: ask(ctx))
+        return store.run_async(lambda: ask(ctx))
 
     def _started(self, branches: Iterable[Any]) -> list[Any]:
         store: Store = self.store

@@ -18,6 +18,7 @@ from stepwell.handle import JobHandle
 from stepwell.job import ClaimedJob
 from stepwell.job_context import Durability, JobContext
 from stepwell.journal import Drift
+from stepwell.names import check_name
 from stepwell.queries import NewJob
 from stepwell.retry import Retry, check_max_attempts
 from stepwell.sync_context import PlainContext, SyncContext
@@ -257,13 +258,6 @@ class TaskDecorator(Protocol):
     def __call__(self, fn: Callable[Concatenate[SyncContext, Args], Result], /) -> Task[Args, Result]: ...
     @overload
     def __call__(self, fn: Callable[Args, Result], /) -> Task[Args, Result]: ...
-
-
-def check_name(name: str, what: str) -> str:
-    """A name that fits a queue or a task."""
-    if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
-        raise ConfigError(f"{what} is {name!r}: it must be text of 1 to 200 printable characters")
-    return name
 
 
 def check_priority(priority: int) -> int:

@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from stepwell.acts import Store
 from stepwell.errors import StepwellError
-from stepwell.journal import Journal, Suspend
+from stepwell.journal import Journal
 from stepwell.step import NewStep
 from stepwell.step_error import saved_error
 from stepwell.steps import note_failure
@@ -86,8 +86,7 @@ class _TransactionStep:
     def _committed(self) -> None:
         self.done = True
         self._saved = msgspec.json.decode(self._encoded(self._saved))
-        if self._journal.always_replay:
-            self._journal.leave(Suspend(at_once=True))
+        self._journal.replay_if_asked()
 
 
 class Transaction(_TransactionStep):
@@ -167,7 +166,7 @@ class SyncTransaction(_TransactionStep):
         elif self._place.saved is not None:
             saved = self._place.saved
             text = (
-                self._store.wait_for(lambda: self._store.read_large(saved.key)) if saved.large else bytes(saved.value)
+                self._store.run_async(lambda: self._store.read_large(saved.key)) if saved.large else bytes(saved.value)
             )
             self._saved = msgspec.json.decode(text)
         return self
@@ -194,7 +193,7 @@ class SyncTransaction(_TransactionStep):
                     raise
             stack.__exit__(kind, error, trace)
         except (psycopg.OperationalError, OSError):
-            if not handed_over or not self._store.wait_for(lambda: self._store.was_saved(self._place.key)):
+            if not handed_over or not self._store.run_async(lambda: self._store.was_saved(self._place.key)):
                 raise
         if error is None:
             self._committed()

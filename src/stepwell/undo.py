@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from stepwell.acts import Plan, Run, Save
+from stepwell.acts import Plan, RunFunction, Save
 from stepwell.errors import BadValue
 from stepwell.events import UndoFailed, log
 from stepwell.journal import Journal, Place
@@ -15,7 +15,7 @@ from stepwell.retry import Retry
 from stepwell.step import NewStep
 from stepwell.step_error import describe_error
 from stepwell.step_function import look_at, takes_one
-from stepwell.steps import attempts, attempts_so_far, encode_step, since
+from stepwell.steps import encode_step, next_attempt, run_with_retry, since
 
 
 def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
@@ -29,15 +29,15 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
         if saved is not None:
             continue
         place = Place(key, journal.number(), None)
-        attempt = attempts_so_far(journal, place)
+        attempt = next_attempt(journal, place)
         args = (undo.value,) if takes_one(undo.fn) else ()
         began = time.perf_counter()
         try:
-            value = yield from attempts(
+            value = yield from run_with_retry(
                 journal,
                 place,
                 attempt,
-                Run(undo.fn, look_at(undo.fn).is_async, args, None, key),
+                RunFunction(undo.fn, look_at(undo.fn).is_async, args, None, key),
                 undo.retry or default,
                 "undo",
             )

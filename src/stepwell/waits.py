@@ -9,7 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from stepwell.acts import LONGEST_PAUSE, Pause, Plan, saved_text
-from stepwell.journal import Journal, Suspend, check_key
+from stepwell.journal import Journal, Suspend
+from stepwell.names import check_name
 from stepwell.step import NewStep
 
 
@@ -27,8 +28,8 @@ class Event:
     def value(self) -> Any:
         """What the event says, as plain JSON values."""
         if self.timed_out:
-            about = f" with key {self.key!r}" if self.key else ""
-            raise TimeoutError(f"no event {self.name!r}{about} came in time: look at timed_out first")
+            event_key = f" with key {self.key!r}" if self.key else ""
+            raise TimeoutError(f"no event {self.name!r}{event_key} came in time: look at timed_out first")
         return self._value
 
     def __bool__(self) -> bool:
@@ -55,19 +56,19 @@ def sleep(journal: Journal, delay: float | None, until: datetime | None, key: st
 
 
 def wait(
-    journal: Journal, event: str, about: str | None, timeout: float | None, kind: Literal["wait", "receive"]
+    journal: Journal, event: str, event_key: str | None, timeout: float | None, kind: Literal["wait", "receive"]
 ) -> Plan[Event]:
     """Wait for an event, or for something that is sent to the job."""
-    check_key(event, "event" if kind == "wait" else "name")
-    if about is not None:
-        check_key(about, "key")
-    place = journal.enter(kind, f"{kind}:{event}" if about is None else f"{kind}:{event}:{about}")
+    check_name(event, "event" if kind == "wait" else "name")
+    if event_key is not None:
+        check_name(event_key, "key")
+    place = journal.enter(kind, f"{kind}:{event}" if event_key is None else f"{kind}:{event}:{event_key}")
     saved = place.saved
     if saved is not None and not saved.pending:
         value = None if saved.timed_out else msgspec.json.decode((yield from saved_text(saved)))
-        return Event(event, about, saved.timed_out, value)
+        return Event(event, event_key, saved.timed_out, value)
     journal.stop_if_undoing()
     if saved is not None:
         raise Suspend([[place.key]])
-    step = NewStep(place.key, place.n, kind, pending=True, delay=timeout, event=event, event_key=about or "")
+    step = NewStep(place.key, place.n, kind, pending=True, delay=timeout, event=event, event_key=event_key or "")
     raise Suspend([[place.key]], [step])

@@ -86,6 +86,8 @@ async def test_a_chain_that_failed_in_its_first_step_is_retried_from_that_by_nam
         with pytest.raises(StepNotFound, match="has no step 'two'"):
             await job.aretry(step="two")
         broken = False
+        fork = await app.afork(job, step="one")
+        assert await fork.aresult(timeout="10s") == 4
         assert await job.aretry(step="one")
         assert await job.aresult(timeout="10s") == 4
 
@@ -204,13 +206,16 @@ async def test_a_deploy_may_insert_steps_and_one_that_took_a_step_away_is_told(a
             assert await jobs[0].aresult(timeout="10s") == 20
             assert await (await after.aenqueue(1)).aresult(timeout="10s") == 10020
     async with App(dsn) as wrong:
-        wrong.chain("deployed", one, between, retry=ONCE)
+        wrong.chain("deployed", one, between, retry=Retry(max_attempts=2, initial="5ms", jitter=0))
         job = await before.aenqueue(1)
         async with Worker(app):
             await auntil(lambda: waits(job))
         async with Worker(wrong):
             with pytest.raises(JobFailed, match="'deployed' has no step 'two' any more: put it back"):
                 await job.aresult(timeout="10s")
+        info = await job.ainfo()
+        assert info is not None
+        assert info.attempt == 2
 
 
 async def waits(job: Any) -> bool:

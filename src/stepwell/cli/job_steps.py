@@ -54,11 +54,13 @@ def print_steps(job: JobInfo, steps: Sequence[StepInfo]) -> None:
 def _state(job: JobInfo, step: StepInfo) -> str:
     if step.kind == "state" and step.key == job.cursor:
         # The job stands at the last that was given something.
-        return {"succeeded": "done", "failed": "failed"}.get(job.state, "pending")
+        return {"succeeded": "done", "failed": "failed", "cancelled": "cancelled"}.get(job.state, "pending")
     if step.timed_out:
         return "timed out"
     if step.pending:
         return "pending"
+    if step.cancelled:
+        return "cancelled"
     return "done" if step.error is None else "failed"
 
 

@@ -14,8 +14,7 @@ import msgspec
 from stepwell.duration import seconds
 from stepwell.errors import BadArgs, ConfigError, StepwellError
 from stepwell.handle import encode_event
-from stepwell.journal import check_key
-from stepwell.task import check_name
+from stepwell.names import check_name
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
 
@@ -98,7 +97,7 @@ def signal_value(typed: str | None, what: str) -> str | None:
 def event_name(typed: str, what: str) -> str:
     """The name or the key of an event."""
     with refusing():
-        return check_key(typed, what)
+        return check_name(typed, what)
 
 
 def job_id(typed: str) -> str:

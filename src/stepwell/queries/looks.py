@@ -39,7 +39,8 @@ def steps(job_id: str) -> Query[StepInfo]:
     return Query(
         "select n, key, kind, pending, timed_out, value, large,"
         " case when error ->> 'state' = 'cancelled' then concat_ws(': ', 'cancelled', error ->> 'message')"
-        " when error is not null then concat_ws(': ', error ->> 'type', error ->> 'message') end, saved_at,"
+        " when error is not null then concat_ws(': ', error ->> 'type', error ->> 'message') end,"
+        " coalesce(error ->> 'state' = 'cancelled', false), saved_at,"
         " seconds, nullif(until, 'infinity'::timestamptz), child_id, event, event_key"
         " from stepwell.steps where job_id = %s::uuid order by n, key",
         (job_id,),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from stepwell.errors import ConfigError
-from stepwell.task import check_name
+from stepwell.names import check_name
 
 T = TypeVar("T")
 

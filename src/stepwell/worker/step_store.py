@@ -149,7 +149,7 @@ class JobSteps(acts.Store):
                 committed = about_to_write("transaction", "commit")
             committed(())
 
-    def wait_for(self, ask: Callable[[], Awaitable[T]]) -> T:
+    def run_async(self, ask: Callable[[], Awaitable[T]]) -> T:
         async def asked() -> T:
             return await ask()
 
@@ -157,7 +157,7 @@ class JobSteps(acts.Store):
         return future.result()
 
     def pause(self, seconds: float) -> None:
-        self.wait_for(lambda: asyncio.sleep(seconds))
+        self.run_async(lambda: asyncio.sleep(seconds))
 
 
 def _undone(error: Exception) -> bool:

@@ -1,9 +1,9 @@
--- Take away the steps of jobs that ended, which their history tells of, and what was sent to them and not read. Large
--- values stay as long as the history does: _ids and _expires_ats are those that are kept, _gone all. So does what was sent
--- to those that can be tried again, _retriable.
+-- Take away the steps of jobs that ended, _gone, which their history tells of, and what was sent to them and not read.
+-- Two things stay as long as the history of those that are kept: large values, and, of those that can be tried again, what
+-- was sent.
 create or replace function stepwell.bury_steps(
   _gone uuid[],
-  _ids uuid[],
+  _kept uuid[],
   _expires_ats timestamptz[],
   _retriable uuid[]
 ) returns void
@@ -25,16 +25,16 @@ begin
   )
   select array_agg(distinct g.job_id) filter (where g.large) into _large from gone g;
   update stepwell.event e set expires_at = k.expires_at
-  from unnest(_ids, _expires_ats) as k (id, expires_at)
+  from unnest(_kept, _expires_ats) as k (id, expires_at)
   where k.id = any (_retriable) and e.job_id = k.id;
   delete from stepwell.event e
   where e.job_id = any (_gone)
-    and (e.job_id <> all (coalesce(_retriable, '{}')) or e.job_id <> all (coalesce(_ids, '{}')));
+    and (e.job_id <> all (coalesce(_retriable, '{}')) or e.job_id <> all (coalesce(_kept, '{}')));
   if _large is not null then
     update stepwell.large_value v set expires_at = k.expires_at
-    from unnest(_ids, _expires_ats) as k (id, expires_at)
+    from unnest(_kept, _expires_ats) as k (id, expires_at)
     where v.job_id = any (_large) and v.job_id = k.id;
-    delete from stepwell.large_value v where v.job_id = any (_large) and v.job_id <> all (coalesce(_ids, '{}'));
+    delete from stepwell.large_value v where v.job_id = any (_large) and v.job_id <> all (coalesce(_kept, '{}'));
   end if;
 end
 $$;

@@ -17,7 +17,7 @@ begin
   perform from stepwell.job j where j.id = any (_parent_ids) order by j.id for no key update;
   with ended as materialized (
     select e.parent_id, e.key, e.child_id, e.state, e.result, e.type, e.message,
-      coalesce(length(e.result) > 65536, false) as large
+      coalesce(octet_length(e.result) > 65536, false) as large
     from json_to_recordset(_ends) as e (
       parent_id uuid, key text, child_id uuid, state text, result text, type text, message text
     )

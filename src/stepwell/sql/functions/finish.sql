@@ -34,7 +34,7 @@ declare
   _durable uuid[];
   _kept uuid[];
   _expires_ats timestamptz[];
-  _childless uuid[];
+  _unsuccessful uuid[];
   _ends json;
 begin
   if 'cancelled' = any (_states) then
@@ -81,13 +81,13 @@ begin
     array_agg(g.id) filter (where g.durable and g.state <> 'succeeded'),
     json_agg(json_build_object('parent_id', g.parent_id, 'key', g.parent_key, 'child_id', g.id, 'state', g.state,
       'result', g.result, 'message', g.error)) filter (where g.parent_id is not null)
-  into _accepted, _schedule_ids, _durable, _kept, _expires_ats, _childless, _ends
+  into _accepted, _schedule_ids, _durable, _kept, _expires_ats, _unsuccessful, _ends
   from gone g;
   if _durable is not null then
-    perform stepwell.bury_steps(_durable, _kept, _expires_ats, _childless);
+    perform stepwell.bury_steps(_durable, _kept, _expires_ats, _unsuccessful);
   end if;
-  if _childless is not null or cardinality(_undoing) > 0 then
-    perform stepwell.cancel_children(coalesce(_childless, '{}') || _undoing);
+  if _unsuccessful is not null or cardinality(_undoing) > 0 then
+    perform stepwell.cancel_children(coalesce(_unsuccessful, '{}') || _undoing);
   end if;
   if _ends is not null then
     perform stepwell.end_children(_ends);

@@ -16,17 +16,22 @@ declare
   _job record;
   _state record;
 begin
-  select j.task, j.queue, j.rank, j.args, j.metadata, j.max_attempts, stepwell.timeline(j.id) as steps into _job
+  select j.task, j.queue, j.rank, j.args, j.metadata, j.max_attempts, null as failed_step,
+    stepwell.timeline(j.id) as steps
+  into _job
   from stepwell.job j where j.id = _id for share;
   if not found then
-    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.steps into _job
+    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.failed_step, h.steps into _job
     from stepwell.history h where h.id = _id limit 1;
     if not found then
       return null;
     end if;
   end if;
   select u.key, u.n, u.kind, u.value into _state from stepwell.unfold(_job.steps) u where u.key = _step;
-  if not found then
+  if not found and _job.failed_step = _step then
+    -- Where it failed, and nothing is saved of that: all it has was before.
+    _state.n := 2147483647;
+  elsif not found then
     raise exception using errcode = 'SW004',
       message = format('stepwell: job %s has no step %s: "stepwell jobs show %1$s" lists those that it has', _id,
         quote_literal(_step));

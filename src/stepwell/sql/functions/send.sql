@@ -16,7 +16,7 @@ begin
   if name is null or length(name) not between 1 and 200 then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a name must have 1 to 200 characters';
   end if;
-  -- Locked, so that it does not end before this is committed; and durable, so that what is left unread goes with it.
+  -- Locked, so that it does not end before this is committed; and durable, so that its end sees to what is left unread.
   select j.durable into _durable from stepwell.job j where j.id = send.job_id for key share;
   if not found then
     return false;
