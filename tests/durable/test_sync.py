@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from waiting import auntil
 
-from stepwell import App, Context, JobFailed, Retry, SyncContext, Worker
+from stepwell import App, Context, JobFailed, Retry, StepwellError, SyncContext, Worker
 
 SOON = Retry(max_attempts=5, initial="5ms", jitter=0)
 ONCE = Retry(max_attempts=1)
@@ -126,3 +127,26 @@ async def test_branches_and_their_handlers_do_not_wait_for_each_others_threads(a
     async with Worker(app, concurrency=4):
         jobs = [await work.aenqueue(n) for n in range(8)]
         assert [await job.aresult(timeout="20s") for job in jobs] == [15] * 8
+
+
+async def test_a_context_is_of_no_use_to_a_thread_that_outlives_its_handler(app: App) -> None:
+    returned = threading.Event()
+    said: list[str] = []
+
+    @app.task
+    def work(ctx: SyncContext) -> int:
+        def later() -> None:
+            returned.wait(10)
+            try:
+                ctx.step(len, "abc")
+            except StepwellError as error:
+                said.append(str(error))
+
+        threading.Thread(target=later).start()
+        return ctx.step(len, "ab")
+
+    async with Worker(app):
+        assert await (await work.aenqueue()).aresult(timeout="10s") == 2
+        returned.set()
+        await auntil(lambda: said)
+    assert said[0].endswith("has ended this run: its ctx is of no more use")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import psycopg
 import pytest
 from waiting import auntil
 
@@ -94,6 +95,39 @@ async def test_a_job_that_runs_is_undone_when_it_is_cancelled(app: App, booking:
         with pytest.raises(JobCancelled, match="stop"):
             await job.aresult(timeout="10s")
     assert booking.log == ["book train", "return ticket for train"]
+
+
+@pytest.mark.parametrize("retry", [None, SOON], ids=["", "with tries of its own"])
+async def test_a_step_that_was_done_when_its_job_was_cancelled_is_undone_too(
+    app: App, conn: psycopg.Connection[Any], booking: Booking, retry: Retry | None
+) -> None:
+    async def book(what: str) -> str:
+        return booking.book(what)
+
+    contexts: dict[str, Context] = {}
+    go = {"first": asyncio.Event(), "second": asyncio.Event()}
+
+    @app.task
+    async def trip(ctx: Context, name: str) -> None:
+        contexts[name] = ctx
+        await go[name].wait()
+        await ctx.step(book, name, undo=booking.unbook, retry=retry)
+
+    async with Worker(app):
+        first, second = await trip.aenqueue("first"), await trip.aenqueue("second")
+        await auntil(lambda: len(contexts) == 2)
+        with conn.transaction():
+            # The save of the first is held up, so that of the second waits for its turn.
+            conn.execute("select from stepwell.job where id = %s for update", (first.id,))
+            for name in ("first", "second"):
+                go[name].set()
+                await auntil(lambda name=name: f"book {name}" in booking.log)
+            await second.acancel()
+            await auntil(lambda: contexts["second"].cancelled)
+        with pytest.raises(JobCancelled):
+            await second.aresult(timeout="10s")
+        await first.aresult(timeout="10s")
+    assert booking.log == ["book first", "book second", "return ticket for second"]
 
 
 async def test_an_undo_is_tried_again_and_one_that_fails_does_not_stop_the_others(app: App, booking: Booking) -> None:
