@@ -65,7 +65,9 @@ class Coalescer(Generic[Item, Answer]):
                 await self._send_batch([item], [future])
             return
         except BaseException:
-            for future in futures:
+            # Nobody sends any more: those who wait for the next batch are told as well.
+            waiting, self._waiting = self._waiting, []
+            for future in (*futures, *(future for _, future in waiting)):
                 future.cancel()
             raise
         for future, answer in zip(futures, answers, strict=True):

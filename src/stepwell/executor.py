@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import traceback
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from stepwell.acts import aperform, perform
 from stepwell.context import Context
 from stepwell.error_text import error_message, error_name, storable
-from stepwell.errors import BadArgs, BadValue, StepFailed
+from stepwell.errors import BadArgs, BadValue
 from stepwell.events import BackoffFailed, log
 from stepwell.job_context import JobContext
 from stepwell.journal import Journal, Lost, StopReplay, Suspend
@@ -34,6 +34,7 @@ from stepwell.outcome import (
 )
 from stepwell.retry import Retry
 from stepwell.step import NewStep
+from stepwell.step_error import FailedStep, step_of
 from stepwell.sync_context import SyncContext
 from stepwell.task import Task
 from stepwell.undo import undo_all
@@ -119,6 +120,13 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
 
 def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None = None) -> Outcome:
     """What an exception that left a handler means."""
+    outcome = _judge(error, task, attempt, journal)
+    if isinstance(outcome, Failed) and (step := _step_of(error)) is not None:
+        return msgspec.structs.replace(outcome, step=step.key)
+    return outcome
+
+
+def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None) -> Outcome:
     match error:
         case Snooze():
             return Snoozed(error.delay)
@@ -139,13 +147,18 @@ def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Jour
         case Suspend() if journal is not None:
             return _suspended(error, journal)
         case _:
-            step, final = getattr(error, "stepwell_step", (None, False))
-            if isinstance(error, StepFailed):
-                step, final = error.key, error.final
+            step = _step_of(error)
             # A step that has been tried as often as it may is not tried again with the job.
-            again = not final and task.retry.allows(error)
-            failed = _failed("error", error, retry_delay(error, task, attempt) if again else None)
-            return failed if step is None else msgspec.structs.replace(failed, step=step)
+            again = not (step and step.final) and task.retry.allows(error)
+            return _failed("error", error, retry_delay(error, task, attempt) if again else None)
+
+
+def _step_of(error: BaseException) -> FailedStep | None:
+    """The step that it came from; of a group, as `asyncio.TaskGroup` raises it, the first that has one."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return next((step for one in group.exceptions if (step := _step_of(one)) is not None), None)
+    return step_of(error)
 
 
 def _returned(task: Task[..., Any], result: Any, max_result_size: int) -> Outcome:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any, Literal, NoReturn
 
 import msgspec
@@ -112,8 +113,10 @@ class Journal:
         self.job = job
         self.always_replay = always_replay
         self._loop = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
+        self._thread = get_ident()
         self._drift: Drift = drift
         self._root = Scope()
+        self._branches: list[Scope] = []
         self._used: set[str] = set()
         self._notes: list[NewStep] = []
         self._errors: list[tuple[str, NewStep]] = []
@@ -193,9 +196,11 @@ class Journal:
         return name if count == 1 else f"{name}#{count}"
 
     def _current(self) -> Any:
-        # Asked for each step: to look for the loop each time would be a good part of its cost. The journal of a plain
-        # function is made in its thread, and it comes to some steps in the loop.
-        loop = self._loop or asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
+        # Asked for each step: to look for the loop each time would be a good part of its cost. In another thread there
+        # may be none, and of a plain function the journal is made in one.
+        if self._loop is not None and get_ident() == self._thread:
+            return asyncio.current_task(self._loop)
+        loop = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
         return threading.current_thread() if loop is None else asyncio.current_task(loop)
 
     @property
@@ -218,6 +223,7 @@ class Journal:
     def in_branch(self, name: str) -> Scope:
         """From here on, in this context, keys are those of a branch."""
         scope = Scope(self.prefix_of(name))
+        self._branches.append(scope)
         _scope.set((self, scope))
         return scope
 
@@ -308,8 +314,12 @@ class Journal:
         )
 
     def give_up(self, branch: str) -> None:
-        """A branch is not run any more: to what it saved the run need not come."""
+        """A branch is not run any more: to what it saved the run need not come. If it still runs, in a thread, it is
+        left at its next step."""
         prefix = self.prefix_of(branch)
+        for scope in self._branches:
+            if scope.prefix.startswith(prefix):
+                scope.leaving = scope.leaving or Suspend()
         self._used.update(key for key in self._memo if key.startswith(prefix))
 
     def stop_if_undoing(self) -> None:

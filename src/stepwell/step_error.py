@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import sys
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from stepwell.error_text import error_message, error_name
 from stepwell.errors import StepFailed
@@ -48,7 +48,21 @@ def _is_error_class(found: object) -> TypeGuard[type[BaseException]]:
     return isinstance(found, type) and issubclass(found, BaseException)
 
 
+class FailedStep(NamedTuple):
+    """The step that an error came from; `final`: it has been tried as often as its own policy allows."""
+
+    key: str
+    final: bool
+
+
 def tag_error(error: Exception, key: str, *, final: bool) -> None:
     """Let it be known, should it leave the handler, which step it came from."""
     with contextlib.suppress(AttributeError):
-        error.stepwell_step = key, final  # pyright: ignore[reportAttributeAccessIssue]
+        error.stepwell_step = FailedStep(key, final)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def step_of(error: BaseException) -> FailedStep | None:
+    """The step that an error came from."""
+    if isinstance(error, StepFailed):
+        return FailedStep(error.key, error.final)
+    return getattr(error, "stepwell_step", None)

@@ -6,14 +6,15 @@ import inspect
 import typing
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 import msgspec
 
-from stepwell.errors import ConfigError, StepwellError
+from stepwell.errors import BadValue, ConfigError, StepwellError
 from stepwell.values import encode_other, new_decoder
 
+_SCALARS = frozenset((type(None), bool, int, str, float))
 # The same for equal arguments, whatever order a set of them has in this process.
 _fingerprints = msgspec.json.Encoder(enc_hook=encode_other, order="deterministic")
 
@@ -60,10 +61,8 @@ def fingerprint(args: tuple[Any, ...]) -> int | None:
 
 def decode_value(fn: Callable[..., Any], key: str, text: str) -> Any:
     """The saved value of a step, as the return annotation of its function says."""
-    while isinstance(fn, partial):
-        fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     try:
-        return _decoder(getattr(fn, "__func__", fn)).decode(text)
+        return _decoder(_function(fn)).decode(text)
     except msgspec.ValidationError as error:
         raise StepwellError(
             f"the saved value of step {key!r} does not fit the return annotation of its function: {error}; give the "
@@ -71,14 +70,41 @@ def decode_value(fn: Callable[..., Any], key: str, text: str) -> Any:
         ) from None
 
 
+def check_value(fn: Callable[..., Any], key: str, text: str) -> Any:
+    """The same, before it is saved: raises `BadValue` if it could not be read again."""
+    try:
+        return _decoder(_function(fn)).decode(text)
+    except msgspec.DecodeError as error:
+        raise BadValue(
+            f"step {key!r} returned a value that does not fit the return annotation of its function: {error}"
+        ) from None
+
+
+def is_as_saved(fn: Callable[..., Any], value: Any) -> bool:
+    """Whether a value is what would be read again, by its type alone. If not, that must be tried."""
+    kind = cast("type[Any]", type(value))
+    return kind in _SCALARS and _returns(fn) in (kind, Any)
+
+
+@lru_cache(maxsize=4096)
+def _returns(fn: Callable[..., Any]) -> Any:
+    fn = _function(fn)
+    try:
+        return typing.get_type_hints(fn, include_extras=True).get("return", Any)
+    except (NameError, TypeError, AttributeError):
+        return Any
+
+
+def _function(fn: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(fn, partial):
+        fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return getattr(fn, "__func__", fn)
+
+
 @lru_cache(maxsize=4096)
 def _decoder(fn: Callable[..., Any]) -> msgspec.json.Decoder[Any]:
     try:
-        kind = typing.get_type_hints(fn, include_extras=True).get("return", Any)
-    except (NameError, TypeError, AttributeError):
-        kind = Any
-    try:
-        return new_decoder(kind)
+        return new_decoder(_returns(fn))
     except TypeError as error:
         raise ConfigError(f"what {name_of(fn)!r} returns cannot be stored as JSON: {error}") from None
 

@@ -22,17 +22,15 @@ from stepwell.outcome import SAYING
 from stepwell.retry import Retry
 from stepwell.step import NewStep, SavedStep, StepKind
 from stepwell.step_error import describe_error, saved_error, tag_error
-from stepwell.step_function import can_undo, decode_value, fingerprint, look_at
+from stepwell.step_function import can_undo, check_value, decode_value, fingerprint, is_as_saved, look_at
 from stepwell.values import encode_value
-
-_SCALARS = (type(None), bool, int, str, float)
 
 
 class StepCall:
     """A call of `ctx.step`: the place it came to, and what is saved of it. Raises if it cannot be a step, or if the
     handler is to be left here."""
 
-    __slots__ = ("_began", "_encoded", "_journal", "_mark", "_most", "_undo", "_value", "args", "attempt", "fn",
+    __slots__ = ("_began", "_journal", "_mark", "_most", "_undo", "_value", "args", "attempt", "fn",
                  "is_async", "place", "rerun", "retry", "to_be_run")  # fmt: skip
 
     def __init__(
@@ -77,8 +75,9 @@ class StepCall:
 
     def to_save(self, value: Any) -> list[NewStep]:
         """What is to be saved, now that it has been run."""
-        encoded = self._encoded = encode_step(self._journal, self.place.key, value, self._most)
-        self._value = value
+        encoded = encode_step(self._journal, self.place.key, value, self._most)
+        # As it will be when it is read again, for what works now must work then.
+        self._value = value if is_as_saved(self.fn, value) else check_value(self.fn, self.place.key, encoded)
         step = NewStep(
             self.place.key,
             self.place.n,
@@ -92,14 +91,10 @@ class StepCall:
         return self._journal.with_notes([step])
 
     def saved(self) -> Any:
-        """Its value, now that it has been saved: as it will be when it is read again, for what works now must work
-        then."""
+        """Its value, now that it has been saved."""
         self._journal.replay_if_asked()
-        value = self._value
-        if type(value) not in _SCALARS:
-            value = decode_value(self.fn, self.place.key, self._encoded)
-        self.keep_undo(value)
-        return value
+        self.keep_undo(self._value)
+        return self._value
 
     def keep_undo(self, value: Any) -> None:
         """Remember how it is undone."""
@@ -110,13 +105,14 @@ class StepCall:
 
 def note_failure(journal: Journal, place: Place, kind: StepKind, error: BaseException) -> None:
     """Note that a step failed: that stays so, if the handler catches it."""
-    if isinstance(error, Exception) and not isinstance(error, SAYING):
-        journal.note_error(NewStep(place.key, place.n, kind, error=describe_error(error)))
+    if isinstance(error, Exception):
+        if not isinstance(error, SAYING):
+            journal.note_error(NewStep(place.key, place.n, kind, error=describe_error(error)))
         tag_error(error, place.key, final=False)
 
 
 def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[Any]:
-    """RunFunction a function once, and take its saved value ever after."""
+    """Run a function once, and take its saved value ever after."""
     place = call.place
     if place.saved is not None and not call.to_be_run:
         if place.saved.error is not None:
@@ -127,16 +123,25 @@ def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[A
         return value
     run = RunFunction(call.fn, call.is_async, call.args, timeout, place.key)
     if call.retry is None:
-        try:
-            value = yield run
-            saving = call.to_save(value)
-        except Exception as error:
-            call.failed(error)
-            raise
+        tried = _once(call, run)
     else:
-        saving = call.to_save((yield from run_with_retry(journal, place, call.attempt, run, call.retry, "step")))
+        tried = run_with_retry(journal, place, call.attempt, run, call.retry, "step")
+    value = yield from tried
+    try:
+        saving = call.to_save(value)
+    except Exception as error:
+        call.failed(error)
+        raise
     yield Save(saving)
     return call.saved()
+
+
+def _once(call: StepCall, run: RunFunction) -> Plan[Any]:
+    try:
+        return (yield run)
+    except Exception as error:
+        call.failed(error)
+        raise
 
 
 def run_with_retry(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from typing import Any
 
+import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import AmbiguousKey, App, Context, JobFailed, Retry, Worker
+from stepwell import AmbiguousKey, App, Context, JobFailed, Retry, SyncContext, Worker
 
 ONCE = Retry(max_attempts=1)
 SOON = Retry(max_attempts=9, initial="5ms", jitter=0)
@@ -183,6 +185,31 @@ async def test_children_of_a_branch_that_lost_are_cancelled_too(app: App) -> Non
     assert set(states.values()) == {"cancelled"}
 
 
+async def test_a_thread_that_lost_spawns_nothing_any_more(app: App, conn: psycopg.Connection[Any]) -> None:
+    decided, gone_on = threading.Event(), threading.Event()
+
+    @app.task
+    async def child() -> None: ...
+
+    @app.task
+    def main(ctx: SyncContext) -> int:
+        def slow() -> None:
+            decided.wait(10)
+            try:
+                ctx.spawn(child)
+            finally:
+                gone_on.set()
+
+        won = ctx.first(slow, lambda: None).branch
+        decided.set()
+        gone_on.wait(10)
+        return won
+
+    async with Worker(app):
+        assert await (await main.aenqueue()).aresult(timeout="10s") == 1
+    assert conn.execute("select count(*) from stepwell.jobs where task like '%child'").fetchone() == (0,)
+
+
 async def test_all_branches_end_before_the_error_of_one_is_raised(app: App) -> None:
     ran: list[str] = []
 
@@ -282,3 +309,22 @@ async def test_branches_that_wait_for_the_same_child_wait_once(app: App) -> None
         info = await job.ainfo()
     assert info is not None
     assert info.epoch <= 3
+
+
+async def test_threads_of_an_async_handler_that_could_be_mistaken_are_refused_too(app: App) -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    @app.task(retry=ONCE)
+    async def main(ctx: Context) -> None:
+        await ctx.now()
+
+        def draw() -> None:
+            both.wait()
+            ctx.random()
+            both.wait()
+
+        await asyncio.gather(asyncio.to_thread(draw), asyncio.to_thread(draw))
+
+    async with Worker(app):
+        with pytest.raises(JobFailed, match="two steps named 'random'"):
+            await (await main.aenqueue()).aresult(timeout="20s")

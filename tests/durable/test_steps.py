@@ -8,12 +8,12 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
-from stepwell import App, Context, JobFailed, Retry, StepFailed, Worker
+from stepwell import App, BadValue, Context, JobFailed, Retry, StepFailed, Worker
 from stepwell.outcome import Snooze
 
 SOON = Retry(max_attempts=5, initial="10ms", jitter=0)
@@ -69,6 +69,56 @@ async def test_a_value_is_what_it_will_be_when_it_is_read_again(app: App) -> Non
 
     async with Worker(app):
         assert await (await work.aenqueue()).aresult(timeout="10s")
+
+
+async def test_a_value_that_its_annotation_would_not_read_again_is_read_so_at_once_or_refused(app: App) -> None:
+    def whole() -> float:
+        return 3
+
+    def wrong() -> int:
+        return cast("int", "7")
+
+    def none() -> int:
+        return cast("int", None)
+
+    @app.task
+    async def work(ctx: Context) -> list[str]:
+        said = [repr(await ctx.step(whole))]
+        for fn in (wrong, none):
+            try:
+                await ctx.step(fn)
+            except (BadValue, StepFailed) as error:
+                said.append(str(error))
+        await ctx.sleep("1.1s")
+        return said
+
+    async with Worker(app):
+        whole_, *refused = await (await work.aenqueue()).aresult(timeout="10s")
+    assert whole_ == "3.0"
+    assert ["does not fit the return annotation" in one for one in refused] == [True, True]
+
+
+async def test_a_step_that_fails_in_a_task_group_is_tried_again_with_the_job(app: App) -> None:
+    ran: list[str] = []
+
+    async def flaky() -> None:
+        ran.append("flaky")
+        if len(ran) == 1:
+            raise ConnectionError("once")
+
+    async def other() -> None:
+        ran.append("other")
+
+    @app.task(retry=SOON)
+    async def work(ctx: Context) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.step(flaky))
+            # It comes to its step when the other has failed, and the group has not been told yet.
+            group.create_task(ctx.step(other))
+
+    async with Worker(app):
+        await (await work.aenqueue()).aresult(timeout="10s")
+    assert ran.count("flaky") == 2
 
 
 async def test_a_stored_none_is_not_nothing(app: App) -> None:

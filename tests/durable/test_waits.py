@@ -16,6 +16,11 @@ from stepwell import App, Context, JobFailed, JobNotFound, Retry, SyncContext, T
 from stepwell.errors import BadArgs, ConfigError
 
 
+async def failed(job: Any) -> bool:
+    info = await job.ainfo()
+    return info is not None and info.state == "failed"
+
+
 async def waiting(job: Any) -> bool:
     info = await job.ainfo()
     return info is not None and info.state == "waiting"
@@ -173,6 +178,13 @@ async def test_what_was_sent_and_not_read_is_there_when_a_failed_job_is_tried_ag
             raise ValueError("broken")
         return [*said, (await ctx.receive("word")).value]
 
+    @app.task(retry=Retry(max_attempts=1))
+    async def plain() -> None:
+        await sent.wait()
+        if broken:
+            raise ValueError("broken")
+
+    sent = asyncio.Event()
     count = "select count(*) from stepwell.event where expires_at {} 'infinity'"
     async with Worker(app):
         job = await talk.aenqueue()
@@ -185,7 +197,15 @@ async def test_what_was_sent_and_not_read_is_there_when_a_failed_job_is_tried_ag
         broken = False
         assert await job.aretry()
         assert await job.aresult(timeout="10s") == [0, 1]
-    # What it has not read when it succeeds nobody will.
+        # What it has not read when it succeeds nobody will, also if it never had a step.
+        dull = await plain.aenqueue()
+        await dull.asend("word", 1)
+        broken = True
+        sent.set()
+        await auntil(lambda: failed(dull))
+        broken = False
+        assert await dull.aretry()
+        await dull.aresult(timeout="10s")
     assert conn.execute("select count(*) from stepwell.event").fetchone() == (0,)
 
 

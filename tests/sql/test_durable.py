@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -68,6 +69,30 @@ def test_a_late_run_changes_nothing(conn: Connection, worker: str) -> None:
     assert fetch(conn, queries.step_saved(job.id, 1, "late")) == [None]
     assert rows(conn, "select count(*) from stepwell.step") == [(0,)]
     assert rows(conn, "select state::text, epoch, cursor, args::text from stepwell.job") == [("running", 2, None, "{}")]
+
+
+def test_a_late_run_does_not_take_a_large_value_away(conn: Connection, worker: str) -> None:
+    [job] = running(conn, worker)
+    calls.snooze(conn, [job])
+    [again] = calls.claim(conn, worker)
+    assert save(conn, again, step("big", 1, "x" * 70_000)) == []
+    assert save(conn, job, step("big", 1, "late", replaced=True)) != []
+    assert rows(conn, "select key, length(value::text) from stepwell.large_value") == [("big", 70_002)]
+
+
+def test_a_parent_of_ten_thousand_is_suspended_as_quickly_as_others_for_their_number(
+    conn: Connection, worker: str
+) -> None:
+    def seconds(children: int) -> float:
+        [job] = running(conn, worker)
+        spawn(conn, job, children)
+        began = time.perf_counter()
+        assert suspend(conn, job, {"groups": [[f"child#{n}" for n in range(children)]]}) == []
+        return time.perf_counter() - began
+
+    few = [seconds(100) for _ in range(7)]  # its plans are made for these
+    # A hundred times as many; were it by their square, it would be some thousand times as long.
+    assert seconds(10_000) < max(few) * 1_000
 
 
 def test_the_first_value_of_a_step_stays(conn: Connection, worker: str) -> None:

@@ -16,8 +16,9 @@ as $$
       and not exists (select from all_steps b where b.kind = 'undo')
       and not (a.kind = 'child' and a.pending)
       and a.key is distinct from _failed_step
-      -- Nor its tries.
+      -- Nor its tries, nor those of the step it goes back to.
       and (a.kind = 'retry' and starts_with(a.key, _failed_step || '~')) is not true
+      and (a.kind = 'retry' and starts_with(a.key, _step || '~')) is not true
       and coalesce(a.n < (select b.n from all_steps b where b.key = _step), true)
     )
 $$;

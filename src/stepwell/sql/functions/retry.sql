@@ -16,6 +16,7 @@ declare
   _back uuid[];
   _queues text[];
   _missing uuid;
+  _sent uuid[];
 begin
   perform from stepwell.job j where j.id = any (_ids) order by j.id for update;
   if _step is not null then
@@ -33,6 +34,7 @@ begin
     end if;
   end if;
 
+  _sent := array(select e.job_id from stepwell.event e where e.job_id = any (_ids));
   with revived as (
     delete from stepwell.history h
     where h.id = any (_ids) and h.state in ('failed', 'cancelled')
@@ -56,7 +58,8 @@ begin
       args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, durable, cursor, input)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank, 'ready', r.task, r.queue,
       r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from,
-      exists (select from kept k where k.id = r.id),
+      -- So that its end sees to what it was sent and has not read.
+      exists (select from kept k where k.id = r.id) or r.id = any (_sent),
       case when s.first or _from_start then null else coalesce(_step_state.key, r.cursor) end,
       case when s.first or _from_start then null when _step_state.key is null then r.input else _step_state.value end
     from revived r

@@ -62,7 +62,8 @@ begin
     ) r
     where s.job_id = any (_ids) and s.job_id = r.id and s.key = r.key;
     delete from stepwell.large_value v
-    using unnest(_ids, _keys, _replaced) as u (id, key, replaced)
+    using unnest(_ids, _epochs, _keys, _replaced) as u (id, epoch, key, replaced)
+    join unnest(_held, _held_epochs) as h (id, epoch) on h.id = u.id and h.epoch = u.epoch
     where u.replaced and v.job_id = any (_held) and v.job_id = u.id and v.key = u.key;
   end if;
   insert into stepwell.step (job_id, saved_at, seconds, n, epoch, fingerprint, undo, large, kind, key, value, error)

@@ -7,6 +7,9 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
+-- Ten thousand children of one parent are joined by a hash, whatever their number was when the plan was made.
+set enable_nestloop = off
+set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -50,12 +53,17 @@ begin
   select coalesce(bool_or(g.event is not null), false) into _events from given g;
   -- What was waited for before may be so no longer.
   update stepwell.step s set awaited = null where s.job_id = any (_held) and s.pending and s.awaited is not null;
+  with wanted as materialized (
+    select u.id, g.n, k.key
+    from unnest(_ids, _waits) as u (id, wait)
+    cross join lateral json_array_elements(u.wait::json -> 'groups') with ordinality as g (keys, n)
+    cross join lateral json_array_elements_text(g.keys) as k (key)
+    where u.id = any (_held)
+  )
   update stepwell.step s
-  set awaited = g.n
-  from unnest(_ids, _waits) as u (id, wait)
-  cross join lateral json_array_elements(u.wait::json -> 'groups') with ordinality as g (keys, n)
-  cross join lateral json_array_elements_text(g.keys) as k (key)
-  where u.id = any (_held) and s.job_id = any (_held) and s.job_id = u.id and s.key = k.key;
+  set awaited = w.n
+  from wanted w
+  where s.job_id = any (_held) and s.job_id = w.id and s.key = w.key;
   _at_once := array(
     select u.id from unnest(_ids, _waits) as u (id, wait) where (u.wait::json ->> 'at_once')::boolean
   );
