@@ -14,9 +14,12 @@ from typing import Literal
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-Loss = Literal["request", "reply", "client", "network"]
+Loss = Literal["request", "reply", "client", "network", "long reply"]
 """What is lost: the request, which never reaches the server; the reply, once the server has given it; the client, at
-once, while the server is still at work; or the whole network, as by `part`, once the server has the request."""
+once, while the server is still at work; or the whole network, as by `part`, once the server has the request, or once it
+has begun a reply that is longer than the sockets on the way can hold."""
+
+_LONG = 65536
 
 
 class Proxy:
@@ -66,11 +69,11 @@ class Proxy:
             session.close()
         self._listener.close()
 
-    def take_rule(self, text: str) -> Loss | None:
-        """What to lose of a statement. Each rule is used once."""
+    def take_rule(self, text: str, *, replying: bool = False) -> Loss | None:
+        """What to lose of a statement, when it is asked or while its long reply is given. Each rule is used once."""
         with self._lock:
-            for statement in self._rules:
-                if statement in text:
+            for statement, loss in self._rules.items():
+                if statement in text and (loss == "long reply") == replying:
                     return self._rules.pop(statement)
             return None
 
@@ -100,6 +103,7 @@ class _Session:
         self._server = server
         self._statements: dict[bytes, str] = {}
         self._losing: Loss | None = None
+        self._asked = ""
         self._pumps = [threading.Thread(target=pump, daemon=True) for pump in (self._requests, self._replies)]
         for pump in self._pumps:
             pump.start()
@@ -125,8 +129,9 @@ class _Session:
                 buffer += chunk
                 while (frame := _frame(buffer, typed=started)) is not None:
                     buffer = buffer[len(frame) :]
-                    if started and self._losing is None:
-                        self._losing = self._proxy.take_rule(self._runs(frame))
+                    if started and self._losing is None and (text := self._runs(frame)):
+                        self._asked = text
+                        self._losing = self._proxy.take_rule(text)
                         if self._losing == "request":
                             self._cut(self._client, self._server)
                             return
@@ -143,9 +148,15 @@ class _Session:
             _shut(self._server)
 
     def _replies(self) -> None:
+        given = 0
         with contextlib.suppress(OSError):
             while chunk := self._server.recv(65536):
                 if self.silent:
+                    return
+                given = 0 if chunk[-6:-1] == b"Z\0\0\0\5" else given + len(chunk)
+                if given > _LONG and self._proxy.take_rule(self._asked, replying=True):
+                    self._proxy.part()
+                    self._proxy.was_lost()
                     return
                 if self._losing is None:
                     self._client.sendall(chunk)

@@ -52,12 +52,13 @@ def test_a_worker_cut_off_while_the_server_holds_locks_for_it_holds_up_nobody(
     cut_off = fleet.start(dsn=proxy.dsn, lease="3s", renew="1s")
     enqueue(witness, "held", 3, until=2)
     until(lambda: started(witness, 1) == 3, "it runs some")
-    proxy.lose("network", f"stepwell.{statement}(")
     if statement == "claim":
-        # More than the sockets on the way can hold: the server cannot even finish its reply.
+        # The server cannot even finish its reply. No other claim will do: most of them find nothing.
+        proxy.lose("long reply", "stepwell.claim(")
         stuck = enqueue(witness, "held", 7, until=1, ballast="." * 200_000)
     else:
         # Its commit never comes.
+        proxy.lose("network", "stepwell.finish(")
         stuck = enqueue(witness, "paid", 1)
     until(proxy.lost.is_set, "it is cut off")
     killed = fleet.start(lease="3s", renew="1s")
