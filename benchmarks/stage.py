@@ -95,9 +95,9 @@ class Stage:
         """Run another script of the system's folder to its end."""
         return self.system.run(self._environment, *command, script=script)
 
-    def wait_until_none_is_left(self) -> None:
-        """Wait until the system has no job unfinished."""
-        self.run("watch", 0)
+    def wait_until_done(self, jobs: int) -> None:
+        """Wait until so many handlers have begun, and the system has no job unfinished."""
+        self.run("watch", jobs)
 
     def wait_for(self, jobs: int) -> None:
         """Wait until so many handlers have begun."""

@@ -91,7 +91,7 @@ def _cost(run: Run) -> None:
     with run.stage(STEPWELL, jobs, {"BENCH_TASK": "ten_steps"}) as stage:
         before = read(stage)
         with stage.workers(500) as (worker,):
-            stage.wait_until_none_is_left()
+            stage.wait_until_done(jobs)
             python = cpu(psutil.Process(worker.pid))
         after = read(stage)
     each = jobs * STEPS

@@ -22,7 +22,7 @@ from stepwell.events import ManySteps, StepDrifted, log
 from stepwell.job import ClaimedJob
 from stepwell.names import check_name
 from stepwell.retry import Retry
-from stepwell.step import NewStep, SavedJournal, SavedStep, StepKind, is_large
+from stepwell.step import SHORT, NewStep, SavedJournal, SavedStep, StepKind, is_large
 
 Drift = Literal["warn", "fail", "rerun"]
 """What happens when a step that was saved is called with other arguments: its saved value is taken, with a warning; the
@@ -297,7 +297,7 @@ class Journal:
 
     def weigh(self, value: str, key: str) -> None:
         """Count the size of a value that comes with every claim from now on; a large one does not."""
-        self._bytes += 0 if is_large(value) else len(value)
+        self._bytes += len(value) if len(value) <= SHORT or not is_large(value) else 0
         if self._bytes > MOST_BYTES:
             raise TooManySteps(
                 f"step {key!r}: what job {self.job.id} ({self.job.task}) has saved takes more than "

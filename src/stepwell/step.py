@@ -19,9 +19,13 @@ StepKind = Literal[
 LARGE = 65536
 
 
+# No text of so few characters is as large as that.
+SHORT = LARGE // 4
+
+
 def is_large(value: str) -> bool:
     """Whether a value, as JSON, is stored apart."""
-    return len(value) > LARGE // 4 and len(value.encode()) > LARGE
+    return len(value) > SHORT and len(value.encode()) > LARGE
 
 
 class StepError(msgspec.Struct, frozen=True, gc=False):

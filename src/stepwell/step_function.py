@@ -24,6 +24,13 @@ class Look(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     is_async: bool
+    returns: Any
+    """The return annotation; Any: it has none, or one that cannot be read."""
+
+    def is_as_saved(self, value: Any) -> bool:
+        """Whether a value is what would be read again, by its type alone. If not, that must be tried."""
+        kind = cast("type[Any]", type(value))
+        return kind in _SCALARS and (self.returns is kind or self.returns is Any)
 
 
 @lru_cache(maxsize=4096)
@@ -40,7 +47,7 @@ def look_at(fn: Callable[..., Any]) -> Look:
         fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if not callable(fn):
         raise ConfigError(f"a step takes a function and its arguments, not {fn!r}")
-    return Look(getattr(fn, "__name__", type(fn).__name__), is_async)
+    return Look(getattr(fn, "__name__", type(fn).__name__), is_async, _returns(_function(fn)))
 
 
 def name_of(fn: Callable[..., Any]) -> str:
@@ -80,15 +87,7 @@ def check_value(fn: Callable[..., Any], key: str, text: str) -> Any:
         ) from None
 
 
-def is_as_saved(fn: Callable[..., Any], value: Any) -> bool:
-    """Whether a value is what would be read again, by its type alone. If not, that must be tried."""
-    kind = cast("type[Any]", type(value))
-    return kind in _SCALARS and _returns(fn) in (kind, Any)
-
-
-@lru_cache(maxsize=4096)
 def _returns(fn: Callable[..., Any]) -> Any:
-    fn = _function(fn)
     try:
         return typing.get_type_hints(fn, include_extras=True).get("return", Any)
     except (NameError, TypeError, AttributeError):

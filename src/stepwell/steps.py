@@ -22,7 +22,7 @@ from stepwell.outcome import SAYING
 from stepwell.retry import Retry
 from stepwell.step import NewStep, SavedStep, StepKind
 from stepwell.step_error import describe_error, saved_error, tag_error
-from stepwell.step_function import can_undo, check_value, decode_value, fingerprint, is_as_saved, look_at
+from stepwell.step_function import can_undo, check_value, decode_value, fingerprint, look_at
 from stepwell.values import encode_value
 
 
@@ -30,7 +30,7 @@ class StepCall:
     """A call of `ctx.step`: the place it came to, and what is saved of it. Raises if it cannot be a step, or if the
     handler is to be left here."""
 
-    __slots__ = ("_began", "_journal", "_mark", "_most", "_undo", "_value", "args", "attempt", "fn",
+    __slots__ = ("_began", "_journal", "_look", "_mark", "_most", "_undo", "_value", "args", "attempt", "fn",
                  "is_async", "place", "rerun", "retry", "to_be_run")  # fmt: skip
 
     def __init__(
@@ -44,7 +44,7 @@ class StepCall:
         undo: Callable[..., Any] | None,
         was: str | None,
     ) -> None:
-        look = look_at(fn)
+        look = self._look = look_at(fn)
         if retry is not None and not isinstance(retry, Retry):
             raise ConfigError(f"step {look.name!r}: retry is {retry!r}: give a Retry, such as Retry(max_attempts=3)")
         if undo is not None and not can_undo(undo):
@@ -77,7 +77,7 @@ class StepCall:
         """What is to be saved, now that it has been run."""
         encoded = encode_step(self._journal, self.place.key, value, self._most)
         # As it will be when it is read again, for what works now must work then.
-        self._value = value if is_as_saved(self.fn, value) else check_value(self.fn, self.place.key, encoded)
+        self._value = value if self._look.is_as_saved(value) else check_value(self.fn, self.place.key, encoded)
         step = NewStep(
             self.place.key,
             self.place.n,

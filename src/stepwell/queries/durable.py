@@ -11,7 +11,7 @@ import msgspec
 from stepwell.queries.arrays import Bare, Texts
 from stepwell.queries.query import Query, only, same, shared
 from stepwell.queries.transitions import NewJob
-from stepwell.step import NewStep, is_large
+from stepwell.step import SHORT, NewStep, is_large
 
 
 class Saving(msgspec.Struct, frozen=True, gc=False):
@@ -25,7 +25,7 @@ class Saving(msgspec.Struct, frozen=True, gc=False):
 def save_steps(savings: Sequence[Saving]) -> Query[tuple[list[UUID], datetime]]:
     steps = [step for saving in savings for step in saving.steps]
     values = [None if step.value is None else str(step.value, "utf-8") for step in steps]
-    large = [value is not None and is_large(value) for value in values]
+    large = [value is not None and len(value) > SHORT and is_large(value) for value in values]
     return Query(
         "select refused, saved_at from stepwell.save_steps(%s::uuid[], %s::integer[], %s::text[], %s::integer[],"
         " %s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[], %s::boolean[], %s::boolean[],"
