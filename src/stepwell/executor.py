@@ -53,7 +53,7 @@ class HasRetry(Protocol):
 
 
 class _Wait(msgspec.Struct):
-    steps: list[NewStep]
+    steps: list[dict[str, Any]]
     groups: list[list[str]]
     at_once: bool
 
@@ -169,8 +169,13 @@ def _returned(task: Task[..., Any], result: Any, max_result_size: int) -> Outcom
 
 def _suspended(suspend: Suspend, journal: Journal) -> Suspended:
     journal.note_all_errors()
-    wait = _Wait(journal.with_notes(suspend.steps), suspend.groups, suspend.at_once)
-    return Suspended(msgspec.json.encode(wait).decode())
+    steps = [_as_json(step) for step in journal.with_notes(suspend.steps)]
+    return Suspended(msgspec.json.encode(_Wait(steps, suspend.groups, suspend.at_once)).decode())
+
+
+def _as_json(step: NewStep) -> dict[str, Any]:
+    said = {name: value for name, value in msgspec.structs.asdict(step).items() if value is not None}
+    return said if step.value is None else {**said, "value": msgspec.Raw(step.value)}
 
 
 def _only_suspends(group: BaseExceptionGroup[BaseException]) -> list[Suspend]:

@@ -70,7 +70,7 @@ class NewStep(msgspec.Struct, omit_defaults=True, gc=False):
     key: str
     n: int
     kind: str
-    value: msgspec.Raw | None = None
+    value: str | None = None
     error: StepError | None = None
     fingerprint: int | None = None
     seconds: float | None = None

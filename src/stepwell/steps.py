@@ -82,7 +82,7 @@ class StepCall:
             self.place.key,
             self.place.n,
             "step",
-            msgspec.Raw(encoded),
+            encoded,
             fingerprint=self._mark,
             seconds=since(self._began),
             undo=self._undo is not None,
@@ -189,7 +189,7 @@ def choose_first(journal: Journal) -> tuple[Place, int | None]:
 
 def save_first(journal: Journal, place: Place, winner: int) -> Plan[None]:
     """Save which branch won."""
-    yield Save(journal.with_notes([NewStep(place.key, place.n, "first", msgspec.Raw(str(winner)))]))
+    yield Save(journal.with_notes([NewStep(place.key, place.n, "first", str(winner))]))
 
 
 def now(journal: Journal) -> Plan[datetime]:
@@ -203,18 +203,18 @@ def now(journal: Journal) -> Plan[datetime]:
     return at.astimezone(UTC)
 
 
-def draw(journal: Journal, kind: Literal["random", "uuid"]) -> msgspec.Raw:
+def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
     """Chance that falls the same way in each run of a job: by its id and the step's key, so nothing need be saved
     first. It is noted all the same, for a fork, which has another id."""
     place = journal.enter(kind, kind)
     if place.saved is not None:
-        return place.saved.value
+        return bytes(place.saved.value)
     journal.stop_if_undoing()
     chance = random.Random(f"{journal.job.id}/{place.key}")  # noqa: S311
     drawn = chance.random() if kind == "random" else str(UUID(int=chance.getrandbits(128), version=4))
-    raw = msgspec.Raw(msgspec.json.encode(drawn))
-    journal.note(NewStep(place.key, place.n, kind, raw))
-    return raw
+    encoded = msgspec.json.encode(drawn)
+    journal.note(NewStep(place.key, place.n, kind, encoded.decode()))
+    return encoded
 
 
 def patched(journal: Journal, name: str) -> bool:

@@ -70,7 +70,7 @@ class _TransactionStep:
             )
         encoded = self._encoded(self._saved)
         self._journal.weigh(encoded, self._name)
-        step = NewStep(self._place.key, self._place.n, "transaction", msgspec.Raw(encoded))
+        step = NewStep(self._place.key, self._place.n, "transaction", encoded)
         # What was noted stays so, too, for this may yet be rolled back.
         return [*self._journal.noted(), step]
 

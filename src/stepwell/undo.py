@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
 from stepwell.acts import Plan, RunFunction, Save
 from stepwell.errors import BadValue
 from stepwell.events import UndoFailed, log
@@ -47,5 +45,5 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
             if isinstance(error, (*SAYING, BadValue)):
                 yield Save(journal.with_notes([NewStep(key, place.n, "undo", error=describe_error(error))]))
             continue
-        step = NewStep(key, place.n, "undo", msgspec.Raw(encoded), seconds=since(began))
+        step = NewStep(key, place.n, "undo", encoded, seconds=since(began))
         yield Save(journal.with_notes([step]))

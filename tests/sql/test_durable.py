@@ -8,7 +8,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import msgspec
 import psycopg
 import pytest
 
@@ -32,7 +31,7 @@ def running(conn: Connection, worker: str, count: int = 1) -> list[Held]:
 
 
 def step(key: str, n: int = 1, value: Any = None, **options: Any) -> NewStep:
-    return NewStep(key, n, "step", msgspec.Raw(json.dumps(value).encode()), **options)
+    return NewStep(key, n, "step", json.dumps(value), **options)
 
 
 def save(conn: Connection, job: Held, *steps: NewStep, epoch: int | None = None) -> list[Any]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import psycopg
 import pytest
 
@@ -71,7 +70,7 @@ _SAMPLES: dict[str, Any] = {
     "after": None,
     "wrong": [DueSchedule(_ID, "n", 1, None, None, 60.0, 1, _NOW, 0.0, _NOW)],
     "sums": [Sums("t", "q")],
-    "savings": [Saving(_ID, 1, [NewStep("k", 1, "step", msgspec.Raw(b"1"), StepError("T", "m"), 1, 0.1, True, True)])],
+    "savings": [Saving(_ID, 1, [NewStep("k", 1, "step", "1", StepError("T", "m"), 1, 0.1, True, True)])],
     "children": [Spawning(_ID, 1, NewStep("k", 1, "child"), NewJob("t", "{}"))],
     "moves": [Move(_ID, 1, None, "c", "1", 2, 0.5, "q")],
     "waits": ['{"steps": [], "groups": [], "at_once": true}'],

@@ -5,13 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-import msgspec
-
 from stepwell import queries
 from stepwell.queries import Query, Saving
 from stepwell.step import NewStep
 
-_NULL = msgspec.Raw(b"null")
+_NULL = "null"
 
 
 def save(ids: list[str], epochs: list[int], n: int) -> Query[tuple[list[UUID], datetime]]:

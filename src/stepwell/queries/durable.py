@@ -24,7 +24,7 @@ class Saving(msgspec.Struct, frozen=True, gc=False):
 
 def save_steps(savings: Sequence[Saving]) -> Query[tuple[list[UUID], datetime]]:
     steps = [step for saving in savings for step in saving.steps]
-    values = [None if step.value is None else str(step.value, "utf-8") for step in steps]
+    values = [step.value for step in steps]
     large = [value is not None and len(value) > SHORT and is_large(value) for value in values]
     return Query(
         "select refused, saved_at from stepwell.save_steps(%s::uuid[], %s::integer[], %s::text[], %s::integer[],"

@@ -178,7 +178,7 @@ def _size(saving: Saving) -> int:
     size = 0
     for step in saving.steps:
         if step.value is not None:
-            size += memoryview(step.value).nbytes
+            size += len(step.value)
     return size
 
 
