@@ -85,12 +85,18 @@ class Undo:
     retry: Retry | None
 
 
+class NameInUse(msgspec.Struct):
+    """How often steps of one name were come to, and in which task or thread last."""
+
+    user: Any
+    count: int = 1
+
+
 class Scope(msgspec.Struct):
     """Where keys are counted: the handler itself, or one branch of it."""
 
     prefix: str = ""
-    counts: dict[str, int] = {}
-    users: dict[str, Any] = {}
+    names: dict[str, NameInUse] = {}
     leaving: Suspend | None = None
     """By this it was left, whatever became of it since."""
 
@@ -182,18 +188,19 @@ class Journal:
         return Place(full, self._n, None)
 
     def _numbered(self, scope: Scope, name: str) -> str:
-        user, current = scope.users.get(name), self._current()
-        if user is None:
-            scope.users[name] = current
-        elif user is not current:
-            if _lives(user):
+        used, current = scope.names.get(name), self._current()
+        if used is None:
+            scope.names[name] = NameInUse(current)
+            return name
+        if used.user is not current:
+            if _lives(used.user):
                 raise AmbiguousKey(
                     f"two steps named {name!r} of task {self.job.task!r} run side by side, and could be taken for each "
                     "other when the job is resumed: run them by ctx.gather or ctx.map, or give each a key="
                 )
-            scope.users[name] = current
-        count = scope.counts[name] = scope.counts.get(name, 0) + 1
-        return name if count == 1 else f"{name}#{count}"
+            used.user = current
+        used.count += 1
+        return f"{name}#{used.count}"
 
     def _current(self) -> Any:
         # Asked for each step: to look for the loop each time would be a good part of its cost. In another thread there
