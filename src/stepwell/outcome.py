@@ -58,7 +58,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     attempt: int | None = None
     """Which try of that it was; None: the job's."""
     step: str | None = None
-    """The step whose saved error this is: before the job is tried again it is taken away."""
+    """The step it failed at. If an error of it was saved, that is taken away before the job is tried again."""
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):

@@ -42,12 +42,11 @@ def look_at(fn: Callable[..., Any]) -> Look:
             f"{name!r} is a task: ctx.spawn({name}, ...) runs it as a job of its own, ctx.step({name}.fn, ...) as a "
             "step"
         )
-    is_async = inspect.iscoroutinefunction(fn)
-    while isinstance(fn, partial):
-        fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if not callable(fn):
+    function: Any = _function(fn)
+    if not callable(function):
         raise ConfigError(f"a step takes a function and its arguments, not {fn!r}")
-    return Look(getattr(fn, "__name__", type(fn).__name__), is_async, _returns(_function(fn)))
+    name = getattr(function, "__name__", type(function).__name__)
+    return Look(name, inspect.iscoroutinefunction(fn), _returns(function))
 
 
 def name_of(fn: Callable[..., Any]) -> str:

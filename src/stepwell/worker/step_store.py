@@ -68,9 +68,8 @@ class StepStore:
         if not refused:
             return [at] * len(savings)
         lost = {str(job_id) for job_id in refused}
-        if len(savings) > 1 and len({(saving.job_id, saving.epoch) for saving in savings}) > len(
-            {saving.job_id for saving in savings}
-        ):
+        runs = {(saving.job_id, saving.epoch) for saving in savings}
+        if len(runs) > len({job_id for job_id, _ in runs}):
             # An earlier run of a job and the one that holds it: what was refused is told by the job alone.
             return [(await self._save([saving]))[0] if saving.job_id in lost else at for saving in savings]
         return [Lost() if saving.job_id in lost else at for saving in savings]

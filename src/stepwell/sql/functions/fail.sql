@@ -1,7 +1,7 @@
 -- End attempts that did not succeed: each leaves a row in stepwell.failure, and its job is tried again or fails for
 -- good. The database decides which: _delays[k] is the pause before the next try, null if there must be none; the
 -- limit is the job's own, else _max_attempts[k]. One that fails for good and has steps to be undone is run once more for
--- that, and ends then. _failed_steps[k] is the step whose saved error it was; _parent_ids are the jobs that spawned some of
+-- that, and ends then. _failed_steps[k] is the step it failed at; _parent_ids are the jobs that spawned some of
 -- them. Returns the ids that were refused by the fence.
 create or replace function stepwell.fail(
   _ids uuid[],
