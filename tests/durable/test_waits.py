@@ -209,6 +209,35 @@ async def test_what_was_sent_and_not_read_is_there_when_a_failed_job_is_tried_ag
     assert conn.execute("select count(*) from stepwell.event").fetchone() == (0,)
 
 
+async def test_who_sends_in_a_long_transaction_holds_nobody_up(app: App, conn: psycopg.Connection[Any], dsn: str) -> None:
+    running, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def busy(ctx: Context) -> str:
+        running.set()
+        await go_on.wait()
+        await ctx.step(asyncio.sleep, 0)
+        return "ended"
+
+    @app.task
+    async def talk(ctx: Context) -> Any:
+        return (await ctx.receive("word")).value
+
+    send = "select stepwell.send(%s, 'word', '1')"
+    async with Worker(app), await psycopg.AsyncConnection.connect(dsn) as sender:
+        job, listener = await busy.aenqueue(), await talk.aenqueue()
+        await running.wait()
+        for live in (job, listener):
+            assert await (await sender.execute(send, (live.id,))).fetchone() == (True,)
+        go_on.set()
+        # It has taken a step and ended, with what it was sent not committed yet.
+        assert await job.aresult(timeout="10s") == "ended"
+        await sender.commit()
+        assert await listener.aresult(timeout="10s") == 1
+    # And nothing of that is left for a job that is gone.
+    assert conn.execute("select count(*) from stepwell.event").fetchone() == (0,)
+
+
 async def test_waits_that_make_no_sense_are_refused_with_what_to_say(app: App) -> None:
     said: list[str] = []
 

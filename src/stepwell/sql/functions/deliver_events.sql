@@ -11,6 +11,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 declare
+  _sent_to uuid[];
   _waiting uuid[];
 begin
   -- The first of a transaction's events brings all of them, so that jobs are locked in one order.
@@ -33,8 +34,19 @@ begin
       and (e.job_id is null and s.kind = 'wait' or s.job_id = e.job_id and s.kind = 'receive')
     where e.id >= new.id and e.transaction = new.transaction
   );
+  _sent_to := array(
+    select distinct e.job_id from stepwell.event e
+    where e.id >= new.id and e.transaction = new.transaction and e.job_id is not null
+  );
+  perform from stepwell.job j where j.id = any (_waiting || _sent_to) order by j.id for no key update;
+  if cardinality(_sent_to) > 0 then
+    -- Durable, so that its end sees to what is left unread. For those that have ended there is nobody who would.
+    update stepwell.job j set durable = true where j.id = any (_sent_to) and not j.durable;
+    delete from stepwell.event e
+    where e.job_id = any (_sent_to) and e.transaction = new.transaction
+      and not exists (select from stepwell.job j where j.id = e.job_id);
+  end if;
   if cardinality(_waiting) > 0 then
-    perform from stepwell.job j where j.id = any (_waiting) order by j.id for no key update;
     perform stepwell.take_events(_waiting, true);
     perform stepwell.wake(_waiting);
   end if;

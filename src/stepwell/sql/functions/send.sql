@@ -6,7 +6,6 @@ set standard_conforming_strings = on
 as $$
 declare
   _now timestamptz := stepwell.now();
-  _durable boolean;
 begin
   -- At commit the waits of others are looked for, and a snapshot of the whole transaction would not show all of them.
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
@@ -16,13 +15,11 @@ begin
   if name is null or length(name) not between 1 and 200 then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a name must have 1 to 200 characters';
   end if;
-  -- Locked, so that it does not end before this is committed; and durable, so that its end sees to what is left unread.
-  select j.durable into _durable from stepwell.job j where j.id = send.job_id for key share;
+  -- Not locked: who sends in a long transaction must not hold up the job's worker. What becomes of it if the job ends
+  -- before this is committed is seen to then, by stepwell.deliver_events.
+  perform from stepwell.job j where j.id = send.job_id;
   if not found then
     return false;
-  end if;
-  if not _durable then
-    update stepwell.job j set durable = true where j.id = send.job_id;
   end if;
   if value::text ~ '(^|[^\\])(\\\\)*\\u0000' then
     raise exception using errcode = 'invalid_parameter_value',
