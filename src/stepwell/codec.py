@@ -62,13 +62,14 @@ class Codec:
             encoded = encoder.encode(named)
         except Exception as error:
             raise self._culprit(named, error) from None
-        if b"\\u0000" in encoded and NUL.search(encoded):
+        text = encoded.decode()
+        if "\\u0000" in text and NUL.search(text):
             for key, value in named.items():
-                if NUL.search(encoder.encode(value)):
+                if NUL.search(encoder.encode(value).decode()):
                     raise BadArgs(
                         f"task {self._name!r}: argument {key!r} holds a NUL character, which text cannot keep"
                     )
-        if b"null" in encoded:
+        if "null" in text:
             for key, value in named.items():
                 if holds_nan(value):
                     raise BadArgs(f"task {self._name!r}: argument {key!r} holds NaN or infinity, which JSON cannot say")
@@ -81,7 +82,7 @@ class Codec:
             self._decoder.decode(encoded)
         except msgspec.ValidationError as error:
             raise BadArgs(f"task {self._name!r}: {_name_the_argument(error)}") from None
-        return encoded.decode()
+        return text
 
     def decode_args(self, encoded: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional-only and other arguments, typed. Raises `BadArgs` if the JSON no longer fits the signature."""
@@ -208,12 +209,12 @@ def encode_metadata(metadata: Mapping[str, Any]) -> str:
     if not isinstance(metadata, Mapping):
         raise BadArgs(f"metadata is {article(type(metadata).__name__)}: give a dict")
     try:
-        encoded = encoder.encode(dict(metadata))
+        text = encoder.encode(dict(metadata)).decode()
     except Exception as error:
         raise BadArgs(f"metadata does not encode as JSON: {error}") from None
-    if NUL.search(encoded):
+    if NUL.search(text):
         raise BadArgs("metadata holds a NUL character, which Postgres cannot keep")
-    return encoded.decode()
+    return text
 
 
 def _name_the_argument(error: Exception) -> str:

@@ -133,7 +133,7 @@ class Context(JobContext):
         store, journal = self.store, self.journal
         try:
             call = StepCall(journal, store.max_value_size, fn, args, key, retry, undo, was)
-            if not call.to_be_run or not call.is_async or retry is not None or limit is not None:
+            if not call.to_be_run or not call.look.is_async or retry is not None or limit is not None:
                 return await aperform(steps.take_step(journal, call, limit), store)
             # What most steps are, without the price of a plan.
             try:

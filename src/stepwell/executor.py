@@ -169,7 +169,7 @@ def _returned(task: Task[..., Any], result: Any, max_result_size: int) -> Outcom
 
 def _suspended(suspend: Suspend, journal: Journal) -> Suspended:
     journal.note_all_errors()
-    steps = [_as_json(step) for step in journal.with_notes(suspend.steps)]
+    steps = [_as_json(step) for step in journal.with_notes(*suspend.steps)]
     return Suspended(msgspec.json.encode(_Wait(steps, suspend.groups, suspend.at_once)).decode())
 
 

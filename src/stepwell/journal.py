@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import get_ident
@@ -141,51 +141,56 @@ class Journal:
     def enter(self, kind: StepKind, name: str, key: str | None = None, was: str | None = None) -> Place:
         """Come to a step: find its key, and what was saved of it."""
         with self._lock:
-            place = self._enter(name, key, was)
-        if place.saved is not None and place.saved.kind != kind:
+            if self._closed:
+                raise StepwellError(
+                    f"job {self.job.id} ({self.job.task}) has ended this run: its ctx is of no more use"
+                )
+            found = _scope.get()  # as in `scope`, without another call
+            scope = found[1] if found is not None and found[0] is self else self._root
+            if scope.leaving is not None:
+                raise scope.leaving  # somebody caught it, who should not have
+            if self._errors:
+                self._take_errors(scope)
+            if key is not None:
+                full = scope.prefix + _own_key(key)
+            elif name != "<lambda>":
+                full = scope.prefix + self._numbered(scope, name)
+            else:
+                raise AmbiguousKey(
+                    "a lambda has no name to find its step by: give it key=, or use a function that has a name"
+                )
+            if full in self._used:
+                raise AmbiguousKey(
+                    f"two steps of task {self.job.task!r} have the key {full!r}: give each a key= of its own"
+                )
+            saved = self._memo.get(full)
+            if saved is None and was is not None:
+                saved = self._memo.get(scope.prefix + was)
+                full = full if saved is None else saved.key
+            self._used.add(full)
+            if saved is None:
+                return Place(full, self._next_n(full), None)
+        if saved.kind != kind:
             raise StepChanged(
-                f"step {place.key!r} of job {self.job.id} ({self.job.task}) was saved as a {place.saved.kind} and is a "
-                f"{kind} now: give it another key="
+                f"step {full!r} of job {self.job.id} ({self.job.task}) was saved as a {saved.kind} and is a {kind} "
+                "now: give it another key="
             )
-        return place
+        return Place(full, saved.n, saved)
 
-    def _enter(self, name: str, key: str | None, was: str | None) -> Place:
-        if self._closed:
-            raise StepwellError(f"job {self.job.id} ({self.job.task}) has ended this run: its ctx is of no more use")
-        found = _scope.get()  # as in `scope`, without another call
-        scope = found[1] if found is not None and found[0] is self else self._root
-        if scope.leaving is not None:
-            raise scope.leaving  # somebody caught it, who should not have
-        if self._errors:
-            self._take_errors(scope)
-        if key is None and name == "<lambda>":
-            raise AmbiguousKey(
-                "a lambda has no name to find its step by: give it key=, or use a function that has a name"
-            )
-        full = scope.prefix + (self._numbered(scope, name) if key is None else _own_key(key))
-        if full in self._used:
-            raise AmbiguousKey(
-                f"two steps of task {self.job.task!r} have the key {full!r}: give each a key= of its own"
-            )
-        saved = self._memo.get(full)
-        if saved is None and was is not None:
-            saved = self._memo.get(scope.prefix + was)
-            full = full if saved is None else saved.key
-        self._used.add(full)
-        if saved is not None:
-            return Place(full, saved.n, saved)
-        if len(full) > _LONGEST_KEY:
-            raise AmbiguousKey(f"the key {full[:80]!r}... has {len(full)} characters, more than {_LONGEST_KEY}")
-        self._n += 1
-        if self._n >= MANY_STEPS and not self._warned:
+    def _next_n(self, key: str) -> int:
+        """The place in the order of a step that is new."""
+        n = self._n = self._n + 1
+        if n >= MANY_STEPS and not self._warned:
             self._warned = True
             log(ManySteps(self.job.id, self.job.task, MANY_STEPS, MOST_STEPS))
-        if self._n > MOST_STEPS:
+        if n > MOST_STEPS:
             raise TooManySteps(
                 f"job {self.job.id} ({self.job.task}) has {MOST_STEPS} steps: return Restart(...) before, to go on "
                 "without those that are done, or spawn children that share the work"
             )
-        return Place(full, self._n, None)
+        if len(key) > _LONGEST_KEY:
+            raise AmbiguousKey(f"the key {key[:80]!r}... has {len(key)} characters, more than {_LONGEST_KEY}")
+        return n
 
     def _numbered(self, scope: Scope, name: str) -> str:
         used, current = scope.names.get(name), self._current()
@@ -294,10 +299,10 @@ class Journal:
         with self._lock:
             return list(self._notes)
 
-    def with_notes(self, steps: Iterable[NewStep] = ()) -> list[NewStep]:
+    def with_notes(self, *steps: NewStep) -> Sequence[NewStep]:
         """What is to be saved now: steps, and before them what was noted."""
         if not self._notes:
-            return list(steps)
+            return steps
         with self._lock:
             noted, self._notes = self._notes, []
         return [*noted, *steps]

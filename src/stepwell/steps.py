@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -30,8 +30,8 @@ class StepCall:
     """A call of `ctx.step`: the place it came to, and what is saved of it. Raises if it cannot be a step, or if the
     handler is to be left here."""
 
-    __slots__ = ("_began", "_journal", "_look", "_mark", "_most", "_undo", "_value", "args", "attempt", "fn",
-                 "is_async", "place", "rerun", "retry", "to_be_run")  # fmt: skip
+    __slots__ = ("_began", "_journal", "_mark", "_most", "_undo", "_value", "args", "attempt", "fn", "look", "place",
+                 "rerun", "retry", "to_be_run")  # fmt: skip
 
     def __init__(
         self,
@@ -44,51 +44,38 @@ class StepCall:
         undo: Callable[..., Any] | None,
         was: str | None,
     ) -> None:
-        look = self._look = look_at(fn)
-        if retry is not None and not isinstance(retry, Retry):
-            raise ConfigError(f"step {look.name!r}: retry is {retry!r}: give a Retry, such as Retry(max_attempts=3)")
-        if undo is not None and not can_undo(undo):
-            raise ConfigError(
-                f"step {look.name!r}: undo is {undo!r}: give a function that takes the step's value, or nothing"
-            )
+        look = self.look = look_at(fn)
+        if retry is not None or undo is not None:
+            _check_options(look.name, retry, undo)
         self.fn = fn
-        self.is_async = look.is_async
         self.args = args
         self.retry = retry
+        self._undo = undo
         self._journal = journal
         self._most = most
-        self._undo = undo
         place = self.place = journal.enter("step", look.name, key, was)
         mark = self._mark = fingerprint(args)
         self.rerun = place.saved is not None and journal.drifted(place, mark)
-        self.attempt = 1
-        self.to_be_run = place.saved is None or self.rerun
+        self.to_be_run = self.rerun or place.saved is None
         if self.to_be_run:
             journal.stop_if_undoing()
-            if not self.rerun and retry is not None:
-                self.attempt = next_attempt(journal, place)
+            self.attempt = 1 if retry is None or self.rerun else next_attempt(journal, place)
             self._began = time.perf_counter()
 
     def failed(self, error: Exception) -> None:
         """Note that it failed, and is not tried again by itself."""
         note_failure(self._journal, self.place, "step", error)
 
-    def to_save(self, value: Any) -> list[NewStep]:
+    def to_save(self, value: Any) -> Sequence[NewStep]:
         """What is to be saved, now that it has been run."""
-        encoded = encode_step(self._journal, self.place.key, value, self._most)
+        place, journal = self.place, self._journal
+        encoded = encode_step(journal, place.key, value, self._most)
         # As it will be when it is read again, for what works now must work then.
-        self._value = value if self._look.is_as_saved(value) else check_value(self.fn, self.place.key, encoded)
-        step = NewStep(
-            self.place.key,
-            self.place.n,
-            "step",
-            encoded,
-            fingerprint=self._mark,
-            seconds=since(self._began),
-            undo=self._undo is not None,
-            replaced=self.rerun,
+        self._value = value if self.look.is_as_saved(value) else check_value(self.fn, place.key, encoded)
+        undo, took = self._undo is not None, since(self._began)
+        return journal.with_notes(
+            NewStep(place.key, place.n, "step", encoded, None, self._mark, took, undo, self.rerun)
         )
-        return self._journal.with_notes([step])
 
     def saved(self) -> Any:
         """Its value, now that it has been saved."""
@@ -101,6 +88,13 @@ class StepCall:
         if self._undo is not None:
             self._journal.undos.append(Undo(self.place.key, self.place.n, self._undo, value, self.retry))
             self._journal.stop_if_all_found()
+
+
+def _check_options(name: str, retry: object, undo: object) -> None:
+    if retry is not None and not isinstance(retry, Retry):
+        raise ConfigError(f"step {name!r}: retry is {retry!r}: give a Retry, such as Retry(max_attempts=3)")
+    if undo is not None and not can_undo(undo):
+        raise ConfigError(f"step {name!r}: undo is {undo!r}: give a function that takes the step's value, or nothing")
 
 
 def note_failure(journal: Journal, place: Place, kind: StepKind, error: BaseException) -> None:
@@ -121,7 +115,7 @@ def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[A
         if place.saved.undo:  # not so in a fork: the other job undoes it
             call.keep_undo(value)
         return value
-    run = RunFunction(call.fn, call.is_async, call.args, timeout, place.key)
+    run = RunFunction(call.fn, call.look.is_async, call.args, timeout, place.key)
     if call.retry is None:
         tried = _once(call, run)
     else:
@@ -157,7 +151,7 @@ def run_with_retry(
             described = describe_error(error)
             if attempt >= retry.max_attempts or not retry.allows(error):
                 final = msgspec.structs.replace(described, final=True)
-                yield Save(journal.with_notes([NewStep(place.key, place.n, kind, error=final)]))
+                yield Save(journal.with_notes(NewStep(place.key, place.n, kind, error=final)))
                 tag_error(error, place.key, final=True)
                 raise
             delay = retry.delay(attempt, error)
@@ -189,7 +183,7 @@ def choose_first(journal: Journal) -> tuple[Place, int | None]:
 
 def save_first(journal: Journal, place: Place, winner: int) -> Plan[None]:
     """Save which branch won."""
-    yield Save(journal.with_notes([NewStep(place.key, place.n, "first", str(winner))]))
+    yield Save(journal.with_notes(NewStep(place.key, place.n, "first", str(winner))))
 
 
 def now(journal: Journal) -> Plan[datetime]:
@@ -198,7 +192,7 @@ def now(journal: Journal) -> Plan[datetime]:
     if place.saved is not None:
         return msgspec.json.decode(place.saved.value, type=datetime).astimezone(UTC)
     journal.stop_if_undoing()
-    at: datetime = yield Save(journal.with_notes([NewStep(place.key, place.n, "now")]))
+    at: datetime = yield Save(journal.with_notes(NewStep(place.key, place.n, "now")))
     journal.replay_if_asked()
     return at.astimezone(UTC)
 

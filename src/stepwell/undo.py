@@ -43,7 +43,7 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
         except Exception as error:
             log(UndoFailed(journal.job.id, journal.job.task, undo.key, f"{type(error).__name__}: {error}"))
             if isinstance(error, (*SAYING, BadValue)):
-                yield Save(journal.with_notes([NewStep(key, place.n, "undo", error=describe_error(error))]))
+                yield Save(journal.with_notes(NewStep(key, place.n, "undo", error=describe_error(error))))
             continue
         step = NewStep(key, place.n, "undo", encoded, seconds=since(began))
-        yield Save(journal.with_notes([step]))
+        yield Save(journal.with_notes(step))

@@ -209,7 +209,9 @@ async def test_what_was_sent_and_not_read_is_there_when_a_failed_job_is_tried_ag
     assert conn.execute("select count(*) from stepwell.event").fetchone() == (0,)
 
 
-async def test_who_sends_in_a_long_transaction_holds_nobody_up(app: App, conn: psycopg.Connection[Any], dsn: str) -> None:
+async def test_who_sends_in_a_long_transaction_holds_nobody_up(
+    app: App, conn: psycopg.Connection[Any], dsn: str
+) -> None:
     running, go_on = asyncio.Event(), asyncio.Event()
 
     @app.task
