@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -40,6 +41,11 @@ def make_app(database: str | None = None) -> App:
     @app.task
     async def lost(ctx: Context) -> None:
         await ctx.wait_for("what nobody emits")
+
+    @app.task
+    async def slow(ctx: Context, pauses: list[float]) -> None:
+        for pause in pauses:
+            await ctx.step(asyncio.sleep, pause)
 
     return app
 

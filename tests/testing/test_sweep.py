@@ -66,6 +66,13 @@ def test_a_job_that_waits_for_nothing_is_told_so(shop: App) -> None:
         crash_sweep(shop, shop.tasks["lost"].call(), program=PROGRAM)
 
 
+def test_a_job_that_takes_its_time_is_waited_for_and_one_that_does_nothing_is_not(shop: App) -> None:
+    in_all = [0.7] * 5
+    assert crash_sweep(shop, shop.tasks["slow"].call(in_all), program=PROGRAM, sample=0, patience=3).writes > 5
+    with pytest.raises(SweepFailed, match=r"(?s)does not end.*nothing was written for 3 s: slow is running"):
+        crash_sweep(shop, shop.tasks["slow"].call([60]), program=PROGRAM, sample=0, patience=3)
+
+
 def test_an_app_that_no_process_could_import_is_refused(shop: App) -> None:
     with pytest.raises(ConfigError, match='give program="module:app"'):
         crash_sweep(shop, shop.tasks["lost"].call())

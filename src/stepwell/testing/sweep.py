@@ -27,6 +27,9 @@ Answer = Callable[[JobHandle[Any]], bool]
 waits for a time, and that is skipped to."""
 
 _LOOK_EVERY = 0.003
+# A run that writes more, and so many times what the run without faults did, will not come to an end.
+_MANY_WRITES = 20_000
+_MANY_TIMES = 20
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ENDED = "select h.state::text, h.result, h.error from stepwell.history h where h.id = %s"
 _BUSY = """
@@ -123,7 +126,8 @@ class CrashSweep:
         `sample` takes so many of the points, by chance, the same for the same `seed`; `twice` adds so many runs in
         which the worker that resumes is killed, too. `points` says which ones instead. Raises `SweepFailed` if anything
         differs. A crash costs the job an attempt, and a step that was not saved is run again: so the task must have
-        attempts to spare, and `effects` should count what a plain step did as done, however often.
+        attempts to spare, and `effects` should count what a plain step did as done, however often. `patience` is for so
+        many seconds in which nothing is written, however long the whole takes.
         """
         began = time.monotonic()
         settings = {"concurrency": concurrency, "always_replay": always_replay}
@@ -132,7 +136,7 @@ class CrashSweep:
             workers.kill()
             self._settings = settings
         try:
-            ending, _ = self._once(call, (), effects, answer, patience)
+            ending, _ = self._once(call, (), effects, answer, patience, _MANY_WRITES)
         except _Stuck as stuck:
             raise SweepFailed(call.task.name, 0, [f"  without a fault: {stuck}"]) from None
         writes, claims = workers.writes()
@@ -149,7 +153,7 @@ class CrashSweep:
         differences: list[str] = []
         for places in chosen:
             try:
-                found, deaths = self._once(call, places, effects, answer, patience)
+                found, deaths = self._once(call, places, effects, answer, patience, _MANY_TIMES * (writes + 10))
             except _Stuck as stuck:
                 differences.append(f"  {_said(places, workers)}:\n    {stuck}")
                 break  # what is stuck would be in the way of the others
@@ -169,6 +173,7 @@ class CrashSweep:
         effects: Effects | None,
         answer: Answer | None,
         patience: float,
+        most_writes: int,
     ) -> tuple[Ending, int]:
         """Run the call, with the workers killed at these points. Returns how it ended, and how many died."""
         workers, clock = self._opened()
@@ -177,10 +182,16 @@ class CrashSweep:
         workers.arm(places[0] if places else None)
         job = call.task.sink.put(call, None)
         deadline = time.monotonic() + patience
-        deaths = 0
+        deaths = written = 0
         while True:
             if time.monotonic() > deadline:
-                raise _Stuck(f"it has not ended within {patience:g} s: {self._standing()}")
+                # Not the time it takes as a whole: that is a matter of its length, and of what else the machine does.
+                before, written = written, workers.writes()[0]
+                if written == before:
+                    raise _Stuck(f"nothing was written for {patience:g} s: {self._standing()}")
+                if written > most_writes:
+                    raise _Stuck(f"it has written {written} times and has not ended: {self._standing()}")
+                deadline = time.monotonic() + patience
             if workers.pid is None:
                 workers.start(self._app.dsn, **self._settings)
             workers.look(_LOOK_EVERY)
