@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -185,8 +186,9 @@ class App:
         def register(fn: Callable[..., Any]) -> Task[..., Any]:
             if isinstance(fn, Task):
                 raise ConfigError(f"{fn.name!r} is a task already")
-            if not callable(fn):
-                raise ConfigError(f"app.task takes a function, not {fn!r}; options go by name")
+            given: object = fn
+            if not inspect.isroutine(given):
+                raise ConfigError(f"app.task takes a function, not {fn!r}: write one around it; options go by name")
             task = Task[..., Any](
                 self._sink,
                 fn,

@@ -41,9 +41,8 @@ class Chain(Task[..., Any]):
             raise ConfigError(f"chain {name!r} has no steps: app.chain(name, first, second, ...)")
         policies = [step if isinstance(step, Step) else Step(step) for step in given]
         for policy in policies:
-            fn: object = policy.fn
-            if not callable(fn) or isinstance(fn, Task):
-                raise ConfigError(f"chain {name!r}: a step is a function, not {policy.fn!r}")
+            if not inspect.isroutine(policy.fn):
+                raise ConfigError(f"chain {name!r}: a step is a function, not {policy.fn!r}: write one around it")
         if policies[0].queue is not None:
             raise ConfigError(
                 f"chain {name!r}: its first step runs in the chain's own queue: app.chain(..., queue=...)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -254,6 +255,8 @@ def test_types_that_do_not_fit_are_refused_when_the_chain_is_built(app: App) -> 
         ((), "has no steps"),
         ((number, number), "two steps named 'number'"),
         ((number, "text"), "a step is a function, not 'text'"),
+        ((number, str), "a step is a function, not <class 'str'>: write one around it"),
+        ((number, partial(two_args, 1)), "a step is a function, not functools.partial"),
         ((number, lambda x: x), "a lambda has no name"),  # pyright: ignore[reportUnknownLambdaType]
     ]
     for steps, said in wrong:
@@ -263,7 +266,7 @@ def test_types_that_do_not_fit_are_refused_when_the_chain_is_built(app: App) -> 
     app.chain("right", number, real)
     app.chain("right too", number, maybe, Step(text_of, name="same"))
     with pytest.raises(ConfigError, match="does not tell its arguments"):
-        app.chain("builtin", number, str)
+        app.chain("builtin", number, min)
 
 
 async def test_a_value_that_cannot_be_handed_on_names_its_step(app: App) -> None:
