@@ -212,31 +212,45 @@ async def test_what_was_sent_and_not_read_is_there_when_a_failed_job_is_tried_ag
 async def test_who_sends_in_a_long_transaction_holds_nobody_up(
     app: App, conn: psycopg.Connection[Any], dsn: str
 ) -> None:
-    running, go_on = asyncio.Event(), asyncio.Event()
+    running, go_on = [asyncio.Event(), asyncio.Event()], asyncio.Event()
+    broken = True
 
-    @app.task
-    async def busy(ctx: Context) -> str:
-        running.set()
+    @app.task(retry=Retry(max_attempts=1))
+    async def busy(ctx: Context, place: int, fails: bool) -> str:
+        running[place].set()
         await go_on.wait()
         await ctx.step(asyncio.sleep, 0)
-        return "ended"
-
-    @app.task
-    async def talk(ctx: Context) -> Any:
+        if not fails:
+            return "ended"
+        if broken:
+            raise ValueError("broken")
         return (await ctx.receive("word")).value
 
-    send = "select stepwell.send(%s, 'word', '1')"
+    @app.task
+    async def talk(ctx: Context) -> str:
+        return (await ctx.receive("word")).value
+
+    send = "select stepwell.send(%s, 'word', '\"hello\"')"
     async with Worker(app), await psycopg.AsyncConnection.connect(dsn) as sender:
-        job, listener = await busy.aenqueue(), await talk.aenqueue()
-        await running.wait()
-        for live in (job, listener):
+        job, failing, listener = await busy.aenqueue(0, False), await busy.aenqueue(1, True), await talk.aenqueue()
+        for one in running:
+            await one.wait()
+        for live in (job, failing, listener):
             assert await (await sender.execute(send, (live.id,))).fetchone() == (True,)
         go_on.set()
-        # It has taken a step and ended, with what it was sent not committed yet.
+        # They have taken a step and ended, with what they were sent not committed yet.
         assert await job.aresult(timeout="10s") == "ended"
+        with pytest.raises(JobFailed, match="broken"):
+            await failing.aresult(timeout="10s")
         await sender.commit()
-        assert await listener.aresult(timeout="10s") == 1
-    # And nothing of that is left for a job that is gone.
+        assert await listener.aresult(timeout="10s") == "hello"
+        # It is there for one that is tried again, and nothing is left for one that is not.
+        assert conn.execute("select job_id from stepwell.event where expires_at < 'infinity'").fetchall() == [
+            (failing.id,)
+        ]
+        broken = False
+        assert await failing.aretry()
+        assert await failing.aresult(timeout="10s") == "hello"
     assert conn.execute("select count(*) from stepwell.event").fetchone() == (0,)
 
 

@@ -12,6 +12,7 @@ set enable_mergejoin = off
 as $$
 declare
   _sent_to uuid[];
+  _ended uuid[];
   _waiting uuid[];
 begin
   -- The first of a transaction's events brings all of them, so that jobs are locked in one order.
@@ -40,11 +41,20 @@ begin
   );
   perform from stepwell.job j where j.id = any (_waiting || _sent_to) order by j.id for no key update;
   if cardinality(_sent_to) > 0 then
-    -- Durable, so that its end sees to what is left unread. For those that have ended there is nobody who would.
+    -- Durable, so that its end sees to what is left unread.
     update stepwell.job j set durable = true where j.id = any (_sent_to) and not j.durable;
+    _ended := array(
+      select t.id from unnest(_sent_to) as t (id) where not exists (select from stepwell.job j where j.id = t.id)
+    );
+  end if;
+  if cardinality(_ended) > 0 then
+    -- As stepwell.bury_steps would have done: what can be tried again may read it then.
+    update stepwell.event e set expires_at = h.expires_at
+    from stepwell.history h
+    where e.job_id = any (_ended) and e.transaction = new.transaction and h.id = e.job_id and h.state <> 'succeeded';
     delete from stepwell.event e
-    where e.job_id = any (_sent_to) and e.transaction = new.transaction
-      and not exists (select from stepwell.job j where j.id = e.job_id);
+    where e.job_id = any (_ended) and e.transaction = new.transaction
+      and not exists (select from stepwell.history h where h.id = e.job_id and h.state <> 'succeeded');
   end if;
   if cardinality(_waiting) > 0 then
     perform stepwell.take_events(_waiting, true);
