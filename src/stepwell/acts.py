@@ -76,7 +76,7 @@ class RunFunction(msgspec.Struct, frozen=True):
                 return await (self.fn(*self.args) if self.is_async else self._in_thread(store))
         except TimeoutError as error:
             if scope.expired():
-                raise self._late() from error
+                raise TimeoutError(self._too_long()) from error
             raise
 
     async def _in_thread(self, store: Store) -> Any:
@@ -95,8 +95,12 @@ class RunFunction(msgspec.Struct, frozen=True):
     def _plain(self) -> Any:
         return self.fn(*self.args)
 
-    def _late(self) -> TimeoutError:
-        return TimeoutError(f"step {self.key!r} ran longer than its timeout of {describe(self.timeout or 0)}")
+    def is_late(self, error: BaseException) -> bool:
+        """Whether it is this step's own timeout that ended it."""
+        return type(error) is TimeoutError and error.args == (self._too_long(),)
+
+    def _too_long(self) -> str:
+        return f"step {self.key!r} ran longer than its timeout of {describe(self.timeout or 0)}"
 
 
 class Save(msgspec.Struct, frozen=True):

@@ -10,10 +10,10 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from stepwell.acts import aperform, perform
+from stepwell.backoff import pause_after
 from stepwell.context import Context
 from stepwell.error_text import error_message, error_name, storable
 from stepwell.errors import BadArgs, BadValue
-from stepwell.events import BackoffFailed, log
 from stepwell.job_context import JobContext
 from stepwell.journal import Journal, Lost, StopReplay, Suspend
 from stepwell.moves import Restart
@@ -39,7 +39,6 @@ from stepwell.sync_context import SyncContext
 from stepwell.task import Task
 from stepwell.undo import undo_all
 
-_BACKOFF_FAILED_PAUSE = 60.0
 _LONGEST_TRACEBACK = 60_000
 
 
@@ -150,7 +149,7 @@ def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal 
             step = _step_of(error)
             # A step that has been tried as often as it may is not tried again with the job.
             again = not (step and step.final) and task.retry.allows(error)
-            return _failed("error", error, retry_delay(error, task, attempt) if again else None)
+            return _failed("error", error, pause_after(error, task.retry, attempt, task.name) if again else None)
 
 
 def _step_of(error: BaseException) -> FailedStep | None:
@@ -202,15 +201,6 @@ def _raised_by_us(error: BadArgs) -> bool:
     """Whether the job's own args were bad, and not those of something its handler enqueued."""
     frames = traceback.extract_tb(error.__traceback__)
     return len(frames) > 1 and frames[1].name == "_arguments"
-
-
-def retry_delay(error: BaseException, task: HasRetry, attempt: int) -> float:
-    """The pause before the next try. A backoff function of the user's that fails must not lose the job for that."""
-    try:
-        return task.retry.delay(attempt, error)
-    except Exception as own:
-        log(BackoffFailed(task.name, f"{type(own).__name__}: {error_message(own)}", _BACKOFF_FAILED_PAUSE))
-        return _BACKOFF_FAILED_PAUSE
 
 
 def _failed(reason: str, error: BaseException, delay: float | None) -> Failed:

@@ -9,10 +9,11 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from stepwell.acts import Store
+from stepwell.backoff import pause_after
 from stepwell.context import Context
 from stepwell.duration import describe
 from stepwell.errors import BadArgs, StepNotFound
-from stepwell.executor import outcome_of, retry_delay
+from stepwell.executor import outcome_of
 from stepwell.flow import Flow, FlowStep
 from stepwell.job import ClaimedJob
 from stepwell.job_context import Durability, JobContext
@@ -111,7 +112,7 @@ def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, a
         return msgspec.structs.replace(outcome, reason="bad_args", delay=None)
     if isinstance(error, _Late):
         return msgspec.structs.replace(
-            outcome, reason="timeout", type="TimeoutError", delay=retry_delay(error, policy, attempt),
-            max_attempts=policy.retry.max_attempts,
+            outcome, reason="timeout", type="TimeoutError",
+            delay=pause_after(error, policy.retry, attempt, policy.name), max_attempts=policy.retry.max_attempts,
         )  # fmt: skip
     return msgspec.structs.replace(outcome, max_attempts=policy.retry.max_attempts)

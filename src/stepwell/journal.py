@@ -155,6 +155,8 @@ class Journal:
                 full = scope.prefix + _own_key(key)
             elif name != "<lambda>":
                 full = scope.prefix + self._numbered(scope, name)
+                # The second of that name was the second of the old one.
+                was = None if was is None else was + full[len(scope.prefix) + len(name) :]
             else:
                 raise AmbiguousKey(
                     "a lambda has no name to find its step by: give it key=, or use a function that has a name"
@@ -164,9 +166,18 @@ class Journal:
                     f"two steps of task {self.job.task!r} have the key {full!r}: give each a key= of its own"
                 )
             saved = self._memo.get(full)
-            if saved is None and was is not None:
-                saved = self._memo.get(scope.prefix + was)
-                full = full if saved is None else saved.key
+            if was is not None:
+                old = scope.prefix + was
+                if old in self._used:
+                    raise AmbiguousKey(
+                        f"step {full!r} of task {self.job.task!r} was {old!r}, and so was another, or is: give each "
+                        "the key that it had, by was="
+                    )
+                if saved is None:
+                    saved = self._memo.get(old)
+                    self._used.add(full)
+                    full = full if saved is None else old
+                self._used.add(old)
             self._used.add(full)
             if saved is None:
                 return Place(full, self._next_n(full), None)
@@ -341,7 +352,7 @@ class Journal:
 
     def stop_if_all_found(self) -> None:
         """Leave the handler, if it runs only to find what is to be undone and has come to all of that."""
-        if self.undoing and all(key in self._used for key, step in self._memo.items() if step.undo):
+        if self.undoing and not self.lost_undos:
             raise StopReplay
 
     def drifted(self, place: Place, fingerprint: int | None) -> bool:

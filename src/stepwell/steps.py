@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 
 from stepwell.acts import LONGEST_PAUSE, Pause, Plan, RunFunction, Save, saved_text
+from stepwell.backoff import pause_after
 from stepwell.errors import ConfigError
 from stepwell.journal import Journal, Place, Suspend, Undo
 from stepwell.names import check_name
@@ -59,12 +60,17 @@ class StepCall:
         self.to_be_run = self.rerun or place.saved is None
         if self.to_be_run:
             journal.stop_if_undoing()
-            self.attempt = 1 if retry is None or self.rerun else next_attempt(journal, place)
+            self.attempt = 1 if retry is None else next_attempt(journal, self.tries)
             self._began = time.perf_counter()
+
+    @property
+    def tries(self) -> str:
+        """With this begin the keys of its tries. Those of a step that is run again are not those it had before."""
+        return f"{self.place.key}@{self._mark}" if self.rerun else self.place.key
 
     def failed(self, error: Exception) -> None:
         """Note that it failed, and is not tried again by itself."""
-        note_failure(self._journal, self.place, "step", error)
+        note_failure(self._journal, self.place, "step", error, replaced=self.rerun)
 
     def to_save(self, value: Any) -> Sequence[NewStep]:
         """What is to be saved, now that it has been run."""
@@ -97,11 +103,13 @@ def _check_options(name: str, retry: object, undo: object) -> None:
         raise ConfigError(f"step {name!r}: undo is {undo!r}: give a function that takes the step's value, or nothing")
 
 
-def note_failure(journal: Journal, place: Place, kind: StepKind, error: BaseException) -> None:
+def note_failure(
+    journal: Journal, place: Place, kind: StepKind, error: BaseException, *, replaced: bool = False
+) -> None:
     """Note that a step failed: that stays so, if the handler catches it."""
     if isinstance(error, Exception):
         if not isinstance(error, SAYING):
-            journal.note_error(NewStep(place.key, place.n, kind, error=describe_error(error)))
+            journal.note_error(NewStep(place.key, place.n, kind, error=describe_error(error), replaced=replaced))
         tag_error(error, place.key, final=False)
 
 
@@ -119,7 +127,7 @@ def take_step(journal: Journal, call: StepCall, timeout: float | None) -> Plan[A
     if call.retry is None:
         tried = _once(call, run)
     else:
-        tried = run_with_retry(journal, place, call.attempt, run, call.retry, "step")
+        tried = run_with_retry(journal, place, call.tries, call.attempt, run, call.retry, "step")
     value = yield from tried
     try:
         saving = call.to_save(value)
@@ -139,9 +147,15 @@ def _once(call: StepCall, run: RunFunction) -> Plan[Any]:
 
 
 def run_with_retry(
-    journal: Journal, place: Place, attempt: int, run: RunFunction, retry: Retry, kind: Literal["step", "undo"]
+    journal: Journal,
+    place: Place,
+    tries: str,
+    attempt: int,
+    run: RunFunction,
+    retry: Retry,
+    kind: Literal["step", "undo"],
 ) -> Plan[Any]:
-    """RunFunction a function by a policy of its own. The error that is left is saved."""
+    """Run a function by a policy of its own. The error that is left is saved."""
     while True:
         try:
             return (yield run)
@@ -149,13 +163,14 @@ def run_with_retry(
             raise
         except Exception as error:
             described = describe_error(error)
-            if attempt >= retry.max_attempts or not retry.allows(error):
+            if attempt >= retry.max_attempts or not (retry.allows(error) or run.is_late(error)):
                 final = msgspec.structs.replace(described, final=True)
-                yield Save(journal.with_notes(NewStep(place.key, place.n, kind, error=final)))
+                step = NewStep(place.key, place.n, kind, error=final, replaced=place.saved is not None)
+                yield Save(journal.with_notes(step))
                 tag_error(error, place.key, final=True)
                 raise
-            delay = retry.delay(attempt, error)
-            again = NewStep(f"{place.key}~{attempt}", journal.number(), "retry", error=described)
+            delay = pause_after(error, retry, attempt, f"step {place.key!r} of {journal.job.task}")
+            again = NewStep(f"{tries}~{attempt}", journal.number(), "retry", error=described)
             attempt += 1
             if delay > LONGEST_PAUSE or journal.always_replay:
                 again.pending, again.delay = True, delay
@@ -165,10 +180,10 @@ def run_with_retry(
         yield Pause(delay)
 
 
-def next_attempt(journal: Journal, place: Place) -> int:
+def next_attempt(journal: Journal, tries: str) -> int:
     """Which try of a step comes next, by those that were saved. Leaves the handler if that is not due yet."""
     attempt = 1
-    while (failed := journal.peek(f"{place.key}~{attempt}")) is not None:
+    while (failed := journal.peek(f"{tries}~{attempt}")) is not None:
         if failed.pending:
             raise Suspend([[failed.key]])
         attempt += 1

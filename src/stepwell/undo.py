@@ -27,13 +27,14 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
         if saved is not None:
             continue
         place = Place(key, journal.number(), None)
-        attempt = next_attempt(journal, place)
+        attempt = next_attempt(journal, key)
         args = (undo.value,) if takes_one(undo.fn) else ()
         began = time.perf_counter()
         try:
             value = yield from run_with_retry(
                 journal,
                 place,
+                key,
                 attempt,
                 RunFunction(undo.fn, look_at(undo.fn).is_async, args, None, key),
                 undo.retry or default,

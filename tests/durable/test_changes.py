@@ -69,6 +69,47 @@ async def test_steps_may_change_their_order_and_new_ones_may_come_between(dsn: s
     assert await deployed(dsn, before, after) == ["new", "two", "one"]
 
 
+async def test_steps_that_were_numbered_under_another_name_are_each_found_under_theirs(dsn: str) -> None:
+    async def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    async def charge(amount: int) -> str:
+        return f"charged {amount}"
+
+    def before(app: App) -> Any:
+        @app.task(name="work")
+        async def work(ctx: Context) -> list[str]:
+            return [await ctx.step(pay, n) for n in range(2)] + [str(await ctx.wait_for("deployed"))]
+
+        return work
+
+    def after(app: App) -> Any:
+        @app.task(name="work")
+        async def work(ctx: Context) -> list[str]:
+            return [await ctx.step(charge, n, was="pay") for n in range(3)]
+
+        return work
+
+    assert await deployed(dsn, before, after) == ["paid 0", "paid 1", "charged 2"]
+
+
+async def test_an_old_key_that_two_steps_are_said_to_have_had_is_refused_in_the_first_run(app: App) -> None:
+    @app.task(retry=ONCE)
+    async def by_both(ctx: Context) -> None:
+        await ctx.step(one, key="a", was="old")
+        await ctx.step(two, key="b", was="old")
+
+    @app.task(retry=ONCE)
+    async def by_one(ctx: Context) -> None:
+        await ctx.step(one)
+        await ctx.step(two, was="one")
+
+    async with Worker(app):
+        for task, said in ((by_both, "step 'b' .* was 'old', and so was another"), (by_one, "step 'two' .* was 'one'")):
+            with pytest.raises(JobFailed, match=said):
+                await (await task.aenqueue()).aresult(timeout="10s")
+
+
 async def test_a_patch_is_taken_by_jobs_that_come_to_it_and_not_by_those_that_were_past_it(dsn: str) -> None:
     def before(app: App) -> Any:
         @app.task(name="work")
@@ -125,6 +166,41 @@ async def test_arguments_that_drift_are_noticed(
         info = await job.ainfo()
     assert info is not None
     assert info.steps[0].value == (result or "first")
+
+
+@pytest.mark.parametrize("pause", ["1ms", "1.1s"])
+async def test_a_step_that_is_run_again_for_its_arguments_has_its_tries_anew(app: App, pause: str) -> None:
+    asked: list[str] = []
+
+    async def ask(word: str) -> str:
+        asked.append(word)
+        if asked.count(word) < 2 or word == "never":
+            raise ConnectionError(word)
+        return word
+
+    @app.task(retry=SOON, drift="rerun")
+    async def work(ctx: Context) -> list[Any]:
+        policy = Retry(max_attempts=2, initial=pause, jitter=0)
+        word = "first" if ctx.attempt == 1 else "second"
+        answers: list[Any] = [await ctx.step(ask, word, retry=policy)]
+        try:
+            await ctx.step(ask, "sooner" if ctx.attempt == 1 else "never", key="caught", retry=policy)
+        except ConnectionError as error:
+            answers.append(str(error))
+        if ctx.attempt == 1:
+            raise ValueError
+        return answers
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        assert await job.aresult(timeout="30s") == ["second", "never"]
+        info = await job.ainfo()
+    assert asked.count("second") == asked.count("never") == 2
+    assert info is not None
+    assert [(step.key, step.value, step.error) for step in info.steps if step.kind == "step"] == [
+        ("ask", "second", None),
+        ("caught", None, "ConnectionError: never"),
+    ]
 
 
 async def test_a_job_may_begin_again_with_no_steps_under_its_id(app: App, conn: psycopg.Connection[Any]) -> None:

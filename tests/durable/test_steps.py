@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from stepwell import App, BadValue, Context, JobFailed, Retry, StepFailed, Worker
+from stepwell import App, BadValue, Context, JobFailed, Retry, StepFailed, Worker, backoff
 from stepwell.outcome import Snooze
 
 SOON = Retry(max_attempts=5, initial="10ms", jitter=0)
@@ -342,6 +342,54 @@ async def test_a_step_has_a_timeout_of_its_own(app: App) -> None:
     async with Worker(app):
         said = await (await work.aenqueue()).aresult(timeout="10s")
     assert said == "step 'slow' ran longer than its timeout of 50ms"
+
+
+async def test_a_timeout_is_tried_again_whatever_errors_are(app: App) -> None:
+    tried: list[str] = []
+
+    async def slow() -> int:
+        tried.append("slow")
+        await asyncio.sleep(0 if len(tried) > 1 else 60)
+        return len(tried)
+
+    async def late() -> None:
+        tried.append("late")
+        raise TimeoutError("somebody else's")
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def work(ctx: Context) -> int:
+        policy = Retry(max_attempts=3, initial="1ms", retry_on=ConnectionError)
+        with pytest.raises(TimeoutError):
+            await ctx.step(late, timeout="1m", retry=policy)
+        tried.clear()
+        return await ctx.step(slow, timeout="10ms", retry=policy)
+
+    async with Worker(app):
+        assert await (await work.aenqueue()).aresult(timeout="10s") == 2
+
+
+async def test_a_backoff_function_that_fails_does_not_fail_its_step(
+    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def broken(attempt: int, error: BaseException) -> float:
+        raise ZeroDivisionError
+
+    async def stumble() -> int:
+        tried.append(1)
+        if len(tried) == 1:
+            raise ConnectionError
+        return len(tried)
+
+    @app.task
+    async def work(ctx: Context) -> int:
+        return await ctx.step(stumble, retry=Retry(backoff=broken))
+
+    monkeypatch.setattr(backoff, "_FAILED_PAUSE", 0.001)
+    async with Worker(app):
+        assert await (await work.aenqueue()).aresult(timeout="10s") == 2
+    assert "the backoff function of step 'stumble' of work failed" in caplog.text
 
 
 async def test_what_a_step_says_by_an_exception_is_not_an_error_of_the_step(app: App) -> None:

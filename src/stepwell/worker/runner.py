@@ -18,10 +18,11 @@ from typing import Any, ParamSpec, TypeVar
 import psycopg
 
 from stepwell import queries
+from stepwell.backoff import pause_after
 from stepwell.db import Database
 from stepwell.duration import describe
 from stepwell.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, JobSucceeded, JobSuspended
-from stepwell.executor import execute, execute_plain, outcome_of, retry_delay
+from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.flow_executor import execute_flow
 from stepwell.job import ClaimedJob
 from stepwell.job_context import Durability
@@ -321,7 +322,7 @@ class Runner:
             case "timeout":
                 error = TimeoutError(f"it ran longer than its timeout of {describe(run.task.timeout or 0)}")
                 trace = outcome.traceback if isinstance(outcome, Failed) else None
-                delay = retry_delay(error, run.task, run.job.attempt)
+                delay = pause_after(error, run.task.retry, run.job.attempt, run.task.name)
                 return Failed("timeout", "TimeoutError", str(error), trace, delay)
             case "cancel":
                 return Cancelled(None)

@@ -1,0 +1,18 @@
+"""The pause before the next try, whatever a function of the user's makes of it."""
+
+from __future__ import annotations
+
+from stepwell.error_text import error_message
+from stepwell.events import BackoffFailed, log
+from stepwell.retry import Retry
+
+_FAILED_PAUSE = 60.0
+
+
+def pause_after(error: BaseException, retry: Retry, attempt: int, name: str) -> float:
+    """Seconds to wait after this failed attempt of a task or step. A backoff function that fails must not lose it."""
+    try:
+        return retry.delay(attempt, error)
+    except Exception as own:
+        log(BackoffFailed(name, f"{type(own).__name__}: {error_message(own)}", _FAILED_PAUSE))
+        return _FAILED_PAUSE
