@@ -33,6 +33,13 @@ def output_of(annotation: Any, *, last: bool) -> Any:
     return Union[tuple(kept)] if kept else Any  # noqa: UP007
 
 
+def ends_of(annotation: Any) -> list[Any]:
+    """What a step ends its chain with: inside Done."""
+    members = list(typing.get_args(annotation)) if _is_union(annotation) else [annotation]
+    ends = [member for member in members if (typing.get_origin(member) or member) is Done]
+    return [end for member in ends for end in typing.get_args(member)[:1] or [Any]]
+
+
 def fits(given: Any, taken: Any) -> bool:
     """Whether a value of one annotation can be one of the other. What cannot be told is let pass."""
     if given is Any or taken is Any or given == taken or isinstance(given, TypeVar) or isinstance(taken, TypeVar):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Union, cast
 
-from stepwell.annotations import fits, hints_of, output_of, written
+from stepwell.annotations import ends_of, fits, hints_of, output_of, written
 from stepwell.codec import Codec
 from stepwell.context import Context
 from stepwell.duration import Duration
@@ -19,7 +19,7 @@ from stepwell.names import check_name
 from stepwell.retry import Retry
 from stepwell.sync_context import SyncContext
 from stepwell.task import Task
-from stepwell.values import encode_value
+from stepwell.values import encode_value, new_decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,8 @@ class Chain(Task[..., Any]):
         hints = [hints_of(policy.fn) for policy in policies]
         for before, after, at, output in zip(policies, policies[1:], hints[1:], hints, strict=False):
             _check_fits(name, before.fn, output.get("return", Any), after.fn, at.get(_input_of(name, after.fn), Any))
-        super().__init__(sink, policies[0].fn, name=name, process=False, transaction=False,
-                         codec=Codec(name, policies[0].fn, result=output_of(hints[-1].get("return", Any), last=True)),
-                         **options)  # fmt: skip
+        codec = Codec(name, policies[0].fn, result=_result_of([hint.get("return", Any) for hint in hints]))
+        super().__init__(sink, policies[0].fn, name=name, process=False, transaction=False, codec=codec, **options)
         self.kind = "async"
         self.codec.wants_sync_context = False
 
@@ -97,6 +96,18 @@ class Chain(Task[..., Any]):
         what = "step {!r} of chain {!r} returned"
         encoded = encode_value(value, most, "App(max_result_size=...)", what, step.name, self.name)
         return Moved(self.steps[place].name, encoded, after)
+
+
+def _result_of(annotations: list[Any]) -> Any:
+    """What the last step returns, or one before it ends the chain with."""
+    last = output_of(annotations[-1], last=True)
+    early = [end for annotation in annotations[:-1] for end in ends_of(annotation)]
+    either: Any = Union[(last, *early)]
+    try:
+        new_decoder(either)
+    except TypeError:
+        return Any if early else last  # JSON does not tell them apart
+    return either
 
 
 def _chain_step(chain: str, place: int, policy: Step, retry: Retry, timeout: float | None) -> FlowStep:

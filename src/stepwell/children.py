@@ -60,8 +60,9 @@ class Spawner:
 
     async def _put(self) -> None:
         try:
-            waiting, self._waiting = self._waiting, []
-            await aperform(_put_children(self._journal, waiting), self._store)
+            while self._waiting:  # more may come while some are on their way
+                waiting, self._waiting = self._waiting, []
+                await aperform(_put_children(self._journal, waiting), self._store)
         except BaseException as error:
             self._failed = error
         finally:

@@ -54,22 +54,27 @@ class Coalescer(Generic[Item, Answer]):
     async def _send_batch(self, items: list[Item], futures: list[asyncio.Future[Answer]]) -> None:
         try:
             answers = await self._send(items)
-        except Exception as error:
-            if len(items) == 1 or not self._undone(error):
-                for future in futures:
-                    if not future.done():
-                        future.set_exception(error)
-                return
-            # One bad item must not fail the others.
-            for item, future in zip(items, futures, strict=True):
-                await self._send_batch([item], [future])
-            return
-        except BaseException:
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             # Nobody sends any more: those who wait for the next batch are told as well.
             waiting, self._waiting = self._waiting, []
             for future in (*futures, *(future for _, future in waiting)):
                 future.cancel()
             raise
+        except BaseException as error:
+            if len(items) == 1 or not isinstance(error, Exception) or not self._undone(error):
+                for future in futures:
+                    if not future.done():
+                        future.set_exception(error)
+                return
+            try:
+                # One bad item must not fail the others.
+                for item, future in zip(items, futures, strict=True):
+                    await self._send_batch([item], [future])
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                raise
+            return
         for future, answer in zip(futures, answers, strict=True):
             if future.done():
                 continue

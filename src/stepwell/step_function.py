@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable
 from functools import lru_cache, partial
+from types import FunctionType
 from typing import Any, cast
 from zlib import crc32
 
@@ -33,9 +34,17 @@ class Look(msgspec.Struct, frozen=True, gc=False):
         return kind in _SCALARS and (self.returns is kind or self.returns is Any)
 
 
-@lru_cache(maxsize=4096)
 def look_at(fn: Callable[..., Any]) -> Look:
-    """Look at a step's function, once. Raises if it cannot be one."""
+    """Look at a step's function. Raises if it cannot be one."""
+    return _looked_at(fn) if _may_be_kept(fn) else _look_at(fn)
+
+
+def _may_be_kept(fn: object) -> bool:
+    """Whether nothing hangs on a function that should be let go with it: no arguments, no object, no closure."""
+    return type(fn) is FunctionType and fn.__closure__ is None
+
+
+def _look_at(fn: Callable[..., Any]) -> Look:
     if hasattr(fn, "aenqueue"):
         name = getattr(fn, "name", "it")
         raise ConfigError(
@@ -47,6 +56,9 @@ def look_at(fn: Callable[..., Any]) -> Look:
         raise ConfigError(f"a step takes a function and its arguments, not {fn!r}")
     name = getattr(function, "__name__", type(function).__name__)
     return Look(name, inspect.iscoroutinefunction(fn), _returns(function))
+
+
+_looked_at = lru_cache(maxsize=4096)(_look_at)
 
 
 def name_of(fn: Callable[..., Any]) -> str:
@@ -68,7 +80,7 @@ def fingerprint(args: tuple[Any, ...]) -> int | None:
 def decode_value(fn: Callable[..., Any], key: str, text: str) -> Any:
     """The saved value of a step, as the return annotation of its function says."""
     try:
-        return _decoder(_function(fn)).decode(text)
+        return _decoder_for(fn).decode(text)
     except msgspec.ValidationError as error:
         raise StepwellError(
             f"the saved value of step {key!r} does not fit the return annotation of its function: {error}; give the "
@@ -79,7 +91,7 @@ def decode_value(fn: Callable[..., Any], key: str, text: str) -> Any:
 def check_value(fn: Callable[..., Any], key: str, text: str) -> Any:
     """The same, before it is saved: raises `BadValue` if it could not be read again."""
     try:
-        return _decoder(_function(fn)).decode(text)
+        return _decoder_for(fn).decode(text)
     except msgspec.DecodeError as error:
         raise BadValue(
             f"step {key!r} returned a value that does not fit the return annotation of its function: {error}"
@@ -99,12 +111,19 @@ def _function(fn: Callable[..., Any]) -> Callable[..., Any]:
     return getattr(fn, "__func__", fn)
 
 
-@lru_cache(maxsize=4096)
-def _decoder(fn: Callable[..., Any]) -> msgspec.json.Decoder[Any]:
+def _decoder_for(fn: Callable[..., Any]) -> msgspec.json.Decoder[Any]:
+    function = _function(fn)
+    return _kept_decoder(function) if _may_be_kept(function) else _decoder(function)
+
+
+def _decoder(function: Callable[..., Any]) -> msgspec.json.Decoder[Any]:
     try:
-        return new_decoder(_returns(fn))
+        return new_decoder(_returns(function))
     except TypeError as error:
-        raise ConfigError(f"what {name_of(fn)!r} returns cannot be stored as JSON: {error}") from None
+        raise ConfigError(f"what {name_of(function)!r} returns cannot be stored as JSON: {error}") from None
+
+
+_kept_decoder = lru_cache(maxsize=4096)(_decoder)
 
 
 def takes_context(fn: Callable[..., Any], kind: type[Any]) -> bool:

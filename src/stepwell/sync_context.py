@@ -72,6 +72,11 @@ class SyncContext(JobContext):
         super().__init__(*args)
         self._inner = Context(*args)
 
+    def ask_to_stop(self) -> None:
+        """Make `cancelled` true, also for branches that were given a `Context`."""
+        super().ask_to_stop()
+        self._inner.ask_to_stop()
+
     def step(
         self,
         fn: Callable[[*Args], T],

@@ -131,13 +131,14 @@ class Transaction(_TransactionStep):
                     handed_over = True
                     await self._store.asave_in(connection, steps)
                 except BaseException as own:
-                    self._failed(own)
                     await stack.__aexit__(type(own), own, own.__traceback__)
                     raise
             await stack.__aexit__(kind, error, trace)
-        except (psycopg.OperationalError, OSError):
-            # The commit is in doubt: look, and never guess.
-            if not handed_over or not await self._store.was_saved(self._place.key):
+        except BaseException as own:
+            # If the commit is in doubt: look, and never guess.
+            in_doubt = handed_over and isinstance(own, psycopg.OperationalError | OSError)
+            if not in_doubt or not await self._store.was_saved(self._place.key):
+                self._failed(own)
                 raise
         if error is None:
             self._committed()
@@ -188,12 +189,13 @@ class SyncTransaction(_TransactionStep):
                     handed_over = True
                     self._store.save_in(connection, steps)
                 except BaseException as own:
-                    self._failed(own)
                     stack.__exit__(type(own), own, own.__traceback__)
                     raise
             stack.__exit__(kind, error, trace)
-        except (psycopg.OperationalError, OSError):
-            if not handed_over or not self._store.run_async(lambda: self._store.was_saved(self._place.key)):
+        except BaseException as own:
+            in_doubt = handed_over and isinstance(own, psycopg.OperationalError | OSError)
+            if not in_doubt or not self._store.run_async(lambda: self._store.was_saved(self._place.key)):
+                self._failed(own)
                 raise
         if error is None:
             self._committed()

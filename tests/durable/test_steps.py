@@ -358,7 +358,7 @@ async def test_a_timeout_is_tried_again_whatever_errors_are(app: App) -> None:
 
     @app.task(retry=Retry(max_attempts=1))
     async def work(ctx: Context) -> int:
-        policy = Retry(max_attempts=3, initial="1ms", retry_on=ConnectionError)
+        policy = Retry(max_attempts=3, initial="1ms", retry_on=(ConnectionError,))
         with pytest.raises(TimeoutError):
             await ctx.step(late, timeout="1m", retry=policy)
         tried.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,27 +15,58 @@ def whole(items: list[int]) -> Iterator[list[int]]:
     yield items
 
 
+async def cancel(coalescer: Coalescer[int, int]) -> None:
+    sender = coalescer._sender  # pyright: ignore[reportPrivateUsage]
+    assert sender is not None
+    sender.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sender
+
+
 async def test_those_who_wait_for_the_next_batch_are_told_when_nobody_sends_any_more() -> None:
     asked = asyncio.Event()
 
-    class Ends(BaseException):
-        pass
-
-    async def end(items: list[int]) -> list[int]:
+    async def never(_: list[int]) -> list[int]:
         asked.set()
-        await going.wait()
-        raise Ends
+        return await asyncio.Future[Any]()
 
-    going = asyncio.Event()
-    coalescer = Coalescer(end, lambda _: True, whole)
+    coalescer = Coalescer(never, lambda _: True, whole)
     first = coalescer.submit(0)
     await asked.wait()
     second = coalescer.submit(1)
-    going.set()
-    for future in (first, second):
-        with pytest.raises(asyncio.CancelledError):
+    await cancel(coalescer)
+    assert first.cancelled()
+    assert second.cancelled()
+
+
+async def test_those_who_are_sent_again_one_by_one_are_told_too() -> None:
+    alone = asyncio.Event()
+
+    async def fail_together(items: list[int]) -> list[int]:
+        if len(items) > 1:
+            raise ValueError
+        if items == [1]:
+            alone.set()
+            await asyncio.Future[Any]()
+        return items
+
+    coalescer = Coalescer(fail_together, lambda _: True, whole)
+    futures = [coalescer.submit(n) for n in range(3)]
+    await alone.wait()
+    await cancel(coalescer)
+    assert futures[0].result() == 0
+    assert futures[1].cancelled()
+    assert futures[2].cancelled()
+
+
+async def test_what_is_no_error_but_ends_a_run_reaches_each_as_it_is() -> None:
+    class Ends(BaseException):
+        pass
+
+    async def end(_: list[int]) -> list[int]:
+        raise Ends
+
+    coalescer = Coalescer(end, lambda _: True, whole)
+    for future in [coalescer.submit(n) for n in range(2)]:
+        with pytest.raises(Ends):
             await future
-    sender = coalescer._sender  # pyright: ignore[reportPrivateUsage]
-    assert sender is not None
-    with pytest.raises(Ends):
-        await sender

@@ -31,13 +31,11 @@ def drain(app: App, *, concurrency: int = 10, timeout: Duration = "30s") -> int:
 
 async def adrain(app: App, *, concurrency: int = 10, timeout: Duration = "30s") -> int:
     """The same for async code."""
-    queues = await app.database.afetch(
-        Query("select distinct j.queue from stepwell.job j where j.task = any (%s)", (list(app.tasks),), _only)
-    )
     named = {queue for task in app.tasks.values() for queue in task.queues} | {app.queue}
     async with (
         asyncio.timeout(seconds(timeout, "timeout")),
-        Worker(app, queues=sorted({*queues, *named}), concurrency=concurrency) as worker,
+        # Those that are known are asked at once, others when something is found there.
+        Worker(app, queues=[*sorted(named), "*"], concurrency=concurrency) as worker,
     ):
         while (await app.database.afetch(Query(_BUSY, (list(app.tasks),), _only)))[0]:  # noqa: ASYNC110 it asks others
             await asyncio.sleep(_LOOK_EVERY)

@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -92,20 +93,21 @@ class CrashSweep:
         self._settings: dict[str, Any] = {}
         self._clock = Clock(app)
         self._stopped: StoppedClock | None = None
+        self._opened_here = ExitStack()
 
     def __enter__(self) -> Self:
         refuse_in_event_loop("CrashSweep", "asyncio.to_thread(...) with it")
-        self._workers = Workers(self._program)
-        self._stopped = self._clock.__enter__()
-        self._began = self._stopped.now()
+        with ExitStack() as stack:
+            self._workers = stack.enter_context(closing(Workers(self._program)))
+            self._stopped = stack.enter_context(self._clock)
+            self._began = self._stopped.now()
+            self._opened_here = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._workers is not None:
-            self._workers.close()
-        self._clock.__exit__(kind, error, trace)
+        self._opened_here.close()
 
     def run(
         self,

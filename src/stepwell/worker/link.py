@@ -77,6 +77,10 @@ class Link:
                 return rows
         return None
 
+    def another(self, name: str) -> Link:
+        """One of its own, to the same database."""
+        return Link(name, self._database, self._events)
+
     async def connect(self) -> psycopg.AsyncConnection[Any]:
         """The connection, opened if there is none."""
         if self._connection is None:

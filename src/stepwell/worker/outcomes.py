@@ -179,6 +179,8 @@ def _size(item: Ending) -> int:
         return len(outcome.wait)
     if isinstance(outcome, Advanced):
         return len(outcome.input)
+    if isinstance(outcome, Restarted):
+        return len(outcome.args)
     return len(outcome.message) + len(outcome.traceback or "") if isinstance(outcome, Failed) else 0
 
 

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
-from uuid import UUID
 
 import psycopg
 
@@ -59,6 +58,17 @@ class StepStore:
             raise Lost
         return rows
 
+    async def ask_apart(self, query: Query[Row]) -> list[Row]:
+        """Ask what may be long in coming: on a connection of its own, for the others must not wait for it."""
+        link = self._link.another("settle")
+        try:
+            rows = await link.insist(query, lambda: not self._closed)
+        finally:
+            await link.close()
+        if rows is None:
+            raise Lost
+        return rows
+
     def close(self) -> None:
         """Save no more."""
         self._closed = True
@@ -68,9 +78,7 @@ class StepStore:
         if not refused:
             return [at] * len(savings)
         lost = {str(job_id) for job_id in refused}
-        runs = {(saving.job_id, saving.epoch) for saving in savings}
-        if len(runs) > len({job_id for job_id, _ in runs}):
-            # An earlier run of a job and the one that holds it: what was refused is told by the job alone.
+        if _two_runs(savings):
             return [(await self._save([saving]))[0] if saving.job_id in lost else at for saving in savings]
         return [Lost() if saving.job_id in lost else at for saving in savings]
 
@@ -79,8 +87,10 @@ class StepStore:
         return [Lost() if child_id is None else str(child_id) for child_id in ids]
 
     async def _advance(self, moves: list[Move]) -> Sequence[Lost | None]:
-        refused: set[UUID] = set((await self.ask(queries.advance(moves)))[0])
-        return [Lost() if UUID(move.job_id) in refused else None for move in moves]
+        lost = {str(job_id) for job_id in (await self.ask(queries.advance(moves)))[0]}
+        if lost and _two_runs(moves):
+            return [(await self._advance([move]))[0] if move.job_id in lost else None for move in moves]
+        return [Lost() if move.job_id in lost else None for move in moves]
 
 
 class JobSteps(acts.Store):
@@ -117,7 +127,8 @@ class JobSteps(acts.Store):
             raise Lost
 
     async def was_saved(self, key: str) -> bool:
-        saved = (await self._steps.ask(queries.step_saved(self._id, self._epoch, key)))[0]
+        # It waits for the connection whose commit is in doubt, as long as the server has not noticed that it is gone.
+        saved = (await self._steps.ask_apart(queries.step_saved(self._id, self._epoch, key)))[0]
         if saved is None:
             raise Lost
         return saved
@@ -167,6 +178,12 @@ class JobSteps(acts.Store):
 def _undone(error: Exception) -> bool:
     """Whether nothing of a batch can have been written: else it would have been tried again."""
     return isinstance(error, psycopg.Error) and not is_transient(error)
+
+
+def _two_runs(items: Sequence[Saving] | Sequence[Move]) -> bool:
+    """Whether a job is among them twice, by an earlier run and by the one that holds it: refusals name only the job."""
+    runs = {(item.job_id, item.epoch) for item in items}
+    return len(runs) > len({job_id for job_id, _ in runs})
 
 
 def _by_size(savings: list[Saving]) -> Iterator[list[Saving]]:
