@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,16 @@ def parse(body: bytes) -> dict[str, int]:
 
 async def store(ctx: Context, parsed: dict[str, int]) -> int:
     return parsed["length"]
+
+
+@dataclass
+class Found:
+    place: int
+
+
+@dataclass
+class Lost:
+    why: str
 
 
 @pytest.mark.counts_runs
@@ -157,6 +168,31 @@ async def test_next_may_wait_and_done_may_end(app: App) -> None:
         info = await job.ainfo()
     assert info is not None
     assert (info.epoch, info.attempt) == (2, 1)
+
+
+async def test_what_ends_a_chain_early_may_be_of_another_type_than_what_its_last_step_returns(app: App) -> None:
+    def look(n: int) -> Next[int] | Done[str]:
+        return Done("early") if n < 0 else Next(n)
+
+    def count(n: int) -> int:
+        return n
+
+    def search(n: int) -> Next[int] | Done[Lost]:
+        return Done(Lost("gone")) if n < 0 else Next(n)
+
+    def found(n: int) -> Found:
+        return Found(n)
+
+    counts, finds = app.chain("counts", look, count), app.chain("finds", search, found)
+    async with Worker(app):
+        for chain, given, result in (
+            (counts, -1, "early"),
+            (counts, 5, 5),
+            # JSON does not tell one from the other.
+            (finds, -1, {"why": "gone"}),
+            (finds, 5, {"place": 5}),
+        ):
+            assert await (await chain.aenqueue(given)).aresult(timeout="10s") == result
 
 
 async def test_a_step_may_be_for_another_queue_and_have_a_timeout(app: App) -> None:

@@ -15,6 +15,30 @@ ONCE = Retry(max_attempts=1)
 SOON = Retry(max_attempts=5, initial="10ms", jitter=0)
 
 
+async def test_one_that_is_spawned_while_another_is_put_in_does_not_wait_to_be_awaited(app: App) -> None:
+    began = [asyncio.Event(), asyncio.Event()]
+
+    @app.task
+    async def child(place: int) -> None:
+        began[place].set()
+
+    @app.task(retry=ONCE)
+    async def parent(ctx: Context) -> None:
+        first = ctx.spawn(child, 0)
+        await asyncio.sleep(0)  # the first is on its way now
+        second = ctx.spawn(child, 1)
+
+        async def both() -> None:
+            for one in began:
+                await one.wait()
+
+        await asyncio.wait_for(both(), 10)
+        await ctx.gather(first, second)
+
+    async with Worker(app):
+        await (await parent.aenqueue()).aresult(timeout="20s")
+
+
 async def test_children_run_beside_each_other_and_their_results_come_in_order(app: App) -> None:
     @app.task
     async def square(n: int) -> int:

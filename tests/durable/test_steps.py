@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
+import weakref
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +14,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from waiting import auntil
 
 from stepwell import App, BadValue, Context, JobFailed, Retry, StepFailed, Worker, backoff
 from stepwell.outcome import Snooze
@@ -342,6 +345,30 @@ async def test_a_step_has_a_timeout_of_its_own(app: App) -> None:
     async with Worker(app):
         said = await (await work.aenqueue()).aresult(timeout="10s")
     assert said == "step 'slow' ran longer than its timeout of 50ms"
+
+
+async def test_what_a_steps_function_holds_is_let_go_with_it(app: App) -> None:
+    class Heavy:
+        pass
+
+    held: list[weakref.ref[Heavy]] = []
+
+    def use(heavy: Heavy) -> int:
+        return 1
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        def closure() -> bool:
+            return bool(heavy)
+
+        heavy = Heavy()
+        held.append(weakref.ref(heavy))
+        await ctx.step(closure)
+        await ctx.step(partial(use, heavy))
+
+    async with Worker(app):
+        await (await work.aenqueue()).aresult(timeout="10s")
+        await auntil(lambda: gc.collect() >= 0 and held[0]() is None)
 
 
 async def test_a_timeout_is_tried_again_whatever_errors_are(app: App) -> None:

@@ -60,6 +60,49 @@ async def test_one_that_fails_leaves_nothing_and_is_tried_again(app: App, orders
     assert orders.execute("select id from orders").fetchall() == [(2,)]
 
 
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_commit_that_fails_and_is_caught_is_met_again_in_each_run(
+    app: App, orders: psycopg.Connection[Any], plain: bool
+) -> None:
+    orders.execute("create table lines (order_id int references orders deferrable initially deferred)")
+    runs: list[int] = []
+
+    @app.task(retry=SOON)
+    async def work(ctx: Context) -> str:
+        runs.append(1)
+        said = "nothing"
+        try:
+            async with ctx.transaction("put") as tx:
+                await tx.execute("insert into lines values (1)")
+        except psycopg.Error as error:
+            said = type(error).__name__
+        await ctx.step(lambda: None, key="after")
+        if len(runs) == 1:
+            orders.execute("insert into orders values (1)")
+            raise ValueError
+        return said
+
+    @app.task(retry=SOON)
+    def plain_work(ctx: SyncContext) -> str:
+        runs.append(1)
+        said = "nothing"
+        try:
+            with ctx.transaction("put") as tx:
+                tx.execute("insert into lines values (1)")
+        except psycopg.Error as error:
+            said = type(error).__name__
+        ctx.step(lambda: None, key="after")
+        if len(runs) == 1:
+            orders.execute("insert into orders values (1)")
+            raise ValueError
+        return said
+
+    async with Worker(app):
+        job = await (plain_work if plain else work).aenqueue()
+        assert await job.aresult(timeout="10s") == "ForeignKeyViolation"
+    assert orders.execute("select count(*) from lines").fetchone() == (0,)
+
+
 async def test_a_plain_task_has_them_too(app: App, orders: psycopg.Connection[Any]) -> None:
     @app.task(retry=SOON)
     def work(ctx: SyncContext) -> int:

@@ -101,6 +101,19 @@ async def test_a_drain_runs_what_is_due_and_leaves_what_waits(app: App) -> None:
     assert await job.aresult(timeout=5) == ["a", "b"]
 
 
+async def test_a_drain_follows_jobs_into_queues_that_nobody_has_named(app: App) -> None:
+    @app.task
+    async def leaf(n: int) -> int:
+        return n
+
+    @app.task
+    async def root() -> None:
+        await leaf.using(queue="made up").aenqueue(7)
+
+    await root.aenqueue()
+    assert await adrain(app) == 2
+
+
 async def test_always_replay_runs_a_handler_once_for_each_step(app: App) -> None:
     runs: list[int] = []
 
