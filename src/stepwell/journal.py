@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -53,14 +54,27 @@ class Suspend(BaseException):
     def all(cls, suspends: Iterable[Suspend]) -> Suspend:
         """One for several branches: the job goes on when any of them can."""
         every = list(suspends)
-        # A step is in one group: who waits for it alone is woken before those who wait for more besides.
-        groups = {tuple(group): group for one in every for group in one.groups}
-        alone = {group[0] for group in groups.values() if len(group) == 1}
         return cls(
-            [group for group in groups.values() if len(group) == 1 or alone.isdisjoint(group)],
+            _apart([group for one in every for group in one.groups]),
             [step for one in every for step in one.steps],
             at_once=any(one.at_once for one in every),
         )
+
+
+def _apart(groups: list[list[str]]) -> list[list[str]]:
+    """The same groups, with no step in two of them."""
+    shared = {key for key, count in Counter(key for group in groups for key in set(group)).items() if count > 1}
+    apart = [group for group in groups if shared.isdisjoint(group)]
+    sets = list(dict.fromkeys(frozenset(group) for group in groups if not shared.isdisjoint(group)))
+    # One that holds all of another is not complete before that is.
+    least = [group for group in sets if not any(other < group for other in sets)]
+    counts = Counter(key for group in least for key in group)
+    apart += [sorted(group) for group in least if all(counts[key] == 1 for key in group)]
+    # Of others it is not certain which is complete first: so the job looks whenever a step of them has ended.
+    apart += [
+        [key] for key in sorted({key for group in least if any(counts[key] > 1 for key in group) for key in group})
+    ]
+    return apart
 
 
 class Lost(BaseException):
@@ -97,6 +111,8 @@ class Scope(msgspec.Struct):
 
     prefix: str = ""
     names: dict[str, NameInUse] = {}
+    last: str | None = None
+    """The key of the step that was come to last."""
     leaving: Suspend | None = None
     """By this it was left, whatever became of it since."""
 
@@ -161,6 +177,7 @@ class Journal:
                 raise AmbiguousKey(
                     "a lambda has no name to find its step by: give it key=, or use a function that has a name"
                 )
+            scope.last = full
             if full in self._used:
                 raise AmbiguousKey(
                     f"two steps of task {self.job.task!r} have the key {full!r}: give each a key= of its own"
@@ -251,8 +268,20 @@ class Journal:
         return scope
 
     def waits_in(self, branch: str) -> list[str]:
-        """The waits of a branch that had not ended when this run began."""
-        return [step.key for step in self._pending_in(branch) if step.kind in ("wait", "receive")]
+        """The waits of a branch that had not ended when this run began, or that ended since the branch last ran: what
+        they have taken it has done nothing with."""
+        prefix = self.prefix_of(branch)
+        went_on = {scope.prefix for scope in self._branches if scope.last and scope.last not in self._memo}
+        last: dict[str, SavedStep] = {}
+        waits = [step.key for step in self._pending_in(branch) if step.kind in ("wait", "receive")]
+        for step in sorted(self._memo.values(), key=lambda step: step.n):
+            if step.key.startswith(prefix):
+                own = (scope.prefix for scope in self._branches if step.key.startswith(scope.prefix))
+                last[max(own, key=len, default=prefix)] = step
+        for scope, step in last.items():
+            if step.kind in ("wait", "receive") and not step.pending and not step.timed_out and scope not in went_on:
+                waits.append(step.key)
+        return waits
 
     def children_in(self, branch: str) -> list[str]:
         """The children of a branch that had not ended when this run began."""

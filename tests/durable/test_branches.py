@@ -75,6 +75,11 @@ async def waits(job: Any) -> bool:
     return info.state == "waiting"
 
 
+async def waits_for(job: Any, event: str) -> bool:
+    info = await job.ainfo()
+    return info.state == "waiting" and any(step.pending and step.event == event for step in info.steps)
+
+
 async def test_map_runs_a_step_for_each_item_and_no_more_than_its_limit_at_once(app: App) -> None:
     most = now = 0
 
@@ -285,6 +290,59 @@ async def test_a_task_group_of_the_users_may_wait(app: App) -> None:
 
 
 @pytest.mark.counts_runs
+@pytest.mark.counts_runs
+async def test_branches_that_wait_for_some_of_the_same_children_do_not_turn_in_circles(app: App) -> None:
+    runs: list[int] = []
+    go_on = asyncio.Event()
+
+    @app.task
+    async def child(n: int) -> int:
+        await go_on.wait()
+        return n
+
+    @app.task
+    async def parent(ctx: Context) -> list[list[int]]:
+        runs.append(1)
+        a, b, c = (ctx.spawn(child, n) for n in range(3))
+
+        async def both(one: Any, other: Any) -> list[int]:
+            return await ctx.gather(one, other)
+
+        return await ctx.gather(both(a, b), both(b, c), both(a, c), both(b, a))
+
+    async with Worker(app):
+        job = await parent.aenqueue()
+        await auntil(lambda: waits(job))
+        go_on.set()
+        assert await job.aresult(timeout="10s") == [[0, 1], [1, 2], [0, 2], [1, 0]]
+    # The first, one for each child that ends, and one for each end that came while it ran.
+    assert len(runs) <= 7
+
+
+async def test_what_a_branch_that_lost_was_sent_and_has_not_used_is_there_for_others(app: App) -> None:
+    @app.task
+    async def work(ctx: Context) -> list[Any]:
+        async def listen() -> Any:
+            used = await ctx.receive("used")
+            await ctx.step(str, used.value)
+            return await ctx.receive("word")
+
+        both = await ctx.first(ctx.receive("go"), listen())
+        later = await ctx.receive("word", timeout="0s")
+        again = await ctx.receive("used", timeout="0s")
+        return [both.branch, both.value.value, later.value, again.timed_out]
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        await job.asend("used", 1)
+        await auntil(lambda: waits_for(job, "word"))
+    # Both have come when it runs again: the first branch wins.
+    await job.asend("word", "kept")
+    await job.asend("go", "first")
+    async with Worker(app):
+        assert await job.aresult(timeout="10s") == [0, "first", "kept", True]
+
+
 async def test_branches_that_wait_for_the_same_child_wait_once(app: App) -> None:
     @app.task
     async def child() -> int:

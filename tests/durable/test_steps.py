@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 from waiting import auntil
 
-from stepwell import App, BadValue, Context, JobFailed, Retry, StepFailed, Worker, backoff
+from stepwell import App, BadValue, Context, JobFailed, Retry, StepFailed, SyncContext, Worker, backoff
 from stepwell.outcome import Snooze
 
 SOON = Retry(max_attempts=5, initial="10ms", jitter=0)
@@ -369,6 +369,25 @@ async def test_what_a_steps_function_holds_is_let_go_with_it(app: App) -> None:
     async with Worker(app):
         await (await work.aenqueue()).aresult(timeout="10s")
         await auntil(lambda: gc.collect() >= 0 and held[0]() is None)
+
+
+async def test_a_plain_step_that_runs_out_of_items_fails(app: App) -> None:
+    def pick() -> int:
+        return next(iter([]))
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def work(ctx: Context) -> int:
+        return await ctx.step(pick)
+
+    @app.task(retry=Retry(max_attempts=1))
+    def plain(ctx: SyncContext) -> int:
+        return ctx.gather(lambda: ctx.step(pick))[0]
+
+    chain = app.chain("chain", pick, retry=Retry(max_attempts=1))
+    async with Worker(app):
+        for task in (work, plain, chain):
+            with pytest.raises(JobFailed, match="StopIteration"):
+                await (await task.aenqueue()).aresult(timeout="10s")
 
 
 async def test_a_timeout_is_tried_again_whatever_errors_are(app: App) -> None:

@@ -254,6 +254,67 @@ async def test_who_sends_in_a_long_transaction_holds_nobody_up(
     assert conn.execute("select count(*) from stepwell.event").fetchone() == (0,)
 
 
+async def test_jobs_may_send_to_each_other_in_their_transactions(app: App) -> None:
+    partners: dict[str, Any] = {}
+    ready = asyncio.Barrier(2)
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def work(ctx: Context) -> Any:
+        async with ctx.transaction("first") as tx:
+            await app.job(partners[str(ctx.id)]).asend("word", "hello", connection=tx.connection)
+            await ready.wait()
+        return (await ctx.receive("word")).value
+
+    one, other = await work.aenqueue(), await work.aenqueue()
+    partners = {str(one.id): other.id, str(other.id): one.id}
+    async with Worker(app):
+        for job in (one, other):
+            assert await job.aresult(timeout="20s") == "hello"
+
+
+@pytest.mark.parametrize("call", ["stepwell.emit('word', null, %s)", "stepwell.send(%s, 'word', %s)"])
+async def test_a_value_that_could_not_be_read_again_is_refused(
+    app: App, conn: psycopg.Connection[Any], call: str
+) -> None:
+    @app.task
+    async def talk(ctx: Context) -> Any:
+        return (await ctx.receive("word")).value
+
+    job = await talk.aenqueue()
+    for value in ('"a\\u0000"', '"\\ud800"', '["\\udc00\\ud800"]', "1e999999"):
+        with pytest.raises(psycopg.DataError, match="stepwell: the value cannot be kept by Postgres"):
+            conn.execute(f"select {call}", (value,) if "emit" in call else (job.id, value))  # pyright: ignore[reportArgumentType]
+    for value in ('"\\ud83d\\ude00"', '"\\\\u0000"', "null"):
+        conn.execute(f"select {call}", (value,) if "emit" in call else (job.id, value))  # pyright: ignore[reportArgumentType]
+
+
+async def test_what_was_sent_and_read_is_there_again_for_a_job_that_begins_anew(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    broken = True
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def talk(ctx: Context) -> list[Any]:
+        said = [(await ctx.receive("word")).value, (await ctx.receive("word")).value]
+        if broken:
+            raise ValueError("broken")
+        return said
+
+    async with Worker(app):
+        every: list[dict[str, Any]] = [{"from_start": True}, {"step": "receive:word#2"}, {}]
+        for options in every:
+            broken = True
+            job = await talk.aenqueue()
+            for n in range(2):
+                await job.asend("word", n)
+            with pytest.raises(JobFailed, match="broken"):
+                await job.aresult(timeout="10s")
+            broken = False
+            assert await job.aretry(**options)
+            assert await job.aresult(timeout="10s") == [0, 1]
+    assert conn.execute("select count(*) from stepwell.event").fetchone() == (0,)
+
+
 async def test_waits_that_make_no_sense_are_refused_with_what_to_say(app: App) -> None:
     said: list[str] = []
 

@@ -13,6 +13,10 @@ class Failing(Exception):
         self.by_child = by_child
 
 
+class Unforeseeable(Exception):
+    """What a program comes to depends on which attempt it is."""
+
+
 @dataclass(slots=True)
 class World:
     """What was done outside."""
@@ -20,6 +24,7 @@ class World:
     done: set[str] = field(default_factory=set[str])
     paid: list[str] = field(default_factory=list[str])
     undone: set[str] = field(default_factory=set[str])
+    stumbles: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ def _one(op: list[Any], path: str, world: World, undoable: list[str]) -> Any:
             world.paid.append(path)
             return value
         case ["stumble"]:
+            world.stumbles += 1
             return "stood up"
         case ["overdraw"]:
             raise Failing(by_child=False)
@@ -123,14 +129,23 @@ def _or_failed(ops: list[Any], path: str, world: World) -> Any:
 
 
 def _all(branches: list[tuple[list[Any], str]], world: World, undoable: list[str]) -> list[Any]:
-    """All are run to their end; then the first that failed, in their order, fails the whole."""
+    """All are run to their end; then the first that failed, in their order, fails the whole.
+
+    If one stumbles beside another that fails, it is the first attempt that fails for good, and what comes behind the
+    stumble is not done; unless a crash has made it the second.
+    """
     ends: list[Any] = []
     failed: list[Failing] = []
+    stumbles: list[int] = []
     for ops, path in branches:
+        before = world.stumbles
         try:
             ends.append(_run(ops, path, world, undoable))
         except Failing as failing:
             failed.append(failing)
+        stumbles.append(world.stumbles - before)
+    if failed and any(stumbles):
+        raise Unforeseeable
     if failed:
         raise failed[0]
     return ends

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iter
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
-from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -135,8 +134,8 @@ class JobSteps(acts.Store):
 
     async def run_plain(self, call: Callable[[], T]) -> T:
         # In a context of its own, with the branch that it belongs to.
-        work = partial(contextvars.copy_context().run, call)
-        return await self._steps.loop.run_in_executor(self._steps.threads, work)
+        context = contextvars.copy_context()
+        return await self._steps.loop.run_in_executor(self._steps.threads, lambda: context.run(_told, call))
 
     def save_in(self, connection: psycopg.Connection[Any], steps: Sequence[NewStep]) -> None:
         refused, _ = fetch(connection, queries.save_steps([Saving(self._id, self._epoch, steps)]))[0]
@@ -173,6 +172,14 @@ class JobSteps(acts.Store):
 
     def pause(self, seconds: float) -> None:
         self.run_async(lambda: asyncio.sleep(seconds))
+
+
+def _told(call: Callable[[], T]) -> T:
+    """What it returns or raises, but for one that a future cannot carry: who waited for it would do so for ever."""
+    try:
+        return call()
+    except StopIteration as error:
+        raise RuntimeError("the function raised StopIteration: next() found nothing, and had no default") from error
 
 
 def _undone(error: Exception) -> bool:

@@ -23,7 +23,7 @@ begin
   from stepwell.event e where e.transaction = new.transaction and e.id >= new.id;
   perform pg_advisory_xact_lock_shared(1937007984, l.name)
   from (
-    select distinct hashtext(e.name || chr(1) || e.key) as name
+    select distinct hashtext(e.name || chr(1) || coalesce(e.job_id::text, e.key)) as name
     from stepwell.event e
     where e.id >= new.id and e.transaction = new.transaction
     order by 1
@@ -39,10 +39,18 @@ begin
     select distinct e.job_id from stepwell.event e
     where e.id >= new.id and e.transaction = new.transaction and e.job_id is not null
   );
-  perform from stepwell.job j where j.id = any (_waiting || _sent_to) order by j.id for no key update;
+  perform from stepwell.job j where j.id = any (_waiting) order by j.id for no key update;
   if cardinality(_sent_to) > 0 then
-    -- Durable, so that its end sees to what is left unread.
-    update stepwell.job j set durable = true where j.id = any (_sent_to) and not j.durable;
+    -- So that it does not end now. No more than that, for two that run may send to each other, and hold themselves.
+    perform from stepwell.job j where j.id = any (_sent_to) order by j.id for key share;
+    -- Durable, so that its end sees to what is left unread. One that is locked is saving a step, and is durable by that.
+    update stepwell.job j set durable = true
+    where j.id = any (array(
+      select k.id from stepwell.job k
+      where k.id = any (_sent_to) and not k.durable
+      order by k.id
+      for no key update skip locked
+    ));
     _ended := array(
       select t.id from unnest(_sent_to) as t (id) where not exists (select from stepwell.job j where j.id = t.id)
     );

@@ -8,7 +8,6 @@ create or replace function stepwell.emit(
 ) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
-set standard_conforming_strings = on
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -26,10 +25,7 @@ begin
   if keep is null or keep < interval '0' then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: keep must be 0 or more';
   end if;
-  if value::text ~ '(^|[^\\])(\\\\)*\\u0000' then
-    raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: the value holds a NUL character (\u0000), which Postgres cannot keep in text';
-  end if;
+  perform stepwell.check_value(value);
   insert into stepwell.event (emitted_at, expires_at, name, key, value)
   values (_now, _now + keep, emit.name, coalesce(emit.key, ''), emit.value)
   returning id into _id;

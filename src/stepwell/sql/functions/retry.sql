@@ -47,6 +47,15 @@ begin
     cross join lateral stepwell.kept_steps(r.steps, r.failed_step, _step, _from_start) as s (keys)
     cross join lateral stepwell.unfold(r.steps) k
     where k.key = any (s.keys)
+  ), given_back as (
+    -- What it had taken of what it was sent, by steps that it takes anew: under its old number, so still the first in line.
+    insert into stepwell.event (id, emitted_at, expires_at, job_id, name, key, value)
+    overriding system value
+    select u.event_id, _now, 'infinity', r.id, u.event, '', u.value
+    from revived r
+    cross join lateral stepwell.unfold(r.steps) u
+    where u.kind = 'receive' and u.event_id is not null
+      and not exists (select from kept k where k.id = r.id and k.key = u.key)
   ), saved as (
     insert into stepwell.step (job_id, saved_at, until, event_id, child_id, seconds, n, epoch, fingerprint, pending,
       timed_out, undo, large, kind, key, event, event_key, value, error)
@@ -59,7 +68,8 @@ begin
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank, 'ready', r.task, r.queue,
       r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from,
       -- So that its end sees to what it was sent and has not read.
-      exists (select from kept k where k.id = r.id) or r.id = any (_sent),
+      exists (select from kept k where k.id = r.id) or r.id = any (_sent)
+        or exists (select from stepwell.unfold(r.steps) u where u.kind = 'receive'),
       case when s.first or _from_start then null else coalesce(_step_state.key, r.cursor) end,
       case when s.first or _from_start then null when _step_state.key is null then r.input else _step_state.value end
     from revived r

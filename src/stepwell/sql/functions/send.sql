@@ -2,7 +2,6 @@
 create or replace function stepwell.send(job_id uuid, name text, value json default null) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
-set standard_conforming_strings = on
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -21,10 +20,7 @@ begin
   if not found then
     return false;
   end if;
-  if value::text ~ '(^|[^\\])(\\\\)*\\u0000' then
-    raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: the value holds a NUL character (\u0000), which Postgres cannot keep in text';
-  end if;
+  perform stepwell.check_value(value);
   insert into stepwell.event (emitted_at, expires_at, job_id, name, key, value)
   values (_now, 'infinity', send.job_id, send.name, '', send.value);
   return true;

@@ -23,7 +23,9 @@ begin
     where s.job_id = any (_job_ids) and s.pending and s.event is not null and s.awaited is not null
     order by s.job_id, s.n
   loop
-    if not _emitting and not pg_try_advisory_xact_lock(1937007984, hashtext(_wait.event || chr(1) || _wait.event_key)) then
+    if not _emitting and not pg_try_advisory_xact_lock(1937007984, hashtext(
+      _wait.event || chr(1) || case when _wait.kind = 'receive' then _wait.job_id::text else _wait.event_key end
+    )) then
       _unsure := _unsure || _wait.job_id;
       continue;
     end if;
