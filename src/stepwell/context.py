@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
+from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 from uuid import UUID
 
 import msgspec
@@ -43,6 +43,8 @@ Item = TypeVar("Item")
 Args = TypeVarTuple("Args")
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+
+_CAUGHT_PAUSE = 0.1
 
 
 class _HandleOf(Protocol[R]):
@@ -148,7 +150,7 @@ class Context(JobContext):
                 raise
             return call.saved()
         except Suspend as suspend:
-            journal.leave(suspend)
+            await self._leave(suspend)
 
     def transaction(self, key: str) -> Transaction:
         """`async with ctx.transaction("key") as tx`: what is done by `tx` is committed with the step, exactly once.
@@ -364,7 +366,13 @@ class Context(JobContext):
         try:
             return await aperform(plan, self.store)
         except Suspend as suspend:
-            self.journal.leave(suspend)
+            await self._leave(suspend)
+
+    async def _leave(self, suspend: Suspend) -> NoReturn:
+        if self.journal.was_left():
+            # A loop that swallows this would never give the others a turn.
+            await asyncio.sleep(_CAUGHT_PAUSE)
+        self.journal.leave(suspend)
 
 
 def call_of(task: Any) -> Callable[..., Any]:

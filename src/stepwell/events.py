@@ -313,6 +313,35 @@ class StepDrifted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SuspensionCaught(Event):
+    level = logging.WARNING
+    job_id: str
+    task: str
+
+    def text(self) -> str:
+        return (
+            f"{self.task} {self.job_id} caught what suspends it, and is left at its next step all the same: "
+            "write 'except Exception', or raise it again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorNotKept(Event):
+    level = logging.WARNING
+    job_id: str
+    task: str
+    key: str
+    type: str
+
+    def text(self) -> str:
+        return (
+            f"step {self.key} of job {self.job_id} ({self.task}) failed with {self.type}, which was caught, and cannot "
+            "be made again from what is saved: in another run it is only a StepFailed. Catch that, too, or catch it in "
+            "the step"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class UndoFailed(Event):
     level = logging.ERROR
     job_id: str

@@ -13,7 +13,7 @@ from stepwell.acts import aperform, perform
 from stepwell.backoff import pause_after
 from stepwell.context import Context
 from stepwell.error_text import error_message, error_name, storable
-from stepwell.errors import BadArgs, BadValue
+from stepwell.errors import AmbiguousKey, BadArgs, BadValue, TooManySteps
 from stepwell.job_context import JobContext
 from stepwell.journal import Journal, Lost, StopReplay, Suspend
 from stepwell.moves import Restart
@@ -135,7 +135,8 @@ def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal 
             return _failed("bad_args", error, None)
         case BadValue():
             return _failed("bad_result", error, None)
-        case Fail():
+        # Of the last two another try would come to no other end, or to a worse one.
+        case Fail() | AmbiguousKey() | TooManySteps():
             return _failed("error", error, None)
         case RetryIn():
             return _failed("error", error, error.delay)

@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from stepwell.errors import AmbiguousKey, ConfigError, StepChanged, StepwellError, TooManySteps
-from stepwell.events import ManySteps, StepDrifted, log
+from stepwell.events import ErrorNotKept, ManySteps, StepDrifted, SuspensionCaught, log
 from stepwell.job import ClaimedJob
 from stepwell.names import check_name
 from stepwell.retry import Retry
@@ -141,7 +141,8 @@ class Journal:
         self._branches: list[Scope] = []
         self._used: set[str] = set()
         self._notes: list[NewStep] = []
-        self._errors: list[tuple[str, NewStep]] = []
+        self._errors: list[tuple[str, NewStep, bool]] = []
+        self._said_caught = False
         self._lock = threading.Lock()
         self._closed = False
         self.undos: list[Undo] = []
@@ -317,17 +318,21 @@ class Journal:
         with self._lock:
             self._notes.append(step)
 
-    def note_error(self, step: NewStep) -> None:
+    def note_error(self, step: NewStep, *, kept: bool) -> None:
         """Save this error should the handler turn out to have caught it: then it must meet it again in each run to
-        come. If it does not, and the attempt fails, the step is to be tried again."""
+        come. If it does not, and the attempt fails, the step is to be tried again. `kept`: what is saved of it is
+        enough to raise one of its class again."""
         with self._lock:
-            self._errors.append((self.scope.prefix, step))
+            self._errors.append((self.scope.prefix, step, kept))
 
     def _take_errors(self, scope: Scope) -> None:
         # Whoever comes to another step, in the branch that failed or above it, has caught what came out of it.
-        caught = [step for prefix, step in self._errors if prefix.startswith(scope.prefix)]
-        self._errors = [(prefix, step) for prefix, step in self._errors if not prefix.startswith(scope.prefix)]
-        self._notes.extend(caught)
+        caught = [(step, kept) for prefix, step, kept in self._errors if prefix.startswith(scope.prefix)]
+        self._errors = [one for one in self._errors if not one[0].startswith(scope.prefix)]
+        for step, kept in caught:
+            self._notes.append(step)
+            if not kept and step.error is not None:
+                log(ErrorNotKept(self.job.id, self.job.task, step.key, step.error.type or "an error"))
 
     def note_all_errors(self) -> None:
         """The handler is left, to come back: what it has caught, and what its branches have failed with, stays so."""
@@ -401,6 +406,15 @@ class Journal:
         """Leave the handler after something was saved, if it is to be replayed always."""
         if self.always_replay:
             self.leave(Suspend(at_once=True))
+
+    def was_left(self) -> bool:
+        """Whether the handler, or this branch of it, was left before and goes on all the same. That is said once."""
+        if self.scope.leaving is None:
+            return False
+        if not self._said_caught:
+            self._said_caught = True
+            log(SuspensionCaught(self.job.id, self.job.task))
+        return True
 
     def leave(self, suspend: Suspend) -> NoReturn:
         """Leave the handler, or a branch of it. Should a bare `except` of its own swallow that, it is left all the

@@ -91,6 +91,15 @@ def check(connection: psycopg.Connection[Any]) -> None:
         raise SchemaMismatch(
             f"the schema in {where} is at {version}, this stepwell knows only {needed}: upgrade the stepwell package"
         )
+    with connection.cursor(row_factory=scalar_row) as cursor:
+        isolation = str(cursor.execute("show default_transaction_isolation").fetchone())
+    if isolation not in ("read committed", "read uncommitted"):
+        # What is locked first and then counted must be counted as it is, not as it was.
+        raise DatabaseError(
+            f"default_transaction_isolation is {isolation!r} in {where} for role {connection.info.user!r}, and "
+            "stepwell needs 'read committed': set it so for the role or database, or for this app by the URL, with "
+            "?options=-cdefault_transaction_isolation%3Dread%5C%20committed"
+        )
 
 
 def migrate(

@@ -22,11 +22,17 @@ def saved_error(key: str, error: StepError) -> StepFailed:
     name, message = error.type or "Exception", error.message or ""
     kind = _class_named(name)
     if kind is not None and issubclass(kind, Exception):
-        with contextlib.suppress(TypeError):
+        # Some classes cannot be built upon, others want more arguments or will not have ours.
+        with contextlib.suppress(TypeError, AttributeError):
             both: Any = type(kind.__name__, (StepFailed, kind), {"__module__": kind.__module__})
             both.__qualname__ = kind.__qualname__
             return both(key, name, message, final=error.final)
     return StepFailed(key, name, message, final=error.final)
+
+
+def can_be_raised_again(error: BaseException) -> bool:
+    """Whether what is saved of an error is enough to raise one of its class."""
+    return isinstance(saved_error("", describe_error(error)), type(error))
 
 
 def _class_named(name: str) -> type[BaseException] | None:

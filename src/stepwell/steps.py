@@ -22,7 +22,7 @@ from stepwell.names import check_name
 from stepwell.outcome import SAYING
 from stepwell.retry import Retry
 from stepwell.step import NewStep, SavedStep, StepKind
-from stepwell.step_error import describe_error, saved_error, tag_error
+from stepwell.step_error import can_be_raised_again, describe_error, saved_error, tag_error
 from stepwell.step_function import can_undo, check_value, decode_value, fingerprint, look_at
 from stepwell.values import encode_value
 
@@ -109,7 +109,8 @@ def note_failure(
     """Note that a step failed: that stays so, if the handler catches it."""
     if isinstance(error, Exception):
         if not isinstance(error, SAYING):
-            journal.note_error(NewStep(place.key, place.n, kind, error=describe_error(error), replaced=replaced))
+            step = NewStep(place.key, place.n, kind, error=describe_error(error), replaced=replaced)
+            journal.note_error(step, kept=can_be_raised_again(error))
         tag_error(error, place.key, final=False)
 
 

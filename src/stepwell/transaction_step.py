@@ -64,6 +64,11 @@ class _TransactionStep:
         return True
 
     def _step(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> list[NewStep]:
+        if connection.info.transaction_status == TransactionStatus.INERROR:
+            raise StepwellError(
+                f"the transaction {self._name!r} was aborted by an error that its block has caught: let the error out, "
+                "or put what may fail in a savepoint, 'with tx.connection.transaction()'"
+            )
         if connection.info.transaction_status != TransactionStatus.INTRANS:
             raise StepwellError(
                 f"the transaction {self._name!r} was ended by a statement of its own block: it is committed at its end"

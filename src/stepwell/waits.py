@@ -11,13 +11,18 @@ import msgspec
 from stepwell.acts import LONGEST_PAUSE, Pause, Plan, saved_text
 from stepwell.journal import Journal, Suspend
 from stepwell.names import check_name
+from stepwell.outcome import Fail
 from stepwell.step import NewStep
+
+
+class DidNotCome(TimeoutError, Fail):
+    """Somebody asked what an event says that did not come in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """What `ctx.wait_for` and `ctx.receive` return. Of one that did not come in time `timed_out` is true, and to ask
-    for its `value` raises `TimeoutError`."""
+    for its `value` raises `TimeoutError` and fails the job for good: another try would find the same."""
 
     name: str
     key: str | None
@@ -29,7 +34,7 @@ class Event:
         """What the event says, as plain JSON values."""
         if self.timed_out:
             event_key = f" with key {self.key!r}" if self.key else ""
-            raise TimeoutError(f"no event {self.name!r}{event_key} came in time: look at timed_out first")
+            raise DidNotCome(f"no event {self.name!r}{event_key} came in time: look at timed_out first")
         return self._value
 
     def __bool__(self) -> bool:
