@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +16,7 @@ from stepwell import queries
 from stepwell.db import fetch
 from stepwell.queries import Move, NewJob, Saving, Spawning
 from stepwell.step import NewStep
+from tests.waiting import until
 
 from . import calls
 from .calls import Connection, Held
@@ -203,6 +205,49 @@ def test_the_end_of_children_and_the_cancel_of_their_parent_do_not_deadlock(
                 one.result()
         conn.execute("delete from stepwell.job")
         conn.execute("delete from stepwell.step")
+
+
+def snooze(conn: Connection, job: Held) -> list[Any]:
+    return calls.snooze(conn, [job])
+
+
+def wait_for_nothing(conn: Connection, job: Held) -> list[Any]:
+    return suspend(conn, job, {"at_once": True})
+
+
+def advance(conn: Connection, job: Held) -> list[Any]:
+    return fetch(conn, queries.advance([Move(job.id, job.epoch, None, "next", "1", 2, delay=5.0)]))[0]
+
+
+def restart(conn: Connection, job: Held) -> list[Any]:
+    return fetch(conn, queries.restart([job.id], [job.epoch], ["{}"]))[0]
+
+
+@pytest.mark.parametrize("give_back", [wait_for_nothing, snooze, advance, restart])
+def test_a_cancelled_child_that_is_given_back_and_the_end_of_its_parent_do_not_deadlock(
+    conn: Connection, dsn: str, worker: str, give_back: Callable[[Connection, Held], list[Any]]
+) -> None:
+    [parent] = running(conn, worker)
+    spawn(conn, parent, 1)
+    [child] = calls.claim(conn, worker)
+    calls.cancel(conn, [parent.id], "enough")
+    with (
+        psycopg.connect(dsn, autocommit=True) as first,
+        psycopg.connect(dsn, autocommit=True) as second,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        for session in (first, second):
+            session.execute("set deadlock_timeout = '10ms'")
+        # Both come to the parent. Who has locked the child by then holds what the other will want.
+        with conn.transaction():
+            conn.execute("select from stepwell.job where id = %s::uuid for update", (parent.id,))
+            ended = threads.submit(calls.finish, first, [parent], state="cancelled")
+            until(lambda: calls.blocked(conn, first))
+            given_back = threads.submit(give_back, second, child)
+            until(lambda: calls.blocked(conn, second))
+        assert ended.result() == []
+        assert given_back.result() == []
+    assert [calls.state(conn, job.id) for job in (parent, child)] == ["cancelled", "cancelled"]
 
 
 def test_what_the_steps_of_a_job_were_comes_back_from_history_as_it_was(conn: Connection, worker: str) -> None:
