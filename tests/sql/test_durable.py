@@ -250,6 +250,42 @@ def test_a_cancelled_child_that_is_given_back_and_the_end_of_its_parent_do_not_d
     assert [calls.state(conn, job.id) for job in (parent, child)] == ["cancelled", "cancelled"]
 
 
+@pytest.mark.parametrize("undone", [True, False], ids=["undone", "undoing failed"])
+@pytest.mark.parametrize("cancelled", [False, True], ids=["failed", "cancelled"])
+@pytest.mark.parametrize("before", [False, True], ids=["", "undone since before its type was kept"])
+def test_a_parent_is_told_how_its_child_ended_before_it_was_undone(
+    conn: Connection, worker: str, undone: bool, cancelled: bool, before: bool
+) -> None:
+    [parent] = running(conn, worker)
+    spawn(conn, parent, 1)
+    [child] = calls.claim(conn, worker)
+    save(conn, child, step("book", undo=True))
+    if cancelled:
+        calls.cancel(conn, [child.id], "enough")
+    calls.fail(conn, [child], delay=None)
+    if before:
+        conn.execute(
+            "update stepwell.job set undoing = (undoing::jsonb - 'type' - 'message')::json where undoing is not null"
+        )
+    [child] = calls.claim(conn, worker)
+    if undone:
+        calls.finish(conn, [child])
+    else:
+        failed = queries.fail(
+            [child.id], [child.epoch], ["error"], ["KeyError"], ["lost"], [None], [None], [1], [60.0], ()
+        )
+        fetch(conn, failed)
+    [(told,)] = rows(conn, "select error from stepwell.step")
+    assert rows(conn, "select state::text from stepwell.history") == [(told["state"],)]
+    if cancelled:
+        assert (told["state"], told["type"]) == ("cancelled", None)
+        assert told["message"] == ("enough" if undone else "enough; and undoing it failed: KeyError: lost")
+    elif before:
+        assert told == {"type": None, "message": "ValueError: no such order", "state": "failed"}
+    else:
+        assert told == {"type": "ValueError", "message": "no such order", "state": "failed"}
+
+
 def test_what_the_steps_of_a_job_were_comes_back_from_history_as_it_was(conn: Connection, worker: str) -> None:
     [job] = running(conn, worker)
     save(conn, job, step("a", 1, {"x": [1, None]}, fingerprint=-5, seconds=0.25), step("b", 2, undo=False))
