@@ -159,6 +159,36 @@ def emit(dsn: str) -> None:
         other.execute("select stepwell.emit('e')")
 
 
+def receive(key: str, n: int, name: str) -> dict[str, Any]:
+    return {"key": key, "n": n, "kind": "receive", "pending": True, "event": name, "event_key": ""}
+
+
+def send(conn: Connection, job: Held, name: str, value: int) -> None:
+    conn.execute("select stepwell.send(%s::uuid, %s, %s::json)", (job.id, name, str(value)))
+
+
+@pytest.mark.parametrize("names", [("x", "x"), ("x", "y")], ids=["of one name", "of two names"])
+@pytest.mark.parametrize("keys", [("1", "2"), ("2", "1")], ids=["in order", "in reverse"])
+def test_what_forgotten_waits_had_taken_goes_to_those_beside_them_in_the_order_it_was_sent(
+    conn: Connection, worker: str, names: tuple[str, str], keys: tuple[str, str]
+) -> None:
+    [job] = running(conn, worker)
+    forgotten = [receive(key, n, name) for n, (key, name) in enumerate(zip(keys, names, strict=True), 1)]
+    beside = [receive("beside", 3, "x"), receive("beside#2", 4, "x")]
+    groups = [[wait["key"]] for wait in (*forgotten, *beside)]
+    suspend(conn, job, {"steps": [*forgotten, *beside], "groups": groups})
+    for value, name in enumerate(names, 1):
+        send(conn, job, name, value)
+    [job] = calls.claim(conn, worker)
+    assert fetch(conn, queries.forget_waits(job.id, job.epoch, list(keys))) == [True]
+    taken = rows(conn, "select value from stepwell.step where not pending order by n")
+    assert taken == ([(1,), (2,)] if names == ("x", "x") else [(1,)])
+    # Later ones come later.
+    send(conn, job, "x", 3)
+    taken += [] if names == ("x", "x") else [(3,)]
+    assert rows(conn, "select value from stepwell.step where not pending order by n") == taken
+
+
 @pytest.mark.parametrize("end", ["finish", "fail", "suspend"])
 def test_the_end_of_children_and_the_cancel_of_their_parent_do_not_deadlock(
     conn: Connection, dsn: str, worker: str, end: str
