@@ -16,8 +16,6 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
--- On, whatever the function that calls this has turned off.
-set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$

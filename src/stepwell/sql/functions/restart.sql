@@ -5,8 +5,6 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
--- On, whatever the function that calls this has turned off.
-set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
