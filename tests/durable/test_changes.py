@@ -12,6 +12,7 @@ from waiting import auntil
 
 from stepwell import App, Context, JobFailed, Restart, Retry, Worker, journal
 from stepwell.errors import ConfigError
+from stepwell.testing import Clock
 
 SOON = Retry(max_attempts=5, initial="5ms", jitter=0)
 ONCE = Retry(max_attempts=1)
@@ -252,6 +253,36 @@ async def test_a_fork_has_all_from_before_its_step(app: App) -> None:
             await app.afork("01a1e0af-c50b-7b66-94ec-ea018e1e252e", step="ask")
     assert info is not None
     assert info.forked_from == job.id
+
+
+async def test_a_fork_has_all_tries_of_its_step(app: App) -> None:
+    tries: list[int] = []
+
+    def flaky() -> str:
+        tries.append(1)
+        if len(tries) % 2:
+            raise ConnectionError("busy")
+        return "done"
+
+    @app.task
+    async def work(ctx: Context) -> str:
+        # So long a pause that the job is given back: then each try has an earlier place than the step itself.
+        return await ctx.step(flaky, retry=Retry(max_attempts=2, initial="1m"))
+
+    async def given_back(job: Any) -> bool:
+        info = await job.ainfo()
+        return info is not None and info.state not in ("ready", "running")
+
+    async with Worker(app), Clock(app) as clock:
+        job = await work.aenqueue()
+        await auntil(lambda: given_back(job))
+        await clock.advance("2m")
+        assert await job.aresult(timeout="10s") == "done"
+        fork = await app.afork(job, step="flaky")
+        await auntil(lambda: given_back(fork))
+        await clock.advance("2m")
+        assert await fork.aresult(timeout="10s") == "done"
+    assert len(tries) == 4
 
 
 async def test_a_failed_job_may_be_taken_back_to_a_step(app: App) -> None:

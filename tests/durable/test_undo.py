@@ -203,15 +203,15 @@ async def test_a_parent_hears_of_a_child_that_was_undone_when_it_has_been(app: A
         raise ValueError("no seat")
 
     @app.task
-    async def parent(ctx: Context) -> tuple[str, int]:
+    async def parent(ctx: Context) -> tuple[str, str, int]:
         try:
             await ctx.spawn(child)
         except JobFailed as error:
-            return error.message, len(booking.log)
+            return error.type, error.message, len(booking.log)
         raise AssertionError
 
     async with Worker(app):
-        assert await (await parent.aenqueue()).aresult(timeout="10s") == ("ValueError: no seat", 2)
+        assert await (await parent.aenqueue()).aresult(timeout="10s") == ("ValueError", "no seat", 2)
 
 
 @pytest.mark.counts_runs

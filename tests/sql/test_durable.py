@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +16,7 @@ from stepwell import queries
 from stepwell.db import fetch
 from stepwell.queries import Move, NewJob, Saving, Spawning
 from stepwell.step import NewStep
+from tests.waiting import until
 
 from . import calls
 from .calls import Connection, Held
@@ -157,6 +159,36 @@ def emit(dsn: str) -> None:
         other.execute("select stepwell.emit('e')")
 
 
+def receive(key: str, n: int, name: str) -> dict[str, Any]:
+    return {"key": key, "n": n, "kind": "receive", "pending": True, "event": name, "event_key": ""}
+
+
+def send(conn: Connection, job: Held, name: str, value: int) -> None:
+    conn.execute("select stepwell.send(%s::uuid, %s, %s::json)", (job.id, name, str(value)))
+
+
+@pytest.mark.parametrize("names", [("x", "x"), ("x", "y")], ids=["of one name", "of two names"])
+@pytest.mark.parametrize("keys", [("1", "2"), ("2", "1")], ids=["in order", "in reverse"])
+def test_what_forgotten_waits_had_taken_goes_to_those_beside_them_in_the_order_it_was_sent(
+    conn: Connection, worker: str, names: tuple[str, str], keys: tuple[str, str]
+) -> None:
+    [job] = running(conn, worker)
+    forgotten = [receive(key, n, name) for n, (key, name) in enumerate(zip(keys, names, strict=True), 1)]
+    beside = [receive("beside", 3, "x"), receive("beside#2", 4, "x")]
+    groups = [[wait["key"]] for wait in (*forgotten, *beside)]
+    suspend(conn, job, {"steps": [*forgotten, *beside], "groups": groups})
+    for value, name in enumerate(names, 1):
+        send(conn, job, name, value)
+    [job] = calls.claim(conn, worker)
+    assert fetch(conn, queries.forget_waits(job.id, job.epoch, list(keys))) == [True]
+    taken = rows(conn, "select value from stepwell.step where not pending order by n")
+    assert taken == ([(1,), (2,)] if names == ("x", "x") else [(1,)])
+    # Later ones come later.
+    send(conn, job, "x", 3)
+    taken += [] if names == ("x", "x") else [(3,)]
+    assert rows(conn, "select value from stepwell.step where not pending order by n") == taken
+
+
 @pytest.mark.parametrize("end", ["finish", "fail", "suspend"])
 def test_the_end_of_children_and_the_cancel_of_their_parent_do_not_deadlock(
     conn: Connection, dsn: str, worker: str, end: str
@@ -203,6 +235,85 @@ def test_the_end_of_children_and_the_cancel_of_their_parent_do_not_deadlock(
                 one.result()
         conn.execute("delete from stepwell.job")
         conn.execute("delete from stepwell.step")
+
+
+def snooze(conn: Connection, job: Held) -> list[Any]:
+    return calls.snooze(conn, [job])
+
+
+def wait_for_nothing(conn: Connection, job: Held) -> list[Any]:
+    return suspend(conn, job, {"at_once": True})
+
+
+def advance(conn: Connection, job: Held) -> list[Any]:
+    return fetch(conn, queries.advance([Move(job.id, job.epoch, None, "next", "1", 2, delay=5.0)]))[0]
+
+
+def restart(conn: Connection, job: Held) -> list[Any]:
+    return fetch(conn, queries.restart([job.id], [job.epoch], ["{}"]))[0]
+
+
+@pytest.mark.parametrize("give_back", [wait_for_nothing, snooze, advance, restart])
+def test_a_cancelled_child_that_is_given_back_and_the_end_of_its_parent_do_not_deadlock(
+    conn: Connection, dsn: str, worker: str, give_back: Callable[[Connection, Held], list[Any]]
+) -> None:
+    [parent] = running(conn, worker)
+    spawn(conn, parent, 1)
+    [child] = calls.claim(conn, worker)
+    calls.cancel(conn, [parent.id], "enough")
+    with (
+        psycopg.connect(dsn, autocommit=True) as first,
+        psycopg.connect(dsn, autocommit=True) as second,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        for session in (first, second):
+            session.execute("set deadlock_timeout = '10ms'")
+        # Both come to the parent. Who has locked the child by then holds what the other will want.
+        with conn.transaction():
+            conn.execute("select from stepwell.job where id = %s::uuid for update", (parent.id,))
+            ended = threads.submit(calls.finish, first, [parent], state="cancelled")
+            until(lambda: calls.blocked(conn, first))
+            given_back = threads.submit(give_back, second, child)
+            until(lambda: calls.blocked(conn, second))
+        assert ended.result() == []
+        assert given_back.result() == []
+    assert [calls.state(conn, job.id) for job in (parent, child)] == ["cancelled", "cancelled"]
+
+
+@pytest.mark.parametrize("undone", [True, False], ids=["undone", "undoing failed"])
+@pytest.mark.parametrize("cancelled", [False, True], ids=["failed", "cancelled"])
+@pytest.mark.parametrize("before", [False, True], ids=["", "undone since before its type was kept"])
+def test_a_parent_is_told_how_its_child_ended_before_it_was_undone(
+    conn: Connection, worker: str, undone: bool, cancelled: bool, before: bool
+) -> None:
+    [parent] = running(conn, worker)
+    spawn(conn, parent, 1)
+    [child] = calls.claim(conn, worker)
+    save(conn, child, step("book", undo=True))
+    if cancelled:
+        calls.cancel(conn, [child.id], "enough")
+    calls.fail(conn, [child], delay=None)
+    if before:
+        conn.execute(
+            "update stepwell.job set undoing = (undoing::jsonb - 'type' - 'message')::json where undoing is not null"
+        )
+    [child] = calls.claim(conn, worker)
+    if undone:
+        calls.finish(conn, [child])
+    else:
+        failed = queries.fail(
+            [child.id], [child.epoch], ["error"], ["KeyError"], ["lost"], [None], [None], [1], [60.0], ()
+        )
+        fetch(conn, failed)
+    [(told,)] = rows(conn, "select error from stepwell.step")
+    assert rows(conn, "select state::text from stepwell.history") == [(told["state"],)]
+    if cancelled:
+        assert (told["state"], told["type"]) == ("cancelled", None)
+        assert told["message"] == ("enough" if undone else "enough; and undoing it failed: KeyError: lost")
+    elif before:
+        assert told == {"type": None, "message": "ValueError: no such order", "state": "failed"}
+    else:
+        assert told == {"type": "ValueError", "message": "no such order", "state": "failed"}
 
 
 def test_what_the_steps_of_a_job_were_comes_back_from_history_as_it_was(conn: Connection, worker: str) -> None:

@@ -17,7 +17,10 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from stepwell import queries
+from stepwell.db import fetch
 from stepwell.migrate import migrate
+from stepwell.queries import Move
 
 from . import calls
 from .calls import FRONT, Connection, Held
@@ -34,6 +37,10 @@ WAYS = {
     "fail": {"job_pkey", "job_parent"},
     "fail for good": {"job_pkey", "job_parent"},
     "snooze": {"job_pkey"},
+    "suspend": {"job_pkey"},
+    "advance": {"job_pkey"},
+    "restart": {"job_pkey"},
+    "fork": {"job_pkey"},
     "cancel": {"job_pkey", "job_parent"},
     "renew": {"job_cancelling"},
     "results": {"job_pkey"},
@@ -157,21 +164,25 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
 
     queues = ("default", "mail")
     worker = calls.register_worker(conn)
-    held = call("claim", calls.claim, worker, 60, queues=queues)
+    held = call("claim", calls.claim, worker, 90, queues=queues)
     after = [max((job.place for job in held if job.queue == queue), default=FRONT) for queue in queues]
     call("claim after a position", calls.claim, worker, 20, queues=queues, positions=after)
     call("ready_queues", calls.ready_queues, "*")
-    held = held or [Held(str(uuid4()), "default", "work", 1, 1, 0, 0.0) for _ in range(60)]
+    held = held or [Held(str(uuid4()), "default", "work", 1, 1, 0, 0.0) for _ in range(90)]
     call("still_held", calls.still_held, held[0])
     call("report_progress", calls.report_progress, held[:40])
     call("finish", calls.finish, held[:10])
     call("fail", calls.fail, held[10:20], delay=5.0)
     call("fail for good", calls.fail, held[20:30], delay=None)
     call("snooze", calls.snooze, held[30:40])
+    call("suspend", suspend, held[60:70])
+    call("advance", advance, held[70:80])
+    call("restart", restart, held[80:90])
+    call("fork", fork, held[70])
     call("cancel", calls.cancel, [job.id for job in held[30:60]])
     call("renew", calls.renew, worker)
-    call("results", results, [job.id for job in held])
-    call("retry", calls.retry, [job.id for job in held])
+    call("results", results, [job.id for job in held[:60]])
+    call("retry", calls.retry, [job.id for job in held[:60]])
     call("promote", calls.promote, 50)
     call("unregister_worker", calls.unregister_worker, worker)
     call("rescue", calls.rescue)
@@ -182,6 +193,23 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     conn.execute("update stepwell.worker set lease_until = 'epoch' where id = %s::uuid", (worker,))
     call("rescue from a dead worker", calls.rescue)
     return ways
+
+
+def suspend(conn: Connection, held: list[Held]) -> None:
+    wait = '{"steps": [{"key": "e", "n": 1, "kind": "sleep", "delay": 9, "pending": true}], "groups": [["e"]]}'
+    fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * len(held)))
+
+
+def advance(conn: Connection, held: list[Held]) -> None:
+    fetch(conn, queries.advance([Move(job.id, job.epoch, "first", "next", "1", 2, delay=9.0) for job in held]))
+
+
+def restart(conn: Connection, held: list[Held]) -> None:
+    fetch(conn, queries.restart(calls.ids(held), calls.epochs(held), ["{}"] * len(held)))
+
+
+def fork(conn: Connection, job: Held) -> None:
+    fetch(conn, queries.fork(job.id, "next"))
 
 
 def results(conn: Connection, ids: list[str]) -> None:

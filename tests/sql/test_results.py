@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
+import pytest
 
+from stepwell import queries
+from stepwell.db import fetch
+from stepwell.queries import Saving
+from stepwell.step import NewStep
 from tests.waiting import until
 
 from . import calls
-from .calls import Connection
+from .calls import Connection, Held
 
 UNKNOWN = "00000000-0000-7000-8000-000000000000"
 
@@ -63,3 +69,43 @@ def test_a_job_retried_while_it_is_asked_for_is_live_and_not_unknown(conn: Conne
         calls.retry(retrier, [held.id])
         retrier.commit()
         assert told.result() == {}
+
+
+def fail_with(conn: Connection, job: Held, message: str, *, again: bool = False) -> None:
+    failed = queries.fail(
+        [job.id], [job.epoch], ["error"], ["ValueError"], [message], [f"Traceback of {message}"],
+        [0.0 if again else None], [3], [60.0], (),
+    )  # fmt: skip
+    assert fetch(conn, failed) == [[]]
+
+
+@pytest.mark.parametrize("undone", [True, False])
+def test_an_undone_job_is_told_with_what_it_failed_with_before(conn: Connection, undone: bool) -> None:
+    worker = calls.register_worker(conn)
+    calls.enqueue(conn)
+    (held,) = calls.claim(conn, worker)
+    done = NewStep("book", 1, "step", json.dumps(None), undo=True)
+    fetch(conn, queries.save_steps([Saving(held.id, held.epoch, [done])]))
+    fail_with(conn, held, "no", again=True)
+    (held,) = calls.claim(conn, worker)
+    fail_with(conn, held, "no seat")
+    (undoing,) = calls.claim(conn, worker)
+    # By chance it is how the other begins, or what came before it.
+    fail_with(conn, undoing, "no", again=True)
+    (undoing,) = calls.claim(conn, worker)
+    if undone:
+        calls.finish(conn, [undoing])
+    else:
+        fail_with(conn, undoing, "no way back")
+    error = "ValueError: no seat" if undone else "ValueError: no seat; and undoing it failed: ValueError: no way back"
+    assert results(conn, held.id)[held.id] == (
+        "failed", "work", None, error, "ValueError", "no seat", "Traceback of no seat",
+    )  # fmt: skip
+
+
+def test_a_failure_too_long_for_one_line_is_told_whole(conn: Connection) -> None:
+    worker = calls.register_worker(conn)
+    calls.enqueue(conn)
+    (held,) = calls.claim(conn, worker)
+    fail_with(conn, held, "no" * 1000)
+    assert results(conn, held.id)[held.id][3:6] == (f"ValueError: {'no' * 494}", "ValueError", "no" * 1000)

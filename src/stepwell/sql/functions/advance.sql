@@ -16,8 +16,6 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
--- On, whatever the function that calls this has turned off.
-set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
@@ -28,7 +26,15 @@ declare
   _ready text[];
   _due_in double precision;
 begin
-  perform from stepwell.job j where j.id = any (_ids) order by j.id for no key update;
+  -- Unless one was asked to stop: it ends here, and its family must be locked with it.
+  perform from stepwell.job j
+  where j.id = any (_ids)
+    and not exists (select from stepwell.job c where c.id = any (_ids) and c.cancelling is distinct from false)
+  order by j.id
+  for no key update;
+  if not found then
+    perform stepwell.lock_to_give_back(_ids);
+  end if;
   with given as materialized (
     select u.id, u.epoch, u.left_step, u.cursor, u.input, u.n, u.delay, u.queue, j.args
     from unnest(_ids, _epochs, _lefts, _cursors, _inputs, _ns, _delays, _queues)

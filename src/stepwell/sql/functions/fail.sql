@@ -38,6 +38,8 @@ declare
   _undo_states text[];
   _undo_errors text[];
   _undo_steps text[];
+  _undo_types text[];
+  _undo_messages text[];
   _durable uuid[];
   _kept uuid[];
   _expires_ats timestamptz[];
@@ -90,7 +92,10 @@ begin
     where not h.again and not h.undo and j.id = any (_ids) and j.id = h.id
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank,
       j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor, j.input, j.parent_id,
-      j.parent_key, j.forked_from, h.keep, h.type, h.message,
+      j.parent_key, j.forked_from, h.keep,
+      -- What it failed with, which is not what undoing it did; rows from before these were kept have the line of both.
+      case when h.undoing is null then h.type else h.undoing ->> 'type' end as type,
+      case when h.undoing is null then h.message else coalesce(h.undoing ->> 'message', h.undoing ->> 'error') end as message,
       coalesce((h.undoing ->> 'state')::stepwell.state, h.state::stepwell.state) as state,
       case when h.undoing is null then h.failed_step else h.undoing ->> 'failed_step' end as failed_step,
       case
@@ -116,6 +121,8 @@ begin
     array(select h.state from judged h where h.undo order by h.id),
     array(select h.error from judged h where h.undo order by h.id),
     array(select h.failed_step from judged h where h.undo order by h.id),
+    array(select h.type from judged h where h.undo order by h.id),
+    array(select h.message from judged h where h.undo order by h.id),
     array(select e.id from ended e where e.durable),
     array(select e.id from ended e where e.durable and e.keep > 0 order by e.id),
     array(select stepwell.expiry(_now, e.keep) from ended e where e.durable and e.keep > 0 order by e.id),
@@ -124,8 +131,8 @@ begin
         e.state, 'type', e.type, 'message', case when e.state = 'failed' then e.message else e.error end))
       from ended e where e.parent_id is not null
     )
-  into _accepted, _final, _schedule_ids, _queues, _due_in, _undo_ids, _undo_states, _undo_errors, _undo_steps, _durable,
-    _kept, _expires_ats, _ends;
+  into _accepted, _final, _schedule_ids, _queues, _due_in, _undo_ids, _undo_states, _undo_errors, _undo_steps,
+    _undo_types, _undo_messages, _durable, _kept, _expires_ats, _ends;
   if _failed_steps is not null then
     -- Those of jobs that are tried again, so that the step is, too; of the others nothing is left here.
     delete from stepwell.step s
@@ -136,6 +143,11 @@ begin
   end if;
   if cardinality(_undo_ids) > 0 then
     perform stepwell.begin_undo(_undo_ids, _undo_states, _undo_errors, _undo_steps);
+    -- For the parent, which is told when that is done.
+    update stepwell.job j
+    set undoing = (j.undoing::jsonb || jsonb_build_object('type', u.type, 'message', u.message))::json
+    from unnest(_undo_ids, _undo_states, _undo_types, _undo_messages) as u (id, state, type, message)
+    where j.id = any (_undo_ids) and j.id = u.id and u.state = 'failed' and j.parent_id is not null;
   end if;
   if cardinality(_durable) > 0 then
     perform stepwell.bury_steps(_durable, _kept, _expires_ats, _durable);

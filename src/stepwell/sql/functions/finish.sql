@@ -57,6 +57,7 @@ begin
       j.parent_key, j.forked_from, o.keep,
       case when j.undoing is null then o.result end as result,
       coalesce((j.undoing ->> 'state')::stepwell.state, o.state) as state, j.undoing ->> 'failed_step' as failed_step,
+      j.undoing ->> 'type' as type, j.undoing ->> 'message' as message,
       case
         when j.undoing is not null then j.undoing ->> 'error'
         when o.state = 'cancelled' then coalesce(o.error, j.reason)
@@ -80,7 +81,7 @@ begin
     array_agg(stepwell.expiry(_now, g.keep)) filter (where g.durable and g.keep > 0),
     array_agg(g.id) filter (where g.durable and g.state <> 'succeeded'),
     json_agg(json_build_object('parent_id', g.parent_id, 'key', g.parent_key, 'child_id', g.id, 'state', g.state,
-      'result', g.result, 'message', g.error)) filter (where g.parent_id is not null)
+      'result', g.result, 'type', g.type, 'message', coalesce(g.message, g.error))) filter (where g.parent_id is not null)
   into _accepted, _schedule_ids, _durable, _kept, _expires_ats, _unsuccessful, _ends
   from gone g;
   if _durable is not null then

@@ -20,7 +20,9 @@ begin
   -- Under its old number: it is still the first in line.
   select f.event_id, stepwell.now(), 'infinity', _id, f.event, '', f.value
   from forgotten f
-  where f.kind = 'receive' and f.event_id is not null;
+  where f.kind = 'receive' and f.event_id is not null
+  -- As they were sent: stepwell.deliver_events passes over one that is put in after a later one.
+  order by f.event_id;
   return true;
 end
 $$;

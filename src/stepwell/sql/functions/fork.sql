@@ -5,8 +5,6 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
--- On, whatever the function that calls this has turned off.
-set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
@@ -42,6 +40,8 @@ begin
     false, u.large, u.kind, u.key, u.event, u.event_key, u.value, u.error
   from stepwell.unfold(_job.steps) u
   where u.kind <> 'undo' and not (u.kind = 'child' and u.pending)
+    -- Nor the tries of that step, which come before it if they were far apart.
+    and not (u.kind = 'retry' and starts_with(u.key, _step || '~'))
     and case when _state.kind = 'state' then u.kind = 'state' and u.n <= _state.n else u.n < _state.n end;
   insert into stepwell.large_value (job_id, expires_at, key, value)
   select _new, 'infinity', v.key, v.value from stepwell.large_value v

@@ -5,8 +5,6 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
--- On, whatever the function that calls this has turned off.
-set enable_nestloop = on
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
@@ -16,7 +14,15 @@ declare
   _cancelling uuid[];
   _queues text[];
 begin
-  perform from stepwell.job j where j.id = any (_ids) order by j.id for no key update;
+  -- Unless one was asked to stop: it ends here, and its family must be locked with it.
+  perform from stepwell.job j
+  where j.id = any (_ids)
+    and not exists (select from stepwell.job c where c.id = any (_ids) and c.cancelling is distinct from false)
+  order by j.id
+  for no key update;
+  if not found then
+    perform stepwell.lock_to_give_back(_ids);
+  end if;
   with restarted as (
     update stepwell.job j
     set args = u.args::json, state = 'ready', run_at = _now, attempt = 0, worker_id = null, cursor = null, input = null,

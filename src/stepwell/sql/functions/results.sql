@@ -25,8 +25,12 @@ begin
       select h.state, h.task, h.result, h.error from stepwell.history h where h.id = i.id limit 1
     ) h on true
     left join lateral (
-      select f.type, f.message, f.traceback from stepwell.failure f
+      select f.type, f.message, f.traceback
+      from stepwell.failure f
+      cross join lateral (select left(f.type || ': ' || f.message, 1000) as line) l
       where f.job_id = i.id and h.state = 'failed'
+        -- The newest may be of a run that undid the job: the one it failed with is that of which stepwell.fail made its error.
+        and (h.error = l.line or starts_with(h.error, left(l.line || '; and undoing it failed: ', 1000)))
       order by f.epoch desc limit 1
     ) f on true
     -- Lateral, too, for the plan: each is looked up by its id.
