@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -21,6 +22,10 @@ from psycopg.conninfo import make_conninfo
 from stepwell import App
 from stepwell.embedded import EmbeddedPostgres, wheel_bin_dir
 from stepwell.migrate import migrate
+
+# A shell that starts this in the background has it ignored, and all that it starts would do the same.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SERVER = "STEPWELL_TEST_SERVER"
 _TEMPLATE = "stepwell_template"

@@ -235,25 +235,25 @@ async def test_all_branches_end_before_the_error_of_one_is_raised(app: App) -> N
     assert ran == ["good"]
 
 
-async def test_steps_side_by_side_that_could_be_mistaken_are_refused_in_the_first_run(app: App) -> None:
+async def test_steps_side_by_side_that_could_be_mistaken_are_refused_in_the_first_run_and_for_good(app: App) -> None:
     async def ask(n: int) -> int:
         await asyncio.sleep(0.01)
         return n
 
-    @app.task(retry=ONCE)
+    @app.task
     async def same_name(ctx: Context) -> None:
         await asyncio.gather(ctx.step(ask, 1), ctx.step(ask, 2))
 
-    @app.task(retry=ONCE)
+    @app.task
     async def same_key(ctx: Context) -> None:
         await ctx.step(ask, 1, key="x")
         await ctx.step(ask, 2, key="x")
 
-    @app.task(retry=ONCE)
+    @app.task
     async def no_name(ctx: Context) -> None:
         await ctx.step(lambda: 1)
 
-    @app.task(retry=ONCE)
+    @app.task
     async def same_items(ctx: Context) -> None:
         await ctx.map(ask, [1, 1])
 

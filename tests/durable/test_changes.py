@@ -401,7 +401,7 @@ async def test_many_steps_are_warned_of_and_too_many_refused(
     monkeypatch.setattr(journal, "MANY_STEPS", 10)
     monkeypatch.setattr(journal, "MOST_STEPS", 20)
 
-    @app.task(retry=ONCE)
+    @app.task
     async def work(ctx: Context, steps: int) -> None:
         for _ in range(steps):
             await ctx.step(one)

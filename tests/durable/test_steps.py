@@ -390,6 +390,26 @@ async def test_a_plain_step_that_runs_out_of_items_fails(app: App) -> None:
                 await (await task.aenqueue()).aresult(timeout="10s")
 
 
+async def test_a_caught_error_that_cannot_be_raised_again_is_told_of(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail() -> None:
+        raise ExceptionGroup("several", [ValueError("one")])
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def work(ctx: Context) -> str:
+        try:
+            await ctx.step(fail)
+        except (ExceptionGroup, StepFailed) as error:
+            return str(await ctx.step(str, type(error).__name__))
+        return "nothing"
+
+    async with Worker(app):
+        assert await (await work.aenqueue()).aresult(timeout="10s") == "ExceptionGroup"
+    assert "step fail of job" in caplog.text
+    assert "in another run it is only a StepFailed" in caplog.text
+
+
 async def test_a_timeout_is_tried_again_whatever_errors_are(app: App) -> None:
     tried: list[str] = []
 

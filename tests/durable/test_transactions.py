@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import psycopg
@@ -125,6 +126,12 @@ async def test_one_that_is_ended_in_its_block_is_refused(app: App) -> None:
             await tx.execute("commit")
 
     @app.task(retry=ONCE)
+    async def aborts(ctx: Context) -> None:
+        async with ctx.transaction("put") as tx:
+            with contextlib.suppress(psycopg.Error):
+                await tx.execute("select 1 / 0")
+
+    @app.task(retry=ONCE)
     async def bad_value(ctx: Context) -> None:
         async with ctx.transaction("put") as tx:
             tx.save(object())
@@ -136,6 +143,7 @@ async def test_one_that_is_ended_in_its_block_is_refused(app: App) -> None:
     async with Worker(app):
         for task, said in (
             (ends, "ended by a statement"),
+            (aborts, "aborted by an error that its block has caught: let the error out, or"),
             (bad_value, "'put' of task"),
             (within, "leave that out, and use ctx.transaction"),
         ):

@@ -387,6 +387,43 @@ async def test_a_wait_that_is_swallowed_is_a_wait_all_the_same(app: App) -> None
         assert [await job.aresult(timeout="10s") for job in jobs] == ["went", ["goes on", "x"], "plain"]
 
 
+async def test_a_loop_that_swallows_its_waits_takes_no_turns_from_others(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    swallowed: list[int] = []
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def circles(ctx: Context) -> str:
+        while len(swallowed) < 5:
+            with contextlib.suppress(BaseException):
+                await ctx.wait_for("never", timeout="1h")
+            swallowed.append(1)
+        return "never"
+
+    @app.task
+    async def other() -> str:
+        return "had its turn"
+
+    async with Worker(app):
+        job = await circles.aenqueue()
+        await auntil(lambda: len(swallowed) > 1)
+        assert await (await other.aenqueue()).aresult(timeout="10s") == "had its turn"
+        assert len(swallowed) < 5
+        await auntil(lambda: waiting(job))
+    assert f"circles {job.id} caught what suspends it" in caplog.text
+
+
+async def test_a_value_that_is_asked_of_a_wait_that_timed_out_fails_the_job_for_good(app: App) -> None:
+    @app.task
+    async def unwary(ctx: Context) -> Any:
+        return (await ctx.wait_for("never", timeout="0s")).value
+
+    async with Worker(app):
+        job = await unwary.aenqueue()
+        with pytest.raises(JobFailed, match="no event 'never' came in time: look at timed_out first"):
+            await job.aresult(timeout="10s")
+
+
 async def test_a_step_that_was_of_another_kind_is_refused(app: App, dsn: str) -> None:
     @app.task(name="work")
     async def before(ctx: Context) -> None:

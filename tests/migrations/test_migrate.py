@@ -11,6 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from stepwell import migrate as migrating
 from stepwell.errors import DatabaseError, SchemaMismatch
@@ -196,6 +197,21 @@ def test_no_schema_is_refused_with_the_next_act(empty: Connection) -> None:
     with pytest.raises(SchemaMismatch, match='has no stepwell schema yet: run "stepwell migrate"'):
         check(empty)
     assert current(empty) == 0
+
+
+def test_a_database_that_counts_what_was_and_not_what_is_is_refused(conn: Connection, dsn: str) -> None:
+    conn.execute("alter role current_user set default_transaction_isolation = 'repeatable read'")
+    try:
+        with (
+            psycopg.connect(dsn, autocommit=True) as other,
+            pytest.raises(DatabaseError, match=r"'repeatable read' in database .* needs 'read committed'"),
+        ):
+            check(other)
+        options = "-cdefault_transaction_isolation=read\\ committed"
+        with psycopg.connect(make_conninfo(dsn, options=options)) as told:
+            check(told)
+    finally:
+        conn.execute("alter role current_user reset default_transaction_isolation")
 
 
 @pytest.mark.usefixtures("with_next")

@@ -30,7 +30,7 @@ declare
   _expires_ats timestamptz[];
   _ends json;
 begin
-  _all := _ids || stepwell.lock_family(
+  _all := stepwell.lock_family(
     _ids, array(select j.parent_id from stepwell.job j where j.id = any (_ids) and j.parent_id is not null), true
   );
 

@@ -1,5 +1,6 @@
 -- Lock jobs, their parents and, if asked, all that descends from them, in the order of their ids: who ends children locks
--- their parents, and who ends parents their children, and neither may wait for the other. Returns the descendants.
+-- their parents, and who ends parents their children, and neither may wait for the other. Returns what was locked, but for
+-- the parents: what comes back from history a moment later is not among that, and not for the caller to touch.
 create or replace function stepwell.lock_family(_ids uuid[], _parent_ids uuid[], _descendants boolean) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -11,6 +12,7 @@ declare
   _below uuid[] := '{}';
   _level uuid[];
   _found uuid[];
+  _locked uuid[];
 begin
   loop
     _found := '{}';
@@ -20,14 +22,19 @@ begin
       _level := array(select j.id from stepwell.job j where j.parent_id = any (_level) order by j.parent_id);
       _found := _found || _level;
     end loop;
-    perform from stepwell.job j
-    where j.id = any (_ids || coalesce(_parent_ids, '{}') || _found)
-    order by j.id
-    for update;
+    _locked := array(
+      select l.id from (
+        select j.id from stepwell.job j
+        where j.id = any (_ids || coalesce(_parent_ids, '{}') || _found)
+        order by j.id
+        for update
+      ) l
+    );
     -- One of them may have spawned before it was locked.
     exit when _found <@ _below;
     _below := _found;
   end loop;
-  return _below;
+  -- Not a condition of the above: Postgres would apply it before it locks.
+  return array(select l.id from unnest(_locked) as l (id) where l.id = any (_ids || _found));
 end
 $$;

@@ -13,12 +13,26 @@ set enable_seqscan = off
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _live uuid[];
+  _ended uuid[];
   _back uuid[];
   _queues text[];
   _missing uuid;
   _sent uuid[];
 begin
-  perform from stepwell.job j where j.id = any (_ids) order by j.id for update;
+  -- Those that are live, then those that have ended, each in the order of their ids; and what is changed below is among
+  -- them. One that has come back meanwhile, by another retry, is left to that.
+  _live := array(
+    select l.id from (select j.id from stepwell.job j where j.id = any (_ids) order by j.id for update) l
+  );
+  _ended := array(
+    select l.id from (
+      select h.id from stepwell.history h
+      where h.id = any (_ids) and h.state in ('failed', 'cancelled')
+      order by h.id
+      for update
+    ) l
+  );
   if _step is not null then
     select h.id into _missing
     from stepwell.history h
@@ -37,7 +51,7 @@ begin
   _sent := array(select e.job_id from stepwell.event e where e.job_id = any (_ids));
   with revived as (
     delete from stepwell.history h
-    where h.id = any (_ids) and h.state in ('failed', 'cancelled')
+    where h.id = any (_ended)
     returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata,
       h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.failed_step, h.steps
   ), kept as materialized (
@@ -87,7 +101,7 @@ begin
     update stepwell.job j
     set state = 'ready', run_at = _now
     -- As text, because the state itself would tempt the planner to the index on all scheduled jobs.
-    where j.id = any (_ids) and j.attempt > 0 and j.state::text = 'scheduled' and _step is null and not _from_start
+    where j.id = any (_live) and j.attempt > 0 and j.state::text = 'scheduled' and _step is null and not _from_start
     returning j.id, j.queue
   ), ready as (
     select b.id, b.queue from back b union all select h.id, h.queue from hurried h
