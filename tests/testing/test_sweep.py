@@ -73,6 +73,13 @@ def test_a_job_that_takes_its_time_is_waited_for_and_one_that_does_nothing_is_no
         crash_sweep(shop, shop.tasks["slow"].call([60]), program=PROGRAM, sample=0, patience=3)
 
 
+def test_what_does_not_end_is_not_in_the_way_of_what_is_swept_next(shop: App) -> None:
+    with CrashSweep(shop, program=PROGRAM) as sweep:
+        with pytest.raises(SweepFailed, match="nothing was written for 2 s: slow is running"):
+            sweep.run(shop.tasks["slow"].call([60]), sample=0, patience=2)
+        assert sweep.run(shop.tasks["slow"].call([0]), sample=0).ending.state == "succeeded"
+
+
 def test_an_app_that_no_process_could_import_is_refused(shop: App) -> None:
     with pytest.raises(ConfigError, match='give program="module:app"'):
         crash_sweep(shop, shop.tasks["lost"].call())

@@ -23,6 +23,10 @@ def load_app(path: str) -> App:
     """Import the module, the current directory first, and return its app."""
     module_name, _, name = path.partition(":")
     if not name or not all(part.isidentifier() for part in (*module_name.split("."), *name.split("."))):
+        file = Path(path).with_suffix(".py")
+        if file.is_file():
+            named = ".".join(file.with_suffix("").parts)
+            raise Usage(f"{path!r} is not MODULE:APP: write it as {named}:app, if 'app' is its name in {file}")
         raise Usage(f"{path!r} is not MODULE:APP: write it as shop.jobs:app, for 'app' in shop/jobs.py")
     here = str(Path.cwd())
     if here not in sys.path[:1]:

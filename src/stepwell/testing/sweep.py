@@ -44,6 +44,11 @@ select exists (
 _DECLARE_DEAD = "update stepwell.worker w set lease_until = 'epoch' where w.pid = any (%s) returning w.id"
 _RESCUE = "select stepwell.rescue(0)"
 _REGISTERED = "select exists (select from stepwell.worker w where w.pid = any (%s))"
+# What does not end would be in the way of all that is swept afterwards.
+_CLEAR = """
+with gone as (delete from stepwell.job j returning j.id)
+delete from stepwell.step s using gone g where s.job_id = g.id returning s.key
+"""
 _STANDING = "select j.state::text, j.task from stepwell.job j order by j.id limit 10"
 
 
@@ -140,6 +145,7 @@ class CrashSweep:
         try:
             ending, _ = self._once(call, (), effects, answer, patience, _MANY_WRITES)
         except _Stuck as stuck:
+            self._clear(workers)
             raise SweepFailed(call.task.name, 0, [f"  without a fault: {stuck}"]) from None
         writes, claims = workers.writes()
         sweep = Sweep(ending, writes)
@@ -158,7 +164,8 @@ class CrashSweep:
                 found, deaths = self._once(call, places, effects, answer, patience, _MANY_TIMES * (writes + 10))
             except _Stuck as stuck:
                 differences.append(f"  {_said(places, workers)}:\n    {stuck}")
-                break  # what is stuck would be in the way of the others
+                self._clear(workers)
+                break
             if deaths:
                 sweep.killed.append(places[:deaths])
             if found != ending:
@@ -218,6 +225,11 @@ class CrashSweep:
             state, result, error = found
             done = effects(job) if effects is not None else None
             return Ending(state, result, None if error is None else _ID.sub("(id)", error), done), deaths
+
+    def _clear(self, workers: Workers) -> None:
+        workers.kill()
+        workers.dead.clear()
+        self._ask(_CLEAR)
 
     def _ended(self, job: JobHandle[Any], within: float) -> Any:
         """How it ended. One that was just moved to another partition of history can be overlooked for a moment, by who
