@@ -117,12 +117,20 @@ class JobHandle(Generic[R]):
 
     def _glance(self) -> JobInfo | None:
         """How things stand, for a message: not worth waiting for."""
+        info: JobInfo | None = None
         with contextlib.suppress(StepwellError, psycopg.Error):
-            return next(iter(self._database.fetch(queries.info(self._id), within=1)), None)
+            info = next(iter(self._database.fetch(queries.info(self._id), within=1)), None)
+            if info is not None and info.attempt > 0:
+                info = replace(info, failures=tuple(self._database.fetch(queries.failures(self._id), within=1)))
+        return info
 
     async def _aglance(self) -> JobInfo | None:
+        info: JobInfo | None = None
         with contextlib.suppress(StepwellError, psycopg.Error):
-            return next(iter(await self._database.afetch(queries.info(self._id), within=1)), None)
+            info = next(iter(await self._database.afetch(queries.info(self._id), within=1)), None)
+            if info is not None and info.attempt > 0:
+                info = replace(info, failures=tuple(await self._database.afetch(queries.failures(self._id), within=1)))
+        return info
 
     def cancel(self, reason: str | None = None) -> bool:
         """Cancel the job: at once if it waits, else its worker is told to stop it. False: it has already ended."""
@@ -239,4 +247,8 @@ def _timed_out(job_id: str, limit: float | None, info: JobInfo | None) -> str:
         return said
     if info.state == "ready":
         return f"{said}: {info.task!r} is ready in queue {info.queue!r}; does a worker run that task and queue?"
-    return f"{said}: {info.task!r} is {info.state}, attempt {info.attempt}"
+    said = f"{said}: {info.task!r} is {info.state}, attempt {info.attempt}"
+    if not info.failures:
+        return said
+    last = info.failures[-1]
+    return f"{said}; attempt {last.attempt} failed: {last.type}: {last.message}"

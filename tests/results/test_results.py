@@ -10,9 +10,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from waiting import until
+from waiting import auntil, until
 
-from stepwell import App, ConfigError, JobNotFound, Worker
+from stepwell import App, ConfigError, JobNotFound, Retry, Worker
 
 
 def finish(conn: psycopg.Connection[Any], job_id: Any, result: str) -> None:
@@ -124,6 +124,25 @@ async def test_giving_up_leaves_nothing_behind(app: App) -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert app._waiter._futures == {}  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_giving_up_on_a_job_that_fails_says_how_it_failed_last(app: App) -> None:
+    @app.task(retry=Retry(initial="1h"))
+    async def broken() -> None:
+        raise ValueError("no such account")
+
+    async with Worker(app):
+        job = await broken.aenqueue()
+        await auntil(lambda: failed_once(job))
+        with pytest.raises(
+            TimeoutError, match="is scheduled, attempt 1; attempt 1 failed: ValueError: no such account"
+        ):
+            await job.aresult(timeout="10ms")
+
+
+async def failed_once(job: Any) -> bool:
+    info = await job.ainfo()
+    return bool(info.failures)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
