@@ -129,7 +129,8 @@ async def _cancel(running: dict[asyncio.Task[BranchEnd], int]) -> None:
 def as_start(branch: object) -> Start:
     """A branch as it is given: something to be awaited."""
     if not isinstance(branch, Awaitable):
-        raise ConfigError(f"a branch is something to be awaited, such as ctx.step(...), not {branch!r}")
+        unpack = "; what is in a list is given by *" if isinstance(branch, list | tuple) else ""
+        raise ConfigError(f"a branch is something to be awaited, such as ctx.step(...), not {branch!r}{unpack}")
 
     async def start() -> Any:
         return await branch  # pyright: ignore[reportUnknownVariableType]

@@ -52,6 +52,9 @@ def _look_at(fn: Callable[..., Any]) -> Look:
             "step"
         )
     function: Any = _function(fn)
+    if inspect.iscoroutine(fn):
+        fn.close()
+        raise ConfigError(f"a step takes a function and its arguments: ctx.step({fn.__name__}, ...), not a call of it")
     if not callable(function):
         raise ConfigError(f"a step takes a function and its arguments, not {fn!r}")
     name = getattr(function, "__name__", type(function).__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -383,12 +384,25 @@ async def test_a_value_that_does_not_encode_names_its_step(app: App) -> None:
     async def a_task(ctx: Context) -> None:
         await ctx.step(work, "bad")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
+    @app.task
+    async def a_call(ctx: Context) -> None:
+        await ctx.step(asyncio.sleep(0))  # pyright: ignore
+
+    @app.task
+    async def a_list(ctx: Context) -> None:
+        await ctx.gather([1])  # pyright: ignore
+
     async with Worker(app):
         with pytest.raises(JobFailed, match="step 'bad' of task 'work' returned a dict, which does not encode"):
             await (await work.aenqueue("bad")).aresult(timeout="10s")
         with pytest.raises(JobFailed, match="step 'nan' of task 'work' returned a float that holds NaN"):
             await (await work.aenqueue("nan")).aresult(timeout="10s")
-        for task, said in ((nothing, "a step takes a function"), (a_task, r"ctx.spawn\(work, ...\)")):
+        for task, said in (
+            (nothing, "a step takes a function"),
+            (a_task, r"ctx.spawn\(work, ...\)"),
+            (a_call, r"ctx.step\(sleep, ...\), not a call of it"),
+            (a_list, r"what is in a list is given by \*"),
+        ):
             job = await task.using(max_attempts=1).aenqueue()
             with pytest.raises(JobFailed, match=said):
                 await job.aresult(timeout="10s")
