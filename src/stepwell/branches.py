@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from stepwell.errors import AmbiguousKey, ConfigError
 from stepwell.journal import Journal, Lost, StopReplay, Suspend
+from stepwell.step_error import tag_beside
 
 
 class First(NamedTuple):
@@ -50,6 +51,7 @@ def settle(ends: Sequence[BranchEnd], *, return_exceptions: bool) -> list[Any]:
         raise Suspend.all(waiting)
     errors = [end.error for end in ends if isinstance(end, Raised)]
     if errors and not return_exceptions:
+        tag_beside(errors[0], errors[1:])
         raise errors[0]
     return [end.value if isinstance(end, Returned) else end.error for end in ends if not isinstance(end, Suspend)]
 

@@ -121,7 +121,7 @@ def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Jour
     """What an exception that left a handler means."""
     outcome = _judge(error, task, attempt, journal)
     if isinstance(outcome, Failed) and (step := _step_of(error)) is not None:
-        return msgspec.structs.replace(outcome, step=step.key)
+        return msgspec.structs.replace(outcome, step=step.key, beside=step.beside)
     return outcome
 
 

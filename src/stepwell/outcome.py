@@ -59,6 +59,8 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     """Which try of that it was; None: the job's."""
     step: str | None = None
     """The step it failed at. If an error of it was saved, that is taken away before the job is tried again."""
+    beside: tuple[str, ...] = ()
+    """Those that failed beside it, of which the same is so."""
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):

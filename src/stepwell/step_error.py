@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import sys
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeGuard
 
 from stepwell.error_text import error_message, error_name
@@ -55,10 +56,12 @@ def _is_error_class(found: object) -> TypeGuard[type[BaseException]]:
 
 
 class FailedStep(NamedTuple):
-    """The step that an error came from; `final`: it has been tried as often as its own policy allows."""
+    """The step that an error came from; `final`: it has been tried as often as its own policy allows. `beside` are
+    those that failed in other branches of the same gather, and of whose errors nobody was told."""
 
     key: str
     final: bool
+    beside: tuple[str, ...] = ()
 
 
 def tag_error(error: Exception, key: str, *, final: bool) -> None:
@@ -67,8 +70,19 @@ def tag_error(error: Exception, key: str, *, final: bool) -> None:
         error.stepwell_step = FailedStep(key, final)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def tag_beside(error: BaseException, others: Iterable[BaseException]) -> None:
+    """Let it be known, too, which steps failed beside it: they are tried again with it."""
+    step = step_of(error)
+    found = [other for other in map(step_of, others) if other is not None]
+    if step is not None and found:
+        beside = dict.fromkeys((*step.beside, *(key for other in found for key in (other.key, *other.beside))))
+        with contextlib.suppress(AttributeError):
+            error.stepwell_step = step._replace(beside=tuple(beside))  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def step_of(error: BaseException) -> FailedStep | None:
     """The step that an error came from."""
-    if isinstance(error, StepFailed):
+    tagged: FailedStep | None = getattr(error, "stepwell_step", None)
+    if tagged is None and isinstance(error, StepFailed):
         return FailedStep(error.key, error.final)
-    return getattr(error, "stepwell_step", None)
+    return tagged

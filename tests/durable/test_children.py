@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import psycopg
@@ -13,6 +14,48 @@ from stepwell import App, ConfigError, Context, JobCancelled, JobFailed, Retry, 
 
 ONCE = Retry(max_attempts=1)
 SOON = Retry(max_attempts=5, initial="10ms", jitter=0)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+async def test_all_children_that_failed_side_by_side_are_spawned_anew_with_the_first(app: App, by_hand: bool) -> None:
+    broken = True
+    ran: list[int] = []
+
+    @app.task(retry=ONCE)
+    async def child(n: int) -> int:
+        ran.append(n)
+        if broken and n % 2:
+            raise ValueError(f"child {n}")
+        return n
+
+    async def stubborn() -> int:
+        ran.append(-1)
+        if broken:
+            raise ConnectionError
+        return -1
+
+    @app.task(retry=ONCE if by_hand else Retry(max_attempts=2, initial="1s", jitter=0))
+    async def parent(ctx: Context) -> Any:
+        with contextlib.suppress(JobFailed):  # that stays so
+            await ctx.spawn(child, 99)
+        beside = ctx.gather(ctx.spawn(child, 9), ctx.step(stubborn, retry=Retry(max_attempts=2, initial="1ms")))
+        return await ctx.gather(*[ctx.spawn(child, n) for n in range(8)], beside)
+
+    async with Worker(app):
+        job = await parent.aenqueue()
+        await auntil(lambda: failed_at_all(job))
+        broken = False
+        if by_hand:
+            with pytest.raises(JobFailed, match="child 1"):
+                await job.aresult(timeout="10s")
+            assert await job.aretry()
+        assert await job.aresult(timeout="10s") == [*range(8), [9, -1]]
+    assert sorted(ran) == sorted([99, *range(8), 9, -1, -1, 1, 3, 5, 7, 9, -1])
+
+
+async def failed_at_all(job: Any) -> bool:
+    info = await job.ainfo()
+    return bool(info.failures)
 
 
 async def test_one_that_is_spawned_while_another_is_put_in_does_not_wait_to_be_awaited(app: App) -> None:

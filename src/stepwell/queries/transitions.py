@@ -131,10 +131,11 @@ def fail(
     keeps: list[float],
     failed_steps: Sequence[str | None] = (),
     parent_ids: Sequence[str] = (),
+    besides: Sequence[Sequence[str]] = (),
 ) -> Query[list[UUID]]:
     return Query(
         "select stepwell.fail(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],"
-        " %s::double precision[], %s::integer[], %s::double precision[], %s::text[], %s::uuid[])",
+        " %s::double precision[], %s::integer[], %s::double precision[], %s::text[], %s::uuid[], %s::text[])",
         (
             Bare(ids),
             Bare(epochs),
@@ -147,6 +148,7 @@ def fail(
             Bare(keeps),
             Texts(failed_steps) if any(failed_steps) else None,
             Bare(parent_ids) if parent_ids else None,
+            Texts(msgspec.json.encode(keys).decode() for keys in besides) if any(besides) else None,
         ),
         only,
     )

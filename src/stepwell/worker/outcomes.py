@@ -201,6 +201,7 @@ def _query(items: list[Ending]) -> Query[list[Any]]:
             [task.keep_failed for task, _ in failures],
             [outcome.step for _, outcome in failures],
             _parents(items),
+            [outcome.beside for _, outcome in failures],
         )
     if isinstance(items[0][2], Snoozed):
         return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed)])

@@ -1,7 +1,8 @@
 -- End attempts that did not succeed: each leaves a row in stepwell.failure, and its job is tried again or fails for
 -- good. The database decides which: _delays[k] is the pause before the next try, null if there must be none; the
 -- limit is the job's own, else _max_attempts[k]. One that fails for good and has steps to be undone is run once more for
--- that, and ends then. _failed_steps[k] is the step it failed at; _parent_ids are the jobs that spawned some of
+-- that, and ends then. _failed_steps[k] is the step it failed at, _besides[k] a JSON array of those that failed beside it:
+-- they are taken anew with it, by the next attempt or by a retry. _parent_ids are the jobs that spawned some of
 -- them. Returns the ids that were refused by the fence.
 create or replace function stepwell.fail(
   _ids uuid[],
@@ -14,7 +15,8 @@ create or replace function stepwell.fail(
   _max_attempts integer[],
   _keeps double precision[],
   _failed_steps text[] default null,
-  _parent_ids uuid[] default null
+  _parent_ids uuid[] default null,
+  _besides text[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -46,6 +48,9 @@ declare
   _ends json;
 begin
   perform stepwell.lock_family(_ids, _parent_ids, true);
+  if _besides is not null then
+    perform stepwell.mark_beside(_ids, _epochs, _besides);
+  end if;
   with outcome as materialized (
     select distinct on (u.id, u.epoch) u.id, u.epoch, u.reason, u.type, u.message, u.traceback, u.delay,
       u.max_attempts, u.keep, u.failed_step
@@ -139,7 +144,10 @@ begin
     using unnest(_ids, _failed_steps) as u (id, failed_step)
     where s.job_id = any (_accepted) and s.job_id = u.id and s.error is not null
       and s.job_id <> all (_undo_ids)
-      and (s.key = u.failed_step or s.kind = 'retry' and starts_with(s.key, u.failed_step || '~'));
+      and (
+        s.key = u.failed_step or s.kind = 'retry' and starts_with(s.key, u.failed_step || '~')
+        or (s.error ->> 'anew')::boolean
+      );
   end if;
   if cardinality(_undo_ids) > 0 then
     perform stepwell.begin_undo(_undo_ids, _undo_states, _undo_errors, _undo_steps);

@@ -6,7 +6,7 @@ language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
   with all_steps as materialized (
-    select u.key, u.n, u.kind, u.pending from stepwell.unfold(_steps) u
+    select u.key, u.n, u.kind, u.pending, u.error from stepwell.unfold(_steps) u
   )
   select array_agg(a.key)
   from all_steps a
@@ -16,6 +16,7 @@ as $$
       and not exists (select from all_steps b where b.kind = 'undo')
       and not (a.kind = 'child' and a.pending)
       and a.key is distinct from _failed_step
+      and (a.error ->> 'anew') is null
       -- Nor its tries, nor those of the step it goes back to.
       and (a.kind = 'retry' and starts_with(a.key, _failed_step || '~')) is not true
       and (a.kind = 'retry' and starts_with(a.key, _step || '~')) is not true
