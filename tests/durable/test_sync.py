@@ -11,9 +11,28 @@ import pytest
 from waiting import auntil
 
 from stepwell import App, Context, JobFailed, Retry, StepwellError, SyncContext, Worker
+from stepwell.worker import step_threads
 
 SOON = Retry(max_attempts=5, initial="5ms", jitter=0)
 ONCE = Retry(max_attempts=1)
+
+
+async def test_branches_that_wait_for_branches_of_their_own_do_not_wait_for_their_threads(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_threads, "MOST", 2)
+
+    @app.task
+    def work(ctx: SyncContext) -> list[list[int]]:
+        def branch(ctx: SyncContext, n: int) -> list[int]:
+            return ctx.gather(*[lambda k=k: ctx.step(int, n * 10 + k, key=str(k)) for k in range(3)])
+
+        return ctx.map(branch, range(5))
+
+    async with Worker(app):
+        jobs = [await work.aenqueue() for _ in range(3)]
+        for job in jobs:
+            assert await job.aresult(timeout="20s") == [[n * 10 + k for k in range(3)] for n in range(5)]
 
 
 async def test_all_of_it_in_one_plain_function(app: App) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
@@ -44,6 +43,7 @@ from stepwell.worker.run import Why
 from stepwell.worker.runner import Runner
 from stepwell.worker.stats import Stats
 from stepwell.worker.step_store import StepStore
+from stepwell.worker.step_threads import StepThreads
 from stepwell.worker.ticker import Ticker
 from stepwell.worker.upkeep import Upkeep
 
@@ -54,8 +54,6 @@ _DECLARING = "putting in the schedules of this app"
 # In one turn of the event loop no more than so many jobs are started. Hundreds of quick ones at once would keep it from
 # its connections for milliseconds, and Postgres would wait for the next claim and the next outcomes.
 _STARTS_PER_TURN = 50
-# They are started as they are needed.
-_MOST_STEP_THREADS = 1000
 # Beyond one for each slot, so many claimed jobs may wait: for a slot, or for their outcomes to be written.
 _MOST_HELD = 3000
 
@@ -94,7 +92,7 @@ class Crew:
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
         self._transactions = app.database.with_pool_of(pools.slots)
         # Not the handlers' own threads: they wait for these.
-        self._step_threads = ThreadPoolExecutor(_MOST_STEP_THREADS, thread_name_prefix="stepwell-step")
+        self._step_threads = StepThreads()
         self._steps = StepStore(self._links["steps"], self._transactions, app.max_result_size, self._step_threads)
         self._processes = Processes(process_slots, self._process_said)
         self._duties = Duties(self._links["upkeep"], lambda: app.dsn, events)
@@ -299,7 +297,7 @@ class Crew:
         for runner in self.runners:
             runner.close()
         self._steps.close()
-        self._step_threads.shutdown(wait=False, cancel_futures=True)
+        self._step_threads.close()
         await self._processes.close()
         await self._transactions.aclose()
         await self._listener.close()

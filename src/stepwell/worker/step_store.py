@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from stepwell.queries import Move, Query, Saving, Spawning
 from stepwell.step import NewStep
 from stepwell.trouble import is_transient
 from stepwell.worker.link import Link
+from stepwell.worker.step_threads import StepThreads
 from stepwell.worker.watch import about_to_write
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ _MOST = 2000
 class StepStore:
     """The steps of all jobs that a worker runs, on one connection."""
 
-    def __init__(self, link: Link, transactions: Database, max_value_size: int, threads: Executor) -> None:
+    def __init__(self, link: Link, transactions: Database, max_value_size: int, threads: StepThreads) -> None:
         self._link = link
         self.transactions = transactions
         self.max_value_size = max_value_size
@@ -132,10 +132,8 @@ class JobSteps(acts.Store):
             raise Lost
         return saved
 
-    async def run_plain(self, call: Callable[[], T]) -> T:
-        # In a context of its own, with the branch that it belongs to.
-        context = contextvars.copy_context()
-        return await self._steps.loop.run_in_executor(self._steps.threads, lambda: context.run(_told, call))
+    def run_plain(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self._steps.threads.run(call)
 
     def save_in(self, connection: psycopg.Connection[Any], steps: Sequence[NewStep]) -> None:
         refused, _ = fetch(connection, queries.save_steps([Saving(self._id, self._epoch, steps)]))[0]
@@ -172,14 +170,6 @@ class JobSteps(acts.Store):
 
     def pause(self, seconds: float) -> None:
         self.run_async(lambda: asyncio.sleep(seconds))
-
-
-def _told(call: Callable[[], T]) -> T:
-    """What it returns or raises, but for one that a future cannot carry: who waited for it would do so for ever."""
-    try:
-        return call()
-    except StopIteration as error:
-        raise RuntimeError("the function raised StopIteration: next() found nothing, and had no default") from error
 
 
 def _undone(error: Exception) -> bool:
