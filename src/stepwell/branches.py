@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stepwell.errors import AmbiguousKey, ConfigError
-from stepwell.journal import Journal, Lost, StopReplay, Suspend
+from stepwell.journal import Journal, Suspend
 from stepwell.step_error import tag_beside
 
 
@@ -58,7 +58,7 @@ def settle(ends: Sequence[BranchEnd], *, return_exceptions: bool) -> list[Any]:
 
 def leaves(error: BaseException) -> bool:
     """Whether it is no error, but ends the run."""
-    return isinstance(error, Lost | StopReplay) or not isinstance(error, Exception)
+    return not isinstance(error, Exception)
 
 
 async def run_branches(

@@ -200,9 +200,14 @@ class Context(JobContext):
         starts: list[tuple[str, Start]] = []
         places: list[int] = []
         for place, branch in enumerate(branches):
-            if not isinstance(branch, Child):
+            if isinstance(branch, Child):
+                continue
+            try:
                 starts.append((f"{name}[{place}]", as_start(branch)))
-                places.append(place)
+            except ConfigError:
+                close_unused(branches)
+                raise
+            places.append(place)
         for place, end in zip(places, await run_branches(self.journal, starts), strict=True):
             ends[place] = end
         children = [(place, branch) for place, branch in enumerate(branches) if isinstance(branch, Child)]
@@ -221,7 +226,7 @@ class Context(JobContext):
         """Run `fn(item)` as a step for each item, no more than `limit` at once, and return their values in order.
 
         If the first parameter of `fn` is annotated as `Context`, it is `fn(ctx, item)`, a branch with steps of its own.
-        An item is told from the others by `key`, by default by itself if it is text or a number, else by its place.
+        An item is told from the others by `key`, by default by itself if it is text or a whole number, else by its place.
         """
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise ConfigError(f"limit is {limit!r}: it must be a whole number of at least 1")

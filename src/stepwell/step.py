@@ -63,7 +63,7 @@ class SavedJournal(msgspec.Struct, frozen=True):
     steps: list[SavedStep] | None
 
 
-class NewStep(msgspec.Struct, omit_defaults=True, gc=False):
+class NewStep(msgspec.Struct, gc=False):
     """A step to be saved; `value` is JSON. One that is `pending` ends later: after `delay` seconds or at
     `until` (seconds since 1970), or with an event."""
 

@@ -64,8 +64,8 @@ class Ending:
 
 @dataclass(slots=True)
 class Sweep:
-    """What a sweep did: how many writes the run without faults had, at which points workers were killed, and how it
-    ended in each."""
+    """What a sweep did: how the run without faults ended, and all others, how many writes it had, and at which points
+    workers were killed."""
 
     ending: Ending
     writes: int
