@@ -226,7 +226,7 @@ class Context(JobContext):
         """Run `fn(item)` as a step for each item, no more than `limit` at once, and return their values in order.
 
         If the first parameter of `fn` is annotated as `Context`, it is `fn(ctx, item)`, a branch with steps of its own.
-        An item is told from the others by `key`, by default by itself if it is text or a whole number, else by its place.
+        An item is told from the others by `key`, by default by itself if it is text or an int, else by its place.
         """
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise ConfigError(f"limit is {limit!r}: it must be a whole number of at least 1")
