@@ -21,6 +21,7 @@ DEFAULT_KEEPS = (7 * 86400.0, 30 * 86400.0)
 
 _LOCK: LiteralString = "select pg_advisory_xact_lock(1937007983, 0)"
 _FIRST_PARTITIONS: LiteralString = "select stepwell.make_partitions('{604800, 2592000}')"
+_READS_COMMITTED: LiteralString = "select current_setting('default_transaction_isolation') like 'read %'"
 # To replace a function moves its row; one that stands where it stood before is in no file any more. Transaction ids
 # would not tell: each savepoint has its own, and a caller or psql may have set some.
 _NOTE_FUNCTIONS: LiteralString = """
@@ -92,14 +93,13 @@ def check(connection: psycopg.Connection[Any]) -> None:
             f"the schema in {where} is at {version}, this stepwell knows only {needed}: upgrade the stepwell package"
         )
     with connection.cursor(row_factory=scalar_row) as cursor:
-        isolation = str(cursor.execute("show default_transaction_isolation").fetchone())
-    if isolation not in ("read committed", "read uncommitted"):
         # What is locked first and then counted must be counted as it is, not as it was.
-        raise DatabaseError(
-            f"default_transaction_isolation is {isolation!r} in {where} for role {connection.info.user!r}, and "
-            "stepwell needs 'read committed': set it so for the role or database, or for this app by the URL, with "
-            "?options=-cdefault_transaction_isolation%3Dread%5C%20committed"
-        )
+        if not cursor.execute(_READS_COMMITTED).fetchone():
+            raise DatabaseError(
+                f"default_transaction_isolation is not 'read committed' in {where} for role {connection.info.user!r}, "
+                "and stepwell needs that: set it so for the role or database, or for this app by the URL, with "
+                "?options=-cdefault_transaction_isolation%3Dread%5C%20committed"
+            )
 
 
 def migrate(
