@@ -20,9 +20,8 @@ def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
 
 def output_of(annotation: Any, *, last: bool) -> Any:
     """What a step hands on, or at the end returns: inside Next and Done, or bare."""
-    members = list(typing.get_args(annotation)) if _is_union(annotation) else [annotation]
     kept: list[Any] = []
-    for member in members:
+    for member in _members(annotation):
         origin = typing.get_origin(member) or member
         if origin is Done:
             kept += typing.get_args(member)[:1] or [Any] if last else []
@@ -35,8 +34,7 @@ def output_of(annotation: Any, *, last: bool) -> Any:
 
 def ends_of(annotation: Any) -> list[Any]:
     """What a step ends its chain with: inside Done."""
-    members = list(typing.get_args(annotation)) if _is_union(annotation) else [annotation]
-    ends = [member for member in members if (typing.get_origin(member) or member) is Done]
+    ends = [member for member in _members(annotation) if (typing.get_origin(member) or member) is Done]
     return [end for member in ends for end in typing.get_args(member)[:1] or [Any]]
 
 
@@ -55,6 +53,10 @@ def fits(given: Any, taken: Any) -> bool:
         inner = list(zip(typing.get_args(given), typing.get_args(taken), strict=False))
         return all(fits(a, b) for a, b in inner)
     return True
+
+
+def _members(annotation: Any) -> list[Any]:
+    return list(typing.get_args(annotation)) if _is_union(annotation) else [annotation]
 
 
 def _is_union(annotation: Any) -> bool:

@@ -178,7 +178,6 @@ class Journal:
                 raise AmbiguousKey(
                     "a lambda has no name to find its step by: give it key=, or use a function that has a name"
                 )
-            scope.last = full
             if full in self._used:
                 raise AmbiguousKey(
                     f"two steps of task {self.job.task!r} have the key {full!r}: give each a key= of its own"
@@ -197,6 +196,7 @@ class Journal:
                     full = full if saved is None else old
                 self._used.add(old)
             self._used.add(full)
+            scope.last = full
             if saved is None:
                 return Place(full, self._next_n(full), None)
         if saved.kind != kind:
@@ -272,17 +272,17 @@ class Journal:
         """The waits of a branch that had not ended when this run began, or that ended since the branch last ran: what
         they have taken it has done nothing with."""
         prefix = self.prefix_of(branch)
-        went_on = {scope.prefix for scope in self._branches if scope.last and scope.last not in self._memo}
+        # Few of the run's, so that all of them are not compared with each other for each `first` of a `map`.
+        scopes = [scope for scope in self._branches if scope.prefix.startswith(prefix)]
+        steps = [step for key, step in self._memo.items() if key.startswith(prefix)]
         last: dict[str, SavedStep] = {}
-        waits = [step.key for step in self._pending_in(branch) if step.kind in ("wait", "receive")]
-        for step in sorted(self._memo.values(), key=lambda step: step.n):
-            if step.key.startswith(prefix):
-                own = (scope.prefix for scope in self._branches if step.key.startswith(scope.prefix))
-                last[max(own, key=len, default=prefix)] = step
-        for scope, step in last.items():
-            if step.kind in ("wait", "receive") and not step.pending and not step.timed_out and scope not in went_on:
-                waits.append(step.key)
-        return waits
+        for step in sorted(steps, key=lambda step: step.n):
+            own = (scope.prefix for scope in scopes if step.key.startswith(scope.prefix))
+            last[max(own, key=len, default=prefix)] = step
+        went_on = {scope.prefix for scope in scopes if scope.last and scope.last not in self._memo}
+        unused = [step for scope, step in last.items() if not step.timed_out and scope not in went_on]
+        waits = [step for step in steps if step.pending or step in unused]
+        return [step.key for step in waits if step.kind in ("wait", "receive")]
 
     def children_in(self, branch: str) -> list[str]:
         """The children of a branch that had not ended when this run began."""

@@ -26,15 +26,7 @@ declare
   _ready text[];
   _due_in double precision;
 begin
-  -- Unless one was asked to stop: it ends here, and its family must be locked with it.
-  perform from stepwell.job j
-  where j.id = any (_ids)
-    and not exists (select from stepwell.job c where c.id = any (_ids) and c.cancelling is distinct from false)
-  order by j.id
-  for no key update;
-  if not found then
-    perform stepwell.lock_to_give_back(_ids);
-  end if;
+  perform stepwell.lock_to_give_back(_ids);
   with given as materialized (
     select u.id, u.epoch, u.left_step, u.cursor, u.input, u.n, u.delay, u.queue, j.args
     from unnest(_ids, _epochs, _lefts, _cursors, _inputs, _ns, _delays, _queues)

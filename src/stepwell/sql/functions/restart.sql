@@ -14,15 +14,7 @@ declare
   _cancelling uuid[];
   _queues text[];
 begin
-  -- Unless one was asked to stop: it ends here, and its family must be locked with it.
-  perform from stepwell.job j
-  where j.id = any (_ids)
-    and not exists (select from stepwell.job c where c.id = any (_ids) and c.cancelling is distinct from false)
-  order by j.id
-  for no key update;
-  if not found then
-    perform stepwell.lock_to_give_back(_ids);
-  end if;
+  perform stepwell.lock_to_give_back(_ids);
   with restarted as (
     update stepwell.job j
     set args = u.args::json, state = 'ready', run_at = _now, attempt = 0, worker_id = null, cursor = null, input = null,

@@ -20,11 +20,7 @@ declare
   _queues text[];
   _due_in double precision;
 begin
-  -- One that was asked to stop ends here, and its family must be locked with it.
-  perform from stepwell.job j where j.id = any (_ids) and j.cancelling is distinct from false;
-  if found then
-    perform stepwell.lock_to_give_back(_ids);
-  end if;
+  perform stepwell.lock_to_give_back(_ids);
   with outcome as (
     select u.id, u.epoch, u.delay from unnest(_ids, _epochs, _delays) as u (id, epoch, delay) order by u.id
   ), given as (

@@ -20,15 +20,7 @@ declare
   _queues text[];
   _due_in double precision;
 begin
-  -- Unless one was asked to stop: it ends here, and its family must be locked with it.
-  perform from stepwell.job j
-  where j.id = any (_ids)
-    and not exists (select from stepwell.job c where c.id = any (_ids) and c.cancelling is distinct from false)
-  order by j.id
-  for no key update;
-  if not found then
-    perform stepwell.lock_to_give_back(_ids);
-  end if;
+  perform stepwell.lock_to_give_back(_ids);
   _held := array(
     select j.id
     from unnest(_ids, _epochs) as u (id, epoch)
