@@ -17,4 +17,8 @@ FROZEN = {
 
 
 def test_released_migrations_are_as_they_were_released() -> None:
-    assert {migration.name: sha256(migration.sql.encode()).hexdigest() for migration in migrations()} == FROZEN
+    found = {migration.name: sha256(migration.sql.encode()).hexdigest() for migration in migrations()}
+    newest = migrations()[-1].name
+    # The newest migration may still be under construction; it is frozen when it has landed.
+    assert {name: digest for name, digest in found.items() if name in FROZEN} == FROZEN
+    assert found.keys() - FROZEN.keys() <= {newest}
