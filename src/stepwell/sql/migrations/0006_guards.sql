@@ -5,6 +5,12 @@
 -- Sizes and names.
 
 -- Events and signals.
+-- What is there was delivered when it was committed; the default is for what comes.
+alter table stepwell.event add column delivered boolean not null default true;
+alter table stepwell.event alter column delivered set default false;
+comment on column stepwell.event.delivered is 'Another event of its transaction has brought this one to the jobs that wait for it.';
+create index event_transaction on stepwell.event (transaction, id);
+comment on index stepwell.event_transaction is 'Finds what else a transaction has emitted.';
 
 -- Leases and outcomes.
 
