@@ -1,4 +1,4 @@
-"""The end of a run lets the next one of its schedule go, at the same cost however many wait and whatever was analysed."""
+"""The end of a run lets the next of its schedule go, at the same cost however many wait and whatever was analysed."""
 
 from __future__ import annotations
 
