@@ -83,6 +83,7 @@ retry                   owner   operator
 revoke_role             caller
 rewind_schedules        owner   worker
 role_name               caller
+runs_to_replace         caller
 save_steps              owner   worker
 schedule_times          owner   worker
 schema_version          owner   everybody
