@@ -1,7 +1,8 @@
 """Wait for jobs to end: one thread and one listening connection per process, however many wait.
 
-NOTIFY wakes it; a poll stands behind, for whatever NOTIFY missed. The thread starts with the first who waits and ends
-when nobody has waited for a while.
+NOTIFY wakes it; a poll stands behind, for whatever NOTIFY missed. A shared advisory lock says that somebody waits. It
+is only a hint to whoever ends jobs: anybody may keep the lock from us, and then the poll alone finds results. The
+thread starts with the first who waits and ends when nobody has waited for a while.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Waiter:
 
     def _listen(self, connection: psycopg.Connection[Any], woken: int) -> None:
         connection.execute("listen stepwell_done")
-        fetch(connection, queries.hold_waiting_lock())
+        seen_to_wait = fetch(connection, queries.try_waiting_lock())[0]
         early = list(_EARLY_POLLS)
         idle_since = time.monotonic()
         poll_at = time.monotonic() + early.pop(0)
@@ -157,6 +158,7 @@ class Waiter:
                     self._look(connection, done)
             if time.monotonic() >= poll_at:
                 poll_at = time.monotonic() + (early.pop(0) if early else _POLL)
+                seen_to_wait = seen_to_wait or fetch(connection, queries.try_waiting_lock())[0]
                 self._look(connection, self._awaited())
 
     def _awaited(self) -> list[str]:

@@ -63,6 +63,27 @@ async def test_a_result_wakes_who_waits_at_once(app: App, conn: psycopg.Connecti
     assert time.monotonic() - began < 0.5
 
 
+async def test_a_result_comes_although_somebody_keeps_the_lock_of_those_who_wait(
+    app: App, dsn: str, conn: psycopg.Connection[Any]
+) -> None:
+    @app.task
+    async def note(n: int) -> int:
+        return n
+
+    with psycopg.connect(dsn, autocommit=True) as hostile:
+        hostile.execute("select pg_advisory_lock(1937007980, 0)")
+        async with Worker(app):
+            jobs = await note.aenqueue_many([{"n": n} for n in range(3)])
+            assert [await job.aresult(timeout="5s") for job in jobs] == [0, 1, 2]
+        job = await note.aenqueue(1)
+        waiting = asyncio.create_task(job.aresult(timeout="30s"))
+        await asyncio.sleep(0)
+    # Let go of, it is taken, so that jobs that end from now on are notified.
+    await asyncio.to_thread(until, lambda: listeners(conn) == 1)
+    await asyncio.to_thread(finish, conn, job.id, "41")
+    assert await waiting == 41
+
+
 def test_threads_wait_with_result(dsn: str, conn: psycopg.Connection[Any]) -> None:
     with App(dsn) as app:
 

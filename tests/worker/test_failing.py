@@ -106,6 +106,25 @@ async def test_a_blocked_loop_is_reported_with_the_culprit_and_keeps_its_lease(
     assert (info.epoch, len(info.failures)) == (1, 0)
 
 
+async def test_jobs_that_block_the_loop_a_little_too_long_do_not_end_the_worker(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The thread looks so often that the loop answers while it reports, as it may do at any pace.
+    monkeypatch.setattr("stepwell.worker.lease._TICK", 0.0005)
+
+    @app.task(retry=ONCE)
+    async def blocks(length: float) -> None:
+        time.sleep(length)  # noqa: ASYNC251
+
+    worker = Worker(app, concurrency=1, blocked_after="5ms")
+    heard = Heard(worker)
+    async with worker:
+        jobs = await blocks.aenqueue_many([{"length": 0.0051 + 0.00002 * n} for n in range(120)])
+        for job in jobs:
+            await job.aresult(timeout="20s")
+    assert heard.of(LoopBlocked)
+
+
 async def test_handlers_may_raise_anything_without_hurting_the_worker(app: App) -> None:
     class Rude(BaseException):
         pass

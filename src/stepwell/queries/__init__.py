@@ -94,7 +94,6 @@ from stepwell.queries.transitions import (
     fail,
     finish,
     hand_back_unknown,
-    hold_waiting_lock,
     make_partitions,
     mark_transaction,
     notify,
@@ -107,6 +106,7 @@ from stepwell.queries.transitions import (
     snooze,
     still_held,
     transaction_mark,
+    try_waiting_lock,
 )
 
 __all__ = [
@@ -150,7 +150,6 @@ __all__ = [
     "fork",
     "hand_back_unknown",
     "hidden_sessions",
-    "hold_waiting_lock",
     "info",
     "job_ids",
     "job_states",
@@ -201,6 +200,7 @@ __all__ = [
     "tick",
     "transaction_mark",
     "trigger_schedule",
+    "try_waiting_lock",
     "uncovered_tasks",
     "unregister_worker",
     "wait_for_locks",

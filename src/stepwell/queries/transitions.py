@@ -224,9 +224,10 @@ def results(ids: Sequence[str]) -> Query[Ended]:
     )
 
 
-def hold_waiting_lock() -> Query[None]:
-    """Held shared by every process that waits for results: while nobody holds it, nothing is notified."""
-    return Query("select pg_advisory_lock_shared(1937007980, 0)", (), only)
+def try_waiting_lock() -> Query[bool]:
+    """Try to hold the lock that every process holds, shared, while it waits for results; without a holder nobody
+    notifies. Anybody may hold it exclusively, so nobody waits for it. False: somebody does so at this moment."""
+    return Query("select pg_try_advisory_lock_shared(1937007980, 0)", (), only)
 
 
 def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:

@@ -7,6 +7,7 @@ can when the loop is blocked. What it learns it hands to the loop; it never touc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 import time
@@ -182,8 +183,22 @@ class Lease:
         self._tell(self._callbacks.lost, unanswered)
 
     def _tell(self, callback: Callable[..., None], *args: object) -> None:
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(callback, *args)
+
+
+class _Ping:
+    """One question to the event loop. The loop writes `answered`, and the watching thread the rest."""
+
+    __slots__ = ("answered", "asked_at", "next_report")
+
+    def __init__(self, asked_at: float, next_report: float) -> None:
+        self.asked_at = asked_at
+        self.next_report = next_report
+        self.answered = False
+
+    def answer(self) -> None:
+        self.answered = True
 
 
 class _LoopWatch:
@@ -200,22 +215,21 @@ class _LoopWatch:
         self._thread = thread
         self._patience = patience
         self._blocked = blocked
-        self._pinged_at: float | None = None
-        self._next_report = patience
+        self._ping: _Ping | None = None
 
     def look(self) -> None:
+        """Ping, or report a ping that has gone unanswered. The loop may answer at any point in here."""
         now = time.monotonic()
-        if self._pinged_at is None:
-            if not self._loop.is_closed():
-                self._pinged_at = now
-                self._loop.call_soon_threadsafe(self._pong)
-        elif now - self._pinged_at > self._next_report:
+        ping = self._ping
+        if ping is None or ping.answered:
+            ping = self._ping = _Ping(now, self._patience)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(ping.answer)
+            return
+        waited = now - ping.asked_at
+        if waited > ping.next_report:
             # Once, and again each time it has lasted twice as long.
-            self._next_report = 2 * (now - self._pinged_at)
+            ping.next_report = 2 * waited
             frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]
             stack = "".join(traceback.format_stack(frame)[-12:]) if frame else "(no stack)"
-            self._blocked(now - self._pinged_at, stack)
-
-    def _pong(self) -> None:
-        self._pinged_at = None
-        self._next_report = self._patience
+            self._blocked(waited, stack)
