@@ -1,6 +1,34 @@
+-- stepwell: compatible from 5
 -- Guards against hostile or unlucky callers, and corrections. Functions and views are replaced after this file.
 
 -- Rights.
+
+create table stepwell.privilege (
+  kind text not null,
+  object text not null,
+  name text not null,
+  constraint privilege_pkey primary key (kind, object, name),
+  constraint privilege_kind check (kind in ('everybody', 'producer', 'worker', 'viewer', 'operator')),
+  constraint privilege_object check (object in ('function', 'view'))
+);
+comment on table stepwell.privilege is 'What each kind of role may do. Rewritten by each migration, from rights.sql; a function that is not listed is internal.';
+comment on column stepwell.privilege.kind is 'producer, worker, viewer or operator; everybody: any role that may use the schema.';
+comment on column stepwell.privilege.object is 'function: the kind may execute it; view: it may select from it.';
+comment on column stepwell.privilege.name is 'The name of the function, without its parameters, or of the view.';
+
+create table stepwell.grantee (
+  role text not null,
+  kind text not null,
+  role_id oid not null,
+  granted_at timestamptz not null default clock_timestamp(),
+  constraint grantee_pkey primary key (role, kind),
+  constraint grantee_kind check (kind in ('producer', 'worker', 'viewer', 'operator'))
+);
+comment on table stepwell.grantee is 'Which roles were granted what, by "stepwell grant". Each migration grants it again.';
+comment on column stepwell.grantee.role is 'The name of the role.';
+comment on column stepwell.grantee.kind is 'producer, worker, viewer or operator.';
+comment on column stepwell.grantee.role_id is 'The oid of the role: a role made later under the same name is another one.';
+comment on column stepwell.grantee.granted_at is 'When it was granted.';
 
 -- Sizes and names.
 
