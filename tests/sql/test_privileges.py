@@ -91,6 +91,7 @@ send                    owner   producer worker
 snooze                  owner   worker
 spawn                   owner   worker
 step_saved              owner   worker
+steps_done              caller
 still_held              owner   worker
 stop                    owner   operator
 suspend                 owner   worker
