@@ -93,6 +93,7 @@ set_size_limit          caller
 snooze                  owner   worker
 spawn                   owner   worker
 step_saved              owner   worker
+steps_done              caller
 still_held              owner   worker
 stop                    owner   operator
 suspend                 owner   worker

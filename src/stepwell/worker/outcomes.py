@@ -19,6 +19,7 @@ from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused, 
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Advanced, Cancelled, Failed, Outcome, Restarted, Settled, Snoozed, Succeeded, Suspended
 from stepwell.queries import Move, Query
+from stepwell.step import LEAST_UNDO_ATTEMPTS, is_undoing
 from stepwell.task import Task
 from stepwell.worker.link import Link
 
@@ -73,7 +74,7 @@ class Outcomes:
                     job.id,
                     job.task,
                     outcome.attempt or job.attempt,
-                    outcome.max_attempts or task.retry.max_attempts,
+                    _max_attempts(job, task, outcome),
                     outcome.reason,
                     outcome.type,
                     outcome.message,
@@ -168,6 +169,12 @@ class Outcomes:
         except psycopg.Error as error:
             # It is for looking at only: outcomes must not wait for it.
             self._events.emit(UpkeepFailed("writing progress", " ".join(str(error).split())))
+
+
+def _max_attempts(job: ClaimedJob, task: Task[..., Any], failed: Failed) -> int:
+    """The limit by which stepwell.fail decides."""
+    most = job.max_attempts or failed.max_attempts or task.retry.max_attempts
+    return max(most, LEAST_UNDO_ATTEMPTS) if is_undoing(job.journal) else most
 
 
 def _was_rerouted(error: psycopg.Error) -> bool:
