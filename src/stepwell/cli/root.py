@@ -17,6 +17,7 @@ from stepwell.cli import (
     jobs,
     migrate,
     queues,
+    rights,
     schedules,
     schema,
     tasks,
@@ -71,4 +72,7 @@ cli.command("workers")(workers.workers)
 cli.command("tasks")(tasks.tasks)
 cli.command("doctor")(doctor.doctor)
 cli.command("migrate")(migrate.migrate)
+cli.command("grant")(rights.grant)
+cli.command("revoke")(rights.revoke)
+cli.command("grants")(rights.grants)
 cli.add_typer(schema.group, name="schema")

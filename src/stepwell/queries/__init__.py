@@ -65,6 +65,7 @@ from stepwell.queries.looks import (
     workers,
 )
 from stepwell.queries.query import Query
+from stepwell.queries.rights import Grant, Kind, grant_role, grants, owner, revoke_role
 from stepwell.queries.schedules import (
     Fired,
     admit_stranded,
@@ -115,7 +116,9 @@ __all__ = [
     "DeadRows",
     "DefaultRows",
     "Fired",
+    "Grant",
     "JobFilter",
+    "Kind",
     "Move",
     "NewJob",
     "OldestReady",
@@ -148,6 +151,8 @@ __all__ = [
     "finish",
     "forget_waits",
     "fork",
+    "grant_role",
+    "grants",
     "hand_back_unknown",
     "hidden_sessions",
     "info",
@@ -161,6 +166,7 @@ __all__ = [
     "mark_transaction",
     "notify",
     "oldest_ready",
+    "owner",
     "pause",
     "pause_schedule",
     "pauses",
@@ -184,6 +190,7 @@ __all__ = [
     "resume",
     "resume_schedule",
     "retry",
+    "revoke_role",
     "rewind_schedules",
     "save_steps",
     "schedule_times",
