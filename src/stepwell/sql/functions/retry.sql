@@ -53,7 +53,7 @@ begin
     delete from stepwell.history h
     where h.id = any (_ended)
     returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata,
-      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.failed_step, h.steps
+      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.owner, h.failed_step, h.steps
   ), kept as materialized (
     select r.id, k.key, k.n, k.kind, k.epoch, k.saved_at, k.seconds, k.pending, k.timed_out, k.undo, k.large, k.until,
       k.fingerprint, k.child_id, k.event, k.event_key, k.event_id, k.value, k.error
@@ -78,9 +78,9 @@ begin
     from kept k
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
-      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, durable, cursor, input)
+      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, owner, durable, cursor, input)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank, 'ready', r.task, r.queue,
-      r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from,
+      r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from, r.owner,
       -- So that its end sees to what it was sent and has not read.
       exists (select from kept k where k.id = r.id) or r.id = any (_sent)
         or exists (select from stepwell.unfold(r.steps) u where u.kind = 'receive'),
