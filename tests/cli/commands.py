@@ -56,9 +56,7 @@ class Jobs:
         named: bool | None = None,
     ) -> str:
         known = json.dumps({task: {"max_attempts": 3, "keep_failed": 3600} for task in tasks})
-        query = queries.register_worker(
-            "somewhere", 7, "0.0", list(queues_), known, 5, lease, owner=owner, named=named
-        )
+        query = queries.register_worker("somewhere", 7, "0.0", list(queues_), known, 5, lease, owner=owner, named=named)
         return fetch(self.connection, query)[0]
 
     def claim(self, task: str = "add") -> ClaimedJob:

@@ -10,6 +10,14 @@ from waiting import Heard
 
 from stepwell import App, Context, Worker
 from stepwell.events import TasksShared
+from stepwell.handle import JobHandle
+from stepwell.job import JobInfo
+
+
+async def look(job: JobHandle[Any]) -> JobInfo:
+    info = await job.ainfo()
+    assert info is not None
+    return info
 
 
 def an_app(dsn: str, name: str | None, ran: list[str]) -> App:
@@ -34,10 +42,10 @@ async def test_two_named_apps_leave_each_other_the_jobs_of_a_task_that_both_have
         async with Worker(billing):
             ours = await billing.tasks["send"].aenqueue("Bob")
             await ours.aresult(timeout=20)
-            assert (await theirs.ainfo()).state == "ready"
+            assert (await look(theirs)).state == "ready"
             async with Worker(shop):
                 await theirs.aresult(timeout=20)
-        assert (await theirs.ainfo()).owner == "shop"
+        assert (await look(theirs)).owner == "shop"
     assert ran == ["billing sends to Bob", "shop sends to Ada"]
 
 
@@ -57,14 +65,12 @@ async def test_a_worker_of_an_app_without_a_name_claims_only_jobs_without_an_own
 ) -> None:
     ran: list[str] = []
     async with an_app(dsn, None, ran) as app, Worker(app):
-        owned = conn.execute(
-            "select stepwell.enqueue('send', '{\"to\": \"Ada\"}', owner => 'shop')::text"
-        ).fetchone()
+        owned = conn.execute("select stepwell.enqueue('send', '{\"to\": \"Ada\"}', owner => 'shop')::text").fetchone()
         assert owned is not None
         free = await app.tasks["send"].aenqueue("Bob")
         await free.aresult(timeout=20)
-        assert (await free.ainfo()).owner is None
-        assert (await app.job(owned[0]).ainfo()).state == "ready"
+        assert (await look(free)).owner is None
+        assert (await look(app.job(owned[0]))).state == "ready"
     assert ran == ["None sends to Bob"]
 
 
@@ -108,31 +114,29 @@ async def test_children_runs_of_schedules_forks_and_retries_belong_to_the_app(
         fails = False
         await theirs.aretry()
         assert await theirs.aresult(timeout=20) == 2
-        assert (await theirs.ainfo()).owner == "shop"
+        assert (await look(theirs)).owner == "shop"
         forked = await app.afork(theirs, step="child")
         assert await forked.aresult(timeout=20) == 2
-        assert (await forked.ainfo()).owner == "shop"
+        assert (await look(forked)).owner == "shop"
 
 
 async def test_a_worker_says_when_it_starts_that_another_app_may_take_its_jobs(dsn: str) -> None:
-    async with an_app(dsn, None, []) as app, an_app(dsn, "billing", []) as billing, an_app(dsn, "shop", []) as shop:
-        async with Worker(billing):
-            worker = Worker(app)
-            heard = Heard(worker)
-            async with worker:
-                said = heard.of(TasksShared)
-                assert [(one.owner, one.other, one.tasks) for one in said] == [
-                    (app.name, "billing", ("parent", "send"))
-                ]
-                assert "App(name=...)" in said[0].text()
-            elsewhere = Worker(app, queues=["other.*"])
-            silent = Heard(elsewhere)
-            async with elsewhere:
-                assert not silent.of(TasksShared)
-            named = Worker(shop)
-            quiet = Heard(named)
-            async with named:
-                assert not quiet.of(TasksShared)
+    app, billing, shop = an_app(dsn, None, []), an_app(dsn, "billing", []), an_app(dsn, "shop", [])
+    async with app, billing, shop, Worker(billing):
+        worker = Worker(app)
+        heard = Heard(worker)
+        async with worker:
+            said = heard.of(TasksShared)
+            assert [(one.owner, one.other, one.tasks) for one in said] == [(app.name, "billing", ("parent", "send"))]
+            assert "App(name=...)" in said[0].text()
+        elsewhere = Worker(app, queues=["other.*"])
+        silent = Heard(elsewhere)
+        async with elsewhere:
+            assert not silent.of(TasksShared)
+        named = Worker(shop)
+        quiet = Heard(named)
+        async with named:
+            assert not quiet.of(TasksShared)
 
 
 async def test_a_worker_of_the_version_before_claims_the_jobs_of_every_owner(

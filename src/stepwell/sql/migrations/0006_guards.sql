@@ -5,10 +5,23 @@
 -- Sizes and names.
 
 -- Events and signals.
+-- What is there was delivered when it was committed; the default is for what comes.
+alter table stepwell.event add column delivered boolean not null default true;
+alter table stepwell.event alter column delivered set default false;
+comment on column stepwell.event.delivered is 'Another event of its transaction has brought this one to the jobs that wait for it.';
+create index event_transaction on stepwell.event (transaction, id);
+comment on index stepwell.event_transaction is 'Finds what else a transaction has emitted.';
 
 -- Leases and outcomes.
 
 -- Schedules.
+
+-- A run that ends asks whether another one goes, and which one waits first. One index answers both with one probe each;
+-- jobs of no schedule are not in it, as before.
+drop index stepwell.job_schedule;
+create index job_schedule on stepwell.job ((state = 'blocked'), schedule_id, scheduled_for, id) where schedule_id is not null;
+comment on index stepwell.job_schedule is
+  'Finds the live runs of a schedule: first those that are not blocked, then the blocked ones in the order in which they go.';
 
 -- Lives and attempts of a job.
 
