@@ -53,6 +53,7 @@ from stepwell.queries.health import (
     snapshot_holders,
     uncovered_tasks,
 )
+from stepwell.queries.limits import SizeLimit, set_size_limit, size_limits
 from stepwell.queries.looks import (
     JobFilter,
     QueueInfo,
@@ -132,6 +133,7 @@ __all__ = [
     "Saving",
     "Scope",
     "SharedTask",
+    "SizeLimit",
     "SnapshotHolder",
     "Spawning",
     "Sums",
@@ -196,7 +198,9 @@ __all__ = [
     "schedule_times",
     "schedules",
     "send",
+    "set_size_limit",
     "shared_tasks",
+    "size_limits",
     "snapshot_holders",
     "snooze",
     "spawn",
