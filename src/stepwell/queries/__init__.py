@@ -49,6 +49,7 @@ from stepwell.queries.health import (
     snapshot_holders,
     uncovered_tasks,
 )
+from stepwell.queries.limits import SizeLimit, set_size_limit, size_limits
 from stepwell.queries.looks import (
     JobFilter,
     QueueInfo,
@@ -126,6 +127,7 @@ __all__ = [
     "QueueInfo",
     "Saving",
     "Scope",
+    "SizeLimit",
     "SnapshotHolder",
     "Spawning",
     "Sums",
@@ -189,6 +191,8 @@ __all__ = [
     "schedule_times",
     "schedules",
     "send",
+    "set_size_limit",
+    "size_limits",
     "snapshot_holders",
     "snooze",
     "spawn",

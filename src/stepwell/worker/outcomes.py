@@ -15,7 +15,7 @@ import psycopg
 from stepwell import queries
 from stepwell.batches import batches
 from stepwell.error_text import storable
-from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused
+from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused, UpkeepFailed
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Advanced, Cancelled, Failed, Outcome, Restarted, Settled, Snoozed, Succeeded, Suspended
 from stepwell.queries import Move, Query
@@ -161,11 +161,14 @@ class Outcomes:
 
     async def _flush_progress(self) -> None:
         said, self._progress = self._progress, {}
-        await self._link.insist(
-            queries.report_progress(
-                list(said), [epoch for epoch, _ in said.values()], [text for _, text in said.values()]
-            )
+        query = queries.report_progress(
+            list(said), [epoch for epoch, _ in said.values()], [text for _, text in said.values()]
         )
+        try:
+            await self._link.insist(query)
+        except psycopg.Error as error:
+            # It is for looking at only: outcomes must not wait for it.
+            self._events.emit(UpkeepFailed("writing progress", " ".join(str(error).split())))
 
 
 def _max_attempts(job: ClaimedJob, task: Task[..., Any], failed: Failed) -> int:
