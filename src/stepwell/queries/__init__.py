@@ -49,6 +49,7 @@ from stepwell.queries.health import (
     snapshot_holders,
     uncovered_tasks,
 )
+from stepwell.queries.locks import Holder, bounded, lock_holders
 from stepwell.queries.looks import (
     JobFilter,
     QueueInfo,
@@ -89,6 +90,7 @@ from stepwell.queries.transitions import (
     Position,
     Promoted,
     cancel,
+    cancel_branches,
     claim,
     enqueue,
     fail,
@@ -115,6 +117,7 @@ __all__ = [
     "DeadRows",
     "DefaultRows",
     "Fired",
+    "Holder",
     "JobFilter",
     "Move",
     "NewJob",
@@ -134,7 +137,9 @@ __all__ = [
     "add_stats",
     "admit_stranded",
     "advance",
+    "bounded",
     "cancel",
+    "cancel_branches",
     "claim",
     "clock",
     "count_jobs",
@@ -157,6 +162,7 @@ __all__ = [
     "lead",
     "limit_statements",
     "list_jobs",
+    "lock_holders",
     "make_partitions",
     "mark_transaction",
     "notify",
