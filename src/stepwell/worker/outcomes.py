@@ -19,6 +19,7 @@ from stepwell.error_text import storable
 from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused, OutcomesHeldUp
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Failed, Outcome, Settled, Succeeded
+from stepwell.step import LEAST_UNDO_ATTEMPTS, is_undoing
 from stepwell.task import Task
 from stepwell.worker.link import Link
 from stepwell.worker.locks import Locks
@@ -80,7 +81,7 @@ class Outcomes:
                     job.id,
                     job.task,
                     outcome.attempt or job.attempt,
-                    outcome.max_attempts or task.retry.max_attempts,
+                    _max_attempts(job, task, outcome),
                     outcome.reason,
                     outcome.type,
                     outcome.message,
@@ -173,8 +174,9 @@ class Outcomes:
                 await self._write_apart(items, error)
                 return
             else:
-                for item in known:
-                    self._locks.forget(item[0].id)
+                if known:
+                    for item in items:
+                        self._locks.forget(item[0].id)
                 for job_id in refused[0] if refused else ():
                     self._events.emit(OutcomeRefused(str(job_id)))
                 return
@@ -236,3 +238,9 @@ class Outcomes:
 def _without(items: list[Ending], others: list[Ending]) -> list[Ending]:
     gone = {id(item) for item in others}
     return [item for item in items if id(item) not in gone]
+
+
+def _max_attempts(job: ClaimedJob, task: Task[..., Any], failed: Failed) -> int:
+    """The limit by which stepwell.fail decides."""
+    most = job.max_attempts or failed.max_attempts or task.retry.max_attempts
+    return max(most, LEAST_UNDO_ATTEMPTS) if is_undoing(job.journal) else most

@@ -15,12 +15,20 @@ declare
   _ended uuid[];
   _waiting uuid[];
 begin
-  -- The first of a transaction's events brings all of them, so that jobs are locked in one order.
-  if new.id <= coalesce(nullif(current_setting('stepwell.delivered', true), ''), '0')::bigint then
+  -- First of all: on a table of the caller's own, to read new would run casts of the caller's own as the owner of this.
+  if tg_relid <> 'stepwell.event'::regclass or tg_op <> 'INSERT' or tg_when <> 'AFTER' or tg_level <> 'ROW' then
+    raise exception using errcode = 'insufficient_privilege',
+      message = 'stepwell: deliver_events is the trigger of the table stepwell.event, and of no other';
+  end if;
+  -- The first of a transaction's events brings all that were put in after it, so that jobs are locked in one order. The mark
+  -- is in the row, where no client can write it, and goes when the savepoint goes in which it was set. It is looked up:
+  -- new is the row as it was put in.
+  perform from stepwell.event e where e.id = new.id and not e.delivered;
+  if not found then
     return null;
   end if;
-  perform set_config('stepwell.delivered', max(e.id)::text, true)
-  from stepwell.event e where e.transaction = new.transaction and e.id >= new.id;
+  update stepwell.event e set delivered = true
+  where e.transaction = new.transaction and e.id > new.id and not e.delivered;
   perform pg_advisory_xact_lock_shared(1937007984, l.name)
   from (
     select distinct hashtext(e.name || chr(1) || coalesce(e.job_id::text, e.key)) as name

@@ -21,7 +21,6 @@ begin
   select f.event_id, stepwell.now(), 'infinity', _id, f.event, '', f.value
   from forgotten f
   where f.kind = 'receive' and f.event_id is not null
-  -- As they were sent: stepwell.deliver_events passes over one that is put in after a later one.
   order by f.event_id;
   return true;
 end

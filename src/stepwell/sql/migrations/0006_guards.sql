@@ -1,16 +1,69 @@
+-- stepwell: compatible from 5
 -- Guards against hostile or unlucky callers, and corrections. Functions and views are replaced after this file.
 
 -- Rights.
 
+create table stepwell.privilege (
+  kind text not null,
+  object text not null,
+  name text not null,
+  constraint privilege_pkey primary key (kind, object, name),
+  constraint privilege_kind check (kind in ('everybody', 'producer', 'worker', 'viewer', 'operator')),
+  constraint privilege_object check (object in ('function', 'view'))
+);
+comment on table stepwell.privilege is 'What each kind of role may do. Rewritten by each migration, from rights.sql; a function that is not listed is internal.';
+comment on column stepwell.privilege.kind is 'producer, worker, viewer or operator; everybody: any role that may use the schema.';
+comment on column stepwell.privilege.object is 'function: the kind may execute it; view: it may select from it.';
+comment on column stepwell.privilege.name is 'The name of the function, without its parameters, or of the view.';
+
+create table stepwell.grantee (
+  role text not null,
+  kind text not null,
+  role_id oid not null,
+  granted_at timestamptz not null default clock_timestamp(),
+  constraint grantee_pkey primary key (role, kind),
+  constraint grantee_kind check (kind in ('producer', 'worker', 'viewer', 'operator'))
+);
+comment on table stepwell.grantee is 'Which roles were granted what, by "stepwell grant". Each migration grants it again.';
+comment on column stepwell.grantee.role is 'The name of the role.';
+comment on column stepwell.grantee.kind is 'producer, worker, viewer or operator.';
+comment on column stepwell.grantee.role_id is 'The oid of the role: a role made later under the same name is another one.';
+comment on column stepwell.grantee.granted_at is 'When it was granted.';
+
 -- Sizes and names.
 
 -- Events and signals.
+-- What is there was delivered when it was committed; the default is for what comes.
+alter table stepwell.event add column delivered boolean not null default true;
+alter table stepwell.event alter column delivered set default false;
+comment on column stepwell.event.delivered is 'Another event of its transaction has brought this one to the jobs that wait for it.';
+create index event_transaction on stepwell.event (transaction, id);
+comment on index stepwell.event_transaction is 'Finds what else a transaction has emitted.';
 
 -- Leases and outcomes.
 
 -- Schedules.
 
+-- A run that ends asks whether another one goes, and which one waits first. One index answers both with one probe each;
+-- jobs of no schedule are not in it, as before.
+drop index stepwell.job_schedule;
+create index job_schedule on stepwell.job ((state = 'blocked'), schedule_id, scheduled_for, id) where schedule_id is not null;
+comment on index stepwell.job_schedule is
+  'Finds the live runs of a schedule: first those that are not blocked, then the blocked ones in the order in which they go.';
+
 -- Lives and attempts of a job.
+
+alter table stepwell.job
+  add column life integer not null default 0,
+  add column steps_counted integer not null default 0;
+alter table stepwell.history add column life integer not null default 0;
+comment on column stepwell.job.life is 'How often the job has begun anew: by a restart, a retry from the start, or a retry after an undo. Random values differ from life to life.';
+comment on column stepwell.job.steps_counted is 'How many steps had ended well when an attempt last failed. If there are more at the next failure, attempts are counted from 1 again.';
+comment on column stepwell.history.life is 'As on the job.';
+-- It has another parameter now.
+drop function if exists stepwell.journal(uuid, text, json, json);
+-- Its result has another column now.
+drop function if exists stepwell.claim(uuid, text[], integer[], timestamptz[], uuid[], text[], integer, double precision[]);
 
 -- Owners, and jobs whose arguments do not fit.
 
