@@ -28,6 +28,7 @@ bury_steps              caller
 cancel                  owner   worker operator
 cancel_children         caller
 check_options           caller
+check_sizes             caller
 check_value             caller
 claim                   owner   worker
 control_scope           caller
@@ -89,6 +90,7 @@ save_steps              owner   worker
 schedule_times          owner   worker
 schema_version          owner   everybody
 send                    owner   producer worker
+set_size_limit          caller
 snooze                  owner   worker
 spawn                   owner   worker
 step_saved              owner   worker
@@ -115,6 +117,7 @@ folded_steps
 jobs              viewer operator
 queues            viewer operator
 schedules         viewer operator
+size_limits       viewer operator
 stats             viewer operator
 steps             viewer operator
 stopping_workers

@@ -24,7 +24,7 @@ from (
     -- To look.
     (
       '{viewer,operator}', 'view',
-      '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats}'
+      '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits}'
     ),
     ('{viewer,operator}', 'function', '{large_value}'),
     -- To steer.

@@ -16,7 +16,7 @@ import psycopg
 from stepwell import queries
 from stepwell.batches import batches
 from stepwell.error_text import storable
-from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused, OutcomesHeldUp
+from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused, OutcomesHeldUp, UpkeepFailed
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Failed, Outcome, Settled, Succeeded
 from stepwell.step import LEAST_UNDO_ATTEMPTS, is_undoing
@@ -230,6 +230,9 @@ class Outcomes:
             locked = await self._locks.find(said, with_family=False)
             self._quiet |= dict.fromkeys(said if locked is None else locked, now + _PROGRESS_QUIET)
             self._progress = said | self._progress
+        except psycopg.Error as error:
+            # It is for looking at only: outcomes must not wait for it.
+            self._events.emit(UpkeepFailed("writing progress", " ".join(str(error).split())))
         else:
             for job_id in said:
                 self._quiet.pop(job_id, None)

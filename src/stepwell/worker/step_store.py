@@ -16,12 +16,13 @@ from stepwell import acts, queries
 from stepwell.batches import batches
 from stepwell.coalesce import Coalescer
 from stepwell.db import Database, afetch, fetch
+from stepwell.errors import BadValue, TooLarge
 from stepwell.events import Events
 from stepwell.job import ClaimedJob
 from stepwell.journal import Lost
 from stepwell.queries import Move, Query, Saving, Spawning
 from stepwell.step import NewStep
-from stepwell.trouble import is_transient
+from stepwell.trouble import is_transient, own
 from stepwell.worker.link import Link
 from stepwell.worker.locks import Locks
 from stepwell.worker.step_threads import StepThreads
@@ -61,7 +62,12 @@ class StepStore:
         """Ask until it is answered, or the worker has ended. Unless it `waits_for_locks` it raises
         `LockNotAvailable`."""
         async with self._lock:
-            rows = await self._link.insist(query, lambda: not self._closed, waits_for_locks=waits_for_locks)
+            try:
+                rows = await self._link.insist(query, lambda: not self._closed, waits_for_locks=waits_for_locks)
+            except psycopg.DataError as error:
+                if isinstance(refused := own(error), TooLarge):
+                    raise BadValue(str(refused)) from None
+                raise
         if rows is None:
             raise Lost
         return rows
@@ -258,7 +264,7 @@ class _Locked(Exception):
 
 def _undone(error: Exception) -> bool:
     """Whether nothing of a batch can have been written: else it would have been tried again."""
-    return isinstance(error, psycopg.Error) and not is_transient(error)
+    return isinstance(error, BadValue) or (isinstance(error, psycopg.Error) and not is_transient(error))
 
 
 def _two_runs(items: Sequence[Saving] | Sequence[Move]) -> bool:

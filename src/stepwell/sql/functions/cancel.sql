@@ -30,6 +30,10 @@ declare
   _expires_ats timestamptz[];
   _ends json;
 begin
+  if length(_reason) > 10000 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: the reason of a cancel must have at most 10000 characters';
+  end if;
   _all := stepwell.lock_family(
     _ids, array(select j.parent_id from stepwell.job j where j.id = any (_ids) and j.parent_id is not null), true
   );

@@ -37,6 +37,9 @@ declare
   _unsuccessful uuid[];
   _ends json;
 begin
+  if pg_column_size(_results) > 65536 then
+    perform stepwell.check_sizes('result', _results);
+  end if;
   if 'cancelled' = any (_states) then
     _undoing := stepwell.begin_cancelled_undo(_ids, _epochs, _states, _errors, _parent_ids);
   elsif _parent_ids is not null then
@@ -60,7 +63,7 @@ begin
       j.undoing ->> 'type' as type, j.undoing ->> 'message' as message,
       case
         when j.undoing is not null then j.undoing ->> 'error'
-        when o.state = 'cancelled' then coalesce(o.error, j.reason)
+        when o.state = 'cancelled' then coalesce(left(o.error, 10000), j.reason)
       end as error
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,

@@ -14,6 +14,7 @@ declare
   _cancelling uuid[];
   _queues text[];
 begin
+  perform stepwell.check_sizes('args', _args);
   perform stepwell.lock_to_give_back(_ids);
   with restarted as (
     update stepwell.job j

@@ -32,6 +32,21 @@ comment on column stepwell.grantee.granted_at is 'When it was granted.';
 
 -- Sizes and names.
 
+create table stepwell.size_limit (
+  name text not null,
+  bytes bigint not null,
+  constraint size_limit_pkey primary key (name),
+  constraint size_limit_name check (name in ('args', 'metadata', 'event', 'signal', 'result', 'step', 'progress', 'job')),
+  -- Functions look a limit up only for a text of more than 64 KiB. A message of Postgres ends at a gigabyte.
+  constraint size_limit_bytes check (bytes between 65536 and 536870912)
+);
+comment on table stepwell.size_limit is 'How large a text may be, in bytes. The owner changes it by stepwell.set_size_limit, or "stepwell limits set".';
+comment on column stepwell.size_limit.name is 'args and metadata of a job; event and signal: their values; result; step: the value or error of a step; progress; job: all that a worker is handed with one job (args, metadata, saved steps).';
+comment on column stepwell.size_limit.bytes is 'The most bytes that are accepted, at least 65536.';
+insert into stepwell.size_limit (name, bytes) values
+  ('args', 1048576), ('metadata', 65536), ('event', 1048576), ('signal', 1048576), ('result', 1048576), ('step', 1048576),
+  ('progress', 65536), ('job', 134217728);
+
 -- Events and signals.
 -- What is there was delivered when it was committed; the default is for what comes.
 alter table stepwell.event add column delivered boolean not null default true;
