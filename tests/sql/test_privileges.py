@@ -54,6 +54,7 @@ known_role              caller
 large_value             owner   worker viewer operator
 lead                    owner   worker
 lock_family             caller
+lock_holders            owner   worker
 lock_to_give_back       caller
 make_partitions         owner   worker
 mark_beside             caller

@@ -54,6 +54,7 @@ from stepwell.queries.health import (
     uncovered_tasks,
 )
 from stepwell.queries.limits import SizeLimit, set_size_limit, size_limits
+from stepwell.queries.locks import Holder, bounded, lock_holders
 from stepwell.queries.looks import (
     JobFilter,
     QueueInfo,
@@ -94,6 +95,7 @@ from stepwell.queries.transitions import (
     Position,
     Promoted,
     cancel,
+    cancel_branches,
     claim,
     enqueue,
     fail,
@@ -120,6 +122,7 @@ __all__ = [
     "DeadRows",
     "DefaultRows",
     "Fired",
+    "Holder",
     "JobFilter",
     "Move",
     "NewJob",
@@ -142,7 +145,9 @@ __all__ = [
     "add_stats",
     "admit_stranded",
     "advance",
+    "bounded",
     "cancel",
+    "cancel_branches",
     "claim",
     "clock",
     "count_jobs",
@@ -165,6 +170,7 @@ __all__ = [
     "lead",
     "limit_statements",
     "list_jobs",
+    "lock_holders",
     "make_partitions",
     "mark_transaction",
     "notify",

@@ -237,5 +237,10 @@ def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
     return Query("select id, state::text from stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), same)
 
 
+def cancel_branches(ids: Sequence[str], reason: str) -> Query[object]:
+    """The same, for children whose fate nobody asks about; what is answered means nothing."""
+    return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), only)
+
+
 def retry(ids: Sequence[str], step: str | None = None, *, from_start: bool = False) -> Query[list[UUID]]:
     return Query("select stepwell.retry(%s::uuid[], %s::text, %s::boolean)", (list(ids), step, from_start), only)
