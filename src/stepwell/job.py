@@ -35,6 +35,8 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     parent_id: str | None = None
     journal: str | None = None
     """What a durable job has saved, as JSON; None: nothing."""
+    max_attempts: int | None = None
+    """The job's own limit; None: the task's counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class JobInfo:
     forked_from: UUID | None
     undoing: bool
     """It has failed or was cancelled, and its steps are being undone."""
+    owner: str | None
+    """The app whose workers run it; None: any worker that knows the task."""
     failures: tuple[Failure, ...] = ()
     steps: tuple[StepInfo, ...] = ()
     """What a durable job has saved, in order."""

@@ -64,7 +64,7 @@ def upgrade(monkeypatch: pytest.MonkeyPatch) -> Upgrade:
         monkeypatch.setattr(migrating, "migrations", lambda: (*released, next_one))
 
     def read_more(path: str) -> str:
-        return read(path).replace("register_worker, renew,", "register_worker, renew, brand_new,")
+        return read(path).replace("'{worker}', 'function', '{", "'{worker}', 'function', '{brand_new,")
 
     def files_and_more(folder: str) -> tuple[tuple[str, str], ...]:
         new = ("brand_new", "create or replace function stepwell.brand_new() returns int language sql as 'select 7'")

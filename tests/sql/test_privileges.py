@@ -28,6 +28,7 @@ bury_steps              caller
 cancel                  owner   worker operator
 cancel_children         caller
 check_options           caller
+check_sizes             caller
 check_value             caller
 claim                   owner   worker
 control_scope           caller
@@ -53,6 +54,7 @@ known_role              caller
 large_value             owner   worker viewer operator
 lead                    owner   worker
 lock_family             caller
+lock_holders            owner   worker
 lock_to_give_back       caller
 make_partitions         owner   worker
 mark_beside             caller
@@ -82,15 +84,18 @@ resume_schedule         owner   operator
 retry                   owner   operator
 revoke_role             caller
 rewind_schedules        owner   worker
+rivals                  owner   worker
 role_name               caller
 runs_to_replace         caller
 save_steps              owner   worker
 schedule_times          owner   worker
 schema_version          owner   everybody
 send                    owner   producer worker
+set_size_limit          caller
 snooze                  owner   worker
 spawn                   owner   worker
 step_saved              owner   worker
+steps_done              caller
 still_held              owner   worker
 stop                    owner   operator
 suspend                 owner   worker
@@ -113,6 +118,7 @@ folded_steps
 jobs              viewer operator
 queues            viewer operator
 schedules         viewer operator
+size_limits       viewer operator
 stats             viewer operator
 steps             viewer operator
 stopping_workers

@@ -15,6 +15,7 @@ from stepwell.cli import (
     emit,
     enqueue,
     jobs,
+    limits,
     migrate,
     queues,
     rights,
@@ -75,4 +76,5 @@ cli.command("migrate")(migrate.migrate)
 cli.command("grant")(rights.grant)
 cli.command("revoke")(rights.revoke)
 cli.command("grants")(rights.grants)
+cli.add_typer(limits.group, name="limits")
 cli.add_typer(schema.group, name="schema")

@@ -32,6 +32,21 @@ comment on column stepwell.grantee.granted_at is 'When it was granted.';
 
 -- Sizes and names.
 
+create table stepwell.size_limit (
+  name text not null,
+  bytes bigint not null,
+  constraint size_limit_pkey primary key (name),
+  constraint size_limit_name check (name in ('args', 'metadata', 'event', 'signal', 'result', 'step', 'progress', 'job')),
+  -- Functions look a limit up only for a text of more than 64 KiB. A message of Postgres ends at a gigabyte.
+  constraint size_limit_bytes check (bytes between 65536 and 536870912)
+);
+comment on table stepwell.size_limit is 'How large a text may be, in bytes. The owner changes it by stepwell.set_size_limit, or "stepwell limits set".';
+comment on column stepwell.size_limit.name is 'args and metadata of a job; event and signal: their values; result; step: the value or error of a step; progress; job: all that a worker is handed with one job (args, metadata, saved steps).';
+comment on column stepwell.size_limit.bytes is 'The most bytes that are accepted, at least 65536.';
+insert into stepwell.size_limit (name, bytes) values
+  ('args', 1048576), ('metadata', 65536), ('event', 1048576), ('signal', 1048576), ('result', 1048576), ('step', 1048576),
+  ('progress', 65536), ('job', 134217728);
+
 -- Events and signals.
 -- What is there was delivered when it was committed; the default is for what comes.
 alter table stepwell.event add column delivered boolean not null default true;
@@ -53,6 +68,42 @@ comment on index stepwell.job_schedule is
 
 -- Lives and attempts of a job.
 
+alter table stepwell.job
+  add column life integer not null default 0,
+  add column steps_counted integer not null default 0;
+alter table stepwell.history add column life integer not null default 0;
+comment on column stepwell.job.life is 'How often the job has begun anew: by a restart, a retry from the start, or a retry after an undo. Random values differ from life to life.';
+comment on column stepwell.job.steps_counted is 'How many steps had ended well when an attempt last failed. If there are more at the next failure, attempts are counted from 1 again.';
+comment on column stepwell.history.life is 'As on the job.';
+-- It has another parameter now.
+drop function if exists stepwell.journal(uuid, text, json, json);
+-- Its result has another column now.
+drop function if exists stepwell.claim(uuid, text[], integer[], timestamptz[], uuid[], text[], integer, double precision[]);
+
 -- Owners, and jobs whose arguments do not fit.
+alter table stepwell.job add column owner text;
+comment on column stepwell.job.owner is 'The app whose workers run it; null: any worker that knows the task.';
+alter table stepwell.history add column owner text;
+comment on column stepwell.history.owner is 'As on the job.';
+alter table stepwell.worker add column named boolean;
+comment on column stepwell.worker.named is 'Its app was given its name: it also claims the jobs of that owner. Null: it is of a version that claims the jobs of every owner.';
+alter table stepwell.schedule add column named boolean not null default false;
+comment on column stepwell.schedule.named is 'Its app was given its name: its jobs belong to that owner.';
+-- They have more parameters now.
+drop function if exists stepwell.enqueue(text, json, text, integer, interval, timestamptz, jsonb, integer);
+drop function if exists stepwell.enqueue_many(
+  text[], text[], text[], integer[], double precision[], timestamptz[], text[], integer[]
+);
+drop function if exists stepwell.spawn(
+  uuid[], integer[], text[], integer[], text[], text[], text[], integer[], double precision[], timestamptz[], text[],
+  integer[]
+);
+drop function if exists stepwell.register_worker(
+  text, integer, text, text[], text, integer, double precision, double precision, integer, text, text[], double precision
+);
+drop function if exists stepwell.put_schedules(
+  text, boolean, text[], text[], text[], text[], integer[], text[], text[], double precision[], text[], integer[],
+  double precision[], timestamptz[]
+);
 
 -- Counters.
