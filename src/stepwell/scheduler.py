@@ -10,7 +10,7 @@ from stepwell import queries
 from stepwell.cron import Timing, parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
-from stepwell.errors import BadArgs, ConfigError
+from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
 from stepwell.names import check_name
 from stepwell.plan import Plan
 from stepwell.schedule import (
@@ -147,5 +147,9 @@ class Scheduler:
         schedule = declaration.schedule()
         [now] = yield queries.clock()
         yield queries.put_schedules(self._owner, [schedule], [schedule.timing.after(now)], declared=False)
-        [made] = yield queries.schedules(self._owner, schedule.name)
-        return made
+        made = yield queries.schedules(self._owner, schedule.name)
+        if not made:
+            raise ScheduleNotFound(
+                f"schedule {schedule.name!r} of {self._owner!r} was made, and somebody has deleted it: make it again"
+            )
+        return made[0]
