@@ -148,17 +148,11 @@ class Scheduler:
         """Make a schedule at run time, or change the one of that name."""
         schedule = declaration.schedule()
         [now] = yield queries.clock()
-<<<<<<< HEAD
-        yield queries.put_schedules(self._owner, [schedule], [schedule.timing.after(now)], declared=False)
+        nexts = [schedule.timing.after(now)]
+        yield queries.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
         made = yield queries.schedules(self._owner, schedule.name)
         if not made:
             raise ScheduleNotFound(
                 f"schedule {schedule.name!r} of {self._owner!r} was made, and somebody has deleted it: make it again"
             )
         return made[0]
-=======
-        nexts = [schedule.timing.after(now)]
-        yield queries.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
-        [made] = yield queries.schedules(self._owner, schedule.name)
-        return made
->>>>>>> main
