@@ -24,6 +24,9 @@ declare
   _now timestamptz := stepwell.now();
   _id uuid := stepwell.uuid7();
 begin
+  -- Whoever rescues or cancels reads these: a limit that is no number must not get in.
+  perform (t.limits ->> 'max_attempts')::numeric::integer, (t.limits ->> 'keep_failed')::double precision
+  from jsonb_each(_tasks::jsonb) as t (task, limits);
   insert into stepwell.worker (id, host, pid, version, queues, tasks, concurrency, started_at, renewed_at,
     lease_until, begun, owner, schedules, stale_after, named)
   values (_id, _host, _pid, _version, _queues, _tasks::jsonb, _concurrency, _now - _age * interval '1 second', _now,
