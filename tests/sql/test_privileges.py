@@ -54,6 +54,7 @@ known_role              caller
 large_value             owner   worker viewer operator
 lead                    owner   worker
 lock_family             caller
+lock_holders            owner   worker
 lock_to_give_back       caller
 make_partitions         owner   worker
 mark_beside             caller
@@ -84,6 +85,7 @@ resume_schedule         owner   operator
 retry                   owner   operator
 revoke_role             caller
 rewind_schedules        owner   worker
+rivals                  owner   worker
 role_name               caller
 runs_to_replace         caller
 save_steps              owner   worker

@@ -25,13 +25,15 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     run_at: Any = None
     metadata: str | None = None
     max_attempts: int | None = None
+    owner: str | None = None
+    """Only workers of the app of that name run it; None: any that knows the task."""
 
 
 def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
     # As one text: an array of so many would be written, quoted and read element by element.
     return Query(
         "select array_to_string(stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[]), ' ')",
+        " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[]), ' ')",
         (
             shared([job.task for job in jobs]),
             Texts([job.args for job in jobs]),
@@ -41,6 +43,7 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
             shared([job.run_at for job in jobs]),
             shared(Texts([job.metadata for job in jobs])),
             shared([job.max_attempts for job in jobs]),
+            shared([job.owner for job in jobs]),
         ),
         _ids,
     )
@@ -246,6 +249,11 @@ def try_waiting_lock() -> Query[bool]:
 
 def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
     return Query("select id, state::text from stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), same)
+
+
+def cancel_branches(ids: Sequence[str], reason: str) -> Query[object]:
+    """The same, for children whose fate nobody asks about; what is answered means nothing."""
+    return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), only)
 
 
 def retry(ids: Sequence[str], step: str | None = None, *, from_start: bool = False) -> Query[list[UUID]]:

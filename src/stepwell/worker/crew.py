@@ -23,6 +23,7 @@ from stepwell.events import (
     PauseChanged,
     SchedulesRemoved,
     StopAsked,
+    TasksShared,
 )
 from stepwell.job import ClaimedJob
 from stepwell.migrate import DEFAULT_KEEPS
@@ -96,7 +97,9 @@ class Crew:
         self._transactions = app.database.with_pool_of(pools.slots)
         # Not the handlers' own threads: they wait for these.
         self._step_threads = StepThreads()
-        self._steps = StepStore(self._links["steps"], self._transactions, app.max_result_size, self._step_threads)
+        self._steps = StepStore(
+            self._links["steps"], self._transactions, app.max_result_size, self._step_threads, events
+        )
         self._processes = Processes(process_slots, self._process_said)
         self._duties = Duties(self._links["upkeep"], lambda: app.dsn, events)
         self.stats = Stats(self._duties)
@@ -211,6 +214,7 @@ class Crew:
                 self._app.name,
                 self._app.scheduler.names,
                 self._app.scheduler.stale_after,
+                self._app.owner is not None,
             )
 
         self._lease = Lease(
@@ -281,6 +285,12 @@ class Crew:
         self._undeclared.clear()
         if removed:
             self._events.emit(SchedulesRemoved(tuple(removed)))
+
+    async def warn_of_rivals(self) -> None:
+        """Say whose workers may take the same jobs. That is no reason to stop: an app may be being renamed."""
+        if self.worker_id is not None:
+            for rival in await self._duties.do("looking for tasks of two apps", queries.rivals(self.worker_id)) or []:
+                self._events.emit(TasksShared(self._app.name, rival.owner, tuple(rival.tasks)))
 
     async def _declare_again(self) -> None:
         """Whenever the lease was lost, others may have found our schedules stale and removed them."""
