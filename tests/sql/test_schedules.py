@@ -573,9 +573,9 @@ def test_somebodys_open_transaction_holds_up_no_other_schedule(conn: Connection,
 @pytest.mark.parametrize("wrong", ["infinity", "-infinity", "10500-01-01", "0044-03-15 BC"])
 def test_a_time_that_python_cannot_reckon_with_does_not_get_in(conn: Connection, wrong: str) -> None:
     put(conn)
-    with pytest.raises(psycopg.errors.CheckViolation):
+    with pytest.raises((psycopg.errors.CheckViolation, psycopg.errors.InvalidParameterValue)):
         conn.execute("update stepwell.schedule set next_tick_at = %s::timestamptz", (wrong,))
-    with pytest.raises(psycopg.errors.CheckViolation):
+    with pytest.raises((psycopg.errors.CheckViolation, psycopg.errors.InvalidParameterValue)):
         put(conn, "many", catchup=3_000_000)
 
 
