@@ -151,7 +151,8 @@ class ApiCaller:
         )
 
     def _result(self) -> None:
-        self._job().result(timeout=self._or_hostile(0.05))
+        # None would wait for ever.
+        self._job().result(timeout=self._dice.one((0.05, 0.05, 0.05, 0, -1, math.nan, "", "x", b"1", {})))
 
     def _look(self) -> None:
         self._job().info()
