@@ -46,6 +46,7 @@ comment on column stepwell.size_limit.bytes is 'The most bytes that are accepted
 insert into stepwell.size_limit (name, bytes) values
   ('args', 1048576), ('metadata', 65536), ('event', 1048576), ('signal', 1048576), ('result', 1048576), ('step', 1048576),
   ('progress', 65536), ('job', 134217728);
+comment on column stepwell.failure.reason is 'error, timeout, lease_lost, bad_args, bad_result, or unreadable: what the job holds could not be handed to a worker.';
 
 -- Events and signals.
 -- What is there was delivered when it was committed; the default is for what comes.
