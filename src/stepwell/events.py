@@ -289,6 +289,18 @@ class UpkeepFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LoopFailed(Event):
+    level = logging.ERROR
+    loop: str
+    error: str
+    pause: float
+    traceback: str
+
+    def text(self) -> str:
+        return f"{self.loop} failed, and goes on in {self.pause:g} s: {' '.join(self.error.split())}\n{self.traceback}"
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderChanged(Event):
     level = logging.DEBUG
     leads: bool

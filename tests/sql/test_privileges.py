@@ -30,6 +30,7 @@ cancel_children         caller
 check_options           caller
 check_sizes             caller
 check_value             caller
+check_values            caller
 claim                   owner   worker
 control_scope           caller
 deliver_events          owner
@@ -69,6 +70,7 @@ prune_events            owner   worker
 prune_stats             owner   worker
 prune_ticks             owner   worker
 put_schedules           owner   worker operator
+read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
 remove_schedules        owner   worker operator

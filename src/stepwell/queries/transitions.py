@@ -70,15 +70,19 @@ def claim(
     tasks: Sequence[str],
     limit: int,
     shares: Sequence[float] | None = None,
+    *,
+    most_bytes: int = 64 * 1024 * 1024,
+    unread: bool = False,
 ) -> Query[ClaimedJob]:
     return Query(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
         " (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from scheduled_for) * 1000000)::bigint,"
-        " parent_id::text, journal, max_attempts"
+        " parent_id::text, journal, max_attempts, unread, more"
         " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
         " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
         " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
-        " %s::uuid[], %s::text[], %s::integer, %s::double precision[])",
+        " %s::uuid[], %s::text[], %s::integer, %s::double precision[],"
+        " _most_bytes => %s::bigint, _unread => %s::boolean)",
         (
             worker_id,
             list(queues),
@@ -88,8 +92,18 @@ def claim(
             list(tasks),
             limit,
             None if shares is None else list(shares),
+            most_bytes,
+            unread,
         ),
         ClaimedJob,
+    )
+
+
+def read_claimed(job_id: str, epoch: int) -> Query[tuple[str, str | None, str | None]]:
+    return Query(
+        "select args::text, metadata::text, journal from stepwell.read_claimed(%s::uuid, %s::integer)",
+        (job_id, epoch),
+        same,
     )
 
 
