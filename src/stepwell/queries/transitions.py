@@ -211,6 +211,10 @@ def prune() -> Query[list[str]]:
     return Query("select stepwell.prune()", (), only)
 
 
+def prune_rows(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_rows(%s::integer)", (limit,), only)
+
+
 def notify(channel: str, payload: str) -> Query[None]:
     return Query("select pg_notify(%s, %s)", (channel, payload), only)
 
