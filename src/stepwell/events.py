@@ -88,7 +88,7 @@ class AttemptFailed(Event):
     task: str
     attempt: int
     max_attempts: int
-    """The task's, or its step's; a job may have its own."""
+    """The job's own, else its step's, else the task's."""
     reason: str
     type: str
     message: str

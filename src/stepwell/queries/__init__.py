@@ -51,6 +51,7 @@ from stepwell.queries.health import (
     snapshot_holders,
     uncovered_tasks,
 )
+from stepwell.queries.limits import SizeLimit, set_size_limit, size_limits
 from stepwell.queries.looks import (
     JobFilter,
     QueueInfo,
@@ -129,6 +130,7 @@ __all__ = [
     "QueueInfo",
     "Saving",
     "Scope",
+    "SizeLimit",
     "SnapshotHolder",
     "Spawning",
     "Sums",
@@ -195,6 +197,8 @@ __all__ = [
     "schedule_times",
     "schedules",
     "send",
+    "set_size_limit",
+    "size_limits",
     "snapshot_holders",
     "snooze",
     "spawn",

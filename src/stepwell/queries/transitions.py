@@ -71,7 +71,7 @@ def claim(
     return Query(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
         " (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from scheduled_for) * 1000000)::bigint,"
-        " parent_id::text, journal"
+        " parent_id::text, journal, max_attempts"
         " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
         " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
         " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"

@@ -15,10 +15,11 @@ import psycopg
 from stepwell import queries
 from stepwell.batches import batches
 from stepwell.error_text import storable
-from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused
+from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused, UpkeepFailed
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Advanced, Cancelled, Failed, Outcome, Restarted, Settled, Snoozed, Succeeded, Suspended
 from stepwell.queries import Move, Query
+from stepwell.step import LEAST_UNDO_ATTEMPTS, is_undoing
 from stepwell.task import Task
 from stepwell.worker.link import Link
 
@@ -73,7 +74,7 @@ class Outcomes:
                     job.id,
                     job.task,
                     outcome.attempt or job.attempt,
-                    outcome.max_attempts or task.retry.max_attempts,
+                    _max_attempts(job, task, outcome),
                     outcome.reason,
                     outcome.type,
                     outcome.message,
@@ -160,11 +161,20 @@ class Outcomes:
 
     async def _flush_progress(self) -> None:
         said, self._progress = self._progress, {}
-        await self._link.insist(
-            queries.report_progress(
-                list(said), [epoch for epoch, _ in said.values()], [text for _, text in said.values()]
-            )
+        query = queries.report_progress(
+            list(said), [epoch for epoch, _ in said.values()], [text for _, text in said.values()]
         )
+        try:
+            await self._link.insist(query)
+        except psycopg.Error as error:
+            # It is for looking at only: outcomes must not wait for it.
+            self._events.emit(UpkeepFailed("writing progress", " ".join(str(error).split())))
+
+
+def _max_attempts(job: ClaimedJob, task: Task[..., Any], failed: Failed) -> int:
+    """The limit by which stepwell.fail decides."""
+    most = job.max_attempts or failed.max_attempts or task.retry.max_attempts
+    return max(most, LEAST_UNDO_ATTEMPTS) if is_undoing(job.journal) else most
 
 
 def _was_rerouted(error: psycopg.Error) -> bool:

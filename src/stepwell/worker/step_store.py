@@ -15,11 +15,12 @@ from stepwell import acts, queries
 from stepwell.batches import batches
 from stepwell.coalesce import Coalescer
 from stepwell.db import Database, afetch, fetch
+from stepwell.errors import BadValue, TooLarge
 from stepwell.job import ClaimedJob
 from stepwell.journal import Lost
 from stepwell.queries import Move, Query, Saving, Spawning
 from stepwell.step import NewStep
-from stepwell.trouble import is_transient
+from stepwell.trouble import is_transient, own
 from stepwell.worker.link import Link
 from stepwell.worker.step_threads import StepThreads
 from stepwell.worker.watch import about_to_write
@@ -52,7 +53,12 @@ class StepStore:
     async def ask(self, query: Query[Row]) -> list[Row]:
         """Ask until it is answered, or the worker has ended."""
         async with self._lock:
-            rows = await self._link.insist(query, lambda: not self._closed)
+            try:
+                rows = await self._link.insist(query, lambda: not self._closed)
+            except psycopg.DataError as error:
+                if isinstance(refused := own(error), TooLarge):
+                    raise BadValue(str(refused)) from None
+                raise
         if rows is None:
             raise Lost
         return rows
@@ -174,7 +180,7 @@ class JobSteps(acts.Store):
 
 def _undone(error: Exception) -> bool:
     """Whether nothing of a batch can have been written: else it would have been tried again."""
-    return isinstance(error, psycopg.Error) and not is_transient(error)
+    return isinstance(error, BadValue) or (isinstance(error, psycopg.Error) and not is_transient(error))
 
 
 def _two_runs(items: Sequence[Saving] | Sequence[Move]) -> bool:

@@ -1,14 +1,18 @@
 -- Let the next run of each of these schedules go, where none is live but those that wait for it. Null: of every schedule,
--- for upkeep, should a run have gone in a way that called nobody, or nobody have come to it. Returns how many.
+-- for upkeep, should a run have ended in a way that called nobody, or nobody have come to it. Returns how many.
 -- The schedule's row is locked, so a tick that puts a run in line and the end of the run before it see each other. Whoever
 -- ends a run must not wait for long, though: a row that somebody holds for a quarter of a second is left to upkeep; and a
--- run that somebody holds is being cancelled, by whom the next one is let go.
+-- run that somebody holds is being cancelled, and whoever cancels it lets the next one go.
+-- Two probes of job_schedule answer for each schedule, however many runs wait.
 create or replace function stepwell.admit(_schedule_ids uuid[]) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
+set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 -- On, whatever the function that calls this has turned off.
 set enable_nestloop = on
 set enable_hashjoin = off
@@ -16,14 +20,38 @@ set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
-  _ids uuid[] := coalesce(
-    _schedule_ids,
-    array(select distinct j.schedule_id from stepwell.job j where j.schedule_id is not null and j.state = 'blocked' limit 1000)
-  );
+  _ids uuid[];
   _admitted integer;
   _queues text[];
   _due_in double precision;
 begin
+  if _schedule_ids is not null then
+    _ids := array(select distinct u.id from unnest(_schedule_ids) as u (id));
+  else
+    -- From schedule to schedule along the index, so that it costs no more when many runs wait.
+    _ids := array(
+      with recursive waiting as (
+        (
+          select j.schedule_id as id from stepwell.job j
+          where j.state = 'blocked' and j.schedule_id is not null
+          order by j.schedule_id limit 1
+        )
+        union all
+        select (
+          select j.schedule_id from stepwell.job j
+          where j.state = 'blocked' and j.schedule_id > w.id
+          order by j.schedule_id limit 1
+        )
+        from waiting w
+        where w.id is not null
+      )
+      select w.id from waiting w
+      where w.id is not null and (
+        select true from stepwell.job o where (o.state = 'blocked') is false and o.schedule_id = w.id limit 1
+      ) is null
+      limit 1000
+    );
+  end if;
   if cardinality(_ids) = 0 then
     return 0;
   end if;
@@ -33,22 +61,24 @@ begin
     return 0;
   end;
   with first as (
-    select distinct on (j.schedule_id) j.id
-    from stepwell.job j
-    where j.schedule_id = any (_ids) and j.state = 'blocked'
-      and not exists (
-        select from stepwell.job o where o.schedule_id = j.schedule_id and o.state <> 'blocked'
-      )
-    order by j.schedule_id, j.scheduled_for, j.id
+    select (
+      select j.id from stepwell.job j
+      where j.state = 'blocked' and j.schedule_id = u.id
+      order by j.scheduled_for, j.id limit 1
+    ) as id
+    from unnest(_ids) as u (id)
+    where (
+      select true from stepwell.job o where (o.state = 'blocked') is false and o.schedule_id = u.id limit 1
+    ) is null
   ), free as materialized (
     select j.id from stepwell.job j
-    where j.id in (select f.id from first f) and j.state::text = 'blocked'
+    where j.id = any (array(select f.id from first f)) and j.state::text = 'blocked'
     order by j.id
     for no key update skip locked
   ), admitted as (
     update stepwell.job j
     set state = case when j.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end
-    where j.id in (select f.id from free f)
+    where j.id = any (array(select f.id from free f))
     returning j.queue, j.state, j.run_at
   )
   select count(*), array_agg(distinct a.queue) filter (where a.state = 'ready'),

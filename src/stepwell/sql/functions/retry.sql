@@ -2,7 +2,8 @@
 -- epoch counts on; one that waits for its next try does not wait. Returns the ids that were made ready.
 -- A durable job goes on where it stood, with all that it had saved and what it was sent, but for the step whose error it
 -- failed with and the children that had not ended. With _step it goes back to that step, of a chain or machine to what that was last given;
--- with _from_start it begins anew, as does one that has been undone; both are for jobs that have ended.
+-- with _from_start it begins anew, as does one that has been undone; both are for jobs that have ended. What begins anew
+-- has another life.
 create or replace function stepwell.retry(_ids uuid[], _step text default null, _from_start boolean default false)
 returns uuid[]
 language plpgsql volatile security definer
@@ -53,7 +54,10 @@ begin
     delete from stepwell.history h
     where h.id = any (_ended)
     returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata,
-      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.failed_step, h.steps
+      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.failed_step, h.steps,
+      h.life + case
+        when _from_start or exists (select from stepwell.unfold(h.steps) u where u.kind = 'undo') then 1 else 0
+      end as life
   ), kept as materialized (
     select r.id, k.key, k.n, k.kind, k.epoch, k.saved_at, k.seconds, k.pending, k.timed_out, k.undo, k.large, k.until,
       k.fingerprint, k.child_id, k.event, k.event_key, k.event_id, k.value, k.error
@@ -78,11 +82,14 @@ begin
     from kept k
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
-      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, durable, cursor, input)
+      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, life, durable, cursor,
+      input)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank, 'ready', r.task, r.queue,
-      r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from,
+      r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from, r.life,
+      -- So that the claim brings the journal, which tells the life.
+      r.life > 0
       -- So that its end sees to what it was sent and has not read.
-      exists (select from kept k where k.id = r.id) or r.id = any (_sent)
+        or exists (select from kept k where k.id = r.id) or r.id = any (_sent)
         or exists (select from stepwell.unfold(r.steps) u where u.kind = 'receive'),
       case when s.first or _from_start then null else coalesce(_step_state.key, r.cursor) end,
       case when s.first or _from_start then null when _step_state.key is null then r.input else _step_state.value end

@@ -21,6 +21,7 @@ set enable_seqscan = off
 as $$
 declare
   _replacing uuid[];
+  _runs uuid[];
   _k integer;
 begin
   enqueued := 0;
@@ -33,7 +34,10 @@ begin
     join stepwell.schedule s on s.id = u.id and s.next_tick_at = u.due
     where s.overlap = 'replace'
   );
-  perform from stepwell.job j where j.schedule_id = any (_replacing) order by j.id for update skip locked;
+  if cardinality(_replacing) > 0 then
+    _runs := stepwell.runs_to_replace(_replacing);
+    perform from stepwell.job j where j.id = any (_runs) order by j.id for update skip locked;
+  end if;
   for _k in select u.k from unnest(_ids) with ordinality as u (id, k) order by u.id loop
     begin
       enqueued := enqueued + stepwell.tick_one(

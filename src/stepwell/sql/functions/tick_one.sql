@@ -15,6 +15,8 @@ declare
   _replaces boolean;
   _schedule stepwell.schedule;
   _live uuid[];
+  _blocked uuid[];
+  _overlaps boolean := false;
   _at timestamptz;
   _job_id uuid;
   _run_at timestamptz;
@@ -29,7 +31,8 @@ begin
   end if;
   -- A run that ends locks its job first and its schedule then (finish, admit): so does this.
   if _replaces then
-    perform from stepwell.job j where j.schedule_id = _id order by j.id for update nowait;
+    _live := stepwell.runs_to_replace(array[_id]);
+    perform from stepwell.job j where j.id = any (_live) order by j.id for update nowait;
   end if;
   select s.* into _schedule from stepwell.schedule s
   where s.id = _id and s.version = _version and s.next_tick_at = _due and s.next_tick_at <= _now
@@ -42,7 +45,22 @@ begin
   if _next < _now - interval '5 seconds' then
     return 0;
   end if;
-  _live := array(select j.id from stepwell.job j where j.schedule_id = _id);
+  if _schedule.overlap = 'replace' then
+    _live := stepwell.runs_to_replace(array[_id]);
+    _blocked := array(select j.id from stepwell.job j where j.id = any (_live) and j.state::text = 'blocked');
+    -- Too many for one transaction, as after a change from queue to replace. The schedule stays due, and the caller, who
+    -- looks again at once, finds fewer.
+    if cardinality(_blocked) > 1000 and _ticks[cardinality(_ticks)] between _due and _now and not exists (
+      select from stepwell.tick t where t.schedule_id = _id and t.at = _ticks[cardinality(_ticks)]
+    ) then
+      perform stepwell.cancel(_blocked, format('replaced by the run for %s', _ticks[cardinality(_ticks)]));
+      return 0;
+    end if;
+  elsif _schedule.overlap = 'skip' then
+    _overlaps := exists (
+      select from stepwell.job j where (j.state = 'blocked') = any ('{false,true}') and j.schedule_id = _id
+    );
+  end if;
 
   foreach _at in array _ticks loop
     -- Whatever the caller reckoned: never early.
@@ -53,7 +71,7 @@ begin
     from (
       select case
         when _schedule.catchup = 0 and _at < _now - interval '1 minute' then 'missed'
-        when _schedule.overlap = 'skip' and cardinality(_live) > 0 then 'overlap'
+        when _overlaps then 'overlap'
         when _schedule.overlap = 'replace' and _at < _ticks[cardinality(_ticks)] then 'overlap'
       end as skipped
     ) w
@@ -70,7 +88,9 @@ begin
     end if;
     -- Ticks that were missed together are run one after the other, too.
     _state := case
-      when _schedule.overlap <> 'allow' and exists (select from stepwell.job j where j.schedule_id = _id) then 'blocked'
+      when _schedule.overlap <> 'allow' and exists (
+        select from stepwell.job j where (j.state = 'blocked') = any ('{false,true}') and j.schedule_id = _id
+      ) then 'blocked'
       when _run_at > _now then 'scheduled'
       else 'ready'
     end;
