@@ -342,7 +342,7 @@ def test_who_emits_waits_for_no_transaction_that_keeps_a_waiting_job_locked(
 
 
 def test_events_and_waits_of_many_names_take_no_more_than_some_hundred_locks(conn: Connection, worker: str) -> None:
-    count = "select count(*) from pg_locks where locktype = 'advisory' and classid = 1937007984"
+    count = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
     job = running(conn, worker)
     with conn.transaction():
         suspend(conn, job, *(wait("e", n=n, event_key=f"{n}") for n in range(1, 1_001)))
@@ -372,7 +372,7 @@ def test_what_is_sent_while_a_claim_commits_goes_with_the_job(
     if swept:
         deliver_late(conn)
     assert calls.finish(conn, [job]) == []
-    settle(conn)
+    deliver_late(conn)
     assert sent(conn) == []
 
 

@@ -13,6 +13,9 @@ from stepwell import App, Worker
 async def test_what_expires_faster_than_one_batch_takes_away_is_pruned_all_the_same(
     app: App, conn: psycopg.Connection[Any]
 ) -> None:
+    @app.task
+    async def work() -> None: ...
+
     expired = "stepwell.now() - interval '1 minute'"
     count = 25_000
     for statement in (
@@ -23,7 +26,8 @@ async def test_what_expires_faster_than_one_batch_takes_away_is_pruned_all_the_s
         f"insert into stepwell.stat (minute, queue, task)"
         f" select stepwell.now() - interval '30 days' - n * interval '1 minute', 'q', 't'"
         f" from generate_series(1, {count}) n",
-        f"insert into stepwell.failure (job_id, expires_at, failed_at, claimed_at, epoch, attempt, reason, type, message)"
+        "insert into stepwell.failure"
+        " (job_id, expires_at, failed_at, claimed_at, epoch, attempt, reason, type, message)"
         f" select gen_random_uuid(), stepwell.now() - interval '9 days', stepwell.now(), stepwell.now(), 1, 1, 'error',"
         f" 'E', 'm' from generate_series(1, {count})",
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -211,8 +211,8 @@ def prune() -> Query[list[str]]:
     return Query("select stepwell.prune()", (), only)
 
 
-def prune_rows(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_rows(%s::integer)", (limit,), only)
+def prune_rows(table: Literal["history_default", "failure_default", "large_value"], limit: int) -> Query[int]:
+    return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit), only)
 
 
 def notify(channel: str, payload: str) -> Query[None]:

@@ -1,5 +1,7 @@
-"""Take expired rows away in batches, until there are no more of them. Rows may be large, so a batch is as many as a moment
-allows."""
+"""Take expired rows away in batches, until there are no more of them.
+
+Rows may be large, so a batch is as many of them as can be deleted in a moment.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from stepwell import queries
@@ -81,7 +82,9 @@ class Upkeep:
             _Chore("dropping expired partitions", 600, queries.prune),
         ]
         self._prunings = [
-            Pruning("deleting expired rows", 60, queries.prune_rows),
+            Pruning("deleting expired large values", 60, partial(queries.prune_rows, "large_value")),
+            Pruning("deleting expired history", 60, partial(queries.prune_rows, "history_default")),
+            Pruning("deleting expired failures", 60, partial(queries.prune_rows, "failure_default")),
             Pruning("forgetting expired events", 60, queries.prune_events),
             Pruning("forgetting signals of jobs that have ended", 600, queries.prune_signals),
             Pruning("forgetting old ticks", 600, queries.prune_ticks),

@@ -31,7 +31,10 @@ begin
       exit; -- whoever reads one reads the parent, and would be waited for again with each
     end;
   end loop;
-  perform stepwell.prune_rows(_limit);
+  -- All three only here, where nobody can be making partitions.
+  foreach _name in array array['history_default', 'failure_default', 'large_value'] loop
+    perform stepwell.prune_rows(_name, _limit);
+  end loop;
   return _dropped;
 end
 $$;
