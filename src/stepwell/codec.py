@@ -19,7 +19,7 @@ from stepwell.context import Context
 from stepwell.errors import BadArgs, ConfigError
 from stepwell.moves import Restart
 from stepwell.sync_context import SyncContext
-from stepwell.values import NUL, article, encode_value, encoder, holds_nan, new_decoder
+from stepwell.values import NUL, article, encode_value, encoder, holds_nan, may_hold_nan, new_decoder
 
 _CONTEXTS = (Context, SyncContext)
 
@@ -69,7 +69,7 @@ class Codec:
                     raise BadArgs(
                         f"task {self._name!r}: argument {key!r} holds a NUL character, which text cannot keep"
                     )
-        if "null" in text:
+        if may_hold_nan(text):
             for key, value in named.items():
                 if holds_nan(value):
                     raise BadArgs(f"task {self._name!r}: argument {key!r} holds NaN or infinity, which JSON cannot say")
@@ -82,6 +82,8 @@ class Codec:
             self._decoder.decode(encoded)
         except msgspec.ValidationError as error:
             raise BadArgs(f"task {self._name!r}: {_name_the_argument(error)}") from None
+        except RecursionError:
+            raise BadArgs(f"task {self._name!r}: the args are nested too deep") from None
         return text
 
     def decode_args(self, encoded: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -91,6 +93,8 @@ class Codec:
             values = self._decoder.decode(encoded)
         except msgspec.DecodeError as error:
             raise BadArgs(f"task {self._name!r}: the stored args do not fit: {_name_the_argument(error)}") from None
+        except RecursionError:
+            raise BadArgs(f"task {self._name!r}: the stored args are nested too deep") from None
         kwargs: dict[str, Any] = {}
         for name in self._fields:
             value = getattr(values, name)
@@ -214,6 +218,8 @@ def encode_metadata(metadata: Mapping[str, Any]) -> str:
         raise BadArgs(f"metadata does not encode as JSON: {error}") from None
     if NUL.search(text):
         raise BadArgs("metadata holds a NUL character, which Postgres cannot keep")
+    if may_hold_nan(text) and holds_nan(dict(metadata)):
+        raise BadArgs("metadata holds NaN or infinity, which JSON cannot say")
     return text
 
 

@@ -42,6 +42,23 @@ class WorkerStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TasksShared(Event):
+    """Workers of another app may take the same jobs."""
+
+    level = logging.WARNING
+    owner: str
+    other: str
+    tasks: tuple[str, ...]
+
+    def text(self) -> str:
+        return (
+            f"workers of app {self.other!r} and of this app, {self.owner!r}, both run {', '.join(self.tasks)} from the "
+            "same queue and may take each other's jobs: give each app a name, App(name=...), or other task names or "
+            "queues"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerStopping(Event):
     running: int
     grace: float
@@ -120,6 +137,42 @@ class OutcomeKept(Event):
 
     def text(self) -> str:
         return f"the outcome of {self.job_id} could not be written, trying again in {self.delay:g} s: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobLocked(Event):
+    """What a worker wants to write of a job waits for a lock. `what` is "outcome", "step" or "transaction"."""
+
+    level = logging.WARNING
+    job_id: str
+    what: str
+    pid: int | None
+    """The session that holds the lock; None: it cannot be told, or is a prepared transaction."""
+    role: str | None
+    application: str | None
+    since: str | None
+    """When that session's transaction began."""
+
+    def text(self) -> str:
+        waits = f"the {self.what} of {self.job_id} waits for a lock"
+        if self.role is None:
+            return f"{waits}; nothing says who holds it: look into pg_locks and pg_stat_activity"
+        session = self.application if self.pid is None else f"session {self.pid} ({self.role}, {self.application!r})"
+        since = f" since {self.since}" if self.since else ""
+        end = "" if self.pid is None else f", or select pg_terminate_backend({self.pid})"
+        return f"{waits} that {session} holds, in a transaction{since}: end that transaction{end}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomesHeldUp(Event):
+    level = logging.WARNING
+    count: int
+
+    def text(self) -> str:
+        return (
+            f"{self.count} outcomes wait for a lock that is not on their jobs: look in pg_locks for who has locked a "
+            "table of schema stepwell"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +286,18 @@ class UpkeepFailed(Event):
 
     def text(self) -> str:
         return f"upkeep: {self.duty} failed, to be tried again: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFailed(Event):
+    level = logging.ERROR
+    loop: str
+    error: str
+    pause: float
+    traceback: str
+
+    def text(self) -> str:
+        return f"{self.loop} failed, and goes on in {self.pause:g} s: {' '.join(self.error.split())}\n{self.traceback}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
@@ -19,8 +19,8 @@ class Retry:
     """How often and when a task is tried again.
 
     `max_attempts` counts all tries, the first included. The pause starts at `initial`, grows by `backoff` up to
-    `cap`, and is spread by `jitter`, a fraction of it either way. Only errors of the types in `retry_on` and not
-    of those in `never_on` are tried again; a timeout or a crash always is.
+    `cap`, and is spread by `jitter`, a fraction of it either way but never beyond `cap`. Only errors of the types in
+    `retry_on` and not of those in `never_on` are tried again; a timeout or a crash always is.
     """
 
     max_attempts: int = 20
@@ -57,8 +57,8 @@ class Retry:
                 object.__setattr__(self, name, tuple(types))  # pyright: ignore[reportUnknownArgumentType]
 
     def allows(self, error: BaseException) -> bool:
-        """Whether an error of this type may be tried again."""
-        return isinstance(error, self.retry_on) and not isinstance(error, self.never_on)
+        """Whether an error of this type may be tried again. What only a change of code mends never is."""
+        return isinstance(error, self.retry_on) and not isinstance(error, self.never_on) and not _is_misuse(error)
 
     def delay(self, attempt: int, error: BaseException) -> float:
         """Seconds to wait after this failed attempt."""
@@ -74,7 +74,15 @@ class Retry:
             case "exponential":
                 # Past the cap the power only grows; bounding the exponent keeps it a float.
                 pause = initial * self.factor ** min(attempt - 1, 100)
-        return min(pause, cap) * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
+        pause = min(pause, cap)
+        # Up to the cap, not cut off there: else half of all would come at the same moment.
+        return random.uniform(pause * (1 - self.jitter), min(pause * (1 + self.jitter), cap))  # noqa: S311
+
+
+def _is_misuse(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_misuse, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+    return isinstance(error, ConfigError)
 
 
 def check_max_attempts(attempts: int, what: str) -> int:

@@ -30,6 +30,7 @@ cancel_children         caller
 check_options           caller
 check_sizes             caller
 check_value             caller
+check_values            caller
 claim                   owner   worker
 control_scope           caller
 deliver                 caller
@@ -57,6 +58,7 @@ large_value             owner   worker viewer operator
 lead                    owner   worker
 lock_event              caller
 lock_family             caller
+lock_holders            owner   worker
 lock_to_deliver         caller
 lock_to_give_back       caller
 look_again              caller
@@ -76,6 +78,7 @@ prune_signals           owner   worker
 prune_stats             owner   worker
 prune_ticks             owner   worker
 put_schedules           owner   worker operator
+read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
 remove_schedules        owner   worker operator
@@ -91,6 +94,7 @@ resume_schedule         owner   operator
 retry                   owner   operator
 revoke_role             caller
 rewind_schedules        owner   worker
+rivals                  owner   worker
 role_name               caller
 runs_to_replace         caller
 save_steps              owner   worker

@@ -66,6 +66,13 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    max_held: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="Claim no more while what the jobs it holds carry (args, saved steps, results) reaches this size.",
+        ),
+    ] = "256MB",
     reload: Annotated[
         bool, typer.Option("--reload", help="Start anew when a Python file below this directory changes.")
     ] = False,
@@ -85,6 +92,7 @@ def worker(
         for name, typed in (("grace", grace), ("lease", lease), ("renew", renew), ("poll", poll))
     }
     queues, sharing = read_queues(queue or [], concurrency), read_balance(balance)
+    held = usage.size(max_held, "--max-held")
     memory = None if max_memory is None else usage.size(max_memory, "--max-memory")
     database = database or context.find_root().params.get("database")
     if lifeline is None and (processes is not None or max_jobs is not None or memory is not None or reload):
@@ -107,7 +115,7 @@ def worker(
     from stepwell.worker import Worker
 
     with usage.refusing():
-        runs = Worker(found, queues=queues, concurrency=concurrency, balance=sharing, **lengths)
+        runs = Worker(found, queues=queues, concurrency=concurrency, balance=sharing, max_held_size=held, **lengths)
     set_up_logging(log_level, one_of_many=supervisor is not None)
     raise typer.Exit(run(found, runs, supervisor, Limits(max_jobs, memory)))
 

@@ -25,13 +25,15 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     run_at: Any = None
     metadata: str | None = None
     max_attempts: int | None = None
+    owner: str | None = None
+    """Only workers of the app of that name run it; None: any that knows the task."""
 
 
 def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
     # As one text: an array of so many would be written, quoted and read element by element.
     return Query(
         "select array_to_string(stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[]), ' ')",
+        " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[]), ' ')",
         (
             shared([job.task for job in jobs]),
             Texts([job.args for job in jobs]),
@@ -41,6 +43,7 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
             shared([job.run_at for job in jobs]),
             shared(Texts([job.metadata for job in jobs])),
             shared([job.max_attempts for job in jobs]),
+            shared([job.owner for job in jobs]),
         ),
         _ids,
     )
@@ -67,15 +70,19 @@ def claim(
     tasks: Sequence[str],
     limit: int,
     shares: Sequence[float] | None = None,
+    *,
+    most_bytes: int = 64 * 1024 * 1024,
+    unread: bool = False,
 ) -> Query[ClaimedJob]:
     return Query(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
         " (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from scheduled_for) * 1000000)::bigint,"
-        " parent_id::text, journal, max_attempts"
+        " parent_id::text, journal, max_attempts, unread, more"
         " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
         " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
         " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
-        " %s::uuid[], %s::text[], %s::integer, %s::double precision[])",
+        " %s::uuid[], %s::text[], %s::integer, %s::double precision[],"
+        " _most_bytes => %s::bigint, _unread => %s::boolean)",
         (
             worker_id,
             list(queues),
@@ -85,8 +92,18 @@ def claim(
             list(tasks),
             limit,
             None if shares is None else list(shares),
+            most_bytes,
+            unread,
         ),
         ClaimedJob,
+    )
+
+
+def read_claimed(job_id: str, epoch: int) -> Query[tuple[str, str | None, str | None]]:
+    return Query(
+        "select args::text, metadata::text, journal from stepwell.read_claimed(%s::uuid, %s::integer)",
+        (job_id, epoch),
+        same,
     )
 
 
@@ -236,6 +253,11 @@ def try_waiting_lock() -> Query[bool]:
 
 def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
     return Query("select id, state::text from stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), same)
+
+
+def cancel_branches(ids: Sequence[str], reason: str) -> Query[object]:
+    """The same, for children whose fate nobody asks about; what is answered means nothing."""
+    return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), only)
 
 
 def retry(ids: Sequence[str], step: str | None = None, *, from_start: bool = False) -> Query[list[UUID]]:

@@ -43,8 +43,11 @@ class Worker:
     On `stop` it claims no more and waits up to `grace` for what runs; the rest is asked to stop and handed back, no
     attempt used.
     `lease` is how long others wait before they take over its jobs when it falls silent; a worker that dies is noticed
-    sooner. `poll` is how often it looks without being told. With `always_replay` (or STEPWELL_ALWAYS_REPLAY=1) every
-    durable job is suspended after each step and run anew: slow, and meant for tests of handlers.
+    sooner. `poll` is how often it looks without being told. `max_held_size` bounds, in bytes, what it holds: the args,
+    metadata and saved steps of jobs that run or are about to, and outcomes not yet written. When that is reached it
+    claims no more; a pool without jobs may claim one, whatever its size. With `always_replay` (or
+    STEPWELL_ALWAYS_REPLAY=1) every durable job is suspended after each step and run anew: slow, and meant for tests of
+    handlers.
     """
 
     def __init__(
@@ -60,8 +63,12 @@ class Worker:
         renew: Duration = "5s",
         poll: Duration = "1s",
         blocked_after: Duration = "1s",
+        max_held_size: int = 256 * 1024 * 1024,
         always_replay: bool | None = None,
     ) -> None:
+        if isinstance(max_held_size, bool) or not isinstance(max_held_size, int) or max_held_size < 1:
+            raise ConfigError(f"max_held_size is {max_held_size!r}: it must be a number of bytes, 1 or more")
+        self._max_held_size = max_held_size
         if process_slots is not None and (
             isinstance(process_slots, bool) or not isinstance(process_slots, int) or not 1 <= process_slots <= 1000
         ):
@@ -199,6 +206,7 @@ class Worker:
             self._process_slots,
             self._poll,
             self.stop,
+            max_held_size=self._max_held_size,
             always_replay=self._always_replay,
         )
         lease = crew.lease_for(self._lease, self._renew, self._blocked_after)
@@ -206,6 +214,7 @@ class Worker:
             try:
                 crew.worker_id = await aside(lease.start)
                 await crew.declare_schedules()
+                await crew.warn_of_rivals()
                 await self._work(crew)
             finally:
                 await aside(lease.stop)
@@ -269,10 +278,7 @@ class Worker:
         try:
             await asyncio.wait_for(crew.outcomes.written(), self._lease)
         except TimeoutError:
-            raise StepwellError(
-                f"stopped with {crew.outcomes.count} outcomes that could not be written, the database being away: "
-                "those jobs will run again"
-            ) from None
+            raise StepwellError(_unwritten(crew.outcomes.count, crew.outcomes.locked)) from None
 
     def _the_pools(self) -> Pools:
         if self._pools is not None:
@@ -284,6 +290,16 @@ class Worker:
         pools = read_pools(queues, self._concurrency)
         self._balance.check(pools)
         return pools
+
+
+def _unwritten(count: int, locked: int) -> str:
+    outcomes, jobs = ("1 outcome", "its job") if count == 1 else (f"{count} outcomes", "those jobs")
+    if locked < count:
+        return f"stopped with {outcomes} that could not be written, the database being away: {jobs} will run again"
+    return (
+        f"stopped with {outcomes} that could not be written, {jobs} being locked by other sessions, which the log "
+        "names: those jobs run again when these sessions let go"
+    )
 
 
 def _installed(module: str) -> bool:

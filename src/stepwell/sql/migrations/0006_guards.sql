@@ -46,6 +46,7 @@ comment on column stepwell.size_limit.bytes is 'The most bytes that are accepted
 insert into stepwell.size_limit (name, bytes) values
   ('args', 1048576), ('metadata', 65536), ('event', 1048576), ('signal', 1048576), ('result', 1048576), ('step', 1048576),
   ('progress', 65536), ('job', 134217728);
+comment on column stepwell.failure.reason is 'error, timeout, lease_lost, bad_args, bad_result, or unreadable: what the job holds could not be handed to a worker.';
 
 -- Events and signals.
 -- What is there was delivered when it was committed; the default is for what comes.
@@ -91,5 +92,46 @@ drop function if exists stepwell.journal(uuid, text, json, json);
 drop function if exists stepwell.claim(uuid, text[], integer[], timestamptz[], uuid[], text[], integer, double precision[]);
 
 -- Owners, and jobs whose arguments do not fit.
+alter table stepwell.job add column owner text;
+comment on column stepwell.job.owner is 'The app whose workers run it; null: any worker that knows the task.';
+alter table stepwell.history add column owner text;
+comment on column stepwell.history.owner is 'As on the job.';
+alter table stepwell.worker add column named boolean;
+comment on column stepwell.worker.named is 'Its app was given its name: it also claims the jobs of that owner. Null: it is of a version that claims the jobs of every owner.';
+alter table stepwell.schedule add column named boolean not null default false;
+comment on column stepwell.schedule.named is 'Its app was given its name: its jobs belong to that owner.';
+-- They have more parameters now.
+drop function if exists stepwell.enqueue(text, json, text, integer, interval, timestamptz, jsonb, integer);
+drop function if exists stepwell.enqueue_many(
+  text[], text[], text[], integer[], double precision[], timestamptz[], text[], integer[]
+);
+drop function if exists stepwell.spawn(
+  uuid[], integer[], text[], integer[], text[], text[], text[], integer[], double precision[], timestamptz[], text[],
+  integer[]
+);
+drop function if exists stepwell.register_worker(
+  text, integer, text, text[], text, integer, double precision, double precision, integer, text, text[], double precision
+);
+drop function if exists stepwell.put_schedules(
+  text, boolean, text[], text[], text[], text[], integer[], text[], text[], double precision[], text[], integer[],
+  double precision[], timestamptz[]
+);
 
 -- Counters.
+
+alter table stepwell.stat
+  add column suspended integer not null default 0,
+  add column snoozed integer not null default 0,
+  add column advanced integer not null default 0,
+  add column restarted integer not null default 0,
+  add column undone integer not null default 0,
+  add column refused integer not null default 0;
+comment on column stepwell.stat.handed_back is 'Runs that a shutdown stopped, or that their worker could not begin: they did not count. Workers of schema 5 count those that were snoozed here, too.';
+comment on column stepwell.stat.suspended is 'Runs that ended to wait for a time, an event or children.';
+comment on column stepwell.stat.snoozed is 'Runs whose handler raised Snooze.';
+comment on column stepwell.stat.advanced is 'Runs of chains and machines that ended to go on later, or in another queue.';
+comment on column stepwell.stat.restarted is 'Runs that returned Restart.';
+comment on column stepwell.stat.undone is 'Runs that undid their job.';
+comment on column stepwell.stat.refused is 'Runs whose outcome was not written, as the job was no longer theirs.';
+-- It has more parameters now.
+drop function if exists stepwell.add_stats(text[], text[], integer[], integer[], integer[], integer[], double precision[]);
