@@ -83,8 +83,8 @@ class Upkeep:
         ]
         self._prunings = [
             Pruning("deleting expired large values", 60, partial(queries.prune_rows, "large_value")),
-            Pruning("deleting expired history", 60, partial(queries.prune_rows, "history_default")),
-            Pruning("deleting expired failures", 60, partial(queries.prune_rows, "failure_default")),
+            Pruning("deleting expired history", 600, partial(queries.prune_rows, "history_default")),
+            Pruning("deleting expired failures", 600, partial(queries.prune_rows, "failure_default")),
             Pruning("forgetting expired events", 60, queries.prune_events),
             Pruning("forgetting signals of jobs that have ended", 600, queries.prune_signals),
             Pruning("forgetting old ticks", 600, queries.prune_ticks),

@@ -10,16 +10,17 @@ declare
   _now timestamptz := stepwell.now();
   _pruned integer;
 begin
+  -- The default partitions have no index for this, which would tempt the planner elsewhere: they are all but empty.
   if _table = 'history_default' then
     delete from stepwell.history_default d
     where d.ctid = any (array(
-      select e.ctid from stepwell.history_default e where e.expires_at <= _now order by e.expires_at limit _limit
+      select e.ctid from stepwell.history_default e where e.expires_at <= _now limit _limit
       for update skip locked
     ));
   elsif _table = 'failure_default' then
     delete from stepwell.failure_default d
     where d.ctid = any (array(
-      select e.ctid from stepwell.failure_default e where e.expires_at <= _now order by e.expires_at limit _limit
+      select e.ctid from stepwell.failure_default e where e.expires_at <= _now limit _limit
       for update skip locked
     ));
   elsif _table = 'large_value' then

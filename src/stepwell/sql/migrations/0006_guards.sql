@@ -59,10 +59,6 @@ alter table stepwell.event add column late xid8;
 comment on column stepwell.event.late is 'Its delivery has to be repeated, until no transaction up to this one runs any more; 0: it has not been repeated yet; null: it need not be.';
 create index event_late on stepwell.event (late, id) where late is not null;
 comment on index stepwell.event_late is 'Finds what stepwell.deliver_late has to deliver.';
-create index history_default_expires on stepwell.history_default (expires_at);
-create index failure_default_expires on stepwell.failure_default (expires_at);
-comment on index stepwell.history_default_expires is 'Finds what has expired, should there be much in this partition.';
-comment on index stepwell.failure_default_expires is 'Finds what has expired, should there be much in this partition.';
 alter table stepwell.job add column unsure smallint;
 comment on column stepwell.job.unsure is 'While it waits: how often its waits were looked up while an event may have been on its way, so that they must be looked up again; null: they need not be.';
 
