@@ -586,6 +586,25 @@ class MemoryLimitTooLow(Event):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddedAsNobody(Event):
+    """The embedded Postgres of root runs as an account that other programs run as, too."""
+
+    level = logging.WARNING
+    data: str
+    user: str
+    account: str
+    existing: bool
+
+    def text(self) -> str:
+        return f"the embedded Postgres runs as user {self.user!r}, whose other processes can read {self.data}: " + (
+            "the database was made so, and stays so; dump it and load it at another path to change that"
+            if self.existing
+            else f"no account {self.account!r} could be made; make it as a system account, or run as a user other "
+            "than root"
+        )
+
+
 def log(event: Event) -> None:
     """Log an event, where there is nobody else to tell."""
     if logger.isEnabledFor(event.level):

@@ -342,8 +342,8 @@ def test_names_that_do_not_fit_are_mended(empty: Connection) -> None:
     )
     empty.execute(
         "insert into stepwell.schedule (id, owner, name, task, args, queue, rank, every, overlap, catchup, jitter,"
-        " declared, declared_at, created_at) values (gen_random_uuid(), 'app', 'a', 'work', '{}', %s, 0, 'NaN', 'skip', 1,"
-        " 0, false, now(), now())",
+        " declared, declared_at, created_at) values (gen_random_uuid(), 'app', 'a', 'work', '{}', %s, 0, 'NaN', 'skip',"
+        " 1, 0, false, now(), now())",
         (long,),
     )
     migrate(empty)

@@ -185,8 +185,8 @@ def test_a_blocked_run_that_cannot_go_fails_and_the_next_one_goes(conn: Connecti
         return calls.one(
             conn.execute(
                 "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, schedule_id,"
-                " scheduled_for) values (stepwell.uuid7(), to_timestamp(%s), now(), %s::stepwell.state, 'work', 'default',"
-                " '{}', %s, to_timestamp(%s)) returning id::text",
+                " scheduled_for) values (stepwell.uuid7(), to_timestamp(%s), now(), %s::stepwell.state, 'work',"
+                " 'default', '{}', %s, to_timestamp(%s)) returning id::text",
                 (CLOCK - 10, state, schedule, at),
             )
         )

@@ -8,6 +8,10 @@ as $$
 declare
   _durable boolean;
 begin
+  if exists (select from stepwell.job j where j.id = _id and j.state::text = 'waiting' and j.unsure is not null) then
+    perform stepwell.look_again(array[_id]);
+    return;
+  end if;
   update stepwell.job j set state = 'ready' where j.id = _id returning j.queue, j.durable into queue, _durable;
   if _durable then
     perform stepwell.end_waits(array[_id]);
