@@ -278,8 +278,15 @@ def test_an_operator_of_somebody_elses_does_not_run_for_those_who_look(conn: Con
                 " $$ begin insert into public.loot values (current_user); return null; end $$"
             )
             theirs.execute("create operator public.->> (leftarg = json, rightarg = json, function = public.spring)")
-        rows = conn.execute("select key, value, error from stepwell.steps where job_id = %s", (job.id,)).fetchall()
-        assert rows == [("a", 1, None)]
+            theirs.execute(
+                "create function public.spring(json, text) returns text language plpgsql as"
+                " $$ begin insert into public.loot values (current_user); return null; end $$"
+            )
+            theirs.execute("create operator public.->> (leftarg = json, rightarg = text, function = public.spring)")
+        for path in ("public", "public, pg_catalog"):
+            conn.execute(f"set search_path = {path}".encode())
+            rows = conn.execute("select key, value, error from stepwell.steps where job_id = %s", (job.id,)).fetchall()
+            assert rows == [("a", 1, None)]
         assert conn.execute("select who from public.loot").fetchall() == []
 
 
