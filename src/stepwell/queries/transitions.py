@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -226,6 +226,10 @@ def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
 
 def prune() -> Query[list[str]]:
     return Query("select stepwell.prune()", (), only)
+
+
+def prune_rows(table: Literal["history_default", "failure_default", "large_value"], limit: int) -> Query[int]:
+    return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit), only)
 
 
 def notify(channel: str, payload: str) -> Query[None]:
