@@ -48,6 +48,7 @@ fork                    owner   operator
 grant_kinds             caller
 grant_role              caller
 hand_back_unknown       owner   worker
+hold_misfits            owner   worker
 journal                 caller
 kept_steps              caller
 known_role              caller
@@ -71,6 +72,7 @@ prune_ticks             owner   worker
 put_schedules           owner   worker operator
 ready_queues            owner   worker
 register_worker         owner   worker
+release_misfits         caller
 remove_schedules        owner   worker operator
 remove_stale_schedules  owner   worker
 remove_worker           caller

@@ -91,6 +91,7 @@ from stepwell.queries.schedules import (
 )
 from stepwell.queries.stats import Sums, add_stats, prune_stats
 from stepwell.queries.transitions import (
+    HeldMisfits,
     NewJob,
     Position,
     Promoted,
@@ -101,6 +102,7 @@ from stepwell.queries.transitions import (
     fail,
     finish,
     hand_back_unknown,
+    hold_misfits,
     make_partitions,
     mark_transaction,
     notify,
@@ -122,6 +124,7 @@ __all__ = [
     "DeadRows",
     "DefaultRows",
     "Fired",
+    "HeldMisfits",
     "Holder",
     "JobFilter",
     "Move",
@@ -163,6 +166,7 @@ __all__ = [
     "fork",
     "hand_back_unknown",
     "hidden_sessions",
+    "hold_misfits",
     "info",
     "job_ids",
     "job_states",

@@ -11,14 +11,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import psycopg
 
 from stepwell import queries
 from stepwell.batches import batches
 from stepwell.error_text import storable
-from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused, OutcomesHeldUp, UpkeepFailed
+from stepwell.events import AttemptFailed, Events, JobMisfit, OutcomeKept, OutcomeRefused, OutcomesHeldUp, UpkeepFailed
 from stepwell.job import ClaimedJob
-from stepwell.outcome import Failed, Outcome, Settled, Succeeded
+from stepwell.outcome import Failed, Misfit, Outcome, Settled, Succeeded
+from stepwell.queries import HeldMisfits
 from stepwell.step import LEAST_UNDO_ATTEMPTS, is_undoing
 from stepwell.task import Task
 from stepwell.worker.link import Link
@@ -74,6 +76,8 @@ class Outcomes:
         elif isinstance(outcome, Settled):
             self.succeeded += outcome.committed
             return
+        elif isinstance(outcome, Misfit):
+            self._events.emit(JobMisfit(job.id, job.task, outcome.failed.message, task.sink.misfit_grace))
         elif isinstance(outcome, Failed):
             self.failed += 1
             self._events.emit(
@@ -177,9 +181,18 @@ class Outcomes:
                 if known:
                     for item in items:
                         self._locks.forget(item[0].id)
-                for job_id in refused[0] if refused else ():
+                for job_id in self._refused(refused[0], items) if refused else ():
                     self._events.emit(OutcomeRefused(str(job_id)))
                 return
+
+    def _refused(self, answer: list[Any] | HeldMisfits, items: list[Ending]) -> list[Any]:
+        if not isinstance(answer, HeldMisfits):
+            return answer
+        expired = {str(job_id) for job_id in answer.expired}
+        for job, task, outcome in items:
+            if job.id in expired and isinstance(outcome, Misfit):
+                self.add(job, task, msgspec.structs.replace(outcome.failed, delay=None))
+        return answer.refused
 
     async def _write_apart(self, items: list[Ending], error: psycopg.Error) -> None:
         """The server refused these for what they say, or for what its triggers say."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from stepwell import queries
-from stepwell.outcome import Cancelled, Failed, Outcome, Settled, Snoozed, Succeeded
+from stepwell.outcome import Cancelled, Failed, Misfit, Outcome, Settled, Snoozed, Succeeded
 from stepwell.queries import Sums
 from stepwell.worker.duty import Duties
 
@@ -31,7 +31,7 @@ class Stats:
             sums.succeeded += 1
         elif isinstance(outcome, Failed):
             sums.failed += 1
-        elif isinstance(outcome, Snoozed):
+        elif isinstance(outcome, Snoozed | Misfit):
             sums.handed_back += 1
         elif isinstance(outcome, Cancelled):
             sums.cancelled += 1

@@ -2,7 +2,8 @@
 -- The k-th position (_ranks[k], _run_ats[k], _ids[k]) says after which job of _queues[k] to look; nulls: from
 -- the front. Each queue may give its share first; what is left goes to those that had more. The k-th queue's share of what
 -- is still wanted is _shares[k] out of the shares from it on, rounded up; nulls: equal shares; nothing but zeros: all of it.
--- Jobs that have an owner are for workers of the app of that name.
+-- Jobs that have an owner are for workers of the app of that name; those whose args did not fit some signatures of their
+-- task, for workers that have another one.
 -- The worker's row is locked against rescue, so a job is never claimed for a worker just declared dead.
 create or replace function stepwell.claim(
   _worker_id uuid,
@@ -42,6 +43,7 @@ declare
   _now timestamptz := stepwell.now();
   _any_owner boolean;
   _owner text;
+  _signatures integer[];
   _paused boolean;
   _paused_queues text[];
   _paused_tasks text[];
@@ -56,7 +58,7 @@ declare
   _run_at timestamptz;
   _id uuid;
 begin
-  select w.named is null, case when w.named then w.owner end into _any_owner, _owner
+  select w.named is null, case when w.named then w.owner end, w.signatures into _any_owner, _owner, _signatures
   from stepwell.worker w where w.id = _worker_id and w.lease_until > _now for key share;
   if not found then
     raise exception using errcode = 'SW001', message = format('stepwell: worker %s has no lease', _worker_id);
@@ -105,6 +107,7 @@ begin
           where j.state = 'ready' and j.queue = _queues[_k] and j.task = any (_tasks)
             and (j.rank, j.run_at, j.id) > (_rank, _run_at, _id)
             and (j.owner is null or j.owner = _owner or _any_owner)
+            and (j.misfits is null or j.misfit_until <= _now or not (j.misfits && _signatures))
           order by j.rank, j.run_at, j.id
           limit _share
           for no key update skip locked
