@@ -20,7 +20,7 @@ from stepwell.cron import parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask, JobNotFound
-from stepwell.handle import JobHandle, check_reason, encode_event, refuse_in_event_loop
+from stepwell.handle import JobHandle, check_reason, check_step, encode_event, refuse_in_event_loop
 from stepwell.journal import Drift
 from stepwell.machine import Machine
 from stepwell.migrate import DEFAULT_KEEPS
@@ -350,7 +350,7 @@ class App:
         machine, at that step."""
         refuse_in_event_loop("fork", "afork")
         handle = self._handle_of(job)
-        return handle.same_task(_found(self.database.fetch(queries.fork(str(handle.id), step))[0], handle))
+        return handle.same_task(_found(self.database.fetch(queries.fork(str(handle.id), check_step(step)))[0], handle))
 
     @overload
     async def afork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
@@ -359,7 +359,9 @@ class App:
     async def afork(self, job: JobHandle[Any] | UUID | str, *, step: str) -> JobHandle[Any]:
         """The same as `fork`, for async code."""
         handle = self._handle_of(job)
-        return handle.same_task(_found((await self.database.afetch(queries.fork(str(handle.id), step)))[0], handle))
+        return handle.same_task(
+            _found((await self.database.afetch(queries.fork(str(handle.id), check_step(step))))[0], handle)
+        )
 
     def _handle_of(self, job: JobHandle[Any] | UUID | str) -> JobHandle[Any]:
         return job if isinstance(job, JobHandle) else self.job(job)

@@ -92,6 +92,8 @@ class Codec:
             self._decoder.decode(encoded)
         except msgspec.ValidationError as error:
             raise BadArgs(f"task {self._name!r}: {_name_the_argument(error)}") from None
+        except RecursionError:
+            raise BadArgs(f"task {self._name!r}: the args are nested too deep") from None
         return text
 
     def decode_args(self, encoded: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -106,6 +108,8 @@ class Codec:
                     f"task {self._name!r}: the stored args do not fit: it takes ({self.describe()}); {wrong}"
                 ) from None
             raise BadArgs(f"task {self._name!r}: the stored args do not fit: {_name_the_argument(error)}") from None
+        except RecursionError:
+            raise BadArgs(f"task {self._name!r}: the stored args are nested too deep") from None
         kwargs: dict[str, Any] = {}
         for name in self._fields:
             value = getattr(values, name)

@@ -104,7 +104,7 @@ class Machine(Task[[Any], Any]):
         """The state that a job begins with."""
         try:
             name = next(iter(msgspec.json.decode(args, type=_Args).state), "")
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise BadArgs(f'machine {self.name!r}: its args are {{"state": {{"Name": {{...}}}}}}: {error}') from None
         step = self.find(name)
         if step is None:
@@ -190,7 +190,7 @@ def _machine_state(
     def begin(stored: str, ctx: JobContext) -> Callable[[], Any]:
         try:
             value: Any = decoder.decode(stored)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             what = f"state {name!r} of machine {machine!r}: what was stored does not fit"
             # A state passes over fields that it does not know.
             if wrong := wrong_names(stored, None, needed):

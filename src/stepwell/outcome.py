@@ -71,9 +71,15 @@ class Misfit(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """Give the job back, the attempt uncounted."""
+    """The handler asked to run later, the attempt uncounted."""
 
     delay: float
+
+
+class HandedBack(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
+    """Its worker gives the job back, the attempt uncounted: it stops, or could not begin."""
+
+    delay: float = 0.0
 
 
 class Cancelled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
@@ -115,4 +121,6 @@ class Undone(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     """The steps of a job that failed or was cancelled have been undone: now it ends."""
 
 
-Outcome = Succeeded | Failed | Misfit | Snoozed | Cancelled | Settled | Suspended | Advanced | Restarted | Undone
+Outcome = (
+    Succeeded | Failed | Misfit | Snoozed | HandedBack | Cancelled | Settled | Suspended | Advanced | Restarted | Undone
+)

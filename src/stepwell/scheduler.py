@@ -10,7 +10,7 @@ from stepwell import queries
 from stepwell.cron import Timing, parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
-from stepwell.errors import BadArgs, ConfigError
+from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
 from stepwell.names import check_name
 from stepwell.plan import Plan
 from stepwell.schedule import (
@@ -150,5 +150,9 @@ class Scheduler:
         [now] = yield queries.clock()
         nexts = [schedule.timing.after(now)]
         yield queries.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
-        [made] = yield queries.schedules(self._owner, schedule.name)
-        return made
+        made = yield queries.schedules(self._owner, schedule.name)
+        if not made:
+            raise ScheduleNotFound(
+                f"schedule {schedule.name!r} of {self._owner!r} was made, and somebody has deleted it: make it again"
+            )
+        return made[0]

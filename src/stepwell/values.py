@@ -59,7 +59,10 @@ def may_hold_nan(text: str) -> bool:
 
 def holds_nan(value: Any) -> bool:
     """Whether there is a number in it, also as a key, that JSON cannot say."""
-    pending: list[Any] = [msgspec.to_builtins(value, enc_hook=encode_other)]
+    try:
+        pending: list[Any] = [msgspec.to_builtins(value, enc_hook=encode_other)]
+    except RecursionError:
+        return False  # too deep to look; to read it again will be, too
     while pending:
         inner = pending.pop()
         if isinstance(inner, float) and not math.isfinite(inner):
@@ -77,7 +80,7 @@ def wrong_names(encoded: str, known: Collection[str] | None, needed: Collection[
     Without `known`, any may be there."""
     try:
         given = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     unknown = [name for name in given if known is not None and name not in known]
     missing = [name for name in needed if name not in given]

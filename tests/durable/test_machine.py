@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from waiting import auntil
 
 from stepwell import App, Context, Done, JobFailed, Machine, Next, Retry, SyncContext, Worker
 from stepwell.errors import BadArgs, ConfigError

@@ -167,3 +167,13 @@ def test_queues_and_owners_of_live_workers_decide(conn: Connection) -> None:
     assert calls.promote(conn)[0] == 2
     worker(conn, NEW, queues=["*"], owner="shop")
     assert calls.promote(conn)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "given", ["'{1}', '{a}', '{null}'", "'{null}', '{a}', '{1}'", "'{1}', '{a}', '{nan}'", "'{}', '{}', '{}'"]
+)
+def test_a_job_is_not_left_running_by_a_call_that_says_too_little(conn: Connection, given: str) -> None:
+    calls.enqueue(conn)
+    (held,) = calls.claim(conn, worker(conn, OLD))
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="needs a signature"):
+        conn.execute(f"select stepwell.hold_misfits(%s, %s, {given})", ([held.id], [held.epoch]))  # pyright: ignore[reportArgumentType, reportCallIssue]

@@ -51,7 +51,10 @@ def check_schema(connection: psycopg.Connection[Any], _: Database) -> Finding:
         migrate.check(connection)
     except SchemaMismatch as error:
         return Finding("schema", "problem", str(error))
-    return Finding("schema", "ok", f"is at {migrate.newest()}, which is what this stepwell needs")
+    version, needed = migrate.current(connection), migrate.newest()
+    if version > needed:
+        return Finding("schema", "ok", f"is at {version}, newer than {needed}, and works with this stepwell")
+    return Finding("schema", "ok", f"is at {needed}, which is what this stepwell needs")
 
 
 def check_notifications(connection: psycopg.Connection[Any], database: Database) -> Finding:
@@ -160,6 +163,21 @@ def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Fin
         "problem",
         f"no live worker runs {shown}: start one that has the task{named} and claims from the queue, or cancel them",
         tuple(record(found) for found in uncovered),
+    )
+
+
+def check_misfits(connection: psycopg.Connection[Any], _: Database) -> Finding:
+    """Jobs that were made for other code than the live workers have."""
+    misfits = fetch(connection, queries.misfit_tasks())
+    if not misfits:
+        return Finding("misfits", "ok", "no job waits for a worker that its args fit")
+    shown = _some([f"{each.count} of {each.task} ({each.error}), until {local(each.until)}" for each in misfits])
+    return Finding(
+        "misfits",
+        "warning",
+        f"their args do not fit the code of the workers that claimed them: {shown}: start workers with the code that "
+        "these jobs were made for, or cancel them; they fail then",
+        tuple(record(each) for each in misfits),
     )
 
 
@@ -285,6 +303,7 @@ _CHECKS: dict[str, Callable[[psycopg.Connection[Any], Database], Finding]] = {
     "dead rows": check_dead_rows,
     "oldest snapshot": check_snapshots,
     "unknown tasks": check_unknown_tasks,
+    "misfits": check_misfits,
     "shared tasks": check_shared_tasks,
     "pauses": check_pauses,
     "schedules": check_schedules,

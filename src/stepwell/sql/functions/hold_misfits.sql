@@ -28,6 +28,13 @@ declare
   _cancelling uuid[];
   _due_in double precision;
 begin
+  if (
+    array_position(_signatures, null) is null and cardinality(_signatures) = cardinality(_ids)
+    and cardinality(_graces) = cardinality(_ids) and 0 <= all (_graces) and 3155760000 >= all (_graces)
+  ) is not true and cardinality(_ids) > 0 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: hold_misfits needs a signature, and a grace between 0 and 100 years, for each job';
+  end if;
   perform stepwell.lock_to_give_back(_ids);
   with outcome as (
     select u.id, u.epoch, u.signature, u.message, u.grace

@@ -29,6 +29,9 @@ declare
   _now timestamptz := stepwell.now();
   _id uuid := stepwell.uuid7();
 begin
+  -- Whoever rescues or cancels reads these: a limit that is no number must not get in.
+  perform (t.limits ->> 'max_attempts')::numeric::integer, (t.limits ->> 'keep_failed')::double precision
+  from jsonb_each(_tasks::jsonb) as t (task, limits);
   insert into stepwell.worker (id, host, pid, version, queues, tasks, concurrency, started_at, renewed_at,
     lease_until, begun, owner, schedules, stale_after, named, signatures)
   values (_id, _host, _pid, _version, _queues, _tasks::jsonb, _concurrency, _now - _age * interval '1 second', _now,
@@ -41,5 +44,7 @@ begin
     perform stepwell.notify_ready(null, 0);
   end if;
   return _id;
+exception when not_null_violation then
+  raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a worker cannot be registered: ' || sqlerrm;
 end
 $$;

@@ -38,6 +38,17 @@ declare
   _plain uuid[];
   _inserted integer;
 begin
+  if (
+    cardinality(_keys) = cardinality(_ids) and array_position(_keys, null) is null
+    and cardinality(_ns) = cardinality(_ids) and array_position(_ns, null) is null
+    and cardinality(_kinds) in (1, cardinality(_ids)) and array_position(_kinds, null) is null
+  ) is not true and cardinality(_ids) > 0 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: each step needs a key, its place and its kind';
+  end if;
+  if strpos(concat(array_to_string(_values, ''), array_to_string(_errors, '')), E'\\u') > 0 then
+    perform stepwell.check_values(_values || _errors);
+  end if;
   if pg_column_size(_values) > 65536 then
     perform stepwell.check_sizes('step', _values);
   end if;
@@ -92,6 +103,10 @@ begin
     from unnest(_ids, _epochs, _keys, _values, _large) as u (id, epoch, key, value, large)
     join unnest(_held, _held_epochs) as h (id, epoch) on h.id = u.id and h.epoch = u.epoch
     where u.large
+      -- Where a small value was saved before, that one stays, and nobody would ever delete this one.
+      and exists (
+        select from stepwell.step s where s.job_id = any (_held) and s.job_id = u.id and s.key = u.key and s.large
+      )
     on conflict (job_id, key) do nothing;
   end if;
   refused := '{}';
