@@ -51,6 +51,7 @@ fork                    owner   operator
 grant_kinds             caller
 grant_role              caller
 hand_back_unknown       owner   worker
+hold_misfits            owner   worker
 journal                 caller
 kept_steps              caller
 known_role              caller
@@ -81,6 +82,7 @@ put_schedules           owner   worker operator
 read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
+release_misfits         caller
 remove_schedules        owner   worker operator
 remove_stale_schedules  owner   worker
 remove_worker           caller
