@@ -23,7 +23,7 @@ _INFO: LiteralString = (
 
 
 def info(job_id: str) -> Query[JobInfo]:
-    return Query(_INFO + " where id = %s::uuid", (job_id,), JobInfo)
+    return Query(_INFO + " where id = %s::uuid", (job_id,), JobInfo, repeatable=True)
 
 
 def failures(job_id: str) -> Query[Failure]:
@@ -32,6 +32,7 @@ def failures(job_id: str) -> Query[Failure]:
         " from stepwell.failures where job_id = %s::uuid order by epoch",
         (job_id,),
         Failure,
+        repeatable=True,
     )
 
 
@@ -45,6 +46,7 @@ def steps(job_id: str) -> Query[StepInfo]:
         " from stepwell.steps where job_id = %s::uuid order by n, key",
         (job_id,),
         StepInfo,
+        repeatable=True,
     )
 
 
@@ -65,12 +67,14 @@ class JobFilter:
 def list_jobs(which: JobFilter, limit: int) -> Query[JobInfo]:
     """The newest first."""
     where, params = _where(which)
-    return Query(_INFO + " where " + where + " order by id desc limit %s::integer", (*params, limit), JobInfo)
+    return Query(
+        _INFO + " where " + where + " order by id desc limit %s::integer", (*params, limit), JobInfo, repeatable=True
+    )
 
 
 def count_jobs(which: JobFilter, *, to_retry: bool = False) -> Query[int]:
     where, params = _where(which, to_retry=to_retry)
-    return Query("select count(*) from stepwell.jobs where " + where, params, only)  # noqa: S608
+    return Query("select count(*) from stepwell.jobs where " + where, params, only, repeatable=True)  # noqa: S608
 
 
 def job_ids(which: JobFilter, before: str | None, limit: int, *, to_retry: bool = False) -> Query[str]:
@@ -82,6 +86,7 @@ def job_ids(which: JobFilter, before: str | None, limit: int, *, to_retry: bool 
         + " order by jobs.id desc limit %s::integer",
         (before, before, *params, limit),
         only,
+        repeatable=True,
     )
 
 
@@ -119,11 +124,16 @@ def _where(which: JobFilter, *, to_retry: bool = False) -> tuple[LiteralString, 
 
 
 def job_states(ids: Sequence[str]) -> Query[tuple[str, str]]:
-    return Query("select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])", (list(ids),), same)
+    return Query(
+        "select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])",
+        (list(ids),),
+        same,
+        repeatable=True,
+    )
 
 
 def clock() -> Query[datetime]:
-    return Query("select stepwell.now()", (), only)
+    return Query("select stepwell.now()", (), only, repeatable=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +156,7 @@ def queues() -> Query[QueueInfo]:
         " order by name",
         (),
         QueueInfo,
+        repeatable=True,
     )
 
 
@@ -180,4 +191,5 @@ def workers() -> Query[WorkerInfo]:
         " alive, owner, leads, paused, stopping, named from stepwell.workers order by started_at, id",
         (),
         WorkerInfo,
+        repeatable=True,
     )
