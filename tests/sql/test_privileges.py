@@ -30,6 +30,7 @@ cancel_children         caller
 check_options           caller
 check_sizes             caller
 check_value             caller
+check_values            caller
 claim                   owner   worker
 control_scope           caller
 deliver_events          owner

@@ -27,7 +27,7 @@ from stepwell.events import (
 )
 from stepwell.job import ClaimedJob
 from stepwell.migrate import DEFAULT_KEEPS
-from stepwell.outcome import Snoozed
+from stepwell.outcome import HandedBack, Outcome
 from stepwell.queries import Orders, Query
 from stepwell.trouble import is_transient
 from stepwell.worker.balance import Balance
@@ -89,7 +89,7 @@ class Crew:
         self._links = {
             name: Link(name, app.database, events) for name in ("claim", "outcomes", "steps", "due", "upkeep")
         }
-        self.outcomes = Outcomes(self._links["outcomes"], events, self._wrote)
+        self.outcomes = Outcomes(self._links["outcomes"], events, self._wrote, self._count)
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
         self._transactions = app.database.with_pool_of(pools.slots)
         # Not the handlers' own threads: they wait for these.
@@ -146,7 +146,6 @@ class Crew:
             app.max_result_size,
             self.outcomes,
             self._events,
-            self.stats.count,
             freed.set,
             always_replay=self._always_replay,
         )
@@ -298,7 +297,7 @@ class Crew:
 
     def _hand_back(self, jobs: list[ClaimedJob]) -> None:
         for job in jobs:
-            self.outcomes.add(job, self._app.tasks[job.task], Snoozed(0))
+            self.outcomes.add(job, self._app.tasks[job.task], HandedBack())
         if jobs:
             self._events.emit(JobsHandedBack(len(jobs)))
 
@@ -338,6 +337,9 @@ class Crew:
 
     def _known_jobs(self) -> list[ClaimedJob]:
         return [*(job for runner in self.runners for job in runner.jobs), *self.outcomes.jobs]
+
+    def _count(self, job: ClaimedJob, outcome: Outcome | None, seconds: float) -> None:
+        self.stats.count(job, outcome, seconds)
 
     def _wrote(self) -> None:
         for fetcher in self.fetchers:

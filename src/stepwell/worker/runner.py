@@ -27,10 +27,10 @@ from stepwell.outcome import (
     Advanced,
     Cancelled,
     Failed,
+    HandedBack,
     Outcome,
     Restarted,
     Settled,
-    Snoozed,
     Succeeded,
     Suspended,
     Undone,
@@ -61,7 +61,6 @@ class Runner:
         max_result_size: int,
         outcomes: Outcomes,
         events: Events,
-        count: Callable[[str, str, Outcome, float], None],
         freed: Callable[[], None],
         *,
         always_replay: bool,
@@ -77,7 +76,6 @@ class Runner:
             database, transactions, max_result_size, events, self._in_thread, self._new_context
         )
         self._events = events
-        self._count = count
         self._freed = freed
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="stepwell-task")
@@ -211,8 +209,7 @@ class Runner:
         self.ended += 1
         if not run.abandoned:
             passed = time.perf_counter() - began
-            self._outcomes.add(run.job, run.task, outcome)
-            self._count(run.job.task, run.job.queue, outcome, passed)
+            self._outcomes.add(run.job, run.task, outcome, passed)
             if self._events.wanted(JobSucceeded) and _succeeded(outcome):
                 self._events.emit(JobSucceeded(run.job.id, run.job.task, passed))
             elif isinstance(outcome, Suspended) and self._events.wanted(JobSuspended):
@@ -281,8 +278,7 @@ class Runner:
         if run.ctx.took_steps:
             run.ctx.journal.close()
         outcome = self._stopped(run)
-        self._outcomes.add(run.job, run.task, outcome)
-        self._count(run.job.task, run.job.queue, outcome, time.perf_counter() - run.began)
+        self._outcomes.add(run.job, run.task, outcome, time.perf_counter() - run.began if run.started else None)
         self._events.emit(HandlerAbandoned(run.job.id, run.job.task))
 
     def _stopped(self, run: Run, outcome: Outcome | None = None) -> Outcome:
@@ -297,7 +293,7 @@ class Runner:
             case "cancel":
                 return Cancelled(None)
             case "shutdown":
-                return Snoozed(0)
+                return HandedBack()
             case "lease" | None:
                 return Settled(committed=False)
 

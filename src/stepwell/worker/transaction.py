@@ -18,7 +18,7 @@ from stepwell.db import Database, afetch, fetch
 from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.job import ClaimedJob
 from stepwell.job_context import JobContext
-from stepwell.outcome import Outcome, Settled, Snoozed, Succeeded
+from stepwell.outcome import HandedBack, Outcome, Settled, Succeeded
 from stepwell.task import Task
 from stepwell.trouble import is_rolled_back, is_transient
 from stepwell.worker.outcome_query import finish_query
@@ -53,7 +53,7 @@ async def execute_in_transaction(
     task: Task[..., Any],
     ctx: JobContext,
     max_result_size: int,
-    finishing: Callable[[int], None],
+    finishing: Callable[[int], object],
 ) -> Outcome | RolledBack | psycopg.Error:
     """Run a coroutine function; `finishing` is called, with its session's pid, when it has ended and must no longer be
     cancelled.
@@ -93,7 +93,7 @@ def execute_plain_in_transaction(
     task: Task[..., Any],
     ctx: JobContext,
     max_result_size: int,
-    finishing: Callable[[int], None],
+    finishing: Callable[[int], object],
 ) -> Outcome | RolledBack | psycopg.Error:
     """The same for a plain function, in this thread."""
     begun = handed_over = False
@@ -128,7 +128,7 @@ def _judge(
 ) -> Outcome | RolledBack | psycopg.Error:
     """What an error around the handler means, by how far things had come."""
     if not begun and is_transient(error):
-        return Snoozed(_NO_CONNECTION_PAUSE)
+        return HandedBack(_NO_CONNECTION_PAUSE)
     if handed_over and is_rolled_back(error):
         return RolledBack(outcome_of(error, task, job.attempt))
     if handed_over and isinstance(error, psycopg.OperationalError):

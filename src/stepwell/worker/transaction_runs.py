@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
 
@@ -30,6 +30,9 @@ _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
 _LOCK_PATIENCE = 1.0
 
 
+_Ended: TypeAlias = Outcome | RolledBack | psycopg.Error
+
+
 class TransactionRuns:
     """`transactions` is for the handlers, `database` to look. `in_thread` runs a plain function, and
     `new_context` makes the context for one more run."""
@@ -40,7 +43,7 @@ class TransactionRuns:
         transactions: Database,
         max_result_size: int,
         events: Events,
-        in_thread: Callable[..., Awaitable[Outcome | RolledBack | psycopg.Error]],
+        in_thread: Callable[[Callable[[], _Ended]], Awaitable[_Ended]],
         new_context: Callable[[ClaimedJob, Task[..., Any]], JobContext],
     ) -> None:
         self._database = database
@@ -87,7 +90,7 @@ class TransactionRuns:
         else:
             told = partial(self._loop.call_soon_threadsafe, finishing)
             outcome = await self._in_thread(
-                execute_plain_in_transaction, self._transactions, job, task, ctx, most, told
+                partial(execute_plain_in_transaction, self._transactions, job, task, ctx, most, told)
             )
         if timer is not None:
             timer.cancel()

@@ -107,3 +107,20 @@ drop function if exists stepwell.put_schedules(
 );
 
 -- Counters.
+
+alter table stepwell.stat
+  add column suspended integer not null default 0,
+  add column snoozed integer not null default 0,
+  add column advanced integer not null default 0,
+  add column restarted integer not null default 0,
+  add column undone integer not null default 0,
+  add column refused integer not null default 0;
+comment on column stepwell.stat.handed_back is 'Runs that a shutdown stopped, or that their worker could not begin: they did not count. Workers of schema 5 count those that were snoozed here, too.';
+comment on column stepwell.stat.suspended is 'Runs that ended to wait for a time, an event or children.';
+comment on column stepwell.stat.snoozed is 'Runs whose handler raised Snooze.';
+comment on column stepwell.stat.advanced is 'Runs of chains and machines that ended to go on later, or in another queue.';
+comment on column stepwell.stat.restarted is 'Runs that returned Restart.';
+comment on column stepwell.stat.undone is 'Runs that undid their job.';
+comment on column stepwell.stat.refused is 'Runs whose outcome was not written, as the job was no longer theirs.';
+-- It has more parameters now.
+drop function if exists stepwell.add_stats(text[], text[], integer[], integer[], integer[], integer[], double precision[]);
