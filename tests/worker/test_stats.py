@@ -79,6 +79,12 @@ def test_a_worker_of_the_schema_before_adds_what_it_knows(conn: psycopg.Connecti
     ]
 
 
+def test_counters_that_are_missing_add_nothing(conn: psycopg.Connection[object]) -> None:
+    conn.execute("select stepwell.add_stats('{t,t,null}', '{q,r,q}', '{1}', null, '{null,2}', '{0,0,0,0}', '{0.5}')")
+    found = conn.execute("select queue, succeeded, failed, cancelled, seconds from stepwell.stats order by queue")
+    assert found.fetchall() == [("q", 1, 0, 0, 0.5), ("r", 0, 0, 2, 0)]
+
+
 def test_every_outcome_has_a_counter() -> None:
     assert set(COUNTERS) == set(get_args(Outcome))
     assert {*COUNTERS.values(), "refused"} == {field.name for field in fields(Sums)} - {"task", "queue", "seconds"}

@@ -51,5 +51,5 @@ def add_stats(sums: Sequence[Sums]) -> Query[None]:
     )
 
 
-def prune_stats() -> Query[int]:
-    return Query("select stepwell.prune_stats()", (), only)
+def prune_stats(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,), only)

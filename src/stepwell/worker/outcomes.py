@@ -68,6 +68,11 @@ class Outcomes:
         return len(self._waiting) + len(self._under_way) + len(self._kept)
 
     @property
+    def size(self) -> int:
+        """About how many bytes the outcomes not yet written take, with their jobs."""
+        return sum(item[0].size + size_of(item) for item in (*self._waiting, *self._under_way, *self._kept))
+
+    @property
     def jobs(self) -> list[ClaimedJob]:
         """The jobs whose outcomes are not yet written."""
         return [job for job, _, _ in (*self._waiting, *self._under_way, *self._kept)]
@@ -120,6 +125,12 @@ class Outcomes:
         """Write outcomes as they come, until cancelled."""
         loop = asyncio.get_running_loop()
         progress_at = 0.0
+        if self._under_way:
+            # An error ended the last round midway. What it has written is refused by the fence.
+            kept = set(map(id, self._kept))
+            self._waiting[:0] = [item for item in self._under_way if id(item) not in kept]
+            self._under_way = []
+            self._come.set()
         while True:
             await self._come.wait()
             self._come.clear()

@@ -95,6 +95,11 @@ class Runner:
         return len(self.running) + len(self.waiting) - self.concurrency
 
     @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits here."""
+        return bool(self.running or self.waiting)
+
+    @property
     def jobs(self) -> list[ClaimedJob]:
         """The claimed jobs that run or wait here."""
         return [*(run.job for run in self.running.values()), *self.waiting]

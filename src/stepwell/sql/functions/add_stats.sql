@@ -19,13 +19,14 @@ set search_path = pg_catalog, pg_temp
 as $$
   insert into stepwell.stat as s (minute, task, queue, succeeded, failed, cancelled, handed_back, seconds, suspended,
     snoozed, advanced, restarted, undone, refused)
-  select date_trunc('minute', stepwell.now()), u.task, u.queue, u.succeeded, u.failed, u.cancelled, u.handed_back, u.seconds,
-    coalesce(u.suspended, 0), coalesce(u.snoozed, 0), coalesce(u.advanced, 0), coalesce(u.restarted, 0),
-    coalesce(u.undone, 0), coalesce(u.refused, 0)
+  select date_trunc('minute', stepwell.now()), u.task, u.queue, coalesce(u.succeeded, 0), coalesce(u.failed, 0),
+    coalesce(u.cancelled, 0), coalesce(u.handed_back, 0), coalesce(u.seconds, 0), coalesce(u.suspended, 0),
+    coalesce(u.snoozed, 0), coalesce(u.advanced, 0), coalesce(u.restarted, 0), coalesce(u.undone, 0), coalesce(u.refused, 0)
   from unnest(_tasks, _queues, _succeeded, _failed, _cancelled, _handed_back, _seconds, _suspended, _snoozed, _advanced,
     _restarted, _undone, _refused)
     as u (task, queue, succeeded, failed, cancelled, handed_back, seconds, suspended, snoozed, advanced, restarted, undone,
       refused)
+  where u.task is not null and u.queue is not null
   -- In order, as workers that write at the same moment do: so none waits for one that waits for it.
   order by u.task, u.queue
   on conflict on constraint stat_pkey do update

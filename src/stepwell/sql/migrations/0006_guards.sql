@@ -46,6 +46,7 @@ comment on column stepwell.size_limit.bytes is 'The most bytes that are accepted
 insert into stepwell.size_limit (name, bytes) values
   ('args', 1048576), ('metadata', 65536), ('event', 1048576), ('signal', 1048576), ('result', 1048576), ('step', 1048576),
   ('progress', 65536), ('job', 134217728);
+comment on column stepwell.failure.reason is 'error, timeout, lease_lost, bad_args, bad_result, or unreadable: what the job holds could not be handed to a worker.';
 
 -- Events and signals.
 -- What is there was delivered when it was committed; the default is for what comes.
@@ -54,6 +55,12 @@ alter table stepwell.event alter column delivered set default false;
 comment on column stepwell.event.delivered is 'Another event of its transaction has brought this one to the jobs that wait for it.';
 create index event_transaction on stepwell.event (transaction, id);
 comment on index stepwell.event_transaction is 'Finds what else a transaction has emitted.';
+alter table stepwell.event add column late xid8;
+comment on column stepwell.event.late is 'Its delivery has to be repeated, until no transaction up to this one runs any more; 0: it has not been repeated yet; null: it need not be.';
+create index event_late on stepwell.event (late, id) where late is not null;
+comment on index stepwell.event_late is 'Finds what stepwell.deliver_late has to deliver.';
+alter table stepwell.job add column unsure smallint;
+comment on column stepwell.job.unsure is 'While it waits: how often its waits were looked up while an event may have been on its way, so that they must be looked up again; null: they need not be.';
 
 -- Leases and outcomes.
 
