@@ -51,6 +51,7 @@ fork                    owner   operator
 grant_kinds             caller
 grant_role              caller
 hand_back_unknown       owner   worker
+hold_misfits            owner   worker
 journal                 caller
 kept_steps              caller
 known_role              caller
@@ -81,6 +82,7 @@ put_schedules           owner   worker operator
 read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
+release_misfits         caller
 remove_schedules        owner   worker operator
 remove_stale_schedules  owner   worker
 remove_worker           caller
@@ -286,8 +288,15 @@ def test_an_operator_of_somebody_elses_does_not_run_for_those_who_look(conn: Con
                 " $$ begin insert into public.loot values (current_user); return null; end $$"
             )
             theirs.execute("create operator public.->> (leftarg = json, rightarg = json, function = public.spring)")
-        rows = conn.execute("select key, value, error from stepwell.steps where job_id = %s", (job.id,)).fetchall()
-        assert rows == [("a", 1, None)]
+            theirs.execute(
+                "create function public.spring(json, text) returns text language plpgsql as"
+                " $$ begin insert into public.loot values (current_user); return null; end $$"
+            )
+            theirs.execute("create operator public.->> (leftarg = json, rightarg = text, function = public.spring)")
+        for path in ("public", "public, pg_catalog"):
+            conn.execute(f"set search_path = {path}".encode())
+            rows = conn.execute("select key, value, error from stepwell.steps where job_id = %s", (job.id,)).fetchall()
+            assert rows == [("a", 1, None)]
         assert conn.execute("select who from public.loot").fetchall() == []
 
 

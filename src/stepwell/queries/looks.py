@@ -20,7 +20,7 @@ _INFO: LiteralString = (
     # Python has no infinite time: what waits without a limit is due at no time, what is kept for ever has no expiry.
     " nullif(run_at, 'infinity'::timestamptz), claimed_at, finished_at,"
     " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for, cursor, parent_id,"
-    " forked_from, undoing, owner from stepwell.jobs"
+    " forked_from, undoing, owner, misfit_until from stepwell.jobs"
 )
 
 
@@ -147,7 +147,7 @@ def _where(which: JobFilter, *, to_retry: bool = False) -> tuple[LiteralString, 
         params.append(which.owner)
     if to_retry:
         # A scheduled job that was never tried waits because somebody said so.
-        conditions.append("(state <> 'scheduled'::stepwell.state or attempt > 0)")
+        conditions.append("(state <> 'scheduled'::stepwell.state or attempt > 0 or misfit_until is not null)")
     return " and ".join(conditions), params
 
 

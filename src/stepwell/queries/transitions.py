@@ -179,6 +179,25 @@ def snooze(ids: list[str], epochs: list[int], delays: list[float]) -> Query[list
     )
 
 
+@dataclass(frozen=True, slots=True)
+class HeldMisfits:
+    """Of jobs whose args did not fit, those that the fence refused and those that have waited long enough."""
+
+    refused: list[UUID]
+    expired: list[UUID]
+
+
+def hold_misfits(
+    ids: list[str], epochs: list[int], signatures: list[int], messages: list[str], graces: list[float]
+) -> Query[HeldMisfits]:
+    return Query(
+        "select refused, expired from stepwell.hold_misfits(%s::uuid[], %s::integer[], %s::integer[], %s::text[],"
+        " %s::double precision[])",
+        (Bare(ids), Bare(epochs), Bare(signatures), Texts(messages), Bare(graces)),
+        HeldMisfits,
+    )
+
+
 def hand_back_unknown(worker_id: str, ids: list[str], epochs: list[int]) -> Query[list[UUID] | None]:
     return Query(
         "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])",

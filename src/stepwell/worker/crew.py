@@ -214,6 +214,7 @@ class Crew:
                 self._app.scheduler.names,
                 self._app.scheduler.stale_after,
                 self._app.owner is not None,
+                [task.signature for task in self._app.tasks.values()],
             )
 
         self._lease = Lease(

@@ -28,6 +28,7 @@ from stepwell.outcome import (
     Cancelled,
     Failed,
     HandedBack,
+    Misfit,
     Outcome,
     Restarted,
     Settled,
@@ -208,6 +209,8 @@ class Runner:
             outcome = outcome_of(error, run.task, run.ctx.counted_attempt)
         if run.why is not None and not self._done_nonetheless(run, outcome):
             outcome = self._stopped(run, outcome)
+        if isinstance(outcome, Misfit) and run.task.sink.misfit_grace == 0:
+            outcome = outcome.failed
         if run.timer is not None:
             run.timer.cancel()
         del self.running[run.job.id, run.job.epoch]

@@ -1,4 +1,5 @@
--- Add to this minute's counters: the k-th element of each array is for _tasks[k] in _queues[k]. Null adds nothing.
+-- Add to this minute's counters: the k-th element of each array is for _tasks[k] in _queues[k]. Null adds nothing, as does what has
+-- no task or no queue.
 create or replace function stepwell.add_stats(
   _tasks text[],
   _queues text[],
@@ -19,14 +20,17 @@ set search_path = pg_catalog, pg_temp
 as $$
   insert into stepwell.stat as s (minute, task, queue, succeeded, failed, cancelled, handed_back, seconds, suspended,
     snoozed, advanced, restarted, undone, refused)
-  select date_trunc('minute', stepwell.now()), u.task, u.queue, coalesce(u.succeeded, 0), coalesce(u.failed, 0),
-    coalesce(u.cancelled, 0), coalesce(u.handed_back, 0), coalesce(u.seconds, 0), coalesce(u.suspended, 0),
-    coalesce(u.snoozed, 0), coalesce(u.advanced, 0), coalesce(u.restarted, 0), coalesce(u.undone, 0), coalesce(u.refused, 0)
+  select date_trunc('minute', stepwell.now()), u.task, u.queue,
+    coalesce(sum(u.succeeded), 0), coalesce(sum(u.failed), 0), coalesce(sum(u.cancelled), 0),
+    coalesce(sum(u.handed_back), 0), coalesce(sum(u.seconds), 0), coalesce(sum(u.suspended), 0),
+    coalesce(sum(u.snoozed), 0), coalesce(sum(u.advanced), 0), coalesce(sum(u.restarted), 0),
+    coalesce(sum(u.undone), 0), coalesce(sum(u.refused), 0)
   from unnest(_tasks, _queues, _succeeded, _failed, _cancelled, _handed_back, _seconds, _suspended, _snoozed, _advanced,
     _restarted, _undone, _refused)
     as u (task, queue, succeeded, failed, cancelled, handed_back, seconds, suspended, snoozed, advanced, restarted, undone,
       refused)
   where u.task is not null and u.queue is not null
+  group by u.task, u.queue
   -- In order, as workers that write at the same moment do: so none waits for one that waits for it.
   order by u.task, u.queue
   on conflict on constraint stat_pkey do update

@@ -1,5 +1,5 @@
 -- Make due jobs ready, in the order of their times: those that were put off, and those that wait and whose time has come.
--- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none).
+-- Also jobs whose args did not fit, where a worker has come that may take them. Returns how many, and in how many seconds the next one is due (0: more are due already; null: none).
 create or replace function stepwell.promote(_limit integer default 5000, out promoted integer, out next_due double precision)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -14,6 +14,8 @@ declare
   _queues text[];
   _durable uuid[];
   _unsure uuid[];
+  _released integer;
+  _more boolean;
 begin
   with due as materialized (
     select j.ctid, j.id, j.state = 'waiting' and j.unsure is not null as unsure
@@ -39,7 +41,17 @@ begin
     perform stepwell.end_waits(_durable);
   end if;
   perform stepwell.notify_ready(_queues, null);
+  perform from stepwell.job j
+  where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
+  order by j.task, j.misfits, j.queue limit 1;
+  if found then
+    select r.released, r.more into _released, _more from stepwell.release_misfits() r;
+    promoted := promoted + _released;
+  end if;
   select greatest(0, extract(epoch from j.run_at - _now)) into next_due
   from stepwell.job j where j.state in ('scheduled', 'waiting') and j.run_at < 'infinity' order by j.run_at limit 1;
+  if _more then
+    next_due := least(next_due, 0.1);
+  end if;
 end
 $$;

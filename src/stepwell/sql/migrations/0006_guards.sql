@@ -96,6 +96,20 @@ alter table stepwell.worker add column named boolean;
 comment on column stepwell.worker.named is 'Its app was given its name: it also claims the jobs of that owner. Null: it is of a version that claims the jobs of every owner.';
 alter table stepwell.schedule add column named boolean not null default false;
 comment on column stepwell.schedule.named is 'Its app was given its name: its jobs belong to that owner.';
+alter table stepwell.job
+  add column misfits integer[],
+  add column misfit_until timestamptz,
+  add column misfit_epoch integer,
+  add column misfit text;
+comment on column stepwell.job.misfits is 'The signatures of its task that its args did not fit: workers that have one of them leave it alone until misfit_until. Null: none.';
+comment on column stepwell.job.misfit_until is 'For so long it waits for a worker that its args fit; then it fails.';
+comment on column stepwell.job.misfit_epoch is 'The run that last found that they do not fit.';
+comment on column stepwell.job.misfit is 'What did not fit.';
+create index job_misfit on stepwell.job (state, task, misfits, queue)
+where misfits is not null and (state = 'ready' or state = 'scheduled' and run_at = misfit_until);
+comment on index stepwell.job_misfit is 'Finds the jobs that wait for a worker that their args fit, and those of them that were made ready.';
+alter table stepwell.worker add column signatures integer[];
+comment on column stepwell.worker.signatures is 'Checksums of what its tasks take, one for each. Null: it is of a version that has none.';
 -- They have more parameters now.
 drop function if exists stepwell.enqueue(text, json, text, integer, interval, timestamptz, jsonb, integer);
 drop function if exists stepwell.enqueue_many(
