@@ -306,6 +306,16 @@ class UpkeepFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class JobBroken(Event):
+    level = logging.ERROR
+    job_id: str
+    why: str
+
+    def text(self) -> str:
+        return f"job {self.job_id} has failed: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class LoopFailed(Event):
     level = logging.ERROR
     loop: str

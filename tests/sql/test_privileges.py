@@ -44,6 +44,7 @@ enqueue                 owner   producer worker
 enqueue_many            owner   producer worker
 expiry                  caller
 fail                    owner   worker
+fail_broken             caller
 fail_held               caller
 finish                  owner   worker
 forget_waits            owner   worker
@@ -67,12 +68,14 @@ look_again              caller
 look_delay              caller
 make_partitions         owner   worker
 mark_beside             caller
+notify                  caller
 notify_done             caller
 notify_ready            caller
 now                     owner   everybody
 pause                   owner   operator
 pause_schedule          owner   operator
 promote                 owner   worker
+promote_one             caller
 prune                   owner   worker
 prune_events            owner   worker
 prune_rows              owner   worker

@@ -125,7 +125,7 @@ _SCOPE: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
 
 
 def pause(scope: Scope) -> Query[None]:
-    return Query("select stepwell.pause" + _SCOPE, scope.params, only)
+    return Query("select stepwell.pause" + _SCOPE, scope.params, only, repeatable=True)
 
 
 def resume(scope: Scope) -> Query[bool]:
@@ -141,4 +141,5 @@ def pauses() -> Query[Control]:
         "select action, scope, name, asked_at from stepwell.controls where action = 'pause' order by scope, name",
         (),
         Control,
+        repeatable=True,
     )

@@ -233,10 +233,13 @@ class Promoted:
 
     count: int
     next_due: float | None
+    failed: list[UUID]
+    """Those that could not be made ready, and have failed."""
+    why: list[str]
 
 
 def promote() -> Query[Promoted]:
-    return Query("select promoted, next_due from stepwell.promote()", (), Promoted)
+    return Query("select promoted, next_due, failed, why from stepwell.promote()", (), Promoted)
 
 
 def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
@@ -253,6 +256,11 @@ def prune_rows(table: Literal["history_default", "failure_default", "large_value
 
 def notify(channel: str, payload: str) -> Query[None]:
     return Query("select pg_notify(%s, %s)", (channel, payload), only)
+
+
+def notify_unless_full(channel: str) -> Query[None]:
+    """No row: the queue of notifications is so full that stepwell.notify sends nothing either."""
+    return Query("select pg_notify(%s, '') where pg_notification_queue_usage() < 0.5", (channel,), only)
 
 
 def results(ids: Sequence[str]) -> Query[Ended]:

@@ -23,6 +23,7 @@ from stepwell.outcome import Failed, Misfit, Outcome, Settled, Succeeded
 from stepwell.queries import HeldMisfits
 from stepwell.step import LEAST_UNDO_ATTEMPTS, is_undoing
 from stepwell.task import Task
+from stepwell.trouble import is_rolled_back
 from stepwell.worker.link import Link
 from stepwell.worker.locks import Locks
 from stepwell.worker.outcome_query import OTHERS, Ending, needs_family, query_of, size_of
@@ -169,7 +170,7 @@ class Outcomes:
             if items:
                 await self._write(items)
 
-    async def _write(self, items: list[Ending]) -> None:
+    async def _write(self, items: list[Ending], *, again: bool = True) -> None:
         """Write outcomes of one kind; those that cannot be written now are kept."""
         known = [item for item in items if item[0].id in self._locks]
         if known:
@@ -200,7 +201,7 @@ class Outcomes:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, _KEPT_PAUSE)
             except psycopg.Error as error:
-                await self._write_apart(items, error)
+                await self._write_apart(items, error, again=again)
                 return
             else:
                 if known:
@@ -236,8 +237,12 @@ class Outcomes:
             self.add(job, task, msgspec.structs.replace(outcome.failed, delay=None))
         return _without(items, expired)
 
-    async def _write_apart(self, items: list[Ending], error: psycopg.Error) -> None:
+    async def _write_apart(self, items: list[Ending], error: psycopg.Error, *, again: bool) -> None:
         """The server refused these for what they say, or for what its triggers say."""
+        if again and is_rolled_back(error):
+            # A partition was made while this waited to write to the default one: now it finds its own.
+            await self._write(items, again=False)
+            return
         if len(items) > 1:
             # One bad row must not fail its batch.
             for item in items:

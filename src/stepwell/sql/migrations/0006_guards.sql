@@ -46,7 +46,42 @@ comment on column stepwell.size_limit.bytes is 'The most bytes that are accepted
 insert into stepwell.size_limit (name, bytes) values
   ('args', 1048576), ('metadata', 65536), ('event', 1048576), ('signal', 1048576), ('result', 1048576), ('step', 1048576),
   ('progress', 65536), ('job', 134217728);
-comment on column stepwell.failure.reason is 'error, timeout, lease_lost, bad_args, bad_result, or unreadable: what the job holds could not be handed to a worker.';
+comment on column stepwell.failure.reason is 'error, timeout, lease_lost, bad_args, bad_result; unreadable: what the job holds could not be handed to a worker; broken: its row does not allow it to go on.';
+
+-- Names. A constraint holds for each row that is written from here on, also when an old one is changed: so what does not fit is
+-- mended at once, while nobody else can write.
+alter table stepwell.job add constraint job_names check (
+  length(task) between 1 and 200 and length(queue) between 1 and 200 and length(reason) <= 10000
+) not valid;
+update stepwell.job j
+set task = coalesce(nullif(left(j.task, 200), ''), 'unnamed'), queue = coalesce(nullif(left(j.queue, 200), ''), 'default'),
+  reason = left(j.reason, 10000)
+where length(j.task) not between 1 and 200 or length(j.queue) not between 1 and 200 or length(j.reason) > 10000;
+alter table stepwell.schedule
+  add constraint schedule_names check (
+    length(owner) between 1 and 200 and length(name) between 1 and 200 and length(task) between 1 and 200
+    and length(queue) between 1 and 200 and length(cron) <= 200 and length(tz) <= 200
+  ) not valid,
+  -- NaN is greater than any number.
+  add constraint schedule_lengths check (every <= 3155760000 and jitter <= 3155760000) not valid;
+update stepwell.schedule s
+set owner = coalesce(nullif(left(s.owner, 200), ''), 'unnamed'),
+  name = case when length(s.name) between 1 and 200 then s.name else left(s.name, 160) || md5(s.name) end,
+  task = coalesce(nullif(left(s.task, 200), ''), 'unnamed'), queue = coalesce(nullif(left(s.queue, 200), ''), 'default'),
+  cron = left(s.cron, 200), tz = left(s.tz, 200), every = least(s.every, 3155760000), jitter = least(s.jitter, 3155760000)
+where not (
+  length(s.owner) between 1 and 200 and length(s.name) between 1 and 200 and length(s.task) between 1 and 200
+  and length(s.queue) between 1 and 200 and length(coalesce(s.cron, '')) <= 200 and length(coalesce(s.tz, '')) <= 200
+  and coalesce(s.every, 0) <= 3155760000 and s.jitter <= 3155760000
+);
+alter table stepwell.step add constraint step_names check (
+  length(key) between 1 and 1000 and length(kind) between 1 and 50 and length(event) <= 200 and length(event_key) <= 200
+) not valid;
+alter table stepwell.stat add constraint stat_names check (
+  length(task) between 1 and 200 and length(queue) between 1 and 200
+) not valid;
+-- Its result has more columns now.
+drop function if exists stepwell.promote(integer);
 
 -- Events and signals.
 -- What is there was delivered when it was committed; the default is for what comes.
