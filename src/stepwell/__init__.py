@@ -22,6 +22,7 @@ from stepwell.errors import (
     StepFailed,
     StepNotFound,
     StepwellError,
+    TooLarge,
     TooManySteps,
     WorkerNotFound,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "SyncTransaction",
     "Task",
     "Tick",
+    "TooLarge",
     "TooManySteps",
     "Transaction",
     "When",

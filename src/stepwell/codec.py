@@ -19,7 +19,7 @@ from stepwell.context import Context
 from stepwell.errors import BadArgs, ConfigError
 from stepwell.moves import Restart
 from stepwell.sync_context import SyncContext
-from stepwell.values import NUL, article, encode_value, encoder, holds_nan, new_decoder
+from stepwell.values import NUL, article, encode_value, encoder, holds_nan, may_hold_nan, new_decoder
 
 _CONTEXTS = (Context, SyncContext)
 
@@ -69,7 +69,7 @@ class Codec:
                     raise BadArgs(
                         f"task {self._name!r}: argument {key!r} holds a NUL character, which text cannot keep"
                     )
-        if "null" in text:
+        if may_hold_nan(text):
             for key, value in named.items():
                 if holds_nan(value):
                     raise BadArgs(f"task {self._name!r}: argument {key!r} holds NaN or infinity, which JSON cannot say")
@@ -214,6 +214,8 @@ def encode_metadata(metadata: Mapping[str, Any]) -> str:
         raise BadArgs(f"metadata does not encode as JSON: {error}") from None
     if NUL.search(text):
         raise BadArgs("metadata holds a NUL character, which Postgres cannot keep")
+    if may_hold_nan(text) and holds_nan(dict(metadata)):
+        raise BadArgs("metadata holds NaN or infinity, which JSON cannot say")
     return text
 
 

@@ -277,7 +277,7 @@ class Context(JobContext):
         await self._perform(steps.save_first(self.journal, place, winner))
         self._give_up(name, len(branches), winner)
         await self._cancel_losers(branches, names, winner)
-        self.journal.replay_if_asked()
+        self.journal.was_saved()
         return First(winner, self._settle([end])[0])
 
     async def _cancel_losers(self, branches: Sequence[Awaitable[Any]], names: Sequence[str], winner: int) -> None:
@@ -298,11 +298,11 @@ class Context(JobContext):
         return await self._perform(steps.now(self.journal))
 
     def random(self) -> float:
-        """A number from 0 to 1, the same in each run."""
+        """A number from 0 to 1, the same in each run; another one after `Restart`, or when the job begins anew."""
         return msgspec.json.decode(steps.draw(self.journal, "random"))
 
     def uuid(self) -> UUID:
-        """A random uuid, the same in each run."""
+        """A random uuid, the same in each run; another one after `Restart`, or when the job begins anew."""
         return msgspec.json.decode(steps.draw(self.journal, "uuid"), type=UUID)
 
     def patched(self, name: str) -> bool:

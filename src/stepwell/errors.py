@@ -7,6 +7,7 @@
     │   └── SchemaMismatch   its schema is older or newer than this stepwell needs
     ├── EmbeddedError        the embedded Postgres did not start
     ├── BadArgs              args do not fit the task's signature, or do not encode (a TypeError, too)
+    │   └── TooLarge         the database refuses a value of this size
     ├── BadValue             a result, or the value of a step, cannot be stored; never tried again
     ├── JobNotFound          no such job, or it is no longer kept
     ├── ScheduleNotFound     no such schedule
@@ -52,6 +53,10 @@ class EmbeddedError(StepwellError):
 
 class BadArgs(StepwellError, TypeError):
     """The arguments do not fit the task's signature or cannot be encoded. Nothing was enqueued."""
+
+
+class TooLarge(BadArgs):
+    """The database refuses a value of this size; the message names the limit, and the command that raises it."""
 
 
 class BadValue(StepwellError):

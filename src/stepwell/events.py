@@ -88,7 +88,7 @@ class AttemptFailed(Event):
     task: str
     attempt: int
     max_attempts: int
-    """The task's, or its step's; a job may have its own."""
+    """The job's own, else its step's, else the task's."""
     reason: str
     type: str
     message: str
@@ -120,6 +120,42 @@ class OutcomeKept(Event):
 
     def text(self) -> str:
         return f"the outcome of {self.job_id} could not be written, trying again in {self.delay:g} s: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobLocked(Event):
+    """What a worker wants to write of a job waits for a lock. `what` is "outcome", "step" or "transaction"."""
+
+    level = logging.WARNING
+    job_id: str
+    what: str
+    pid: int | None
+    """The session that holds the lock; None: it cannot be told, or is a prepared transaction."""
+    role: str | None
+    application: str | None
+    since: str | None
+    """When that session's transaction began."""
+
+    def text(self) -> str:
+        waits = f"the {self.what} of {self.job_id} waits for a lock"
+        if self.role is None:
+            return f"{waits}; nothing says who holds it: look into pg_locks and pg_stat_activity"
+        session = self.application if self.pid is None else f"session {self.pid} ({self.role}, {self.application!r})"
+        since = f" since {self.since}" if self.since else ""
+        end = "" if self.pid is None else f", or select pg_terminate_backend({self.pid})"
+        return f"{waits} that {session} holds, in a transaction{since}: end that transaction{end}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomesHeldUp(Event):
+    level = logging.WARNING
+    count: int
+
+    def text(self) -> str:
+        return (
+            f"{self.count} outcomes wait for a lock that is not on their jobs: look in pg_locks for who has locked a "
+            "table of schema stepwell"
+        )
 
 
 @dataclass(frozen=True, slots=True)

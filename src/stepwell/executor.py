@@ -84,7 +84,7 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         error = raised
     finally:
         ctx.journal.close()
-    return outcome_of(error, task, ctx.attempt, ctx.journal)
+    return outcome_of(error, task, ctx.counted_attempt, ctx.journal)
 
 
 def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
@@ -114,15 +114,18 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         error = raised
     finally:
         ctx.journal.close()
-    return outcome_of(error, task, ctx.attempt, ctx.journal)
+    return outcome_of(error, task, ctx.counted_attempt, ctx.journal)
 
 
 def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None = None) -> Outcome:
     """What an exception that left a handler means."""
     outcome = _judge(error, task, attempt, journal)
-    if isinstance(outcome, Failed) and (step := _step_of(error)) is not None:
-        return msgspec.structs.replace(outcome, step=step.key, beside=step.beside)
-    return outcome
+    if not isinstance(outcome, Failed):
+        return outcome
+    step = _step_of(error)
+    if step is None:
+        return msgspec.structs.replace(outcome, attempt=attempt)
+    return msgspec.structs.replace(outcome, attempt=attempt, step=step.key, beside=step.beside)
 
 
 def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None) -> Outcome:

@@ -25,7 +25,9 @@ from stepwell.waiter import Waiter
 
 R = TypeVar("R", covariant=True)
 
-_LARGEST_EVENT = 1024 * 1024
+# No database can be told to accept more; most accept less, and say so ("stepwell limits").
+_LARGEST_EVENT = 512 * 1024 * 1024
+_LONGEST_REASON = 10_000
 
 
 class JobHandle(Generic[R]):
@@ -221,6 +223,8 @@ def check_reason(reason: str | None) -> str | None:
     """A reason for a cancel that Postgres can keep."""
     if reason is not None and (not isinstance(reason, str) or "\0" in reason or not _encodes(reason)):
         raise BadArgs(f"reason is {reason!r}: it must be text, without NUL")
+    if reason is not None and len(reason) > _LONGEST_REASON:
+        raise BadArgs(f"reason has {len(reason)} characters: it may have {_LONGEST_REASON}")
     return reason
 
 

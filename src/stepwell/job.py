@@ -35,6 +35,8 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     parent_id: str | None = None
     journal: str | None = None
     """What a durable job has saved, as JSON; None: nothing."""
+    max_attempts: int | None = None
+    """The job's own limit; None: the task's counts."""
 
 
 @dataclass(frozen=True, slots=True)

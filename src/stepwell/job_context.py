@@ -85,8 +85,10 @@ class JobContext:
 
     @property
     def attempt(self) -> int:
-        """Which counted try this is, from 1."""
-        return self._attempt
+        """Which counted try this is, from 1. A durable job counts from the last step saved before this run."""
+        if self._job.journal is None or self._durability is None or self._connection is not None:
+            return self._attempt
+        return self.journal.first_attempt
 
     @property
     def epoch(self) -> int:
@@ -189,6 +191,11 @@ class JobContext:
     def share(self, journal: Journal) -> None:
         """Remember with another context of the same run."""
         self._journal = journal
+
+    @property
+    def counted_attempt(self) -> int:
+        """`attempt`, as it counts should this run fail now: what it has saved itself is progress, too."""
+        return self.attempt if self._journal is None else self._journal.attempt
 
     @property
     def took_steps(self) -> bool:

@@ -150,10 +150,23 @@ class Journal:
         self.cursor = saved.cursor if saved else None
         self.input = bytes(saved.input).decode() if saved else "null"
         self.undoing = saved.undoing if saved else False
+        self.life = saved.life if saved else 0
         self._memo = {step.key: step for step in saved.steps or ()} if saved else {}
+        self._progressed = saved is not None and self._done > saved.steps_counted
+        self.first_attempt = self.attempt
+        """`attempt`, as it was when this run began."""
         self._n = max((step.n for step in self._memo.values()), default=0)
         self._bytes = len(job.journal or "")
         self._warned = self._n >= MANY_STEPS
+
+    @property
+    def attempt(self) -> int:
+        """Which counted try this is, as stepwell.fail counts: the first since the job last saved a step."""
+        return 1 if self._progressed else self.job.attempt
+
+    @property
+    def _done(self) -> int:
+        return sum(step.done for step in self._memo.values())
 
     def enter(self, kind: StepKind, name: str, key: str | None = None, was: str | None = None) -> Place:
         """Come to a step: find its key, and what was saved of it."""
@@ -402,8 +415,10 @@ class Journal:
         log(StepDrifted(self.job.id, self.job.task, place.key, self._drift))
         return self._drift == "rerun"
 
-    def replay_if_asked(self) -> None:
-        """Leave the handler after something was saved, if it is to be replayed always."""
+    def was_saved(self, *, anew: bool = True) -> None:
+        """A step was saved. Unless it only took the place of another, attempts are counted from 1 again. Leaves the
+        handler, if it is to be replayed always."""
+        self._progressed = self._progressed or anew
         if self.always_replay:
             self.leave(Suspend(at_once=True))
 

@@ -2,10 +2,16 @@
 
 A migration is a numbered file, frozen once released. Functions, views and rights are replaced whole after it, so each
 stands in one file that is always current; a release that changes one adds a migration, if only an empty one.
+
+A migration may say in its first line which older code works with the schema that it leaves, as in
+"-- stepwell: compatible from 6". Such code goes on, and the package can be rolled back to it.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -20,7 +26,10 @@ DEFAULT_KEEPS = (7 * 86400.0, 30 * 86400.0)
 """Seconds for which successes and failures are kept unless a task says otherwise."""
 
 _LOCK: LiteralString = "select pg_advisory_xact_lock(1937007983, 0)"
+_BEGIN = ("begin.sql", "bootstrap.sql", "note_rights.sql")
 _FIRST_PARTITIONS: LiteralString = "select stepwell.make_partitions('{604800, 2592000}')"
+_COMPATIBLE = re.compile(r"-- stepwell: compatible from (\d+)\n")
+_SETTINGS = ("search_path", "check_function_bodies", "client_min_messages", "role")
 _READS_COMMITTED: LiteralString = "select current_setting('default_transaction_isolation') like 'read %'"
 # To replace a function moves its row; one that stands where it stood before is in no file any more. Transaction ids
 # would not tell: each savepoint has its own, and a caller or psql may have set some.
@@ -50,6 +59,12 @@ class Migration:
     version: int
     name: str
     sql: LiteralString
+
+    @property
+    def compatible_from(self) -> int | None:
+        """The oldest version whose code works with the schema after this; None: only code that knows this migration."""
+        said = _COMPATIBLE.match(self.sql)
+        return int(said[1]) if said else None
 
 
 @cache
@@ -88,7 +103,7 @@ def check(connection: psycopg.Connection[Any]) -> None:
         raise SchemaMismatch(
             f'the schema in {where} is at {version}, this stepwell needs {needed}: run "stepwell migrate"'
         )
-    if version > needed:
+    if version > needed and not _accepts(connection, needed):
         raise SchemaMismatch(
             f"the schema in {where} is at {version}, this stepwell knows only {needed}: upgrade the stepwell package"
         )
@@ -102,12 +117,20 @@ def check(connection: psycopg.Connection[Any]) -> None:
             )
 
 
+def _accepts(connection: psycopg.Connection[Any], version: int) -> bool:
+    """Whether this newer schema says that code for `version` works with it."""
+    with connection.cursor(row_factory=scalar_row) as cursor:
+        return bool(cursor.execute("select stepwell.accepts(%s::integer)", (version,)).fetchone())
+
+
 def migrate(
     connection: psycopg.Connection[Any],
     *,
     target: int | None = None,
 ) -> list[str]:
     """Apply what is missing, in one transaction, and return the names. Others who migrate at the same time wait.
+
+    A newer schema is left alone if it works with this code, and refused if it does not.
 
     `target` stops at that version, for tests of upgrades.
     """
@@ -119,18 +142,18 @@ def migrate(
                 check(connection)
             pending = [m for m in migrations() if version < m.version <= (target or newest())]
             if pending:
-                connection.execute("set local check_function_bodies = off")
-                connection.execute("set local client_min_messages = warning")
-                connection.execute(_read("bootstrap.sql"))
-                for migration in pending:
-                    connection.execute(migration.sql)
-                    connection.execute(
-                        "insert into stepwell.migration (version, name) values (%s, %s)",
-                        (migration.version, migration.name),
-                    )
-                # Short of the newest there may not be yet what views select.
-                for sql in _replaceable() if pending[-1].version == newest() else _functions():
-                    connection.execute(sql)
+                with _settings_kept(connection):
+                    for sql in _BEGIN:
+                        connection.execute(_read(sql))
+                    for migration in pending:
+                        connection.execute(migration.sql)
+                        connection.execute(
+                            "insert into stepwell.migration (version, name, compatible_from) values (%s, %s, %s)",
+                            (migration.version, migration.name, migration.compatible_from),
+                        )
+                    # Short of the newest there may not be yet what views select.
+                    for sql in _replaceable() if pending[-1].version == newest() else _functions():
+                        connection.execute(sql)
             return [migration.name for migration in pending]
     except psycopg.errors.InsufficientPrivilege as error:
         raise DatabaseError(
@@ -140,19 +163,31 @@ def migrate(
         ) from error
 
 
+@contextmanager
+def _settings_kept(connection: psycopg.Connection[Any]) -> Generator[None]:
+    """Give a caller's own transaction its settings back: `set local` would last until its end. An error undoes them."""
+    kept = [
+        connection.execute("select pg_catalog.current_setting(%s)", (setting,)).fetchone() or ("",)
+        for setting in _SETTINGS
+    ]
+    yield
+    for setting, (value,) in reversed(list(zip(_SETTINGS, kept, strict=True))):
+        connection.execute("select pg_catalog.set_config(%s, %s, true)", (setting, value))
+
+
 def script(version: int = 0) -> str:
     """The same as SQL to read or to run by hand, from the given version on."""
     parts: list[str] = [
         "begin;",
         _LOCK + ";",
-        "set local check_function_bodies = off;",
-        _read("bootstrap.sql"),
+        *[_read(sql) for sql in _BEGIN],
     ]
     for migration in migrations():
         if migration.version > version:
             parts += [
                 migration.sql,
-                f"insert into stepwell.migration (version, name) values ({migration.version}, '{migration.name}');",  # noqa: S608
+                "insert into stepwell.migration (version, name, compatible_from) values "  # noqa: S608
+                f"({migration.version}, '{migration.name}', {migration.compatible_from or 'null'});",
             ]
     parts += [sql.rstrip().rstrip(";") + ";" for sql in _replaceable()]
     return "\n".join([*parts, "commit;"]) + "\n"

@@ -56,7 +56,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     max_attempts: int | None = None
     """What the step of a chain or the state of a machine allows; None: what the task does."""
     attempt: int | None = None
-    """Which try of that it was; None: the job's."""
+    """Which counted try it was, by the step of a chain or since the last saved step; None: as the claim counted."""
     step: str | None = None
     """The step it failed at. If an error of it was saved, that is taken away before the job is tried again."""
     beside: tuple[str, ...] = ()

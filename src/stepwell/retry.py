@@ -19,8 +19,8 @@ class Retry:
     """How often and when a task is tried again.
 
     `max_attempts` counts all tries, the first included. The pause starts at `initial`, grows by `backoff` up to
-    `cap`, and is spread by `jitter`, a fraction of it either way. Only errors of the types in `retry_on` and not
-    of those in `never_on` are tried again; a timeout or a crash always is.
+    `cap`, and is spread by `jitter`, a fraction of it either way but never beyond `cap`. Only errors of the types in
+    `retry_on` and not of those in `never_on` are tried again; a timeout or a crash always is.
     """
 
     max_attempts: int = 20
@@ -74,7 +74,9 @@ class Retry:
             case "exponential":
                 # Past the cap the power only grows; bounding the exponent keeps it a float.
                 pause = initial * self.factor ** min(attempt - 1, 100)
-        return min(pause, cap) * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
+        pause = min(pause, cap)
+        # Up to the cap, not cut off there: else half of all would come at the same moment.
+        return random.uniform(pause * (1 - self.jitter), min(pause * (1 + self.jitter), cap))  # noqa: S311
 
 
 def check_max_attempts(attempts: int, what: str) -> int:

@@ -53,6 +53,11 @@ class SavedStep(msgspec.Struct, frozen=True, array_like=True, gc=False):
     error: StepError | None
     value: msgspec.Raw
 
+    @property
+    def done(self) -> bool:
+        """Whether it ended well, as stepwell.steps_done counts."""
+        return not self.pending and self.error is None and self.kind != "retry"
+
 
 class SavedJournal(msgspec.Struct, frozen=True):
     """What comes with the claim of a durable job."""
@@ -61,6 +66,22 @@ class SavedJournal(msgspec.Struct, frozen=True):
     input: msgspec.Raw
     undoing: bool
     steps: list[SavedStep] | None
+    life: int = 0
+    steps_counted: int = 0
+
+
+class _Undoing(msgspec.Struct):
+    undoing: bool
+
+
+# However few attempts a job has, there are so many to undo it.
+LEAST_UNDO_ATTEMPTS = 20
+_undoing = msgspec.json.Decoder(_Undoing)
+
+
+def is_undoing(journal: str | None) -> bool:
+    """Whether a job was claimed to be undone."""
+    return journal is not None and _undoing.decode(journal).undoing
 
 
 class NewStep(msgspec.Struct, gc=False):

@@ -85,7 +85,7 @@ class StepCall:
 
     def saved(self) -> Any:
         """Its value, now that it has been saved."""
-        self._journal.replay_if_asked()
+        self._journal.was_saved(anew=not self.rerun)
         self.keep_undo(self._value)
         return self._value
 
@@ -209,22 +209,27 @@ def now(journal: Journal) -> Plan[datetime]:
         return msgspec.json.decode(place.saved.value, type=datetime).astimezone(UTC)
     journal.stop_if_undoing()
     at: datetime = yield Save(journal.with_notes(NewStep(place.key, place.n, "now")))
-    journal.replay_if_asked()
+    journal.was_saved()
     return at.astimezone(UTC)
 
 
 def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
-    """Chance that falls the same way in each run of a job: by its id and the step's key, so nothing need be saved
-    first. It is noted all the same, for a fork, which has another id."""
+    """A random value that is the same in each run of one life of a job. It is derived from the job's id, its life and
+    the step's key, so nothing need be saved first. It is noted all the same, for a fork, which has another id."""
     place = journal.enter(kind, kind)
     if place.saved is not None:
         return bytes(place.saved.value)
     journal.stop_if_undoing()
-    chance = random.Random(f"{journal.job.id}/{place.key}")  # noqa: S311
+    chance = random.Random(f"{journal.job.id}{_life(journal)}/{place.key}")  # noqa: S311
     drawn = chance.random() if kind == "random" else str(UUID(int=chance.getrandbits(128), version=4))
     encoded = msgspec.json.encode(drawn)
     journal.note(NewStep(place.key, place.n, kind, encoded.decode()))
     return encoded
+
+
+def _life(journal: Journal) -> str:
+    # Nothing for the first life: as it was before jobs had several.
+    return f"~{journal.life}" if journal.life else ""
 
 
 def patched(journal: Journal, name: str) -> bool:

@@ -174,11 +174,11 @@ class SyncContext(JobContext):
         return self._wait(lambda ctx: ctx.now())
 
     def random(self) -> float:
-        """A number from 0 to 1, the same in each run."""
+        """A number from 0 to 1, the same in each run: see `Context.random`."""
         return self._shared().random()
 
     def uuid(self) -> UUID:
-        """A random uuid, the same in each run."""
+        """A random uuid, the same in each run: see `Context.uuid`."""
         return self._shared().uuid()
 
     def patched(self, name: str) -> bool:

@@ -91,7 +91,7 @@ class _TransactionStep:
     def _committed(self) -> None:
         self.done = True
         self._saved = msgspec.json.decode(self._encoded(self._saved))
-        self._journal.replay_if_asked()
+        self._journal.was_saved()
 
 
 class Transaction(_TransactionStep):

@@ -6,7 +6,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import PoolTimeout
 
-from stepwell.errors import ConfigError, DatabaseError, StepNotFound, StepwellError, WorkerNotFound
+from stepwell.errors import ConfigError, DatabaseError, StepNotFound, StepwellError, TooLarge, WorkerNotFound
 
 # SQLSTATE classes, or whole states, after which the same statement may well succeed a little later.
 _TRANSIENT = (
@@ -30,7 +30,12 @@ _HOPELESS = (
     "42883",  # no such function
 )
 # What our own functions refuse for a reason that the caller may want to catch.
-_OURS: dict[str, type[StepwellError]] = {"SW002": ConfigError, "SW003": WorkerNotFound, "SW004": StepNotFound}
+_OURS: dict[str, type[StepwellError]] = {
+    "SW002": ConfigError,
+    "SW003": WorkerNotFound,
+    "SW004": StepNotFound,
+    "22SW5": TooLarge,
+}
 # A connection that is refused carries no SQLSTATE, only words; these are for a person to mend.
 _HOPELESS_WORDS = (
     "authentication failed",
@@ -66,7 +71,7 @@ def is_transient(error: BaseException) -> bool:
 
 def is_refusal(error: BaseException) -> bool:
     """Whether the server refused the statement for what it says, so that certainly nothing was written."""
-    return isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError)
+    return isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError | TooLarge)
 
 
 def own(error: BaseException) -> StepwellError | None:

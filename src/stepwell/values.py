@@ -37,7 +37,7 @@ def encode_value(value: Any, most: int, setting: str, what: str, *about: str) ->
         text = encoded.decode()  # in short bytes Python takes ten times as long to look for something as in short text
         if "\\u0000" in text and NUL.search(text):
             problem = " that holds a NUL character, which text cannot keep"
-        elif "null" in text and holds_nan(value):
+        elif may_hold_nan(text) and holds_nan(value):
             problem = " that holds NaN or infinity, which JSON cannot say"
         elif len(encoded) > most:
             problem = f" of {len(encoded)} bytes, more than the {most} of {setting}"
@@ -51,14 +51,20 @@ def new_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind, dec_hook=_decode_other)
 
 
+def may_hold_nan(text: str) -> bool:
+    """Whether JSON by msgspec may have been made of NaN or infinity: it writes null, or as a key "nan" or "inf"."""
+    return "null" in text or 'nan":' in text or 'inf":' in text
+
+
 def holds_nan(value: Any) -> bool:
-    """Whether there is a number in it that msgspec writes as null."""
+    """Whether there is a number in it, also as a key, that JSON cannot say."""
     pending: list[Any] = [msgspec.to_builtins(value, enc_hook=encode_other)]
     while pending:
         inner = pending.pop()
         if isinstance(inner, float) and not math.isfinite(inner):
             return True
         if isinstance(inner, dict):
+            pending.extend(cast("dict[Any, Any]", inner).keys())
             pending.extend(cast("dict[Any, Any]", inner).values())
         elif isinstance(inner, list | tuple):
             pending.extend(cast("list[Any]", inner))

@@ -315,9 +315,11 @@ async def test_values_that_do_not_encode_are_refused_by_name(app: App, conn: Con
             await anything.aenqueue(1, bad)
     with pytest.raises(BadArgs, match=r"'more'.*Expected `int`, got `str`"):
         await anything.aenqueue(1, 1, {"a": ["x"]})  # pyright: ignore[reportArgumentType]
-    for number in (math.nan, math.inf, [{"deep": -math.inf}]):
+    for number in (math.nan, math.inf, [{"deep": -math.inf}], {math.nan: 1}, [{-math.inf: [1]}]):
         with pytest.raises(BadArgs, match="'value' holds NaN or infinity"):
             await anything.aenqueue(1, number)
+        with pytest.raises(BadArgs, match="metadata holds NaN or infinity"):
+            await anything.using(metadata={"deep": [number]}).aenqueue(1, 1)
     assert rows(conn) == []
     await anything.aenqueue(1, None)
     assert len(rows(conn)) == 1

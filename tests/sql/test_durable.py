@@ -15,7 +15,7 @@ import pytest
 from stepwell import queries
 from stepwell.db import fetch
 from stepwell.queries import Move, NewJob, Saving, Spawning
-from stepwell.step import NewStep
+from stepwell.step import NewStep, StepError
 from tests.waiting import until
 
 from . import calls
@@ -79,6 +79,28 @@ def test_a_late_run_does_not_take_a_large_value_away(conn: Connection, worker: s
     assert save(conn, again, step("big", 1, "x" * 70_000)) == []
     assert save(conn, job, step("big", 1, "late", replaced=True)) != []
     assert rows(conn, "select key, length(value::text) from stepwell.large_value") == [("big", 70_002)]
+
+
+def test_a_job_whose_workers_die_counts_attempts_from_its_last_saved_step(conn: Connection) -> None:
+    [job_id] = calls.enqueue_many(conn, ["{}"], max_attempts=[3])
+
+    def dies(*steps: NewStep) -> tuple[str | None, int]:
+        worker = calls.register_worker(conn)
+        [job] = calls.claim(conn, worker)
+        for one in steps:
+            save(conn, job, one)
+        conn.execute("update stepwell.worker set lease_until = 'epoch'")
+        assert calls.rescue(conn) == [job_id]
+        [(attempt,)] = rows(conn, "select attempt from stepwell.jobs")
+        return calls.state(conn, job_id), attempt
+
+    assert [dies(step(f"new {n}", n)) for n in range(10)] == [("ready", 1)] * 10
+    # Neither the tries of a step nor errors nor what was saved before are progress.
+    assert dies(step("new 9", 9), NewStep("new~1", 11, "retry", error=StepError("E", "no"))) == ("ready", 2)
+    assert dies(NewStep("bad", 12, "step", error=StepError("E", "no"))) == ("failed", 3)
+    assert [attempt for (attempt,) in rows(conn, "select attempt from stepwell.failures order by epoch")] == [
+        *[1] * 10, 2, 3,
+    ]  # fmt: skip
 
 
 def test_a_parent_of_ten_thousand_is_suspended_as_quickly_as_others_for_their_number(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
+from typing import Any
 
 import psycopg
 import pytest
@@ -109,7 +110,7 @@ def test_a_day_that_is_over_is_dropped_whole(conn: Connection, worker: str) -> N
     job_id = fail_one(conn, worker, DAY)
     calls.set_clock(conn, "2030-01-02 23:59:59.999999+00")
     assert calls.prune(conn) == []
-    assert calls.state(conn, job_id) == "failed"
+    assert places(conn, job_id) == ["history_20300102", "failure_20300102"]
     calls.set_clock(conn, "2030-01-03 00:00:00+00")
     assert calls.prune(conn) == ["failure_20300102", "history_20300102"]
     assert calls.state(conn, job_id) is None
@@ -152,7 +153,7 @@ def test_a_partition_somebody_reads_is_left_for_the_next_round(
     with psycopg.connect(dsn) as reader:
         reader.execute(sql.SQL("select from {}").format(sql.Identifier("stepwell", table)))
         assert calls.prune(conn) == ["failure_20300102"]
-        assert calls.state(conn, job_id) == "failed"
+        assert places(conn, job_id) == ["history_20300102"]
     assert calls.prune(conn) == ["history_20300102"]
 
 
@@ -216,3 +217,43 @@ def test_a_job_is_retried_from_any_partition(conn: Connection, worker: str) -> N
     assert [places(conn, job_id)[0] for job_id in jobs] == ["history_20300102", "history_default", "history_forever"]
     assert sorted(calls.retry(conn, jobs)) == sorted(jobs)
     assert [calls.state(conn, job_id) for job_id in jobs] == ["ready"] * 3
+
+
+def test_what_has_expired_is_known_no_more_before_it_is_pruned(conn: Connection, worker: str) -> None:
+    calls.make_partitions(conn, 600.0)
+    job_id = calls.enqueue(conn)
+    [job] = calls.claim(conn, worker)
+    conn.execute(
+        "select stepwell.save_steps(%s, %s, '{large}', '{1}', '{step}', '{1}', _large => '{true}')", ([job.id], [1])
+    )
+    calls.fail(conn, [job], delay=None, keep=600.0)
+
+    def known() -> list[Any]:
+        counts = conn.execute(
+            "select (select count(*) from stepwell.jobs), (select count(*) from stepwell.failures),"
+            " (select count(*) from stepwell.steps), stepwell.large_value(%s::uuid, 'large') is not null,"
+            " (select state is not null from stepwell.results(array[%s::uuid]))",
+            (job_id, job_id),
+        ).fetchone()
+        return list(counts or ())
+
+    calls.set_clock(conn, "2030-01-01 12:09:59+00")
+    assert known() == [1, 1, 1, True, True]
+    calls.set_clock(conn, "2030-01-01 12:10:00+00")
+    assert known() == [0, 0, 0, False, False]
+    assert places(conn, job_id)
+    assert calls.retry(conn, [job_id]) == []
+    assert calls.one(conn.execute("select stepwell.fork(%s::uuid, 'large')", (job_id,))) is None
+
+
+def test_the_newest_jobs_are_found_by_an_index_though_the_expired_ones_are_left_out(
+    conn: Connection, worker: str
+) -> None:
+    calls.make_partitions(conn, DAY)
+    conn.execute("set enable_seqscan = off")
+    explained = conn.execute(
+        "explain (costs off) select id from stepwell.jobs where queue = 'default' order by id desc limit 10"
+    )
+    plan = [row[0] for row in explained]
+    assert any("Merge Append" in line for line in plan)
+    assert not any("Sort" in line and "Key" not in line for line in plan), plan

@@ -331,6 +331,44 @@ def test_a_run_that_was_left_in_line_is_found_by_upkeep(conn: Connection) -> Non
     assert runs(conn) == [(START + 2 * MINUTE, "ready")]
 
 
+@pytest.mark.parametrize("overlap", ["skip", "queue", "replace"])
+def test_a_run_that_is_retried_waits_for_the_one_that_is_live(conn: Connection, overlap: Overlap) -> None:
+    put(conn, overlap=overlap)
+    worker = calls.register_worker(conn, lease=1e9)
+    ended: list[str] = []
+    for n in (1, 2):
+        go_to(conn, START + n * MINUTE)
+        fire(conn)
+        [job] = calls.claim(conn, worker)
+        calls.fail(conn, [job], delay=None, keep=calls.DAY)
+        ended.append(job.id)
+    go_to(conn, START + 3 * MINUTE)
+    fire(conn)
+    [live] = calls.claim(conn, worker)
+    assert calls.retry(conn, ended) == ended
+    assert [calls.state(conn, job_id) for job_id in ended] == ["blocked", "blocked"]
+    # One after the other, the earliest tick first.
+    calls.finish(conn, [live])
+    for job_id in ended:
+        [job] = calls.claim(conn, worker)
+        assert job.id == job_id
+        calls.finish(conn, [job])
+
+
+def test_a_run_that_is_retried_alone_is_ready_at_once(conn: Connection) -> None:
+    put(conn, overlap="skip")
+    put(conn, "free", overlap="allow")
+    put(conn, "gone", overlap="skip")
+    worker = calls.register_worker(conn, lease=1e9)
+    go_to(conn, START + MINUTE)
+    fire(conn)
+    held = calls.claim(conn, worker)
+    calls.fail(conn, held, delay=None, keep=calls.DAY)
+    conn.execute("delete from stepwell.schedule where name = 'gone'")
+    assert sorted(calls.retry(conn, calls.ids(held))) == sorted(calls.ids(held))
+    assert len(calls.claim(conn, worker)) == 3
+
+
 def test_jitter_puts_a_job_off_but_not_its_tick(conn: Connection) -> None:
     put(conn, jitter=30.0)
     go_to(conn, START + MINUTE)

@@ -75,6 +75,14 @@ def test_jitter_stays_within_its_bounds_and_the_ten_thousandth_attempt_is_still_
     assert Retry(jitter=0).delay(10_000, ValueError()) == 3600
 
 
+def test_jitter_does_not_go_beyond_the_cap_nor_gather_there() -> None:
+    for policy in (Retry(cap=10, jitter=0.5), Retry(backoff="fixed", initial=8, cap=10, jitter=0.5)):
+        delays = [policy.delay(50, ValueError()) for _ in range(200)]
+        assert max(delays) <= 10
+        assert sum(delay == 10 for delay in delays) < 5
+        assert min(delays) < 7
+
+
 @pytest.mark.parametrize(
     "options",
     [

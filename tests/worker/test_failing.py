@@ -11,7 +11,7 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Context, JobFailed, Retry, Worker
-from stepwell.events import LoopBlocked
+from stepwell.events import AttemptFailed, LoopBlocked
 
 ONCE = Retry(max_attempts=1)
 
@@ -224,3 +224,23 @@ async def test_bad_args_of_a_job_enqueued_by_the_handler_are_the_handlers_own_er
         info = await job.ainfo()
     assert info is not None
     assert (info.attempt, info.failures[0].reason) == (2, "error")
+
+
+async def test_the_log_counts_attempts_against_the_limit_of_the_job(app: App) -> None:
+    @app.task(retry=Retry(max_attempts=2, initial=0))
+    async def fails() -> None:
+        raise ValueError("broken")
+
+    async with Worker(app) as worker:
+        heard = Heard(worker)
+        for most in (3, 1):
+            with pytest.raises(JobFailed, match="broken"):
+                await (await fails.using(max_attempts=most).aenqueue()).aresult("10s")
+    said = [event.text().partition("\n")[0] for event in heard.of(AttemptFailed)]
+    ends = [text.partition(" attempt ")[2] for text in said]
+    assert ends == [
+        "1 of 3 failed (error): ValueError: broken; next try in 0 s",
+        "2 of 3 failed (error): ValueError: broken; next try in 0 s",
+        "3 of 3 failed (error): ValueError: broken; it is not tried again",
+        "1 of 1 failed (error): ValueError: broken; it is not tried again",
+    ]

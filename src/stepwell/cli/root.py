@@ -15,6 +15,7 @@ from stepwell.cli import (
     emit,
     enqueue,
     jobs,
+    limits,
     migrate,
     queues,
     schedules,
@@ -71,4 +72,5 @@ cli.command("workers")(workers.workers)
 cli.command("tasks")(tasks.tasks)
 cli.command("doctor")(doctor.doctor)
 cli.command("migrate")(migrate.migrate)
+cli.add_typer(limits.group, name="limits")
 cli.add_typer(schema.group, name="schema")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import LiteralString
 from uuid import UUID
 
 import msgspec
 
 from stepwell.queries.arrays import Bare, Texts
-from stepwell.queries.query import Query, only, same, shared
+from stepwell.queries.query import WITHIN, Query, milliseconds, only, same, shared
 from stepwell.queries.transitions import NewJob
 from stepwell.step import SHORT, NewStep, is_large
 
@@ -22,30 +23,37 @@ class Saving(msgspec.Struct, frozen=True, gc=False):
     steps: Sequence[NewStep]
 
 
-def save_steps(savings: Sequence[Saving]) -> Query[tuple[list[UUID], datetime]]:
+_SAVE: LiteralString = (
+    "stepwell.save_steps(%s::uuid[], %s::integer[], %s::text[], %s::integer[], %s::text[], %s::text[], %s::text[],"
+    " %s::integer[], %s::double precision[], %s::boolean[], %s::boolean[], %s::boolean[])"
+)
+_SAVE_WITHIN: LiteralString = (
+    "select (s.saved).refused, (s.saved).saved_at from (select " + _SAVE + " as saved" + WITHIN + ") as s"  # noqa: S608
+)
+
+
+def save_steps(savings: Sequence[Saving], within: float | None = None) -> Query[tuple[list[UUID], datetime]]:
+    """`within`: fail rather than wait longer than so many seconds for any one lock."""
     steps = [step for saving in savings for step in saving.steps]
     values = [step.value for step in steps]
     large = [value is not None and len(value) > SHORT and is_large(value) for value in values]
-    return Query(
-        "select refused, saved_at from stepwell.save_steps(%s::uuid[], %s::integer[], %s::text[], %s::integer[],"
-        " %s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[], %s::boolean[], %s::boolean[],"
-        " %s::boolean[])",
-        (
-            Bare([saving.job_id for saving in savings for _ in saving.steps]),
-            Bare([saving.epoch for saving in savings for _ in saving.steps]),
-            Texts([step.key for step in steps]),
-            Bare([step.n for step in steps]),
-            shared([step.kind for step in steps]),
-            Texts(values),
-            _errors(steps),
-            Bare([step.fingerprint for step in steps]),
-            Bare([step.seconds for step in steps]),
-            shared([step.undo for step in steps]),
-            large if any(large) else None,
-            [step.replaced for step in steps] if any(step.replaced for step in steps) else None,
-        ),
-        same,
+    params = (
+        Bare([saving.job_id for saving in savings for _ in saving.steps]),
+        Bare([saving.epoch for saving in savings for _ in saving.steps]),
+        Texts([step.key for step in steps]),
+        Bare([step.n for step in steps]),
+        shared([step.kind for step in steps]),
+        Texts(values),
+        _errors(steps),
+        Bare([step.fingerprint for step in steps]),
+        Bare([step.seconds for step in steps]),
+        shared([step.undo for step in steps]),
+        large if any(large) else None,
+        [step.replaced for step in steps] if any(step.replaced for step in steps) else None,
     )
+    if within is None:
+        return Query("select refused, saved_at from " + _SAVE, params, same)  # noqa: S608
+    return Query(_SAVE_WITHIN, (*params, milliseconds(within)), same)
 
 
 def _errors(steps: Sequence[NewStep]) -> Texts | None:

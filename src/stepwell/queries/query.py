@@ -18,6 +18,18 @@ class Query(Generic[Row]):
     row: Callable[..., Row]
 
 
+WITHIN: LiteralString = " where set_config('lock_timeout', %s, true) is not null"
+"""After a `select` of a function without a `from`: no wait for any one lock may last longer than this parameter says.
+
+Postgres evaluates such a condition before it calls the function. The setting ends with the statement's transaction, so
+it goes through any pooler. In a handler's transaction the same function is called without this, and waits."""
+
+
+def milliseconds(seconds: float) -> str:
+    """As Postgres reads its time-outs."""
+    return f"{seconds * 1000:.0f}ms"
+
+
 def only(value: Any) -> Any:
     return value
 

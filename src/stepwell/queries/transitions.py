@@ -71,7 +71,7 @@ def claim(
     return Query(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
         " (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from scheduled_for) * 1000000)::bigint,"
-        " parent_id::text, journal"
+        " parent_id::text, journal, max_attempts"
         " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
         " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
         " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
@@ -232,6 +232,11 @@ def try_waiting_lock() -> Query[bool]:
 
 def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
     return Query("select id, state::text from stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), same)
+
+
+def cancel_branches(ids: Sequence[str], reason: str) -> Query[object]:
+    """The same, for children whose fate nobody asks about; what is answered means nothing."""
+    return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), only)
 
 
 def retry(ids: Sequence[str], step: str | None = None, *, from_start: bool = False) -> Query[list[UUID]]:

@@ -26,3 +26,7 @@ comment on table stepwell.migration is 'The migrations applied to this schema; t
 comment on column stepwell.migration.version is 'The number in the file''s name.';
 comment on column stepwell.migration.name is 'The file''s name.';
 comment on column stepwell.migration.applied_at is 'When it was applied.';
+
+-- Added with version 6.
+alter table stepwell.migration add column if not exists compatible_from integer;
+comment on column stepwell.migration.compatible_from is 'The oldest version whose code works with the schema after this migration; null: only code that knows this migration.';

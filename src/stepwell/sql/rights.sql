@@ -1,4 +1,40 @@
--- Runs after functions and views. A function is for those it is granted to; docs/operations.md shows the grants for a
--- role that only enqueues and for one that runs workers.
-revoke all on all functions in schema stepwell from public;
-grant execute on function stepwell.schema_version(), stepwell.now(), stepwell.unfold(json) to public;
+-- Runs after functions and views: what each kind of role may do. This list is the only one; "stepwell grant ROLE --as KIND"
+-- grants what it says, and docs/security.md explains it. A function that is not in it is internal: nobody may call it.
+delete from stepwell.privilege;
+insert into stepwell.privilege (kind, object, name)
+select u.kind, k.object, n.name
+from (
+  values
+    -- Any role that may use the schema.
+    ('{everybody}'::text[], 'function', '{accepts,now,schema_version,unfold}'::text[]),
+    -- To put jobs in, to await what becomes of them, to emit events and to send signals. The functions of a worker do the
+    -- same, with the worker's role.
+    ('{producer,worker}', 'function', '{enqueue,enqueue_many,results,emit,send}'),
+    -- To run jobs, and the upkeep.
+    (
+      '{worker}', 'function', '{
+        register_worker, renew, unregister_worker, ready_queues, claim, report_progress, still_held, hand_back_unknown,
+        lock_holders,
+        finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, forget_waits, large_value,
+        promote, rescue, lead, admit, add_stats,
+        put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,
+        make_partitions, prune, prune_events, prune_stats, prune_ticks
+      }'
+    ),
+    -- To look.
+    (
+      '{viewer,operator}', 'view',
+      '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits}'
+    ),
+    ('{viewer,operator}', 'function', '{large_value}'),
+    -- To steer.
+    (
+      '{operator}', 'function', '{
+        cancel, retry, fork, pause, resume, stop,
+        put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule
+      }'
+    )
+) as k (kinds, object, names)
+cross join lateral unnest(k.kinds) as u (kind)
+cross join lateral unnest(k.names) as n (name);
+select stepwell.apply_rights();

@@ -93,7 +93,9 @@ class Crew:
         self._transactions = app.database.with_pool_of(pools.slots)
         # Not the handlers' own threads: they wait for these.
         self._step_threads = StepThreads()
-        self._steps = StepStore(self._links["steps"], self._transactions, app.max_result_size, self._step_threads)
+        self._steps = StepStore(
+            self._links["steps"], self._transactions, app.max_result_size, self._step_threads, events
+        )
         self._processes = Processes(process_slots, self._process_said)
         self._duties = Duties(self._links["upkeep"], lambda: app.dsn, events)
         self.stats = Stats(self._duties)

@@ -48,10 +48,13 @@ class Link:
                 await self.close()
             raise
 
-    async def insist(self, query: Query[Row], worthwhile: Callable[[], bool] = lambda: True) -> list[Row] | None:
+    async def insist(
+        self, query: Query[Row], worthwhile: Callable[[], bool] = lambda: True, *, waits_for_locks: bool = True
+    ) -> list[Row] | None:
         """Run a query until it works, pausing between tries, as long as it is `worthwhile`; else None.
 
-        Raises what the server refused for what it says, and, explained, what only a person can mend.
+        Raises what the server refused for what it says, and, explained, what only a person can mend. Unless it
+        `waits_for_locks` it raises `LockNotAvailable`, too.
         """
         pause = 0.05
         lost = False
@@ -62,6 +65,8 @@ class Link:
                 if is_hopeless(error):
                     raise explain(error, self._database.dsn) from error
                 if not is_transient(error):
+                    raise
+                if not waits_for_locks and isinstance(error, psycopg.errors.LockNotAvailable):
                     raise
                 self.losses += 1
                 if not lost:

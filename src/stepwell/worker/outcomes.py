@@ -1,7 +1,8 @@
 """Gather how jobs ended and write that in batches.
 
 While one flush is under way the next gathers; it leaves the moment the first returns. What cannot be written now, with
-the database away or its disk full, is kept and tried again: the fence decides whether it still counts.
+the database away, its disk full or the job locked by another session, is kept and tried again: the fence decides
+whether it still counts.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ import psycopg
 from stepwell import queries
 from stepwell.batches import batches
 from stepwell.error_text import storable
-from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused
+from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused, OutcomesHeldUp, UpkeepFailed
 from stepwell.job import ClaimedJob
-from stepwell.outcome import Advanced, Cancelled, Failed, Outcome, Restarted, Settled, Snoozed, Succeeded, Suspended
-from stepwell.queries import Move, Query
+from stepwell.outcome import Failed, Outcome, Settled, Succeeded
+from stepwell.step import LEAST_UNDO_ATTEMPTS, is_undoing
 from stepwell.task import Task
 from stepwell.worker.link import Link
+from stepwell.worker.locks import Locks
+from stepwell.worker.outcome_query import OTHERS, Ending, needs_family, query_of, size_of
 
 _MOST = 2000
 _PROGRESS_PAUSE = 0.25
+_PROGRESS_PATIENCE = 0.05
+_PROGRESS_QUIET = 2.0
 _KEPT_PAUSE = 1.0
-
-# Each of these is written by a function of its own; the others end a job by stepwell.finish.
-_OTHERS = (Failed, Snoozed, Suspended, Advanced, Restarted)
-
-Ending = tuple[ClaimedJob, Task[..., Any], Outcome]
+_HELD_UP_PAUSE = 0.1
 
 
 class Outcomes:
@@ -39,6 +40,7 @@ class Outcomes:
         self._link = link
         self._events = events
         self._wrote = wrote
+        self._locks = Locks(link, events, "outcome")
         self._waiting: list[Ending] = []
         self._under_way: list[Ending] = []
         self._kept: list[Ending] = []
@@ -46,6 +48,7 @@ class Outcomes:
         self._empty = asyncio.Event()
         self._empty.set()
         self._progress: dict[str, tuple[int, str]] = {}
+        self._quiet: dict[str, float] = {}
         self.succeeded = 0
         self.failed = 0
 
@@ -58,6 +61,11 @@ class Outcomes:
     def jobs(self) -> list[ClaimedJob]:
         """The jobs whose outcomes are not yet written."""
         return [job for job, _, _ in (*self._waiting, *self._under_way, *self._kept)]
+
+    @property
+    def locked(self) -> int:
+        """Of the outcomes not yet written, those whose jobs other sessions have locked."""
+        return sum(job.id in self._locks for job in self.jobs)
 
     def add(self, job: ClaimedJob, task: Task[..., Any], outcome: Outcome) -> None:
         """Leave an outcome to be written."""
@@ -73,7 +81,7 @@ class Outcomes:
                     job.id,
                     job.task,
                     outcome.attempt or job.attempt,
-                    outcome.max_attempts or task.retry.max_attempts,
+                    _max_attempts(job, task, outcome),
                     outcome.reason,
                     outcome.type,
                     outcome.message,
@@ -107,7 +115,7 @@ class Outcomes:
             await self._come.wait()
             self._come.clear()
             while self._waiting:
-                batch = next(batches(self._waiting, _MOST, _size))
+                batch = next(batches(self._waiting, _MOST, size_of))
                 self._waiting = self._waiting[len(batch) :]
                 self._under_way = batch
                 await self._flush(batch)
@@ -127,111 +135,115 @@ class Outcomes:
         others: dict[type[Outcome], list[Ending]] = {}
         for item in batch:
             kind = type(item[2])
-            (others.setdefault(kind, []) if kind in _OTHERS else ended).append(item)
+            (others.setdefault(kind, []) if kind in OTHERS else ended).append(item)
         for items in (ended, *others.values()):
             if items:
                 await self._write(items)
 
-    async def _write(self, items: list[Ending], *, again: bool = True) -> None:
-        try:
-            refused = await self._link.insist(_query(items))
-        except psycopg.Error as error:
-            if again and _was_rerouted(error):
-                # A partition was made while this waited to write to the default one: now it finds its own.
-                await self._write(items, again=False)
+    async def _write(self, items: list[Ending]) -> None:
+        """Write outcomes of one kind; those that cannot be written now are kept."""
+        known = [item for item in items if item[0].id in self._locks]
+        if known:
+            # They were locked before: look, and wait for them only when they are free.
+            items = _without(items, await self._set_aside(known) or [])
+        pause = _HELD_UP_PAUSE
+        while items:
+            try:
+                refused = await self._link.insist(
+                    queries.bounded(query_of(items), self._locks.patience), waits_for_locks=False
+                )
+            except psycopg.errors.LockNotAvailable:
+                aside = await self._set_aside(items)
+                if len(items) == 1:
+                    if not aside:
+                        self._keep_locked(items[0])
+                    return
+                if aside is None:
+                    half = len(items) // 2
+                    await self._write(items[:half])
+                    await self._write(items[half:])
+                    return
+                items = _without(items, aside)
+                if not aside:
+                    # All of them are held up by something else, or by nobody any more.
+                    if pause == _HELD_UP_PAUSE:
+                        self._events.emit(OutcomesHeldUp(len(items)))
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _KEPT_PAUSE)
+            except psycopg.Error as error:
+                await self._write_apart(items, error)
                 return
-            if len(items) > 1:
-                # One bad row must not fail its batch.
-                for item in items:
-                    await self._write([item])
+            else:
+                if known:
+                    for item in items:
+                        self._locks.forget(item[0].id)
+                for job_id in refused[0] if refused else ():
+                    self._events.emit(OutcomeRefused(str(job_id)))
                 return
-            job, task, outcome = items[0]
-            if isinstance(outcome, Failed) or not isinstance(error, psycopg.DataError):
-                # Not for what it says, then: a trigger of somebody's, perhaps. Keep it, and do not hold up the others.
-                self._events.emit(OutcomeKept(job.id, " ".join(str(error).split()), _KEPT_PAUSE))
-                asyncio.get_running_loop().call_later(_KEPT_PAUSE, self._again, items[0])
-                self._kept.append(items[0])
-                return
-            message = storable(f"its outcome cannot be stored: {error}")
-            await self._write([(job, task, Failed("bad_result", type(error).__name__, message, None, None))])
+
+    async def _write_apart(self, items: list[Ending], error: psycopg.Error) -> None:
+        """The server refused these for what they say, or for what its triggers say."""
+        if len(items) > 1:
+            # One bad row must not fail its batch.
+            for item in items:
+                await self._write([item])
             return
-        for job_id in refused[0] if refused else ():
-            self._events.emit(OutcomeRefused(str(job_id)))
+        job, task, outcome = items[0]
+        if isinstance(outcome, Failed) or not isinstance(error, psycopg.DataError):
+            # Not for what it says, then: a trigger of somebody's, perhaps. Keep it, and do not hold up the others.
+            self._events.emit(OutcomeKept(job.id, " ".join(str(error).split()), _KEPT_PAUSE))
+            self._keep(items[0], _KEPT_PAUSE)
+            return
+        message = storable(f"its outcome cannot be stored: {error}")
+        await self._write([(job, task, Failed("bad_result", type(error).__name__, message, None, None))])
+
+    async def _set_aside(self, items: list[Ending]) -> list[Ending] | None:
+        """Keep those whose jobs are locked; return them. None: it cannot be told which they are."""
+        locked = await self._locks.find([job.id for job, _, _ in items], with_family=needs_family(items[0]))
+        if locked is None:
+            return None
+        aside = [item for item in items if item[0].id in locked]
+        for item in aside:
+            self._keep_locked(item)
+        return aside
+
+    def _keep_locked(self, item: Ending) -> None:
+        self._keep(item, self._locks.set_aside(item[0].id))
+
+    def _keep(self, item: Ending, pause: float) -> None:
+        self._kept.append(item)
+        asyncio.get_running_loop().call_later(pause, self._again, item)
 
     async def _flush_progress(self) -> None:
-        said, self._progress = self._progress, {}
-        await self._link.insist(
-            queries.report_progress(
-                list(said), [epoch for epoch, _ in said.values()], [text for _, text in said.values()]
-            )
+        now = asyncio.get_running_loop().time()
+        said = {job_id: word for job_id, word in self._progress.items() if self._quiet.get(job_id, now) <= now}
+        self._progress = {job_id: word for job_id, word in self._progress.items() if job_id not in said}
+        if not said:
+            return
+        query = queries.report_progress(
+            list(said), [epoch for epoch, _ in said.values()], [text for _, text in said.values()]
         )
+        try:
+            await self._link.insist(queries.bounded(query, _PROGRESS_PATIENCE), waits_for_locks=False)
+        except psycopg.errors.LockNotAvailable:
+            # Say nothing of those that are locked for a while: outcomes go over this connection, too.
+            locked = await self._locks.find(said, with_family=False)
+            self._quiet |= dict.fromkeys(said if locked is None else locked, now + _PROGRESS_QUIET)
+            self._progress = said | self._progress
+        except psycopg.Error as error:
+            # It is for looking at only: outcomes must not wait for it.
+            self._events.emit(UpkeepFailed("writing progress", " ".join(str(error).split())))
+        else:
+            for job_id in said:
+                self._quiet.pop(job_id, None)
 
 
-def _was_rerouted(error: psycopg.Error) -> bool:
-    return isinstance(error, psycopg.errors.CheckViolation) and "partition constraint" in str(error)
+def _without(items: list[Ending], others: list[Ending]) -> list[Ending]:
+    gone = {id(item) for item in others}
+    return [item for item in items if id(item) not in gone]
 
 
-def _size(item: Ending) -> int:
-    outcome = item[2]
-    if isinstance(outcome, Succeeded):
-        return len(outcome.result)
-    if isinstance(outcome, Suspended):
-        return len(outcome.wait)
-    if isinstance(outcome, Advanced):
-        return len(outcome.input)
-    if isinstance(outcome, Restarted):
-        return len(outcome.args)
-    return len(outcome.message) + len(outcome.traceback or "") if isinstance(outcome, Failed) else 0
-
-
-def _query(items: list[Ending]) -> Query[list[Any]]:
-    ids = [job.id for job, _, _ in items]
-    epochs = [job.epoch for job, _, _ in items]
-    if isinstance(items[0][2], Failed):
-        failures = [(task, outcome) for _, task, outcome in items if isinstance(outcome, Failed)]
-        return queries.fail(
-            ids,
-            epochs,
-            [outcome.reason for _, outcome in failures],
-            [outcome.type for _, outcome in failures],
-            [outcome.message for _, outcome in failures],
-            [outcome.traceback for _, outcome in failures],
-            [outcome.delay for _, outcome in failures],
-            [outcome.max_attempts or task.retry.max_attempts for task, outcome in failures],
-            [task.keep_failed for task, _ in failures],
-            [outcome.step for _, outcome in failures],
-            _parents(items),
-            [outcome.beside for _, outcome in failures],
-        )
-    if isinstance(items[0][2], Snoozed):
-        return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed)])
-    if isinstance(items[0][2], Suspended):
-        return queries.suspend(ids, epochs, [o.wait for _, _, o in items if isinstance(o, Suspended)])
-    if isinstance(items[0][2], Restarted):
-        return queries.restart(ids, epochs, [o.args for _, _, o in items if isinstance(o, Restarted)])
-    if isinstance(items[0][2], Advanced):
-        return queries.advance(
-            [
-                Move(job.id, job.epoch, o.left, o.cursor, o.input, o.n, o.delay, o.queue)
-                for job, _, o in items
-                if isinstance(o, Advanced)
-            ]
-        )
-    return finish_query(items)
-
-
-def _parents(items: list[Ending]) -> list[str]:
-    return [job.parent_id for job, _, _ in items if job.parent_id is not None]
-
-
-def finish_query(items: list[Ending]) -> Query[list[Any]]:
-    """The statement that ends jobs which succeeded, were cancelled, or have been undone."""
-    return queries.finish(
-        [job.id for job, _, _ in items],
-        [job.epoch for job, _, _ in items],
-        [outcome.result if isinstance(outcome, Succeeded) else None for _, _, outcome in items],
-        [task.keep if isinstance(outcome, Succeeded) else task.keep_failed for _, task, outcome in items],
-        ["succeeded" if isinstance(outcome, Succeeded) else "cancelled" for _, _, outcome in items],
-        [outcome.reason if isinstance(outcome, Cancelled) else None for _, _, outcome in items],
-        _parents(items),
-    )
+def _max_attempts(job: ClaimedJob, task: Task[..., Any], failed: Failed) -> int:
+    """The limit by which stepwell.fail decides."""
+    most = job.max_attempts or failed.max_attempts or task.retry.max_attempts
+    return max(most, LEAST_UNDO_ATTEMPTS) if is_undoing(job.journal) else most

@@ -203,7 +203,7 @@ class Runner:
         try:
             outcome = await self._execute(run) if run.why is None else self._stopped(run)
         except BaseException as error:  # around the handler, not in it
-            outcome = outcome_of(error, run.task, run.job.attempt)
+            outcome = outcome_of(error, run.task, run.ctx.counted_attempt)
         if run.why is not None and not self._done_nonetheless(run, outcome):
             outcome = self._stopped(run, outcome)
         if run.timer is not None:
@@ -322,8 +322,9 @@ class Runner:
             case "timeout":
                 error = TimeoutError(f"it ran longer than its timeout of {describe(run.task.timeout or 0)}")
                 trace = outcome.traceback if isinstance(outcome, Failed) else None
-                delay = pause_after(error, run.task.retry, run.job.attempt, run.task.name)
-                return Failed("timeout", "TimeoutError", str(error), trace, delay)
+                attempt = run.ctx.counted_attempt
+                delay = pause_after(error, run.task.retry, attempt, run.task.name)
+                return Failed("timeout", "TimeoutError", str(error), trace, delay, attempt=attempt)
             case "cancel":
                 return Cancelled(None)
             case "shutdown":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
@@ -15,17 +16,22 @@ from stepwell import acts, queries
 from stepwell.batches import batches
 from stepwell.coalesce import Coalescer
 from stepwell.db import Database, afetch, fetch
+from stepwell.errors import BadValue, TooLarge
+from stepwell.events import Events
 from stepwell.job import ClaimedJob
 from stepwell.journal import Lost
 from stepwell.queries import Move, Query, Saving, Spawning
 from stepwell.step import NewStep
-from stepwell.trouble import is_transient
+from stepwell.trouble import is_transient, own
 from stepwell.worker.link import Link
+from stepwell.worker.locks import Locks
 from stepwell.worker.step_threads import StepThreads
 from stepwell.worker.watch import about_to_write
 
 T = TypeVar("T")
 Row = TypeVar("Row")
+Item = TypeVar("Item", Saving, Spawning, Move)
+Answer = TypeVar("Answer")
 
 _MOST = 2000
 
@@ -33,8 +39,11 @@ _MOST = 2000
 class StepStore:
     """The steps of all jobs that a worker runs, on one connection."""
 
-    def __init__(self, link: Link, transactions: Database, max_value_size: int, threads: StepThreads) -> None:
+    def __init__(
+        self, link: Link, transactions: Database, max_value_size: int, threads: StepThreads, events: Events
+    ) -> None:
         self._link = link
+        self._locks = Locks(link, events, "step")
         self.transactions = transactions
         self.max_value_size = max_value_size
         self.threads = threads
@@ -49,13 +58,44 @@ class StepStore:
         """Those of one job."""
         return JobSteps(self, job)
 
-    async def ask(self, query: Query[Row]) -> list[Row]:
-        """Ask until it is answered, or the worker has ended."""
+    async def ask(self, query: Query[Row], *, waits_for_locks: bool = True) -> list[Row]:
+        """Ask until it is answered, or the worker has ended. Unless it `waits_for_locks` it raises
+        `LockNotAvailable`."""
         async with self._lock:
-            rows = await self._link.insist(query, lambda: not self._closed)
+            try:
+                rows = await self._link.insist(query, lambda: not self._closed, waits_for_locks=waits_for_locks)
+            except psycopg.DataError as error:
+                if isinstance(refused := own(error), TooLarge):
+                    raise BadValue(str(refused)) from None
+                raise
         if rows is None:
             raise Lost
         return rows
+
+    async def ask_bounded(self, query: Query[Row], job_ids: Sequence[str], *, with_family: bool) -> list[Row]:
+        """Ask, and while these jobs are locked let others ask."""
+        return await self.outlast(
+            lambda: self._ask_if_free(query, job_ids, with_family=with_family), job_ids, with_family=with_family
+        )
+
+    async def outlast(
+        self, write: Callable[[], Awaitable[T]], job_ids: Sequence[str], *, with_family: bool = False
+    ) -> T:
+        """Write; while that raises `_Locked`, write again when the jobs are free."""
+        try:
+            return await write()
+        except _Locked:
+            pass
+        try:
+            while True:
+                await asyncio.sleep(max(self._locks.set_aside(job_id) for job_id in job_ids))
+                if await self._find(job_ids, with_family=with_family):
+                    continue
+                with contextlib.suppress(_Locked):
+                    return await write()
+        finally:
+            for job_id in job_ids:
+                self._locks.forget(job_id)
 
     async def ask_apart(self, query: Query[Row]) -> list[Row]:
         """Ask what may be long in coming: on a connection of its own, for the others must not wait for it."""
@@ -72,8 +112,40 @@ class StepStore:
         """Save no more."""
         self._closed = True
 
-    async def _save(self, savings: list[Saving]) -> Sequence[datetime | Lost]:
-        refused, at = (await self.ask(queries.save_steps(savings)))[0]
+    async def _find(self, job_ids: Iterable[str], *, with_family: bool) -> set[str] | None:
+        async with self._lock:
+            if self._closed:
+                raise Lost
+            return await self._locks.find(set(job_ids), with_family=with_family)
+
+    async def _ask_if_free(self, query: Query[Row], job_ids: Sequence[str], *, with_family: bool) -> list[Row]:
+        try:
+            return await self.ask(queries.bounded(query, self._locks.patience), waits_for_locks=False)
+        except psycopg.errors.LockNotAvailable:
+            await self._find(job_ids, with_family=with_family)
+            raise _Locked from None
+
+    async def _without_locked(
+        self, items: list[Item], write: Callable[[list[Item]], Awaitable[Sequence[Answer]]]
+    ) -> Sequence[Answer | _Locked]:
+        """Write a batch that met a lock once more, without the locked jobs, which are answered `_Locked`."""
+        if len({item.job_id for item in items}) == 1:
+            await self._find([items[0].job_id], with_family=False)
+            return [_Locked() for _ in items]
+        locked = await self._find([item.job_id for item in items], with_family=False)
+        if locked is None:
+            half = len(items) // 2
+            return [*await write(items[:half]), *await write(items[half:])]
+        free = [item for item in items if item.job_id not in locked] if locked else []
+        answers = iter(await write(free) if free else ())
+        return [next(answers) if locked and item.job_id not in locked else _Locked() for item in items]
+
+    async def _save(self, savings: list[Saving]) -> Sequence[datetime | Lost | _Locked]:
+        try:
+            query = queries.save_steps(savings, self._locks.patience)
+            refused, at = (await self.ask(query, waits_for_locks=False))[0]
+        except psycopg.errors.LockNotAvailable:
+            return await self._without_locked(savings, self._save)
         if not refused:
             return [at] * len(savings)
         lost = {str(job_id) for job_id in refused}
@@ -81,12 +153,20 @@ class StepStore:
             return [(await self._save([saving]))[0] if saving.job_id in lost else at for saving in savings]
         return [Lost() if saving.job_id in lost else at for saving in savings]
 
-    async def _spawn(self, children: list[Spawning]) -> Sequence[str | Lost]:
-        ids = (await self.ask(queries.spawn(children)))[0]
+    async def _spawn(self, children: list[Spawning]) -> Sequence[str | Lost | _Locked]:
+        try:
+            query = queries.bounded(queries.spawn(children), self._locks.patience)
+            ids = (await self.ask(query, waits_for_locks=False))[0]
+        except psycopg.errors.LockNotAvailable:
+            return await self._without_locked(children, self._spawn)
         return [Lost() if child_id is None else str(child_id) for child_id in ids]
 
-    async def _advance(self, moves: list[Move]) -> Sequence[Lost | None]:
-        lost = {str(job_id) for job_id in (await self.ask(queries.advance(moves)))[0]}
+    async def _advance(self, moves: list[Move]) -> Sequence[Lost | _Locked | None]:
+        try:
+            query = queries.bounded(queries.advance(moves), self._locks.patience)
+            lost = {str(job_id) for job_id in (await self.ask(query, waits_for_locks=False))[0]}
+        except psycopg.errors.LockNotAvailable:
+            return await self._without_locked(moves, self._advance)
         if lost and _two_runs(moves):
             return [(await self._advance([move]))[0] if move.job_id in lost else None for move in moves]
         return [Lost() if move.job_id in lost else None for move in moves]
@@ -104,25 +184,31 @@ class JobSteps(acts.Store):
         self.max_value_size = steps.max_value_size
 
     def save(self, steps: Sequence[NewStep]) -> Awaitable[datetime]:
-        return self._steps.saves.submit(Saving(self._id, self._epoch, steps))
+        saving = Saving(self._id, self._epoch, steps)
+        return self._steps.outlast(lambda: self._steps.saves.submit(saving), (self._id,))
 
     async def spawn(self, children: Sequence[acts.NewChild]) -> list[str]:
-        submitted = [
-            self._steps.spawns.submit(Spawning(self._id, self._epoch, child.step, child.job)) for child in children
-        ]
-        return await asyncio.gather(*submitted)
+        spawnings = [Spawning(self._id, self._epoch, child.step, child.job) for child in children]
+
+        async def write() -> list[str]:
+            return await asyncio.gather(*(self._steps.spawns.submit(spawning) for spawning in spawnings))
+
+        return await self._steps.outlast(write, (self._id,))
 
     async def advance(self, left: str | None, cursor: str, value: str, n: int) -> None:
-        await self._steps.moves.submit(Move(self._id, self._epoch, left, cursor, value, n))
+        move = Move(self._id, self._epoch, left, cursor, value, n)
+        await self._steps.outlast(lambda: self._steps.moves.submit(move), (self._id,))
 
     async def read_large(self, key: str) -> str:
         return (await self._steps.ask(queries.large_value(self._id, key)))[0]
 
     async def cancel(self, job_ids: list[str]) -> None:
-        await self._steps.ask(queries.cancel(job_ids, "another branch came first"))
+        query = queries.cancel_branches(job_ids, "another branch came first")
+        await self._steps.ask_bounded(query, job_ids, with_family=True)
 
     async def forget_waits(self, keys: list[str]) -> None:
-        if not (await self._steps.ask(queries.forget_waits(self._id, self._epoch, keys)))[0]:
+        query = queries.forget_waits(self._id, self._epoch, keys)
+        if not (await self._steps.ask_bounded(query, (self._id,), with_family=False))[0]:
             raise Lost
 
     async def was_saved(self, key: str) -> bool:
@@ -172,9 +258,13 @@ class JobSteps(acts.Store):
         self.run_async(lambda: asyncio.sleep(seconds))
 
 
+class _Locked(Exception):
+    """Somebody else has locked the job. To be written again when it is free."""
+
+
 def _undone(error: Exception) -> bool:
     """Whether nothing of a batch can have been written: else it would have been tried again."""
-    return isinstance(error, psycopg.Error) and not is_transient(error)
+    return isinstance(error, BadValue) or (isinstance(error, psycopg.Error) and not is_transient(error))
 
 
 def _two_runs(items: Sequence[Saving] | Sequence[Move]) -> bool:

@@ -20,7 +20,7 @@ from stepwell.job_context import JobContext
 from stepwell.outcome import Outcome, Settled, Snoozed, Succeeded
 from stepwell.task import Task
 from stepwell.trouble import is_transient
-from stepwell.worker.outcomes import finish_query
+from stepwell.worker.outcome_query import finish_query
 from stepwell.worker.watch import about_to_write
 
 # The handler has not begun: that no connection was to be had is not its failure.

@@ -269,10 +269,7 @@ class Worker:
         try:
             await asyncio.wait_for(crew.outcomes.written(), self._lease)
         except TimeoutError:
-            raise StepwellError(
-                f"stopped with {crew.outcomes.count} outcomes that could not be written, the database being away: "
-                "those jobs will run again"
-            ) from None
+            raise StepwellError(_unwritten(crew.outcomes.count, crew.outcomes.locked)) from None
 
     def _the_pools(self) -> Pools:
         if self._pools is not None:
@@ -284,6 +281,16 @@ class Worker:
         pools = read_pools(queues, self._concurrency)
         self._balance.check(pools)
         return pools
+
+
+def _unwritten(count: int, locked: int) -> str:
+    outcomes, jobs = ("1 outcome", "its job") if count == 1 else (f"{count} outcomes", "those jobs")
+    if locked < count:
+        return f"stopped with {outcomes} that could not be written, the database being away: {jobs} will run again"
+    return (
+        f"stopped with {outcomes} that could not be written, {jobs} being locked by other sessions, which the log "
+        "names: those jobs run again when these sessions let go"
+    )
 
 
 def _installed(module: str) -> bool:

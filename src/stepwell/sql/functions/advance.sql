@@ -26,6 +26,9 @@ declare
   _ready text[];
   _due_in double precision;
 begin
+  if pg_column_size(_inputs) > 65536 then
+    perform stepwell.check_sizes('step', _inputs);
+  end if;
   perform stepwell.lock_to_give_back(_ids);
   with given as materialized (
     select u.id, u.epoch, u.left_step, u.cursor, u.input, u.n, u.delay, u.queue, j.args

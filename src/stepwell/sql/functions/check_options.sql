@@ -56,16 +56,23 @@ declare
     when exists (
       select from unnest(_args) a
       where a is null or (not starts_with(a, '{') and left(ltrim(a, E' \t\r\n'), 1) <> '{') or strpos(a, '\u0000') > 0
+        or octet_length(a) > 65536
     ) then case
       when exists (select from unnest(_args) a where a is null or left(ltrim(a, E' \t\r\n'), 1) <> '{') then
         'args must be a JSON object of arguments by name, such as {"n": 1}'
       when exists (select from unnest(_args) a where a ~ '(^|[^\\])(\\\\)*\\u0000') then
         'args hold a NUL character (\u0000), which Postgres cannot keep in text'
+      when exists (select from unnest(_args) a where octet_length(a) > 65536) then 'large'
     end
   end;
 begin
-  if _wrong is not null then
+  if _wrong = 'large' then
+    perform stepwell.check_sizes('args', _args);
+  elsif _wrong is not null then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: ' || _wrong;
+  end if;
+  if pg_column_size(_metadata) > 65536 then
+    perform stepwell.check_sizes('metadata', _metadata);
   end if;
 end
 $$;

@@ -11,6 +11,6 @@ begin
 exception when data_exception or statement_too_complex then
   raise exception using errcode = 'invalid_parameter_value',
     message = format('stepwell: the value cannot be kept by Postgres: %s', sqlerrm),
-    detail = 'A NUL character (\u0000), half of a surrogate pair, a number out of all bounds, or too deep.';
+    detail = E'A NUL character (\\u0000), half of a surrogate pair, a number out of all bounds, or too deep.';
 end
 $$;

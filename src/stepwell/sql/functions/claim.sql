@@ -24,7 +24,8 @@ create or replace function stepwell.claim(
   run_at timestamptz,
   scheduled_for timestamptz,
   parent_id uuid,
-  journal text
+  journal text,
+  max_attempts integer
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -107,7 +108,11 @@ begin
         set state = 'running', worker_id = _worker_id, epoch = j.epoch + 1, attempt = j.attempt + 1, claimed_at = _now
         where j.ctid = any (array(select p.ctid from picked p))
         returning j.id, j.queue, j.task, j.args, j.metadata, j.epoch, j.attempt, j.rank, j.run_at,
-          j.scheduled_for, j.parent_id, case when j.durable then stepwell.journal(j.id, j.cursor, j.input, j.undoing) end;
+          j.scheduled_for, j.parent_id,
+          case
+            when j.durable then stepwell.journal(j.id, j.cursor, j.input, j.undoing, j.life, j.steps_counted)
+          end,
+          j.max_attempts;
       get diagnostics _got = row_count;
       _left := _left - _got;
       if _got = _share then

@@ -25,6 +25,9 @@ begin
   if keep is null or keep < interval '0' then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: keep must be 0 or more';
   end if;
+  if octet_length(value::text) > 65536 then
+    perform stepwell.check_sizes('event', array[value::text]);
+  end if;
   perform stepwell.check_value(value);
   insert into stepwell.event (emitted_at, expires_at, name, key, value)
   values (_now, _now + keep, emit.name, coalesce(emit.key, ''), emit.value)

@@ -32,6 +32,7 @@ declare
 begin
   -- What most calls bring, one plain job, is seen to be good at a glance, by some of the rules of check_options.
   if (_count = 1 and length(_task) between 1 and 200 and starts_with(_args[1], '{') and strpos(_args[1], E'\\u0000') = 0
+    and octet_length(_args[1]) <= 65536
     and (_queues is null or length(_one_queue) between 1 and 200)
     and (_priorities is null or _priority between -32767 and 32767)
     and _delays is null and _run_ats is null and _metadata is null and _max_attempts is null) is not true

@@ -1,6 +1,7 @@
 -- End attempts that did not succeed: each leaves a row in stepwell.failure, and its job is tried again or fails for
 -- good. The database decides which: _delays[k] is the pause before the next try, null if there must be none; the
--- limit is the job's own, else _max_attempts[k]. One that fails for good and has steps to be undone is run once more for
+-- limit is the job's own, else _max_attempts[k]. A job that has saved steps since its last failure counts its attempts from
+-- 1 again. One that fails for good and has steps to be undone is run once more for
 -- that, and ends then. _failed_steps[k] is the step it failed at, _besides[k] a JSON array of those that failed beside it:
 -- they are taken anew with it, by the next attempt or by a retry. _parent_ids are the jobs that spawned some of
 -- them. Returns the ids that were refused by the fence.
@@ -52,31 +53,38 @@ begin
     perform stepwell.mark_beside(_ids, _epochs, _besides);
   end if;
   with outcome as materialized (
-    select distinct on (u.id, u.epoch) u.id, u.epoch, u.reason, u.type, u.message, u.traceback, u.delay,
+    select distinct on (u.id, u.epoch) u.id, u.epoch, left(u.reason, 200) as reason, left(u.type, 1000) as type,
+      left(u.message, 10000) as message, left(u.traceback, 100000) as traceback, u.delay,
       u.max_attempts, u.keep, u.failed_step
     from unnest(_ids, _epochs, _reasons, _types, _messages, _tracebacks, _delays, _max_attempts, _keeps, _failed_steps)
       as u (id, epoch, reason, type, message, traceback, delay, max_attempts, keep, failed_step)
     order by u.id, u.epoch
   ), held as materialized (
     select o.id, o.reason, o.type, o.message, o.traceback, o.delay, o.keep, j.epoch, j.attempt, j.claimed_at,
-      j.worker_id, j.durable, j.undoing,
+      j.worker_id, j.durable, j.undoing, j.cancelling, j.steps_counted,
+      case when j.durable then stepwell.steps_done(j.id) else 0 end as steps,
       case when j.cancelling then 'cancelled' else 'failed' end as state,
       case when j.cancelling then j.reason else left(o.type || ': ' || o.message, 1000) end as error,
       case when not j.cancelling then o.failed_step end as failed_step,
       -- To undo there are twenty tries at least, however few there were to do.
-      o.delay is not null and not j.cancelling
-        and j.attempt < greatest(coalesce(j.max_attempts, o.max_attempts), case when j.undoing is not null then 20 end) as again
+      greatest(coalesce(j.max_attempts, o.max_attempts), case when j.undoing is not null then 20 end) as most
     from outcome o
     join stepwell.job j on j.id = o.id and j.epoch = o.epoch
     where j.id = any (_ids) and j.worker_id is not null
     for no key update of j
+  ), counted as materialized (
+    select h.id, h.reason, h.type, h.message, h.traceback, h.delay, h.keep, h.epoch, a.attempt, h.claimed_at, h.worker_id,
+      h.durable, h.undoing, h.state, h.error, h.failed_step, h.steps,
+      h.delay is not null and not h.cancelling and a.attempt < h.most as again
+    from held h
+    cross join lateral (select case when h.steps > h.steps_counted then 1 else h.attempt end as attempt) a
   ), judged as materialized (
     select h.id, h.reason, h.type, h.message, h.traceback, h.delay, h.keep, h.epoch, h.attempt, h.claimed_at,
-      h.worker_id, h.durable, h.undoing, h.state, h.error, h.failed_step, h.again,
+      h.worker_id, h.durable, h.undoing, h.state, h.error, h.failed_step, h.steps, h.again,
       not h.again and h.durable and h.undoing is null and exists (
         select from stepwell.step s where s.job_id = h.id and s.undo and s.error is null and not s.pending
       ) as undo
-    from held h
+    from counted h
   ), recorded as (
     insert into stepwell.failure (job_id, expires_at, failed_at, claimed_at, worker_id, epoch, attempt, reason, type,
       message, traceback)
@@ -87,7 +95,8 @@ begin
   ), retried as (
     update stepwell.job j
     set state = case when h.delay > 0 then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
-      run_at = _now + h.delay * interval '1 second', worker_id = null, progress = null
+      run_at = _now + h.delay * interval '1 second', worker_id = null, progress = null,
+      attempt = h.attempt, steps_counted = h.steps
     from judged h
     where h.again and j.id = any (_ids) and j.id = h.id
     returning j.queue, j.state, j.run_at
@@ -95,9 +104,9 @@ begin
     delete from stepwell.job j
     using judged h
     where not h.again and not h.undo and j.id = any (_ids) and j.id = h.id
-    returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank,
+    returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, h.attempt, j.max_attempts, j.rank,
       j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor, j.input, j.parent_id,
-      j.parent_key, j.forked_from, h.keep,
+      j.parent_key, j.forked_from, j.life, h.keep,
       -- What it failed with, which is not what undoing it did; rows from before these were kept have the line of both.
       case when h.undoing is null then h.type else h.undoing ->> 'type' end as type,
       case when h.undoing is null then h.message else coalesce(h.undoing ->> 'message', h.undoing ->> 'error') end as message,
@@ -110,10 +119,10 @@ begin
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
       attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, error, cursor, input,
-      parent_id, parent_key, forked_from, failed_step, steps)
+      parent_id, parent_key, forked_from, life, failed_step, steps)
     select e.id, stepwell.expiry(_now, e.keep), _now, e.run_at, e.enqueued_at, e.claimed_at, e.worker_id, e.epoch,
       e.attempt, e.max_attempts, e.rank, e.state, e.task, e.queue, e.args, e.metadata, e.schedule_id, e.scheduled_for,
-      e.error, e.cursor, e.input, e.parent_id, e.parent_key, e.forked_from, e.failed_step,
+      e.error, e.cursor, e.input, e.parent_id, e.parent_key, e.forked_from, e.life, e.failed_step,
       case when e.durable then stepwell.timeline(e.id) end
     from ended e
     where e.keep > 0

@@ -37,6 +37,9 @@ declare
   _unsuccessful uuid[];
   _ends json;
 begin
+  if pg_column_size(_results) > 65536 then
+    perform stepwell.check_sizes('result', _results);
+  end if;
   if 'cancelled' = any (_states) then
     _undoing := stepwell.begin_cancelled_undo(_ids, _epochs, _states, _errors, _parent_ids);
   elsif _parent_ids is not null then
@@ -54,21 +57,21 @@ begin
     where j.id = any (_ids) and j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank,
       j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor, j.input, j.parent_id,
-      j.parent_key, j.forked_from, o.keep,
+      j.parent_key, j.forked_from, j.life, o.keep,
       case when j.undoing is null then o.result end as result,
       coalesce((j.undoing ->> 'state')::stepwell.state, o.state) as state, j.undoing ->> 'failed_step' as failed_step,
       j.undoing ->> 'type' as type, j.undoing ->> 'message' as message,
       case
         when j.undoing is not null then j.undoing ->> 'error'
-        when o.state = 'cancelled' then coalesce(o.error, j.reason)
+        when o.state = 'cancelled' then coalesce(left(o.error, 10000), j.reason)
       end as error
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
       attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, result, error, cursor,
-      input, parent_id, parent_key, forked_from, failed_step, steps)
+      input, parent_id, parent_key, forked_from, life, failed_step, steps)
     select g.id, stepwell.expiry(_now, g.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.worker_id, g.epoch,
       g.attempt, g.max_attempts, g.rank, g.state, g.task, g.queue, g.args, g.metadata, g.schedule_id, g.scheduled_for,
-      g.result::json, g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.failed_step,
+      g.result::json, g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.life, g.failed_step,
       case when g.durable then (
         select json_agg(f.folded order by f.n) from stepwell.folded_steps f where f.job_id = g.id
       ) end

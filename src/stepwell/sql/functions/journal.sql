@@ -1,5 +1,13 @@
--- What a durable job has saved, for the worker that claims it: its cursor and its steps. Large values are left out.
-create or replace function stepwell.journal(_id uuid, _cursor text, _input json, _undoing json) returns text
+-- What a durable job has saved, for the worker that claims it: its cursor, its steps, and how many of them were counted
+-- when an attempt last failed. Large values are left out.
+create or replace function stepwell.journal(
+  _id uuid,
+  _cursor text,
+  _input json,
+  _undoing json,
+  _life integer,
+  _steps_counted integer
+) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
@@ -8,6 +16,8 @@ begin
     'cursor', _cursor,
     'input', _input,
     'undoing', _undoing is not null,
+    'life', _life,
+    'steps_counted', _steps_counted,
     'steps', (
       select json_agg(
         json_build_array(

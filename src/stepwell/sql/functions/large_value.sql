@@ -3,5 +3,7 @@ create or replace function stepwell.large_value(_job_id uuid, _key text) returns
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  select v.value from stepwell.large_value v where v.job_id = _job_id and v.key = _key limit 1
+  select v.value from stepwell.large_value v
+  where v.job_id = _job_id and v.key = _key and v.expires_at > (select stepwell.now())
+  limit 1
 $$;

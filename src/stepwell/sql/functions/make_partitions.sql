@@ -6,12 +6,16 @@ set search_path = pg_catalog, pg_temp
 -- A finish that waits for this waits no longer than this; the next round of upkeep tries again.
 set lock_timeout = '1s'
 set timezone = 'UTC'
+-- These would come from the caller's session.
+set default_tablespace = ''
+set datestyle = 'ISO, YMD'
 as $$
 declare
   _now timestamptz := stepwell.now();
   _parent text;
   _day timestamptz;
   _name text;
+  _grantee oid;
   _made text[] := '{}';
 begin
   perform pg_advisory_xact_lock(1937007982, 0);
@@ -29,7 +33,20 @@ begin
     _name := _parent || to_char(_day, '_YYYYMMDD');
     continue when to_regclass('stepwell.' || _name) is not null;
     execute format('lock table stepwell.%I in access exclusive mode', _parent || '_default');
-    execute format('create table stepwell.%I (like stepwell.%I including all)', _name, _parent);
+    execute format(
+      'create table stepwell.%I (like stepwell.%I including all) using %I', _name, _parent,
+      (
+        select m.amname from pg_class c join pg_am m on m.oid = c.relam
+        where c.oid = format('stepwell.%I', _parent || '_default')::regclass
+      )
+    );
+    -- The owner's default privileges may have given rights on it away, such as that to a trigger, which would run as the owner.
+    for _grantee in
+      select distinct a.grantee from pg_class c cross join lateral aclexplode(c.relacl) a
+      where c.oid = format('stepwell.%I', _name)::regclass and a.grantee <> c.relowner
+    loop
+      execute format('revoke all on stepwell.%I from %s cascade', _name, stepwell.role_name(_grantee));
+    end loop;
     execute format(
       'with moved as (delete from stepwell.%I d where d.expires_at >= %L and d.expires_at < %L returning d.*) '
       'insert into stepwell.%I select m.* from moved m',

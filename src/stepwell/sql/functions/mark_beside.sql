@@ -22,7 +22,7 @@ begin
   loop
     update stepwell.step s set error = (s.error::jsonb || '{"anew": true}')::json
     where s.job_id = _held.id and s.error is not null
-      and (s.key = any (_held.keys) or s.kind = 'retry' and regexp_replace(s.key, '~\d+$', '') = any (_held.keys));
+      and (s.key = any (_held.keys) or s.kind = 'retry' and regexp_replace(s.key, '~[0-9]+$', '') = any (_held.keys));
   end loop;
 end
 $$;

@@ -24,6 +24,7 @@ declare
   _now timestamptz := stepwell.now();
   _in_code text;
 begin
+  perform stepwell.check_sizes('args', _args);
   -- In the order in which tick locks them.
   perform from stepwell.schedule s where s.owner = _owner and s.name = any (_names) order by s.id for update;
   if not _declared then

@@ -11,6 +11,7 @@ set enable_nestloop = off
 set enable_mergejoin = off
 set work_mem = '256MB'
 as $$
+  select stepwell.check_sizes('progress', _progress);
   with said as (
     select u.id, u.epoch, u.progress from unnest(_ids, _epochs, _progress) as u (id, epoch, progress) order by u.id
   )

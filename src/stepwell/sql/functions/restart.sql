@@ -1,4 +1,4 @@
--- Begin running jobs again with new args and no steps, now, with fresh attempts. What their children still do goes on by
+-- Begin running jobs again with new args and no steps, now, with fresh attempts, in their next life. What their children still do goes on by
 -- itself. Which events were taken is remembered for as long as these are kept. Returns the ids refused by the fence.
 create or replace function stepwell.restart(_ids uuid[], _epochs integer[], _args text[]) returns uuid[]
 language plpgsql volatile security definer
@@ -14,11 +14,14 @@ declare
   _cancelling uuid[];
   _queues text[];
 begin
+  perform stepwell.check_sizes('args', _args);
   perform stepwell.lock_to_give_back(_ids);
   with restarted as (
     update stepwell.job j
     set args = u.args::json, state = 'ready', run_at = _now, attempt = 0, worker_id = null, cursor = null, input = null,
-      progress = null, awaits = null
+      progress = null, awaits = null,
+      -- Durable, so that the claim brings the journal, which tells the life.
+      life = j.life + 1, steps_counted = 0, durable = true
     from unnest(_ids, _epochs, _args) as u (id, epoch, args)
     where j.id = any (_ids) and j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
     returning j.id, j.queue, j.cancelling

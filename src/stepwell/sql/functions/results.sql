@@ -1,4 +1,5 @@
--- How jobs ended, for those who wait: a row for each that is finished, or that is not known at all (state null).
+-- How jobs ended, for those who wait: a row for each that is finished, or that is not known (state null): it never was, or
+-- it has expired.
 -- Live jobs give no row: wait on.
 create or replace function stepwell.results(_ids uuid[]) returns table (
   id uuid,
@@ -16,13 +17,17 @@ set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
 as $$
+declare
+  _now timestamptz := stepwell.now();
 begin
   -- One statement, so that a job on its way from live to finished, or back by a retry, is seen in exactly one place.
   return query
     select i.id, h.state, h.task, h.result, h.error, f.type, f.message, f.traceback
     from unnest(_ids) as i (id)
     left join lateral (
-      select h.state, h.task, h.result, h.error from stepwell.history h where h.id = i.id limit 1
+      select h.state, h.task, h.result, h.error from stepwell.history h
+      where h.id = i.id and h.expires_at > _now
+      limit 1
     ) h on true
     left join lateral (
       select f.type, f.message, f.traceback

@@ -1,8 +1,10 @@
 -- Try jobs again now: failed and cancelled ones come back from history under the same id with fresh attempts, the
--- epoch counts on; one that waits for its next try does not wait. Returns the ids that were made ready.
+-- epoch counts on; one that waits for its next try does not wait. Returns the ids of both.
+-- A run of a schedule that does not allow overlap waits, blocked, until no other run of it is live.
 -- A durable job goes on where it stood, with all that it had saved and what it was sent, but for the step whose error it
 -- failed with and the children that had not ended. With _step it goes back to that step, of a chain or machine to what that was last given;
--- with _from_start it begins anew, as does one that has been undone; both are for jobs that have ended.
+-- with _from_start it begins anew, as does one that has been undone; both are for jobs that have ended. What begins anew
+-- has another life.
 create or replace function stepwell.retry(_ids uuid[], _step text default null, _from_start boolean default false)
 returns uuid[]
 language plpgsql volatile security definer
@@ -19,6 +21,7 @@ declare
   _queues text[];
   _missing uuid;
   _sent uuid[];
+  _schedule_ids uuid[];
 begin
   -- Those that are live, then those that have ended, each in the order of their ids; and what is changed below is among
   -- them. One that has come back meanwhile, by another retry, is left to that.
@@ -28,7 +31,7 @@ begin
   _ended := array(
     select l.id from (
       select h.id from stepwell.history h
-      where h.id = any (_ids) and h.state in ('failed', 'cancelled')
+      where h.id = any (_ids) and h.state in ('failed', 'cancelled') and h.expires_at > _now
       order by h.id
       for update
     ) l
@@ -36,7 +39,7 @@ begin
   if _step is not null then
     select h.id into _missing
     from stepwell.history h
-    where h.id = any (_ids) and h.state in ('failed', 'cancelled')
+    where h.id = any (_ended)
       -- Where it failed it stands, whether there is anything saved of that or not.
       and h.failed_step is distinct from _step
       and not exists (select from stepwell.unfold(h.steps) s where s.key = _step)
@@ -53,7 +56,10 @@ begin
     delete from stepwell.history h
     where h.id = any (_ended)
     returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata,
-      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.failed_step, h.steps
+      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.failed_step, h.steps,
+      h.life + case
+        when _from_start or exists (select from stepwell.unfold(h.steps) u where u.kind = 'undo') then 1 else 0
+      end as life
   ), kept as materialized (
     select r.id, k.key, k.n, k.kind, k.epoch, k.saved_at, k.seconds, k.pending, k.timed_out, k.undo, k.large, k.until,
       k.fingerprint, k.child_id, k.event, k.event_key, k.event_id, k.value, k.error
@@ -78,11 +84,19 @@ begin
     from kept k
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
-      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, durable, cursor, input)
-    select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank, 'ready', r.task, r.queue,
-      r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from,
+      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, life, durable, cursor,
+      input)
+    select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank,
+      case
+        when exists (select from stepwell.schedule c where c.id = r.schedule_id and c.overlap <> 'allow')
+        then 'blocked'::stepwell.state else 'ready'::stepwell.state
+      end,
+      r.task, r.queue,
+      r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from, r.life,
+      -- So that the claim brings the journal, which tells the life.
+      r.life > 0
       -- So that its end sees to what it was sent and has not read.
-      exists (select from kept k where k.id = r.id) or r.id = any (_sent)
+        or exists (select from kept k where k.id = r.id) or r.id = any (_sent)
         or exists (select from stepwell.unfold(r.steps) u where u.kind = 'receive'),
       case when s.first or _from_start then null else coalesce(_step_state.key, r.cursor) end,
       case when s.first or _from_start then null when _step_state.key is null then r.input else _step_state.value end
@@ -96,7 +110,7 @@ begin
         select u.key from stepwell.unfold(r.steps) u where u.kind = 'state' and u.n = 1
       ) as first
     ) s
-    returning id, queue
+    returning id, queue, state, schedule_id
   ), hurried as (
     update stepwell.job j
     set state = 'ready', run_at = _now
@@ -104,15 +118,23 @@ begin
     where j.id = any (_live) and j.attempt > 0 and j.state::text = 'scheduled' and _step is null and not _from_start
     returning j.id, j.queue
   ), ready as (
-    select b.id, b.queue from back b union all select h.id, h.queue from hurried h
+    select b.id, b.queue, case when b.state = 'blocked' then b.schedule_id end as schedule_id from back b
+    union all
+    select h.id, h.queue, null from hurried h
   )
-  select array_agg(r.id), array_agg(distinct r.queue) into _back, _queues from ready r;
+  select array_agg(r.id), array_agg(distinct r.queue) filter (where r.schedule_id is null),
+    array_agg(distinct r.schedule_id) filter (where r.schedule_id is not null)
+  into _back, _queues, _schedule_ids
+  from ready r;
   delete from stepwell.large_value v
   where v.job_id = any (_back)
     and not exists (select from stepwell.step s where s.job_id = v.job_id and s.key = v.key and s.large);
   update stepwell.large_value v set expires_at = 'infinity' where v.job_id = any (_back);
   update stepwell.event e set expires_at = 'infinity' where e.job_id = any (_back);
   perform stepwell.notify_ready(_queues, null);
+  if _schedule_ids is not null then
+    perform stepwell.admit(_schedule_ids);
+  end if;
   return coalesce(_back, '{}');
 end
 $$;

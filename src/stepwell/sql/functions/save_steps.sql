@@ -38,6 +38,12 @@ declare
   _plain uuid[];
   _inserted integer;
 begin
+  if pg_column_size(_values) > 65536 then
+    perform stepwell.check_sizes('step', _values);
+  end if;
+  if pg_column_size(_errors) > 65536 then
+    perform stepwell.check_sizes('step', _errors);
+  end if;
   saved_at := stepwell.now();
   -- Not a shared lock: the first step of a job updates its row, and two who shared it would wait for each other.
   with held as materialized (

@@ -20,6 +20,9 @@ begin
   if not found then
     return false;
   end if;
+  if octet_length(value::text) > 65536 then
+    perform stepwell.check_sizes('signal', array[value::text]);
+  end if;
   perform stepwell.check_value(value);
   insert into stepwell.event (emitted_at, expires_at, job_id, name, key, value)
   values (_now, 'infinity', send.job_id, send.name, '', send.value);

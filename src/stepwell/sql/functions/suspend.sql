@@ -20,6 +20,15 @@ declare
   _queues text[];
   _due_in double precision;
 begin
+  if pg_column_size(_waits) > 65536 then
+    perform stepwell.check_sizes('job', _waits);
+    perform stepwell.check_sizes('step', array(
+      select v.text from unnest(_waits) as u (wait)
+      cross join lateral json_to_recordset(u.wait::json -> 'steps') as s (value json, error json)
+      cross join lateral (values (s.value::text), (s.error::text)) as v (text)
+      where octet_length(v.text) > 65536
+    ));
+  end if;
   perform stepwell.lock_to_give_back(_ids);
   _held := array(
     select j.id

@@ -20,6 +20,9 @@ create or replace function stepwell.unfold(_steps json) returns table (
   error json
 )
 language sql stable
+-- Everybody may call it, and the view of steps runs it with its reader's rights: so it must not look for operators where
+-- somebody else could have put one.
+set search_path = pg_catalog, pg_temp
 as $$
   select e.step ->> 0, (e.step ->> 1)::integer, e.step ->> 2, (e.step ->> 3)::integer,
     to_timestamp((e.step ->> 4)::double precision), (e.step ->> 5)::double precision,

@@ -1,8 +1,51 @@
+-- stepwell: compatible from 5
 -- Guards against hostile or unlucky callers, and corrections. Functions and views are replaced after this file.
 
 -- Rights.
 
+create table stepwell.privilege (
+  kind text not null,
+  object text not null,
+  name text not null,
+  constraint privilege_pkey primary key (kind, object, name),
+  constraint privilege_kind check (kind in ('everybody', 'producer', 'worker', 'viewer', 'operator')),
+  constraint privilege_object check (object in ('function', 'view'))
+);
+comment on table stepwell.privilege is 'What each kind of role may do. Rewritten by each migration, from rights.sql; a function that is not listed is internal.';
+comment on column stepwell.privilege.kind is 'producer, worker, viewer or operator; everybody: any role that may use the schema.';
+comment on column stepwell.privilege.object is 'function: the kind may execute it; view: it may select from it.';
+comment on column stepwell.privilege.name is 'The name of the function, without its parameters, or of the view.';
+
+create table stepwell.grantee (
+  role text not null,
+  kind text not null,
+  role_id oid not null,
+  granted_at timestamptz not null default clock_timestamp(),
+  constraint grantee_pkey primary key (role, kind),
+  constraint grantee_kind check (kind in ('producer', 'worker', 'viewer', 'operator'))
+);
+comment on table stepwell.grantee is 'Which roles were granted what, by "stepwell grant". Each migration grants it again.';
+comment on column stepwell.grantee.role is 'The name of the role.';
+comment on column stepwell.grantee.kind is 'producer, worker, viewer or operator.';
+comment on column stepwell.grantee.role_id is 'The oid of the role: a role made later under the same name is another one.';
+comment on column stepwell.grantee.granted_at is 'When it was granted.';
+
 -- Sizes and names.
+
+create table stepwell.size_limit (
+  name text not null,
+  bytes bigint not null,
+  constraint size_limit_pkey primary key (name),
+  constraint size_limit_name check (name in ('args', 'metadata', 'event', 'signal', 'result', 'step', 'progress', 'job')),
+  -- Functions look a limit up only for a text of more than 64 KiB. A message of Postgres ends at a gigabyte.
+  constraint size_limit_bytes check (bytes between 65536 and 536870912)
+);
+comment on table stepwell.size_limit is 'How large a text may be, in bytes. The owner changes it by stepwell.set_size_limit, or "stepwell limits set".';
+comment on column stepwell.size_limit.name is 'args and metadata of a job; event and signal: their values; result; step: the value or error of a step; progress; job: all that a worker is handed with one job (args, metadata, saved steps).';
+comment on column stepwell.size_limit.bytes is 'The most bytes that are accepted, at least 65536.';
+insert into stepwell.size_limit (name, bytes) values
+  ('args', 1048576), ('metadata', 65536), ('event', 1048576), ('signal', 1048576), ('result', 1048576), ('step', 1048576),
+  ('progress', 65536), ('job', 134217728);
 
 -- Events and signals.
 -- What is there was delivered when it was committed; the default is for what comes.
@@ -24,6 +67,18 @@ comment on index stepwell.job_schedule is
   'Finds the live runs of a schedule: first those that are not blocked, then the blocked ones in the order in which they go.';
 
 -- Lives and attempts of a job.
+
+alter table stepwell.job
+  add column life integer not null default 0,
+  add column steps_counted integer not null default 0;
+alter table stepwell.history add column life integer not null default 0;
+comment on column stepwell.job.life is 'How often the job has begun anew: by a restart, a retry from the start, or a retry after an undo. Random values differ from life to life.';
+comment on column stepwell.job.steps_counted is 'How many steps had ended well when an attempt last failed. If there are more at the next failure, attempts are counted from 1 again.';
+comment on column stepwell.history.life is 'As on the job.';
+-- It has another parameter now.
+drop function if exists stepwell.journal(uuid, text, json, json);
+-- Its result has another column now.
+drop function if exists stepwell.claim(uuid, text[], integer[], timestamptz[], uuid[], text[], integer, double precision[]);
 
 -- Owners, and jobs whose arguments do not fit.
 

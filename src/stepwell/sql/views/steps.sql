@@ -9,6 +9,6 @@ select h.id, u.n, u.key, u.kind, u.pending, u.timed_out, u.value, u.large, u.err
   u.child_id, u.event, nullif(u.event_key, '')
 from stepwell.history h
 cross join lateral stepwell.unfold(h.steps) u
-where h.steps is not null and u.kind <> 'taken';
+where h.steps is not null and h.expires_at > (select stepwell.now()) and u.kind <> 'taken';
 
 comment on view stepwell.steps is 'The saved steps of every job that is kept. The value of a large one is read by stepwell.large_value.';

@@ -1,0 +1,28 @@
+-- Runs first in the transaction that migrates.
+--
+-- A role that may create objects in a schema on the migrator's search_path could otherwise offer an operator or a function
+-- that fits better than the one in pg_catalog, and have it run with the migrator's rights.
+set local search_path = pg_catalog, pg_temp;
+set local check_function_bodies = off;
+set local client_min_messages = warning;
+-- New objects belong to the owner of the others, whoever migrates. Were a superuser to migrate a schema that an
+-- ordinary role owns, that role could put its own functions beside those that run with the superuser's rights.
+do $$
+declare
+  _owners oid[];
+begin
+  select array_agg(distinct o.owner) into _owners
+  from (
+    select n.nspowner as owner from pg_namespace n where n.nspname = 'stepwell'
+    union
+    select c.relowner from pg_class c where c.relnamespace = to_regnamespace('stepwell')
+    union
+    select p.proowner from pg_proc p where p.pronamespace = to_regnamespace('stepwell')
+  ) o;
+  if cardinality(_owners) = 1 and _owners[1] <> (select r.oid from pg_roles r where r.rolname = current_user)
+    and pg_has_role(_owners[1], 'member')
+  then
+    perform set_config('role', (select r.rolname from pg_roles r where r.oid = _owners[1]), true);
+  end if;
+end
+$$;

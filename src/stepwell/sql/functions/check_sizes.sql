@@ -1,0 +1,28 @@
+-- Refuse texts that are larger than the owner of the schema allows (stepwell.size_limit). No limit is below 64 KiB, so arrays
+-- and texts up to that size pass at a glance. Callers on a hot path ask pg_column_size themselves first.
+create or replace function stepwell.check_sizes(_name text, _texts text[]) returns void
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _largest bigint;
+  _most bigint;
+begin
+  -- plpgsql expands its array parameters, so this is the size in memory, however the value is stored or compressed.
+  if _texts is null or pg_column_size(_texts) <= 65536 then
+    return;
+  end if;
+  select max(octet_length(t.text)) into _largest from unnest(_texts) as t (text);
+  if _largest > 65536 then
+    select l.bytes into _most from stepwell.size_limit l where l.name = _name;
+    if _largest > coalesce(_most, 65536) then
+      raise exception using errcode = '22SW5',
+        message = format(
+          'stepwell: %s of %s bytes, and this database accepts %s: store the data elsewhere and pass a reference, or '
+          'have the owner of the schema run "stepwell limits set %1$s %4$sMB"',
+          _name, _largest, coalesce(_most, 65536), ceil(_largest / 1048576.0)
+        );
+    end if;
+  end if;
+end
+$$;

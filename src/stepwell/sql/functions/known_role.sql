@@ -1,0 +1,34 @@
+-- The oid of a role that is to be granted something, or a refusal that says what is wrong.
+create or replace function stepwell.known_role(_role text, _kinds text[]) returns oid
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _role_id oid;
+  _unknown text;
+begin
+  if not (select pg_has_role(c.relowner, 'usage') from pg_class c where c.oid = 'stepwell.grantee'::regclass) then
+    raise exception using errcode = 'SW002',
+      message = format(
+        'stepwell: role %s may not grant or revoke here: run this as %s, which owns the schema, or as a member of it',
+        quote_ident(current_user),
+        (select quote_ident(pg_get_userbyid(c.relowner)) from pg_class c where c.oid = 'stepwell.grantee'::regclass)
+      );
+  end if;
+  select u.kind into _unknown from unnest(_kinds) as u (kind)
+  where u.kind is null or u.kind not in ('producer', 'worker', 'viewer', 'operator') limit 1;
+  if found or _kinds = '{}' then
+    raise exception using errcode = 'SW002',
+      message = format(
+        'stepwell: a role is granted as producer, worker, viewer or operator, not as %s',
+        coalesce(quote_literal(_unknown), 'nothing')
+      );
+  end if;
+  select r.oid into _role_id from pg_roles r where r.rolname = _role;
+  if not found then
+    raise exception using errcode = 'SW002',
+      message = format('stepwell: this server has no role %s: "create role" makes one', quote_literal(_role));
+  end if;
+  return _role_id;
+end
+$$;

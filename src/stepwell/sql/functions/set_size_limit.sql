@@ -1,0 +1,34 @@
+-- Change a limit of stepwell.size_limit. For the owner of the schema: it runs with the rights of its caller. Returns the limit
+-- that it replaces.
+create or replace function stepwell.set_size_limit(_name text, _bytes bigint) returns bigint
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _before bigint;
+  _args bigint;
+  _job bigint;
+begin
+  select l.bytes into _before from stepwell.size_limit l where l.name = _name for update;
+  if not found then
+    raise exception using errcode = 'SW002', message = format(
+      'stepwell: there is no limit named %s: give one of %s', quote_literal(_name),
+      (select string_agg(l.name, ', ' order by l.name) from stepwell.size_limit l)
+    );
+  end if;
+  if (_bytes between 65536 and 536870912) is not true then
+    raise exception using errcode = 'SW002', message = 'stepwell: a limit must be between 64 kB and 512 MB';
+  end if;
+  update stepwell.size_limit l set bytes = _bytes where l.name = _name;
+  select sum(l.bytes) filter (where l.name in ('args', 'metadata')), sum(l.bytes) filter (where l.name = 'job')
+  into _args, _job
+  from stepwell.size_limit l;
+  if _job < _args then
+    raise exception using errcode = 'SW002', message = format(
+      'stepwell: the limit of a job, %s bytes, must not be below those of its args and metadata together, %s: set the job''s '
+      'first', _job, _args
+    );
+  end if;
+  return _before;
+end
+$$;

@@ -1,0 +1,89 @@
+"""The statement that writes outcomes of one kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell import queries
+from stepwell.job import ClaimedJob
+from stepwell.outcome import Advanced, Cancelled, Failed, Outcome, Restarted, Snoozed, Succeeded, Suspended
+from stepwell.queries import Move, Query
+from stepwell.task import Task
+
+Ending = tuple[ClaimedJob, Task[..., Any], Outcome]
+
+# Each of these is written by a function of its own; the others end a job by stepwell.finish.
+OTHERS = (Failed, Snoozed, Suspended, Advanced, Restarted)
+
+
+def needs_family(item: Ending) -> bool:
+    """Whether writing this locks the job against all others, and its parent and children with it."""
+    return not isinstance(item[2], Snoozed | Suspended | Advanced | Restarted)
+
+
+def size_of(item: Ending) -> int:
+    """About how many bytes it takes to write this."""
+    outcome = item[2]
+    if isinstance(outcome, Succeeded):
+        return len(outcome.result)
+    if isinstance(outcome, Suspended):
+        return len(outcome.wait)
+    if isinstance(outcome, Advanced):
+        return len(outcome.input)
+    if isinstance(outcome, Restarted):
+        return len(outcome.args)
+    return len(outcome.message) + len(outcome.traceback or "") if isinstance(outcome, Failed) else 0
+
+
+def query_of(items: list[Ending]) -> Query[list[Any]]:
+    """The statement that writes these outcomes, all of one kind. It answers with the ids that the fence refused."""
+    ids = [job.id for job, _, _ in items]
+    epochs = [job.epoch for job, _, _ in items]
+    if isinstance(items[0][2], Failed):
+        failures = [(task, outcome) for _, task, outcome in items if isinstance(outcome, Failed)]
+        return queries.fail(
+            ids,
+            epochs,
+            [outcome.reason for _, outcome in failures],
+            [outcome.type for _, outcome in failures],
+            [outcome.message for _, outcome in failures],
+            [outcome.traceback for _, outcome in failures],
+            [outcome.delay for _, outcome in failures],
+            [outcome.max_attempts or task.retry.max_attempts for task, outcome in failures],
+            [task.keep_failed for task, _ in failures],
+            [outcome.step for _, outcome in failures],
+            _parents(items),
+            [outcome.beside for _, outcome in failures],
+        )
+    if isinstance(items[0][2], Snoozed):
+        return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed)])
+    if isinstance(items[0][2], Suspended):
+        return queries.suspend(ids, epochs, [o.wait for _, _, o in items if isinstance(o, Suspended)])
+    if isinstance(items[0][2], Restarted):
+        return queries.restart(ids, epochs, [o.args for _, _, o in items if isinstance(o, Restarted)])
+    if isinstance(items[0][2], Advanced):
+        return queries.advance(
+            [
+                Move(job.id, job.epoch, o.left, o.cursor, o.input, o.n, o.delay, o.queue)
+                for job, _, o in items
+                if isinstance(o, Advanced)
+            ]
+        )
+    return finish_query(items)
+
+
+def _parents(items: list[Ending]) -> list[str]:
+    return [job.parent_id for job, _, _ in items if job.parent_id is not None]
+
+
+def finish_query(items: list[Ending]) -> Query[list[Any]]:
+    """The statement that ends jobs which succeeded, were cancelled, or have been undone."""
+    return queries.finish(
+        [job.id for job, _, _ in items],
+        [job.epoch for job, _, _ in items],
+        [outcome.result if isinstance(outcome, Succeeded) else None for _, _, outcome in items],
+        [task.keep if isinstance(outcome, Succeeded) else task.keep_failed for _, task, outcome in items],
+        ["succeeded" if isinstance(outcome, Succeeded) else "cancelled" for _, _, outcome in items],
+        [outcome.reason if isinstance(outcome, Cancelled) else None for _, _, outcome in items],
+        _parents(items),
+    )

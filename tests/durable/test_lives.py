@@ -1,0 +1,136 @@
+"""Random values are the same within one life of a job, and differ between its lives."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+import psycopg
+import pytest
+from waiting import auntil
+
+from stepwell import App, Context, Fail, JobFailed, Restart, Retry, SyncContext, Worker
+
+ONCE = Retry(max_attempts=1)
+SOON = Retry(max_attempts=3, initial="5ms", jitter=0)
+
+
+async def test_each_restart_draws_other_values_and_each_attempt_the_same(app: App) -> None:
+    seen: dict[int, set[tuple[UUID, float]]] = {}
+
+    @app.task(retry=SOON)
+    async def charge(ctx: Context, month: int = 1) -> int | Restart:
+        seen.setdefault(month, set()).add((ctx.uuid(), ctx.random()))
+        if ctx.attempt == 1:
+            raise ConnectionError("once more")
+        return month if month == 4 else Restart(month + 1)
+
+    async with Worker(app):
+        assert await (await charge.aenqueue()).aresult("10s") == 4
+    assert [len(drawn) for drawn in seen.values()] == [1, 1, 1, 1]
+    assert len({value for drawn in seen.values() for value in drawn}) == 4
+
+
+async def test_a_restart_after_saved_steps_draws_other_values_also_in_branches(app: App) -> None:
+    seen: list[list[UUID]] = []
+
+    @app.task
+    async def work(ctx: Context, rounds: int = 0) -> int | Restart:
+        async def branch() -> UUID:
+            token = ctx.uuid()
+            await ctx.step(str, "saved")
+            return token
+
+        seen.append(await ctx.gather(branch(), branch()))
+        return rounds if rounds == 2 else Restart(rounds + 1)
+
+    async with Worker(app):
+        assert await (await work.aenqueue()).aresult("10s") == 2
+    assert len({token for tokens in seen for token in tokens}) == len({str(tokens) for tokens in seen}) * 2 == 6
+
+
+async def test_a_retry_after_an_undo_draws_other_values(app: App) -> None:
+    tokens: list[UUID] = []
+
+    def pay(token: UUID) -> str:
+        if token not in tokens:
+            tokens.append(token)
+        return str(token)
+
+    @app.task(retry=ONCE)
+    def buy(ctx: SyncContext) -> str:
+        paid = ctx.step(pay, ctx.uuid(), undo=lambda: None)
+        if len(tokens) < 3:
+            raise Fail("sold out")
+        return paid
+
+    async with Worker(app):
+        job = await buy.aenqueue()
+        for _ in range(2):
+            with pytest.raises(JobFailed, match="sold out"):
+                await job.aresult("10s")
+            await job.aretry()
+        assert await job.aresult("10s") == str(tokens[2])
+    assert len(set(tokens)) == 3
+
+
+async def test_a_retry_draws_the_same_values_and_one_from_the_start_others(app: App) -> None:
+    seen: list[UUID] = []
+
+    @app.task(retry=ONCE)
+    async def work(ctx: Context) -> None:
+        seen.append(ctx.uuid())
+        raise Fail("no")
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        for from_start in (False, True, False, True):
+            with pytest.raises(JobFailed):
+                await job.aresult("10s")
+            await job.aretry(from_start=from_start)
+        with pytest.raises(JobFailed):
+            await job.aresult("10s")
+    assert seen[0] == seen[1] != seen[2] == seen[3] != seen[4] != seen[0]
+
+
+async def test_a_cancelled_job_keeps_count_of_its_lives(app: App, conn: psycopg.Connection[object]) -> None:
+    seen: list[UUID] = []
+
+    @app.task
+    async def work(ctx: Context, rounds: int = 0) -> Restart | None:
+        token = ctx.uuid()
+        if token not in seen:
+            seen.append(token)
+        if rounds == 1:
+            await ctx.sleep("1h")
+        return Restart(rounds + 1) if rounds == 0 else None
+
+    async def sleeps() -> bool:
+        info = await job.ainfo()
+        return info is not None and info.state == "waiting"
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        await auntil(sleeps)
+        await job.acancel()
+        assert conn.execute("select life from stepwell.history").fetchone() == (1,)
+        await job.aretry()
+        await auntil(sleeps)
+    assert len(seen) == 2
+
+
+async def test_the_first_life_draws_what_it_drew_before_there_were_several(app: App) -> None:
+    @app.task
+    async def work(ctx: Context) -> tuple[str, float, str]:
+        return str(ctx.uuid()), ctx.random(), str(ctx.uuid())
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        one, drawn, two = await job.aresult("10s")
+
+    def chance(key: str) -> random.Random:
+        return random.Random(f"{job.id}/{key}")
+
+    assert one == str(UUID(int=chance("uuid").getrandbits(128), version=4))
+    assert two == str(UUID(int=chance("uuid#2").getrandbits(128), version=4))
+    assert drawn == chance("random").random()
