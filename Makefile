@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # What depends most on the version of Postgres, and so is tested against an older one each time; `make test-16` runs all.
 ON_POSTGRES := tests/sql tests/migrations --ignore tests/sql/test_model.py --ignore tests/sql/test_plans.py
 
-.PHONY: demo test test-16 test-replay test-bench lint types imports unit sweep bench bench-quick bench-peers clean
+.PHONY: demo test test-16 test-replay test-bench lint types imports unit sweep fuzz bench bench-quick bench-peers clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
@@ -40,6 +40,11 @@ test-bench: $(VENV)/.bench $(VENV)/.ready
 # Every crash point of every example, and of hundreds of random programs: the better part of an hour.
 sweep: $(VENV)/.ready
 	STEPWELL_SWEEP=full $(BIN)/python -m pytest -n 2 -q -rP tests/sweep
+
+# Everybody calls everything at once, round after round for an hour; MINUTES=5 for less, SEED=7 for one round again.
+MINUTES ?= 60
+fuzz: $(VENV)/.ready
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks

@@ -20,7 +20,7 @@ from stepwell.cron import parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask, JobNotFound
-from stepwell.handle import JobHandle, check_reason, encode_event, refuse_in_event_loop
+from stepwell.handle import JobHandle, check_reason, check_step, encode_event, refuse_in_event_loop
 from stepwell.journal import Drift
 from stepwell.machine import Machine
 from stepwell.migrate import DEFAULT_KEEPS
@@ -50,10 +50,13 @@ class App:
     None for what the environment variable STEPWELL_DATABASE_URL says. Connections are opened when they are needed;
     `with app:` or `async with app:` checks the database at once and closes them at the end.
 
-    `name` tells this app's schedules from those of other services on the same database; by default it is the module in
-    which the app is made. When a worker starts, the schedules that no longer stand in the code are removed by
-    `stale_schedules`: "remove_stale", once they have stood in no live worker's code for `schedule_grace`; "remove_all",
-    at once, and those made at run time too; or "keep".
+    `name` tells this app from other services on the same database. The jobs of an app that is given one belong to it:
+    only workers of an app of that name run them. Without one, any worker that knows the task does, and schedules go by
+    the module in which the app is made.
+
+    When a worker starts, the schedules that no longer stand in the code are removed by `stale_schedules`:
+    "remove_stale", once they have stood in no live worker's code for `schedule_grace`; "remove_all", at once, and those
+    made at run time too; or "keep".
 
     `drift` says what happens when a saved step of a durable job is called with other arguments: "warn" takes its saved
     value, "fail" fails the attempt, "rerun" runs the step again.
@@ -77,6 +80,8 @@ class App:
         drift: Drift = "warn",
     ) -> None:
         self.name = check_name(_module_of_caller() if name is None else name, "name")
+        self.owner = None if name is None else self.name
+        """To whom its jobs belong: the name that it was given; None: any worker that knows the task runs them."""
         self.queue = check_name(queue, "queue")
         self.max_result_size = _positive(max_result_size, "max_result_size")
         self.database = Database(database, pool_size=_positive(pool_size, "pool_size"))
@@ -87,9 +92,13 @@ class App:
         self._drift: Drift = _check_drift(drift)
         self._tasks: dict[str, Task[..., Any]] = {}
         self._waiter = Waiter(self.database)
-        self._sink = JobSink(self.database, self._waiter, _positive(max_args_size, "max_args_size"))
+        self._sink = JobSink(self.database, self._waiter, _positive(max_args_size, "max_args_size"), self.owner)
         self.scheduler = Scheduler(
-            self.name, self.database, check_stale(stale_schedules), seconds(schedule_grace, "schedule_grace")
+            self.name,
+            self.database,
+            check_stale(stale_schedules),
+            seconds(schedule_grace, "schedule_grace"),
+            named=name is not None,
         )
 
     @property
@@ -330,7 +339,7 @@ class App:
         machine, at that step."""
         refuse_in_event_loop("fork", "afork")
         handle = self._handle_of(job)
-        return handle.same_task(_found(self.database.fetch(queries.fork(str(handle.id), step))[0], handle))
+        return handle.same_task(_found(self.database.fetch(queries.fork(str(handle.id), check_step(step)))[0], handle))
 
     @overload
     async def afork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
@@ -339,7 +348,9 @@ class App:
     async def afork(self, job: JobHandle[Any] | UUID | str, *, step: str) -> JobHandle[Any]:
         """The same as `fork`, for async code."""
         handle = self._handle_of(job)
-        return handle.same_task(_found((await self.database.afetch(queries.fork(str(handle.id), step)))[0], handle))
+        return handle.same_task(
+            _found((await self.database.afetch(queries.fork(str(handle.id), check_step(step))))[0], handle)
+        )
 
     def _handle_of(self, job: JobHandle[Any] | UUID | str) -> JobHandle[Any]:
         return job if isinstance(job, JobHandle) else self.job(job)

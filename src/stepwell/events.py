@@ -42,6 +42,23 @@ class WorkerStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TasksShared(Event):
+    """Workers of another app may take the same jobs."""
+
+    level = logging.WARNING
+    owner: str
+    other: str
+    tasks: tuple[str, ...]
+
+    def text(self) -> str:
+        return (
+            f"workers of app {self.other!r} and of this app, {self.owner!r}, both run {', '.join(self.tasks)} from the "
+            "same queue and may take each other's jobs: give each app a name, App(name=...), or other task names or "
+            "queues"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerStopping(Event):
     running: int
     grace: float

@@ -204,7 +204,7 @@ class JobHandle(Generic[R]):
 def _retry(job_id: str, step: str | None, from_start: bool) -> Query[list[UUID]]:
     if step is not None and from_start:
         raise ConfigError("step and from_start exclude each other: give one")
-    return queries.retry([job_id], step, from_start=from_start)
+    return queries.retry([job_id], None if step is None else check_step(step), from_start=from_start)
 
 
 def _send(job_id: str, name: str, value: Any) -> Query[bool]:
@@ -217,6 +217,13 @@ def encode_event(name: str, value: Any) -> str:
         return encode_value(value, _LARGEST_EVENT, "an event", "event {!r} has", name)
     except BadValue as error:
         raise BadArgs(str(error)) from None
+
+
+def check_step(step: str) -> str:
+    """The name of a step, if one could have it."""
+    if not isinstance(step, str) or "\0" in step or not _encodes(step):
+        raise ConfigError(f"step is {step!r}: it must be text, without NUL; info().steps lists those of a job")
+    return step
 
 
 def check_reason(reason: str | None) -> str | None:

@@ -91,6 +91,8 @@ class JobInfo:
     forked_from: UUID | None
     undoing: bool
     """It has failed or was cancelled, and its steps are being undone."""
+    owner: str | None
+    """The app whose workers run it; None: any worker that knows the task."""
     failures: tuple[Failure, ...] = ()
     steps: tuple[StepInfo, ...] = ()
     """What a durable job has saved, in order."""

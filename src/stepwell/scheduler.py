@@ -10,7 +10,7 @@ from stepwell import queries
 from stepwell.cron import Timing, parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
-from stepwell.errors import BadArgs, ConfigError
+from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
 from stepwell.names import check_name
 from stepwell.plan import Plan
 from stepwell.schedule import (
@@ -87,10 +87,12 @@ def new_declaration(
 
 
 class Scheduler:
-    """Puts an app's schedules into the database. `stale_after` is in seconds."""
+    """Puts an app's schedules into the database. `stale_after` is in seconds. `named`: the owner is a name that the app
+    was given, and the jobs of its schedules belong to it."""
 
-    def __init__(self, owner: str, database: Database, stale: Stale, stale_after: float) -> None:
+    def __init__(self, owner: str, database: Database, stale: Stale, stale_after: float, *, named: bool) -> None:
         self._owner = owner
+        self._named = named
         self._database = database
         self._stale = stale
         self._stale_after = stale_after
@@ -132,7 +134,7 @@ class Scheduler:
         # Somebody's own transaction may hold one of them for as long as it likes.
         changes: list[queries.Query[Any]] = [queries.wait_for_locks(_PATIENCE)]
         if schedules:
-            changes.append(queries.put_schedules(self._owner, schedules, nexts, declared=True))
+            changes.append(queries.put_schedules(self._owner, schedules, nexts, declared=True, named=self._named))
         if self._stale == "remove_all":
             changes.append(queries.remove_schedules(self._owner, self.names, except_these=True))
         if self._stale == "remove_stale":
@@ -146,6 +148,11 @@ class Scheduler:
         """Make a schedule at run time, or change the one of that name."""
         schedule = declaration.schedule()
         [now] = yield queries.clock()
-        yield queries.put_schedules(self._owner, [schedule], [schedule.timing.after(now)], declared=False)
-        [made] = yield queries.schedules(self._owner, schedule.name)
-        return made
+        nexts = [schedule.timing.after(now)]
+        yield queries.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
+        made = yield queries.schedules(self._owner, schedule.name)
+        if not made:
+            raise ScheduleNotFound(
+                f"schedule {schedule.name!r} of {self._owner!r} was made, and somebody has deleted it: make it again"
+            )
+        return made[0]

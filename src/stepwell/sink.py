@@ -16,8 +16,9 @@ from stepwell.waiter import Waiter
 class JobSink:
     """What all tasks of an app share."""
 
-    def __init__(self, database: Database, waiter: Waiter, max_args_size: int) -> None:
+    def __init__(self, database: Database, waiter: Waiter, max_args_size: int, owner: str | None) -> None:
         self.max_args_size = max_args_size
+        self.owner = owner
         self._database = database
         self._waiter = waiter
         self._producer = Producer(database)

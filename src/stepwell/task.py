@@ -44,6 +44,7 @@ class Sink(Protocol):
     """What a task needs of its app: somewhere to put jobs."""
 
     max_args_size: int
+    owner: str | None
 
     def put(self, call: Call[Any], connection: object | None) -> JobHandle[Any]: ...
 
@@ -169,6 +170,7 @@ class Enqueuer(Generic[P, R]):
                 options.run_at,
                 options.metadata,
                 options.max_attempts,
+                task.sink.owner,
             ),
         )
 

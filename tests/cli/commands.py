@@ -47,9 +47,17 @@ class Jobs:
     def ready(self, task: str = "add", args: str = '{"x": 1}', **options: Any) -> str:
         return str(fetch(self.connection, queries.enqueue([NewJob(task, args, **options)]))[0][0])
 
-    def worker(self, *tasks: str, queues_: tuple[str, ...] = ("default",), lease: float = 60) -> str:
+    def worker(
+        self,
+        *tasks: str,
+        queues_: tuple[str, ...] = ("default",),
+        lease: float = 60,
+        owner: str | None = None,
+        named: bool | None = None,
+    ) -> str:
         known = json.dumps({task: {"max_attempts": 3, "keep_failed": 3600} for task in tasks})
-        return fetch(self.connection, queries.register_worker("somewhere", 7, "0.0", list(queues_), known, 5, lease))[0]
+        query = queries.register_worker("somewhere", 7, "0.0", list(queues_), known, 5, lease, owner=owner, named=named)
+        return fetch(self.connection, query)[0]
 
     def claim(self, task: str = "add") -> ClaimedJob:
         return fetch(self.connection, queries.claim(self.worker(task), ["default"], [Position()], [task], 1))[0]

@@ -22,6 +22,7 @@ CHECKS = [
     "dead rows",
     "oldest snapshot",
     "unknown tasks",
+    "shared tasks",
     "pauses",
     "schedules",
     "default partitions",
@@ -65,10 +66,40 @@ def test_ready_jobs_that_no_live_worker_runs_are_counted(run: Run, jobs: Jobs) -
     finding = examine(run)["unknown tasks"]
     assert finding["status"] == "problem"
     assert finding["details"] == [
-        {"queue": "default", "task": "greet", "count": 2},
-        {"queue": "mail", "task": "add", "count": 1},
+        {"queue": "default", "task": "greet", "owner": None, "count": 2},
+        {"queue": "mail", "task": "add", "owner": None, "count": 1},
     ]
     assert run("doctor").code == 1
+
+
+def test_ready_jobs_of_an_owner_need_a_worker_of_that_app(run: Run, jobs: Jobs) -> None:
+    jobs.worker("add", owner="shop.jobs", named=False)
+    jobs.worker("add", owner="billing", named=True)
+    jobs.ready("add", owner="billing")
+    jobs.ready("add")
+    assert examine(run)["unknown tasks"]["status"] == "ok"
+    jobs.ready("add", owner="shop")
+    finding = examine(run)["unknown tasks"]
+    assert finding["details"] == [{"queue": "default", "task": "add", "owner": "shop", "count": 1}]
+    assert "that belong to app shop" in finding["text"]
+
+
+def test_a_task_that_two_apps_have_is_named_with_both(run: Run, jobs: Jobs) -> None:
+    jobs.worker("add", "greet", owner="billing", named=True)
+    jobs.worker("greet", owner="billing", named=True)
+    assert examine(run)["shared tasks"]["status"] == "ok"
+    jobs.worker("add", owner="shop", named=True)
+    named = examine(run)["shared tasks"]
+    assert (named["status"], named["details"]) == (
+        "ok",
+        [{"task": "add", "owners": ["billing", "shop"], "named": True}],
+    )
+    jobs.worker("greet", owner="shop.jobs", named=False)
+    finding = examine(run)["shared tasks"]
+    assert finding["status"] == "warning"
+    assert "greet (billing, shop.jobs)" in finding["text"]
+    assert "add" not in finding["text"]
+    assert "App(name=...)" in finding["text"]
 
 
 def test_a_worker_that_claims_by_pattern_covers_the_queues_that_fit(run: Run, jobs: Jobs) -> None:

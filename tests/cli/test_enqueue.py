@@ -12,12 +12,14 @@ from stepwell import App
 
 async def test_a_job_is_put_in_with_its_options(run: Run, app: App) -> None:
     options = ("-q", "mail", "--priority", "-3", "--run-at", "2031-02-03T04:05:06+01:00", "--max-attempts", "4")
+    options += ("--owner", "shop")
     ran = run("enqueue", "greet", '{"name": "Ada"}', *options, "--metadata", '{"tenant": "ä"}')
     assert (ran.code, ran.err) == (0, "")
     job = await app.job(ran.out.strip()).ainfo()
     assert job is not None
     assert (job.task, job.args, job.queue, job.priority) == ("greet", {"name": "Ada"}, "mail", -3)
     assert (job.metadata, job.max_attempts, job.state) == ({"tenant": "ä"}, 4, "scheduled")
+    assert job.owner == "shop"
     assert job.run_at == datetime(2031, 2, 3, 3, 5, 6, tzinfo=UTC)
 
 

@@ -19,13 +19,15 @@ def ids(run: Run, *options: str) -> list[str]:
 def test_jobs_are_listed_newest_first_by_filters(run: Run, jobs: Jobs) -> None:
     first = jobs.failed()
     second = jobs.ready("greet", "{}", queue="mail", metadata='{"tenant": 7, "plan": "free"}')
-    third = jobs.ready("greet", "{}", delay=3600)
+    third = jobs.ready("greet", "{}", delay=3600, owner="shop")
     assert ids(run) == [third, second, first]
     assert ids(run, "--limit", "1") == [third]
     assert ids(run, "--state", "failed", "--state", "ready") == [second, first]
     assert ids(run, "--queue", "mail") == [second]
     assert ids(run, "--task", "greet") == [third, second]
     assert ids(run, "--metadata", '{"tenant": 7}') == [second]
+    assert ids(run, "--owner", "shop") == [third]
+    assert run("jobs", "list").out.splitlines()[1].split()[:5] == [third, "scheduled", "greet", "default", "shop"]
     assert ids(run, "--older-than", "1h") == []
     assert ids(run, "--newer-than", "1h") == [third, second, first]
 

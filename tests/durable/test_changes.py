@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -254,6 +255,15 @@ async def test_a_fork_has_all_from_before_its_step(app: App) -> None:
             await app.afork("01a1e0af-c50b-7b66-94ec-ea018e1e252e", step="ask")
     assert info is not None
     assert info.forked_from == job.id
+
+
+@pytest.mark.parametrize("step", ["\0", "a\ud800", 7, b"a"])
+async def test_a_step_that_no_job_can_have_is_refused_by_name(app: App, step: Any) -> None:
+    job = app.job(uuid4())
+    with pytest.raises(ConfigError, match="step is"):
+        await app.afork(job, step=step)
+    with pytest.raises(ConfigError, match="step is"):
+        await job.aretry(step=step)
 
 
 async def test_a_fork_has_all_tries_of_its_step(app: App) -> None:

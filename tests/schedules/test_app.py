@@ -184,6 +184,23 @@ def test_two_schedules_of_one_name_and_things_that_are_no_tasks_are_refused() ->
         other.schedule("2h")(work)
 
 
+async def test_a_schedule_that_somebody_deletes_as_it_is_made_is_said_to_be_gone(app: App, dsn: str) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+        await conn.execute(
+            "create function public.somebody() returns trigger language plpgsql as"
+            " 'begin delete from stepwell.schedule; return null; end'"
+        )
+        await conn.execute(
+            "create trigger somebody after insert on stepwell.schedule execute function public.somebody()"
+        )
+
+    @app.task
+    async def clean() -> None: ...
+
+    with pytest.raises(ScheduleNotFound, match="somebody has deleted it"):
+        await app.aschedule_task(clean, "@daily")
+
+
 async def test_a_schedule_in_code_is_not_changed_at_run_time(app: App) -> None:
     @app.schedule("1h")
     @app.task

@@ -81,6 +81,15 @@ def test_a_late_run_does_not_take_a_large_value_away(conn: Connection, worker: s
     assert rows(conn, "select key, length(value::text) from stepwell.large_value") == [("big", 70_002)]
 
 
+def test_a_large_value_is_not_kept_beside_a_small_one_that_was_saved_first(conn: Connection, worker: str) -> None:
+    [job] = running(conn, worker)
+    assert save(conn, job, step("a", 1, "small")) == []
+    assert save(conn, job, step("a", 1, "x" * 70_000), step("b", 2, "y" * 70_000)) == []
+    assert rows(conn, "select key from stepwell.large_value") == [("b",)]
+    calls.finish(conn, [job], keep=0)
+    assert rows(conn, "select key from stepwell.large_value") == []
+
+
 def test_a_job_whose_workers_die_counts_attempts_from_its_last_saved_step(conn: Connection) -> None:
     [job_id] = calls.enqueue_many(conn, ["{}"], max_attempts=[3])
 

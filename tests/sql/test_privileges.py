@@ -84,6 +84,7 @@ resume_schedule         owner   operator
 retry                   owner   operator
 revoke_role             caller
 rewind_schedules        owner   worker
+rivals                  owner   worker
 role_name               caller
 runs_to_replace         caller
 save_steps              owner   worker

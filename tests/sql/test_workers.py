@@ -74,6 +74,12 @@ def test_rescue_knows_what_the_task_keeps(conn: Connection) -> None:
     assert calls.one(conn.execute(expiry + "failure")) == CLOCK + 60
 
 
+@pytest.mark.parametrize("tasks", ["7", "[]", '{"work": {"max_attempts": "x"}}', '{"work": {"keep_failed": {}}}'])
+def test_a_worker_whose_limits_nobody_could_read_is_not_registered(conn: Connection, tasks: str) -> None:
+    with pytest.raises(psycopg.DataError):
+        conn.execute("select stepwell.register_worker('host', 1, '0', '{default}', %s, 10, 60)", (tasks,))
+
+
 def test_a_renewed_lease_is_not_rescued(conn: Connection, worker: str) -> None:
     held = run(conn, worker)
     calls.set_clock(conn, CLOCK + 25)

@@ -147,12 +147,44 @@ def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Fin
     uncovered = fetch(connection, queries.uncovered_tasks())
     if not uncovered:
         return Finding("unknown tasks", "ok", "a live worker runs the task and queue of every ready job")
-    shown = _some([f"{found.count} of {found.task} in queue {found.queue}" for found in uncovered])
+    shown = _some(
+        [
+            f"{found.count} of {found.task} in queue {found.queue}"
+            + (f" that belong to app {found.owner}" if found.owner is not None else "")
+            for found in uncovered
+        ]
+    )
+    named = ", in an App of that name," if any(found.owner is not None for found in uncovered) else ""
     return Finding(
         "unknown tasks",
         "problem",
-        f"no live worker runs {shown}: start one that has the task and claims from the queue, or cancel them",
+        f"no live worker runs {shown}: start one that has the task{named} and claims from the queue, or cancel them",
         tuple(record(found) for found in uncovered),
+    )
+
+
+def check_shared_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
+    """Tasks of one name that belong to several apps."""
+    shared = fetch(connection, queries.shared_tasks())
+    if not shared:
+        return Finding("shared tasks", "ok", "no two apps have a task of the same name")
+    details = tuple(record(found) for found in shared)
+    unnamed = [found for found in shared if not found.named]
+    shown = _some([f"{found.task} ({', '.join(found.owners)})" for found in unnamed or shared])
+    if unnamed:
+        return Finding(
+            "shared tasks",
+            "warning",
+            f"live workers of several apps have {shown}: they may take each other's jobs where they claim from one "
+            "queue; give each app a name, App(name=...), or other task names",
+            details,
+        )
+    return Finding(
+        "shared tasks",
+        "ok",
+        f"several named apps have {shown}: each runs its own jobs, but a job that was enqueued without an owner may go "
+        "to any of them",
+        details,
     )
 
 
@@ -253,6 +285,7 @@ _CHECKS: dict[str, Callable[[psycopg.Connection[Any], Database], Finding]] = {
     "dead rows": check_dead_rows,
     "oldest snapshot": check_snapshots,
     "unknown tasks": check_unknown_tasks,
+    "shared tasks": check_shared_tasks,
     "pauses": check_pauses,
     "schedules": check_schedules,
     "default partitions": check_default_partitions,

@@ -25,6 +25,9 @@ def enqueue(
     max_attempts: Annotated[
         int | None, typer.Option(help="Instead of what the task says.", min=1, max=1_000_000)
     ] = None,
+    owner: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only for workers of the app that was given this name.")
+    ] = None,
     database: DatabaseOption = None,
 ) -> None:
     """Put a job in and print its id. Whether the arguments fit the task is seen when it runs: the app is not asked."""
@@ -40,6 +43,7 @@ def enqueue(
         None if run_at is None else usage.moment(run_at, "--run-at"),
         None if metadata is None else encode_metadata(usage.json_object(metadata, "--metadata")),
         max_attempts,
+        None if owner is None else usage.name(owner, "--owner"),
     )
     with session(database) as connection:
         say(str(fetch(connection, queries.enqueue([job]))[0][0]))

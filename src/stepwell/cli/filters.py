@@ -25,6 +25,8 @@ MetadataOption = Annotated[
     str | None, typer.Option("--metadata", "-m", metavar="JSON", help="With all of this in its metadata.")
 ]
 
+OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Of the app of this name.")]
+
 
 def job_filter(
     states: Sequence[str] | None,
@@ -33,6 +35,7 @@ def job_filter(
     older_than: str | None,
     newer_than: str | None,
     metadata: str | None,
+    owner: str | None = None,
 ) -> JobFilter:
     """The filter that the options describe."""
     for state in states or ():
@@ -47,4 +50,5 @@ def job_filter(
         None if older_than is None else usage.length(older_than, "--older-than"),
         None if newer_than is None else usage.length(newer_than, "--newer-than"),
         metadata,
+        owner=owner,
     )

@@ -21,6 +21,7 @@ def print_job(job: JobInfo, failures: Sequence[Failure], steps: Sequence[StepInf
         ("state", _state(job)),
         ("task", clean(job.task)),
         ("queue", clean(job.queue)),
+        ("owner", None if job.owner is None else clean(job.owner)),
         ("priority", job.priority),
         ("args", _json(job.args)),
         ("metadata", None if job.metadata is None else _json(job.metadata)),

@@ -12,6 +12,7 @@ from stepwell.cli.filters import (
     MetadataOption,
     NewerOption,
     OlderOption,
+    OwnerOption,
     QueueOption,
     StateOption,
     TaskOption,
@@ -43,24 +44,27 @@ def list_(
     older_than: OlderOption = None,
     newer_than: NewerOption = None,
     metadata: MetadataOption = None,
+    owner: OwnerOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=1_000_000)] = 50,
     json: JsonOption = False,
     database: DatabaseOption = None,
 ) -> None:
     """List jobs, live and finished, the newest first."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata)
+    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner)
     with session(database) as connection:
         found = fetch(connection, queries.list_jobs(which, limit))
         now = fetch(connection, queries.clock())[0]
     if json:
         dump([record(job, "failures", "steps") for job in found])
         return
+    owned = any(job.owner is not None for job in found)
     table(
         [
             Column("id"),
             Column("state"),
             Column("task", cut=True),
             Column("queue", cut=True),
+            *([Column("owner", cut=True)] if owned else []),
             Column("attempt", right=True),
             Column("enqueued"),
             Column("due"),
@@ -72,6 +76,7 @@ def list_(
                 job.state,
                 job.task,
                 job.queue,
+                *([job.owner] if owned else []),
                 job.attempt,
                 ago(job.enqueued_at, now),
                 ago(job.run_at, now) if job.state in ("scheduled", "waiting") else "",
@@ -112,6 +117,7 @@ def retry(
     older_than: OlderOption = None,
     newer_than: NewerOption = None,
     metadata: MetadataOption = None,
+    owner: OwnerOption = None,
     step: Annotated[
         str | None, typer.Option(metavar="KEY", help="Go back to this step, as 'stepwell jobs show' names it.")
     ] = None,
@@ -123,7 +129,7 @@ def retry(
     """Run jobs again under the same id: failed ones unless --state says cancelled, or scheduled for those that wait for
     their next try. A durable job goes on where it stood. Name them by id or by filters; exit code 1 if one of the ids
     could not be retried."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata)
+    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner)
     what = retrying(step, from_start=from_start)
     change(what, ids or [], which, everything=all_, yes=yes, database=database)
 
@@ -137,6 +143,7 @@ def cancel(
     older_than: OlderOption = None,
     newer_than: NewerOption = None,
     metadata: MetadataOption = None,
+    owner: OwnerOption = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why: kept with the job.")] = None,
     all_: AllOption = False,
     yes: YesOption = False,
@@ -145,7 +152,7 @@ def cancel(
     """Cancel jobs, and their children: at once if they wait, while the workers of those that run are told to stop them.
     What has steps to be undone is run once more for that. Name them by id or by filters; exit code 1 if one of the ids
     could not be cancelled."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata)
+    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner)
     change(cancelling(reason), ids or [], which, everything=all_, yes=yes, database=database)
 
 

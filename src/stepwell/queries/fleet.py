@@ -61,11 +61,27 @@ def register_worker(
     owner: str | None = None,
     schedules: Sequence[str] = (),
     stale_after: float | None = None,
+    named: bool | None = None,
 ) -> Query[str]:
     return Query(
         "select stepwell.register_worker(%s::text, %s::integer, %s::text, %s::text[], %s::text, %s::integer,"
-        " %s::double precision, %s::double precision, %s::integer, %s::text, %s::text[], %s::double precision)::text",
-        (host, pid, version, list(queues), tasks, concurrency, lease, age, begun, owner, list(schedules), stale_after),
+        " %s::double precision, %s::double precision, %s::integer, %s::text, %s::text[], %s::double precision,"
+        " %s::boolean)::text",
+        (
+            host,
+            pid,
+            version,
+            list(queues),
+            tasks,
+            concurrency,
+            lease,
+            age,
+            begun,
+            owner,
+            list(schedules),
+            stale_after,
+            named,
+        ),
         only,
     )
 
@@ -81,6 +97,18 @@ def renew(worker_id: str, lease: float, running: int) -> Query[Orders]:
 
 def unregister_worker(worker_id: str) -> Query[list[UUID]]:
     return Query("select stepwell.unregister_worker(%s::uuid)", (worker_id,), only)
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another app whose workers may take the same jobs."""
+
+    owner: str
+    tasks: list[str]
+
+
+def rivals(worker_id: str) -> Query[Rival]:
+    return Query("select owner, tasks from stepwell.rivals(%s::uuid)", (worker_id,), Rival)
 
 
 def lead(worker_id: str, lease: float) -> Query[bool]:

@@ -117,22 +117,43 @@ def hidden_sessions() -> Query[int]:
 
 @dataclass(frozen=True, slots=True)
 class UncoveredTask:
-    """Ready jobs that no live worker runs."""
+    """Ready jobs that no live worker runs; `owner`: the app that they belong to."""
 
     queue: str
     task: str
+    owner: str | None
     count: int
 
 
 def uncovered_tasks() -> Query[UncoveredTask]:
     return Query(
-        "select r.queue, r.task, r.count from (select j.queue, j.task, count(*) as count from stepwell.job j"
-        " where j.state = 'ready'::stepwell.state group by j.queue, j.task) r"
+        "select r.queue, r.task, r.owner, r.count from (select j.queue, j.task, j.owner, count(*) as count"
+        " from stepwell.job j where j.state = 'ready'::stepwell.state group by j.queue, j.task, j.owner) r"
         " where not exists (select from stepwell.workers w, unnest(w.queues) as q (name) where w.alive"
         " and (q.name = r.queue or (right(q.name, 1) = '*' and starts_with(r.queue, left(q.name, -1))))"
-        " and r.task = any (w.tasks)) order by r.count desc, r.queue, r.task",
+        " and r.task = any (w.tasks) and (r.owner is null or w.named is null or (w.named and w.owner = r.owner)))"
+        " order by r.count desc, r.queue, r.task, r.owner",
         (),
         UncoveredTask,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTask:
+    """A name of a task that live workers of several apps have; `named`: all of them were given their names."""
+
+    task: str
+    owners: list[str]
+    named: bool
+
+
+def shared_tasks() -> Query[SharedTask]:
+    return Query(
+        "select t.name, array_agg(distinct w.owner order by w.owner), bool_and(coalesce(w.named, false))"
+        " from stepwell.workers w, unnest(w.tasks) as t (name) where w.alive and w.owner is not null"
+        " group by t.name having count(distinct w.owner) > 1 order by t.name",
+        (),
+        SharedTask,
     )
 
 

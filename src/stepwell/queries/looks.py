@@ -18,7 +18,7 @@ _INFO: LiteralString = (
     # Python has no infinite time: what waits without a limit is due at no time, what is kept for ever has no expiry.
     " nullif(run_at, 'infinity'::timestamptz), claimed_at, finished_at,"
     " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for, cursor, parent_id,"
-    " forked_from, undoing from stepwell.jobs"
+    " forked_from, undoing, owner from stepwell.jobs"
 )
 
 
@@ -59,6 +59,7 @@ class JobFilter:
     newer_than: float | None = None
     metadata: str | None = None
     worker_id: UUID | None = None
+    owner: str | None = None
 
 
 def list_jobs(which: JobFilter, limit: int) -> Query[JobInfo]:
@@ -108,6 +109,9 @@ def _where(which: JobFilter, *, to_retry: bool = False) -> tuple[LiteralString, 
     if which.worker_id is not None:
         conditions.append("worker_id = %s::uuid")
         params.append(which.worker_id)
+    if which.owner is not None:
+        conditions.append("owner = %s::text")
+        params.append(which.owner)
     if to_retry:
         # A scheduled job that was never tried waits because somebody said so.
         conditions.append("(state <> 'scheduled'::stepwell.state or attempt > 0)")
@@ -165,12 +169,15 @@ class WorkerInfo:
     leads: bool
     paused: bool
     stopping: bool
+    named: bool | None
+    """Its app was given its name, and it also claims the jobs of that owner. None: it claims those of every owner, as
+    versions before did."""
 
 
 def workers() -> Query[WorkerInfo]:
     return Query(
         "select id, host, pid, version, queues, tasks, concurrency, running, started_at, renewed_at, lease_until,"
-        " alive, owner, leads, paused, stopping from stepwell.workers order by started_at, id",
+        " alive, owner, leads, paused, stopping, named from stepwell.workers order by started_at, id",
         (),
         WorkerInfo,
     )

@@ -12,13 +12,18 @@ from stepwell.schedule import DueSchedule, NewSchedule, ScheduleInfo, Tick, from
 
 
 def put_schedules(
-    owner: str, schedules: Sequence[NewSchedule], nexts: Sequence[datetime | None], *, declared: bool
+    owner: str,
+    schedules: Sequence[NewSchedule],
+    nexts: Sequence[datetime | None],
+    *,
+    declared: bool,
+    named: bool = False,
 ) -> Query[None]:
     timings = [from_timing(schedule.timing) for schedule in schedules]
     return Query(
         "select stepwell.put_schedules(%s::text, %s::boolean, %s::text[], %s::text[], %s::text[], %s::text[],"
         " %s::integer[], %s::text[], %s::text[], %s::double precision[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::timestamptz[])",
+        " %s::double precision[], %s::timestamptz[], %s::boolean)",
         (
             owner,
             declared,
@@ -34,6 +39,7 @@ def put_schedules(
             [schedule.catchup for schedule in schedules],
             [schedule.jitter for schedule in schedules],
             list(nexts),
+            named,
         ),
         only,
     )

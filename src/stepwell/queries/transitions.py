@@ -25,13 +25,15 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     run_at: Any = None
     metadata: str | None = None
     max_attempts: int | None = None
+    owner: str | None = None
+    """Only workers of the app of that name run it; None: any that knows the task."""
 
 
 def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
     # As one text: an array of so many would be written, quoted and read element by element.
     return Query(
         "select array_to_string(stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[]), ' ')",
+        " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[]), ' ')",
         (
             shared([job.task for job in jobs]),
             Texts([job.args for job in jobs]),
@@ -41,6 +43,7 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
             shared([job.run_at for job in jobs]),
             shared(Texts([job.metadata for job in jobs])),
             shared([job.max_attempts for job in jobs]),
+            shared([job.owner for job in jobs]),
         ),
         _ids,
     )

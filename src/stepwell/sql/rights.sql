@@ -13,7 +13,7 @@ from (
     -- To run jobs, and the upkeep.
     (
       '{worker}', 'function', '{
-        register_worker, renew, unregister_worker, ready_queues, claim, report_progress, still_held, hand_back_unknown,
+        register_worker, rivals, renew, unregister_worker, ready_queues, claim, report_progress, still_held, hand_back_unknown,
         lock_holders,
         finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, forget_waits, large_value,
         promote, rescue, lead, admit, add_stats,

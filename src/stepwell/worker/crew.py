@@ -23,6 +23,7 @@ from stepwell.events import (
     PauseChanged,
     SchedulesRemoved,
     StopAsked,
+    TasksShared,
 )
 from stepwell.job import ClaimedJob
 from stepwell.migrate import DEFAULT_KEEPS
@@ -206,6 +207,7 @@ class Crew:
                 self._app.name,
                 self._app.scheduler.names,
                 self._app.scheduler.stale_after,
+                self._app.owner is not None,
             )
 
         self._lease = Lease(
@@ -276,6 +278,12 @@ class Crew:
         self._undeclared.clear()
         if removed:
             self._events.emit(SchedulesRemoved(tuple(removed)))
+
+    async def warn_of_rivals(self) -> None:
+        """Say whose workers may take the same jobs. That is no reason to stop: an app may be being renamed."""
+        if self.worker_id is not None:
+            for rival in await self._duties.do("looking for tasks of two apps", queries.rivals(self.worker_id)) or []:
+                self._events.emit(TasksShared(self._app.name, rival.owner, tuple(rival.tasks)))
 
     async def _declare_again(self) -> None:
         """Whenever the lease was lost, others may have found our schedules stale and removed them."""

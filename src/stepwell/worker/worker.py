@@ -206,6 +206,7 @@ class Worker:
             try:
                 crew.worker_id = await aside(lease.start)
                 await crew.declare_schedules()
+                await crew.warn_of_rivals()
                 await self._work(crew)
             finally:
                 await aside(lease.stop)

@@ -11,7 +11,8 @@ create or replace function stepwell.check_options(
   _delays double precision[],
   _run_ats timestamptz[],
   _metadata text[],
-  _max_attempts integer[]
+  _max_attempts integer[],
+  _owners text[] default null
 ) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -26,7 +27,7 @@ declare
     when exists (
       select from unnest(array[
         cardinality(_queues), cardinality(_priorities), cardinality(_delays), cardinality(_run_ats),
-        cardinality(_metadata), cardinality(_max_attempts)
+        cardinality(_metadata), cardinality(_max_attempts), cardinality(_owners)
       ]) n where n not in (1, _count)
     ) then
       format('an option has neither one element nor %s, one for each item', _count)
@@ -34,6 +35,8 @@ declare
       'a task''s name must have 1 to 200 characters'
     when exists (select from unnest(_queues) q where q = '' or length(q) > 200) then
       'a queue''s name must have 1 to 200 characters'
+    when exists (select from unnest(_owners) o where o = '' or length(o) > 200) then
+      'an owner''s name must have 1 to 200 characters'
     when exists (select from unnest(_priorities) p where p not between -32767 and 32767) then
       'priority must be between -32767 and 32767'
     when exists (select from unnest(_delays) d where not d between 0 and 3155760000) then

@@ -2,6 +2,7 @@
 -- The k-th position (_ranks[k], _run_ats[k], _ids[k]) says after which job of _queues[k] to look; nulls: from
 -- the front. Each queue may give its share first; what is left goes to those that had more. The k-th queue's share of what
 -- is still wanted is _shares[k] out of the shares from it on, rounded up; nulls: equal shares; nothing but zeros: all of it.
+-- Jobs that have an owner are for workers of the app of that name.
 -- The worker's row is locked against rescue, so a job is never claimed for a worker just declared dead.
 create or replace function stepwell.claim(
   _worker_id uuid,
@@ -39,6 +40,8 @@ set enable_sort = off
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _any_owner boolean;
+  _owner text;
   _paused boolean;
   _paused_queues text[];
   _paused_tasks text[];
@@ -54,7 +57,8 @@ declare
   _run_at timestamptz;
   _id uuid;
 begin
-  perform from stepwell.worker w where w.id = _worker_id and w.lease_until > _now for key share;
+  select w.named is null, case when w.named then w.owner end into _any_owner, _owner
+  from stepwell.worker w where w.id = _worker_id and w.lease_until > _now for key share;
   if not found then
     raise exception using errcode = 'SW001', message = format('stepwell: worker %s has no lease', _worker_id);
   end if;
@@ -106,6 +110,7 @@ begin
           where j.state = 'ready' and j.queue = _queues[_k]
             and case when _many_tasks is null then j.task = any (_tasks) else _many_tasks ? j.task end
             and (j.rank, j.run_at, j.id) > (_rank, _run_at, _id)
+            and (j.owner is null or j.owner = _owner or _any_owner)
           order by j.rank, j.run_at, j.id
           limit _share
           for no key update skip locked

@@ -7,7 +7,8 @@ create or replace function stepwell.enqueue(
   delay interval default null,
   run_at timestamptz default null,
   metadata jsonb default null,
-  max_attempts integer default null
+  max_attempts integer default null,
+  owner text default null
 ) returns uuid
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -15,7 +16,8 @@ as $$
 begin
   return (stepwell.enqueue_many(
     array[task], array[args::text], array[queue], array[priority], array[extract(epoch from delay)::double precision],
-    array[run_at], array[metadata::text], array[max_attempts]
+    array[run_at], array[metadata::text], array[max_attempts],
+    case when owner is not null then array[owner] end
   ))[1];
 end
 $$;

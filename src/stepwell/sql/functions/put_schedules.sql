@@ -1,6 +1,7 @@
 -- Make or change schedules of an owner, by name, one element for each. Where the timing stays as it was, so does the next
 -- tick: what was missed while nobody ran is still due. Else it is _nexts[k], reckoned by the caller from stepwell.now().
--- _declared: they stand in code. One that does is not changed by a call that says otherwise.
+-- _declared: they stand in code. One that does is not changed by a call that says otherwise. _named: their jobs belong to
+-- the owner; else any worker that knows the task runs them.
 create or replace function stepwell.put_schedules(
   _owner text,
   _declared boolean,
@@ -15,7 +16,8 @@ create or replace function stepwell.put_schedules(
   _overlaps text[],
   _catchups integer[],
   _jitters double precision[],
-  _nexts timestamptz[]
+  _nexts timestamptz[],
+  _named boolean default false
 ) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -38,16 +40,16 @@ begin
     end if;
   end if;
   insert into stepwell.schedule as s (id, owner, name, task, args, queue, rank, cron, tz, every, overlap, catchup, jitter,
-    declared, declared_at, created_at, next_tick_at)
+    declared, declared_at, created_at, next_tick_at, named)
   select stepwell.uuid7(), _owner, u.name, u.task, u.args::json, u.queue, -u.priority, u.cron, u.tz, u.every, u.overlap,
-    u.catchup, u.jitter, _declared, _now, _now, u.next
+    u.catchup, u.jitter, _declared, _now, _now, u.next, _named
   from unnest(_names, _tasks, _args, _queues, _priorities, _crons, _tzs, _everies, _overlaps, _catchups, _jitters, _nexts)
     as u (name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, next)
   order by u.name
   on conflict on constraint schedule_name do update
   set task = excluded.task, args = excluded.args, queue = excluded.queue, rank = excluded.rank, cron = excluded.cron,
     tz = excluded.tz, every = excluded.every, overlap = excluded.overlap, catchup = excluded.catchup,
-    jitter = excluded.jitter, declared = excluded.declared, declared_at = excluded.declared_at,
+    jitter = excluded.jitter, named = excluded.named, declared = excluded.declared, declared_at = excluded.declared_at,
     version = s.version + case
       when (s.task, s.args::text, s.queue, s.rank, s.cron, s.tz, s.every, s.overlap, s.catchup, s.jitter, s.declared)
         is not distinct from (excluded.task, excluded.args::text, excluded.queue, excluded.rank, excluded.cron, excluded.tz,

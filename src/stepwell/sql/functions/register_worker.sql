@@ -1,5 +1,7 @@
 -- Enter a worker with its first lease. _age and _begun: if it lost the lease it had, for how many seconds it has run, and its
 -- number when it started. _owner, _schedules and _stale_after say whose schedules stand in its code.
+-- _named: its app was given that name, and the worker claims the jobs of this owner besides those of none. Null, from workers of
+-- an older version: the jobs of every owner.
 create or replace function stepwell.register_worker(
   _host text,
   _pid integer,
@@ -12,7 +14,8 @@ create or replace function stepwell.register_worker(
   _begun integer default null,
   _owner text default null,
   _schedules text[] default '{}',
-  _stale_after double precision default null
+  _stale_after double precision default null,
+  _named boolean default null
 ) returns uuid
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -21,10 +24,13 @@ declare
   _now timestamptz := stepwell.now();
   _id uuid := stepwell.uuid7();
 begin
+  -- Whoever rescues or cancels reads these: a limit that is no number must not get in.
+  perform (t.limits ->> 'max_attempts')::numeric::integer, (t.limits ->> 'keep_failed')::double precision
+  from jsonb_each(_tasks::jsonb) as t (task, limits);
   insert into stepwell.worker (id, host, pid, version, queues, tasks, concurrency, started_at, renewed_at,
-    lease_until, begun, owner, schedules, stale_after)
+    lease_until, begun, owner, schedules, stale_after, named)
   values (_id, _host, _pid, _version, _queues, _tasks::jsonb, _concurrency, _now - _age * interval '1 second', _now,
-    _now + _lease * interval '1 second', _begun, _owner, _schedules, _stale_after);
+    _now + _lease * interval '1 second', _begun, _owner, _schedules, _stale_after, _named);
   return _id;
 end
 $$;

@@ -92,6 +92,10 @@ begin
     from unnest(_ids, _epochs, _keys, _values, _large) as u (id, epoch, key, value, large)
     join unnest(_held, _held_epochs) as h (id, epoch) on h.id = u.id and h.epoch = u.epoch
     where u.large
+      -- Where a small value was saved before, that one stays, and nobody would ever delete this one.
+      and exists (
+        select from stepwell.step s where s.job_id = any (_held) and s.job_id = u.id and s.key = u.key and s.large
+      )
     on conflict (job_id, key) do nothing;
   end if;
   refused := '{}';

@@ -1,6 +1,6 @@
 -- Put the children of running jobs in, each once: the step and the child are written together, under the fence. Options
 -- as for enqueue_many. Returns the children's ids in order, also of those that were there before; null where the fence
--- refused.
+-- refused. The children belong to _owners[k], or else to the owner of their parent.
 create or replace function stepwell.spawn(
   _ids uuid[],
   _epochs integer[],
@@ -13,7 +13,8 @@ create or replace function stepwell.spawn(
   _delays double precision[] default null,
   _run_ats timestamptz[] default null,
   _metadata text[] default null,
-  _max_attempts integer[] default null
+  _max_attempts integer[] default null,
+  _owners text[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -35,7 +36,7 @@ declare
   _due_in double precision;
 begin
   perform stepwell.check_options(
-    _now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts
+    _now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners
   );
   _children := stepwell.uuids7(cardinality(_ids));
   perform from stepwell.job j
@@ -50,9 +51,11 @@ begin
       coalesce(_now + coalesce(u.delay, case when cardinality(_delays) = 1 then _delays[1] end) * interval '1 second',
         u.run_at, case when cardinality(_run_ats) = 1 then _run_ats[1] end, _now) as run_at,
       coalesce(u.metadata, case when cardinality(_metadata) = 1 then _metadata[1] end) as metadata,
-      coalesce(u.max_attempts, case when cardinality(_max_attempts) = 1 then _max_attempts[1] end) as max_attempts
+      coalesce(u.max_attempts, case when cardinality(_max_attempts) = 1 then _max_attempts[1] end) as max_attempts,
+      coalesce(u.owner, case when cardinality(_owners) = 1 then _owners[1] end, j.owner) as owner
     from unnest(_ids, _epochs, _keys, _ns, _children, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata,
-      _max_attempts) as u (id, epoch, key, n, child_id, task, args, queue, priority, delay, run_at, metadata, max_attempts)
+      _max_attempts, _owners)
+      as u (id, epoch, key, n, child_id, task, args, queue, priority, delay, run_at, metadata, max_attempts, owner)
     join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
     where j.id = any (_ids)
   ), saved as (
@@ -62,10 +65,10 @@ begin
     returning child_id
   ), put as (
     insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, parent_id,
-      parent_key)
+      parent_key, owner)
     select g.child_id, g.run_at, _now, g.max_attempts, -g.priority,
       case when g.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
-      g.task, g.queue, g.args::json, g.metadata::jsonb, g.id, g.key
+      g.task, g.queue, g.args::json, g.metadata::jsonb, g.id, g.key, g.owner
     from given g
     join saved s on s.child_id = g.child_id
     returning queue, state, run_at

@@ -94,8 +94,10 @@ begin
       when _run_at > _now then 'scheduled'
       else 'ready'
     end;
-    insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for)
-    values (_job_id, _run_at, _now, _schedule.rank, _state, _schedule.task, _schedule.queue, _schedule.args, _id, _at);
+    insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for,
+      owner)
+    values (_job_id, _run_at, _now, _schedule.rank, _state, _schedule.task, _schedule.queue, _schedule.args, _id, _at,
+      case when _schedule.named then _schedule.owner end);
     if _state <> 'blocked' then
       perform stepwell.notify_ready(
         case when _state = 'ready' then array[_schedule.queue] end,

@@ -6,7 +6,8 @@ select w.id, w.host, w.pid, w.version, w.queues, array(select jsonb_object_keys(
   exists (
     select from stepwell.control p
     where p.action = 'pause' and (p.scope = 'everything' or (p.scope = 'worker' and p.name = w.id::text))
-  ) as paused, exists (select from stepwell.stopping_workers s where s.id = w.id) as stopping
+  ) as paused, exists (select from stepwell.stopping_workers s where s.id = w.id) as stopping,
+  w.named
 from stepwell.worker w
 left join stepwell.leader l on l.worker_id = w.id and l.lease_until > stepwell.now();
 
