@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from stepwell.acts import Plan, Save, Spawn, Store, aperform, saved_text
-from stepwell.errors import JobCancelled, JobFailed, StepwellError
+from stepwell.errors import BadValue, JobCancelled, JobFailed, StepwellError
 from stepwell.journal import Journal, Suspend
 from stepwell.step import NewStep, SavedStep
 from stepwell.step_error import tag_error
@@ -108,6 +108,8 @@ def child_result(child: Spawned) -> Plan[Any]:
     text = yield from saved_text(saved)
     try:
         return child.decode(text)
+    except RecursionError:
+        raise BadValue(f"the result of child {child.key!r} is nested too deep") from None
     except msgspec.ValidationError as error:
         raise StepwellError(
             f"the result of child {child.key!r} does not fit the return annotation of {child.task!r}: {error}"

@@ -82,6 +82,8 @@ class Codec:
             self._decoder.decode(encoded)
         except msgspec.ValidationError as error:
             raise BadArgs(f"task {self._name!r}: {_name_the_argument(error)}") from None
+        except RecursionError:
+            raise BadArgs(f"task {self._name!r}: the args are nested too deep") from None
         return text
 
     def decode_args(self, encoded: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -91,6 +93,8 @@ class Codec:
             values = self._decoder.decode(encoded)
         except msgspec.DecodeError as error:
             raise BadArgs(f"task {self._name!r}: the stored args do not fit: {_name_the_argument(error)}") from None
+        except RecursionError:
+            raise BadArgs(f"task {self._name!r}: the stored args are nested too deep") from None
         kwargs: dict[str, Any] = {}
         for name in self._fields:
             value = getattr(values, name)

@@ -36,6 +36,7 @@ from stepwell.retry import Retry
 from stepwell.step_function import name_of, takes_context
 from stepwell.steps import StepCall
 from stepwell.transaction_step import Transaction
+from stepwell.unawaited import takes_branches, to_be_awaited
 from stepwell.waits import Event
 
 T = TypeVar("T")
@@ -114,6 +115,7 @@ class Context(JobContext):
         undo: Callable[..., Any] | None = None,
         was: str | None = None,
     ) -> T: ...
+    @to_be_awaited
     async def step(
         self,
         fn: Callable[..., Any],
@@ -158,23 +160,29 @@ class Context(JobContext):
         When it was committed in an earlier run, the block is left at the first use of `tx`; what must be known after it
         is kept by `tx.save(value)` and found in `tx.value`.
         """
-        return Transaction(self.journal, self.store, check_name(key, "key"))
+        made = Transaction(self.journal, self.store, check_name(key, "key"))
+        self.made.add(made)
+        return made
 
+    @to_be_awaited
     async def sleep(self, delay: Duration, *, key: str | None = None) -> None:
         """Wait. Longer than a second: without a slot, and in another run."""
         await self._perform(waits.sleep(self.journal, seconds(delay, "delay"), None, key))
 
+    @to_be_awaited
     async def sleep_until(self, at: datetime, *, key: str | None = None) -> None:
         """Wait for a time, which has a time zone, by the database's clock."""
         if not isinstance(at, datetime) or at.utcoffset() is None:
             raise ConfigError(f"sleep_until takes a datetime with a time zone, not {at!r}")
         await self._perform(waits.sleep(self.journal, None, at, key))
 
+    @to_be_awaited
     async def wait_for(self, event: str, *, key: str | None = None, timeout: Duration | None = None) -> Event:
         """Wait, without a slot, for an event that `app.emit` emits: the oldest of that name and key that this job has
         not taken yet, also one from before. After `timeout` what is returned says `timed_out`."""
         return await self._perform(waits.wait(self.journal, event, key, _limit(timeout), "wait"))
 
+    @to_be_awaited
     async def receive(self, name: str, *, timeout: Duration | None = None) -> Event:
         """Wait, without a slot, for what `handle.send(name, value)` sends to this job: in order, each once."""
         return await self._perform(waits.wait(self.journal, name, None, _limit(timeout), "receive"))
@@ -190,6 +198,7 @@ class Context(JobContext):
         """Enqueue many children, each a dict of arguments or `task.using(...).call(...)`."""
         return [self.spawn_call(call) for call in calls_of(task, items)]
 
+    @takes_branches
     async def gather(self, *branches: Awaitable[T], return_exceptions: bool = False) -> list[T]:
         """Run branches side by side and return their values in order: steps, children, or coroutines of your own.
 
@@ -215,6 +224,7 @@ class Context(JobContext):
             ends[place] = end
         return self._settle([end for end in ends if end is not None], return_exceptions=return_exceptions)
 
+    @to_be_awaited
     async def map(
         self,
         fn: Callable[..., Any],
@@ -238,6 +248,7 @@ class Context(JobContext):
             raise AssertionError("branches were left without one that waits")
         return self._settle(ends)
 
+    @takes_branches
     async def first(self, *branches: Awaitable[Any]) -> First:
         """Run branches side by side until one has ended; the others are cancelled, and the children among them or
         spawned by them, too.
@@ -293,6 +304,7 @@ class Context(JobContext):
         if live:
             await self.store.cancel(sorted(child_id for child_id in live if child_id is not None))
 
+    @to_be_awaited
     async def now(self) -> datetime:
         """The time, by the database's clock: of the run that asked first."""
         return await self._perform(steps.now(self.journal))

@@ -1,7 +1,7 @@
 """Every error Stepwell raises.
 
     StepwellError
-    ├── ConfigError          the app or the worker is set up wrongly: a person must fix it
+    ├── ConfigError          the app, the worker or a call is wrong: a person must fix it; never tried again
     │   └── DuplicateTask    two tasks with one name
     ├── DatabaseError        the database cannot be used as it is: a person must fix it
     │   └── SchemaMismatch   its schema is older or newer than this stepwell needs
@@ -16,6 +16,7 @@
     ├── JobCancelled         raised by `result()`, and by `await child`: the job was cancelled
     ├── StepNotFound         the job has no such step
     ├── StepFailed           a saved error of a step, raised again when the job is resumed
+    ├── NotAwaited           a handler returned without awaiting a step or wait that it had made
     ├── AmbiguousKey         two steps of a job could be taken for each other
     ├── StepChanged          a saved step is of another kind now, or has other arguments and `drift` is "fail"
     └── TooManySteps         a job has saved more than it may: end with `Restart`
@@ -32,7 +33,7 @@ class StepwellError(Exception):
 
 
 class ConfigError(StepwellError):
-    """The app or the worker is set up wrongly; the message says what to change."""
+    """The app, the worker or a call is wrong; the message says what to change. A job that raises it fails for good."""
 
 
 class DuplicateTask(ConfigError):
@@ -118,6 +119,10 @@ class StepFailed(StepwellError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class NotAwaited(StepwellError):
+    """A handler has made a step or a wait, and returned without awaiting it: it was not run. The attempt fails."""
 
 
 class AmbiguousKey(StepwellError):

@@ -63,14 +63,17 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         positional, named = _arguments(task, args, ctx)
         result = await task.fn(*positional, **named)
         if not isinstance(ctx, Context) or not ctx.took_steps:
+            ctx.refuse_unused()
             return _returned(task, result, max_result_size)
         await ctx.all_spawned()
         if not ctx.journal.undoing and ctx.journal.leaving is None:
+            ctx.refuse_unused()
             ctx.journal.close()
             return _returned(task, result, max_result_size)
         error: BaseException = ctx.journal.leaving or StopReplay()
     except BaseException as raised:
         error = raised
+    ctx.let_go()
     if not isinstance(ctx, Context) or not ctx.took_steps:
         return outcome_of(error, task, ctx.attempt)
     try:
@@ -99,6 +102,7 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         if not ctx.took_steps:
             return _returned(task, result, max_result_size)
         if not ctx.journal.undoing and ctx.journal.leaving is None:
+            ctx.refuse_unused()
             ctx.journal.close()
             return _returned(task, result, max_result_size)
         error: BaseException = ctx.journal.leaving or StopReplay()

@@ -14,9 +14,10 @@ import msgspec
 import psycopg
 
 from stepwell.acts import Store
-from stepwell.errors import ConfigError
+from stepwell.errors import BadValue, ConfigError
 from stepwell.job import ClaimedJob
 from stepwell.journal import Drift, Journal
+from stepwell.unawaited import Made
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -41,6 +42,7 @@ class JobContext:
         "_job",
         "_journal",
         "_kept_in",
+        "_made",
         "_report",
         "_stop_asked",
         "_stop_event",
@@ -61,6 +63,7 @@ class JobContext:
         self._durability = durability
         self._journal: Journal | None = None
         self._kept_in: Store | None = None
+        self._made: Made | None = None
         self._attempt = job.attempt
         self._connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None = None
         self._stop_asked = False
@@ -88,7 +91,10 @@ class JobContext:
         """Which counted try this is, from 1. A durable job counts from the last step saved before this run."""
         if self._job.journal is None or self._durability is None or self._connection is not None:
             return self._attempt
-        return self.journal.first_attempt
+        try:
+            return self.journal.first_attempt
+        except BadValue:  # whoever comes to a step is told
+            return self._attempt
 
     @property
     def epoch(self) -> int:
@@ -104,7 +110,10 @@ class JobContext:
     @property
     def metadata(self) -> dict[str, Any]:
         """What the enqueuer attached to the job."""
-        return {} if self._job.metadata is None else msgspec.json.decode(self._job.metadata)
+        try:
+            return {} if self._job.metadata is None else msgspec.json.decode(self._job.metadata)
+        except RecursionError:
+            raise BadValue(f"the metadata of job {self.id} ({self.task}) is nested too deep") from None
 
     @property
     def deadline(self) -> datetime | None:
@@ -210,6 +219,23 @@ class JobContext:
             assert self._durability is not None
             self._kept_in = self._durability.store(self._job)
         return self._kept_in
+
+    @property
+    def made(self) -> Made:
+        """What this run has made, to be awaited."""
+        if self._made is None:
+            self._made = Made()
+        return self._made
+
+    def refuse_unused(self) -> None:
+        """Raise `NotAwaited` if this run has made a step or a wait and never awaited it."""
+        if self._made is not None:
+            self._made.refuse_unused(self.task)
+
+    def let_go(self) -> None:
+        """The run is over."""
+        if self._made is not None:
+            self._made.close()
 
     def begin_step(self, attempt: int) -> None:
         """A step of a chain begins, which counts its attempts by itself."""

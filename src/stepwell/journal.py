@@ -18,7 +18,7 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from stepwell.errors import AmbiguousKey, ConfigError, StepChanged, StepwellError, TooManySteps
+from stepwell.errors import AmbiguousKey, BadValue, ConfigError, StepChanged, StepwellError, TooManySteps
 from stepwell.events import ErrorNotKept, ManySteps, StepDrifted, SuspensionCaught, log
 from stepwell.job import ClaimedJob
 from stepwell.names import check_name
@@ -146,7 +146,12 @@ class Journal:
         self._lock = threading.Lock()
         self._closed = False
         self.undos: list[Undo] = []
-        saved = _decode.decode(job.journal) if job.journal is not None else None
+        try:
+            saved = _decode.decode(job.journal) if job.journal is not None else None
+        except RecursionError:
+            raise BadValue(
+                f"job {job.id} ({job.task}) has saved a step, an event or a child's result that is nested too deep"
+            ) from None
         self.cursor = saved.cursor if saved else None
         self.input = bytes(saved.input).decode() if saved else "null"
         self.undoing = saved.undoing if saved else False

@@ -98,7 +98,7 @@ class Machine(Task[[Any], Any]):
         """The state that a job begins with."""
         try:
             name = next(iter(msgspec.json.decode(args, type=_Args).state), "")
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise BadArgs(f'machine {self.name!r}: its args are {{"state": {{"Name": {{...}}}}}}: {error}') from None
         step = self.find(name)
         if step is None:
@@ -183,7 +183,7 @@ def _machine_state(
     def begin(stored: str, ctx: JobContext) -> Callable[[], Any]:
         try:
             value: Any = decoder.decode(stored)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise BadArgs(f"state {name!r} of machine {machine!r}: what was stored does not fit: {error}") from None
         return lambda: value.run(ctx) if takes_ctx else value.run()
 

@@ -26,7 +26,7 @@ DEFAULT_KEEPS = (7 * 86400.0, 30 * 86400.0)
 """Seconds for which successes and failures are kept unless a task says otherwise."""
 
 _LOCK: LiteralString = "select pg_advisory_xact_lock(1937007983, 0)"
-_BEGIN = ("begin.sql", "bootstrap.sql", "note_rights.sql")
+_BEGIN = ("begin.sql", "note_rights.sql", "bootstrap.sql")
 _FIRST_PARTITIONS: LiteralString = "select stepwell.make_partitions('{604800, 2592000}')"
 _COMPATIBLE = re.compile(r"-- stepwell: compatible from (\d+)\n")
 _SETTINGS = ("search_path", "check_function_bodies", "client_min_messages", "role")
@@ -89,7 +89,7 @@ def current(connection: psycopg.Connection[Any]) -> int:
         except psycopg.errors.InsufficientPrivilege as error:
             raise DatabaseError(
                 f"role {connection.info.user!r} may not use schema stepwell in database {connection.info.dbname!r}: "
-                f"grant it the rights that docs/operations.md lists ({error.diag.message_primary})"
+                f'its owner grants that with "stepwell grant ROLE --as KIND" ({error.diag.message_primary})'
             ) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
@@ -57,8 +57,8 @@ class Retry:
                 object.__setattr__(self, name, tuple(types))  # pyright: ignore[reportUnknownArgumentType]
 
     def allows(self, error: BaseException) -> bool:
-        """Whether an error of this type may be tried again."""
-        return isinstance(error, self.retry_on) and not isinstance(error, self.never_on)
+        """Whether an error of this type may be tried again. What only a change of code mends never is."""
+        return isinstance(error, self.retry_on) and not isinstance(error, self.never_on) and not _is_misuse(error)
 
     def delay(self, attempt: int, error: BaseException) -> float:
         """Seconds to wait after this failed attempt."""
@@ -77,6 +77,12 @@ class Retry:
         pause = min(pause, cap)
         # Up to the cap, not cut off there: else half of all would come at the same moment.
         return random.uniform(pause * (1 - self.jitter), min(pause * (1 + self.jitter), cap))  # noqa: S311
+
+
+def _is_misuse(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_misuse, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+    return isinstance(error, ConfigError)
 
 
 def check_max_attempts(attempts: int, what: str) -> int:

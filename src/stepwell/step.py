@@ -81,7 +81,10 @@ _undoing = msgspec.json.Decoder(_Undoing)
 
 def is_undoing(journal: str | None) -> bool:
     """Whether a job was claimed to be undone."""
-    return journal is not None and _undoing.decode(journal).undoing
+    try:
+        return journal is not None and _undoing.decode(journal).undoing
+    except RecursionError:
+        return False  # a value in it is nested too deep: the job cannot be run, nor undone
 
 
 class NewStep(msgspec.Struct, gc=False):

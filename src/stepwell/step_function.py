@@ -84,6 +84,8 @@ def decode_value(fn: Callable[..., Any], key: str, text: str) -> Any:
     """The saved value of a step, as the return annotation of its function says."""
     try:
         return _decoder_for(fn).decode(text)
+    except RecursionError:
+        raise BadValue(f"the saved value of step {key!r} is nested too deep") from None
     except msgspec.ValidationError as error:
         raise StepwellError(
             f"the saved value of step {key!r} does not fit the return annotation of its function: {error}; give the "
@@ -99,6 +101,8 @@ def check_value(fn: Callable[..., Any], key: str, text: str) -> Any:
         raise BadValue(
             f"step {key!r} returned a value that does not fit the return annotation of its function: {error}"
         ) from None
+    except RecursionError:
+        raise BadValue(f"step {key!r} returned a value that is nested too deep") from None
 
 
 def _returns(fn: Callable[..., Any]) -> Any:

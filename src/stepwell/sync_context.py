@@ -100,7 +100,9 @@ class SyncContext(JobContext):
 
     def transaction(self, key: str) -> SyncTransaction:
         """`with ctx.transaction("key") as tx`: see `Context.transaction`."""
-        return SyncTransaction(self.journal, self.store, check_name(key, "key"))
+        made = SyncTransaction(self.journal, self.store, check_name(key, "key"))
+        self.made.add(made)
+        return made
 
     def sleep(self, delay: Duration, *, key: str | None = None) -> None:
         """Wait. Longer than a second: without a slot, and in another run."""

@@ -30,7 +30,8 @@ class _TransactionStep:
     def __init__(self, journal: Journal, store: Store, key: str) -> None:
         self._journal = journal
         self._store = store
-        self._name = key
+        self._name = self.key = key
+        self.entered = False
         self._stack: Any = None
         self._leave = _Leave()
         self._saved: Any = None
@@ -54,6 +55,7 @@ class _TransactionStep:
 
     def _enter(self) -> bool:
         """Come to the step. True: it has still to be done."""
+        self.entered = True
         place = self._place = self._journal.enter("transaction", self._name, self._name)
         if place.saved is not None:
             if place.saved.error is not None:

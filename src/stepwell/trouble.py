@@ -88,7 +88,9 @@ def explain(error: BaseException, dsn: str) -> StepwellError:
     said = " ".join(str(error).split())
     sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
     if sqlstate == "42501":
-        return DatabaseError(f"{place}: missing rights: {said}; grant what docs/operations.md lists for this role")
+        return DatabaseError(
+            f'{place}: missing rights: {said}; the owner of the schema grants them: "stepwell grant ROLE --as KIND"'
+        )
     if sqlstate in ("3F000", "42P01", "42883"):
         return DatabaseError(f'{place}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
     if any(words in said for words in ("authentication failed", "no password supplied", "pg_hba.conf")):

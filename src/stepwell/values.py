@@ -58,7 +58,10 @@ def may_hold_nan(text: str) -> bool:
 
 def holds_nan(value: Any) -> bool:
     """Whether there is a number in it, also as a key, that JSON cannot say."""
-    pending: list[Any] = [msgspec.to_builtins(value, enc_hook=encode_other)]
+    try:
+        pending: list[Any] = [msgspec.to_builtins(value, enc_hook=encode_other)]
+    except RecursionError:
+        return False  # too deep to look; to read it again will be, too
     while pending:
         inner = pending.pop()
         if isinstance(inner, float) and not math.isfinite(inner):

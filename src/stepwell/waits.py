@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from stepwell.acts import LONGEST_PAUSE, Pause, Plan, saved_text
+from stepwell.errors import BadValue
 from stepwell.journal import Journal, Suspend
 from stepwell.names import check_name
 from stepwell.outcome import Fail
@@ -70,7 +71,11 @@ def wait(
     place = journal.enter(kind, f"{kind}:{event}" if event_key is None else f"{kind}:{event}:{event_key}")
     saved = place.saved
     if saved is not None and not saved.pending:
-        value = None if saved.timed_out else msgspec.json.decode((yield from saved_text(saved)))
+        text = "null" if saved.timed_out else (yield from saved_text(saved))
+        try:
+            value = msgspec.json.decode(text)
+        except RecursionError:
+            raise BadValue(f"the value of event {event!r} is nested too deep") from None
         return Event(event, event_key, saved.timed_out, value)
     journal.stop_if_undoing()
     if saved is not None:

@@ -51,7 +51,10 @@ def check_schema(connection: psycopg.Connection[Any], _: Database) -> Finding:
         migrate.check(connection)
     except SchemaMismatch as error:
         return Finding("schema", "problem", str(error))
-    return Finding("schema", "ok", f"is at {migrate.newest()}, which is what this stepwell needs")
+    version, needed = migrate.current(connection), migrate.newest()
+    if version > needed:
+        return Finding("schema", "ok", f"is at {version}, newer than {needed}, and works with this stepwell")
+    return Finding("schema", "ok", f"is at {needed}, which is what this stepwell needs")
 
 
 def check_notifications(connection: psycopg.Connection[Any], database: Database) -> Finding:

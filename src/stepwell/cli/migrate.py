@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import psycopg
 import typer
 
 from stepwell import migrate as schema
+from stepwell import rights
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.cli.usage import Usage
+from stepwell.errors import DatabaseError
 
 
 def migrate(
@@ -30,8 +33,32 @@ def migrate(
     if start is not None:
         raise Usage('--from goes with --sql: without it "stepwell migrate" finds the version in the database')
     with session(database, any_schema=True) as connection:
+        before = _granted(connection)
         applied = schema.migrate(connection)
         for name in applied:
             say(f"applied {name}")
-        if not applied:
-            say(f"schema is at {schema.current(connection)}, nothing to do")
+        version = schema.current(connection)
+        if version > schema.newest():
+            say(
+                f"schema is at {version}, newer than {schema.newest()}, which this stepwell was written for, and works "
+                "with it: nothing to do"
+            )
+        elif not applied:
+            say(f"schema is at {version}, nothing to do")
+        else:
+            after = _granted(connection)
+            for role, kind in after:
+                say(f"role {role} is {kind}, as before")
+            for role, kind in before:
+                if (role, kind) not in after:
+                    say(
+                        f"role {role} was {kind}, and is gone or another role now: if it is to have these rights, "
+                        f'"stepwell grant {role} --as {kind}"'
+                    )
+
+
+def _granted(connection: psycopg.Connection[Any]) -> list[tuple[str, str]]:
+    try:
+        return [(each.role, each.kind) for each in rights.grants(connection)]
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, DatabaseError):
+        return []  # from before grants were recorded

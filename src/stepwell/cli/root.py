@@ -18,6 +18,7 @@ from stepwell.cli import (
     limits,
     migrate,
     queues,
+    rights,
     schedules,
     schema,
     tasks,
@@ -72,5 +73,8 @@ cli.command("workers")(workers.workers)
 cli.command("tasks")(tasks.tasks)
 cli.command("doctor")(doctor.doctor)
 cli.command("migrate")(migrate.migrate)
+cli.command("grant")(rights.grant)
+cli.command("revoke")(rights.revoke)
+cli.command("grants")(rights.grants)
 cli.add_typer(limits.group, name="limits")
 cli.add_typer(schema.group, name="schema")

@@ -71,6 +71,7 @@ from stepwell.queries.looks import (
     workers,
 )
 from stepwell.queries.query import Query
+from stepwell.queries.rights import Grant, Kind, grant_role, grants, owner, revoke_role
 from stepwell.queries.schedules import (
     Fired,
     admit_stranded,
@@ -122,8 +123,10 @@ __all__ = [
     "DeadRows",
     "DefaultRows",
     "Fired",
+    "Grant",
     "Holder",
     "JobFilter",
+    "Kind",
     "Move",
     "NewJob",
     "OldestReady",
@@ -161,6 +164,8 @@ __all__ = [
     "finish",
     "forget_waits",
     "fork",
+    "grant_role",
+    "grants",
     "hand_back_unknown",
     "hidden_sessions",
     "info",
@@ -175,6 +180,7 @@ __all__ = [
     "mark_transaction",
     "notify",
     "oldest_ready",
+    "owner",
     "pause",
     "pause_schedule",
     "pauses",
@@ -198,6 +204,7 @@ __all__ = [
     "resume",
     "resume_schedule",
     "retry",
+    "revoke_role",
     "rewind_schedules",
     "rivals",
     "save_steps",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString
+from typing import Any, LiteralString, cast
 from uuid import UUID
 
 from stepwell.job import Failure, JobInfo
@@ -13,7 +14,8 @@ from stepwell.queries.query import Query, only, same
 from stepwell.step import StepInfo
 
 _INFO: LiteralString = (
-    "select id, state::text, task, queue, priority, args, metadata, result, error, progress, epoch, attempt,"
+    "select id, state::text, task, queue, priority, args::text, metadata::text, result::text, error, progress::text,"
+    " epoch, attempt,"
     " max_attempts, cancelling, worker_id, enqueued_at,"
     # Python has no infinite time: what waits without a limit is due at no time, what is kept for ever has no expiry.
     " nullif(run_at, 'infinity'::timestamptz), claimed_at, finished_at,"
@@ -23,7 +25,7 @@ _INFO: LiteralString = (
 
 
 def info(job_id: str) -> Query[JobInfo]:
-    return Query(_INFO + " where id = %s::uuid", (job_id,), JobInfo)
+    return Query(_INFO + " where id = %s::uuid", (job_id,), _job_info)
 
 
 def failures(job_id: str) -> Query[Failure]:
@@ -37,15 +39,41 @@ def failures(job_id: str) -> Query[Failure]:
 
 def steps(job_id: str) -> Query[StepInfo]:
     return Query(
-        "select n, key, kind, pending, timed_out, value, large,"
+        "select n, key, kind, pending, timed_out, value::text, large,"
         " case when error ->> 'state' = 'cancelled' then concat_ws(': ', 'cancelled', error ->> 'message')"
         " when error is not null then concat_ws(': ', error ->> 'type', error ->> 'message') end,"
         " coalesce(error ->> 'state' = 'cancelled', false), saved_at,"
         " seconds, nullif(until, 'infinity'::timestamptz), child_id, event, event_key"
         " from stepwell.steps where job_id = %s::uuid order by n, key",
         (job_id,),
-        StepInfo,
+        _step_info,
     )
+
+
+def _job_info(*columns: Any) -> JobInfo:
+    id_, state, task, queue, priority, args, metadata, result, error, progress, *rest = columns
+    return JobInfo(
+        id_, state, task, queue, priority, _object(args), None if metadata is None else _object(metadata),
+        _value(result), error, _value(progress), *rest,
+    )  # fmt: skip
+
+
+def _step_info(*columns: Any) -> StepInfo:
+    n, key, kind, pending, timed_out, value, *rest = columns
+    return StepInfo(n, key, kind, pending, timed_out, _value(value), *rest)
+
+
+def _value(text: str | None) -> Any:
+    """A JSON value. One that is nested too deep for Python, as only SQL can put it in, must not hide the others."""
+    try:
+        return None if text is None else json.loads(text)
+    except RecursionError:
+        return f"(nested too deep to be shown: {len(text or '')} characters)"
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = _value(text)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"": value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +93,7 @@ class JobFilter:
 def list_jobs(which: JobFilter, limit: int) -> Query[JobInfo]:
     """The newest first."""
     where, params = _where(which)
-    return Query(_INFO + " where " + where + " order by id desc limit %s::integer", (*params, limit), JobInfo)
+    return Query(_INFO + " where " + where + " order by id desc limit %s::integer", (*params, limit), _job_info)
 
 
 def count_jobs(which: JobFilter, *, to_retry: bool = False) -> Query[int]:

@@ -7,14 +7,6 @@ declare
   _role_id oid;
   _unknown text;
 begin
-  if not (select pg_has_role(c.relowner, 'usage') from pg_class c where c.oid = 'stepwell.grantee'::regclass) then
-    raise exception using errcode = 'SW002',
-      message = format(
-        'stepwell: role %s may not grant or revoke here: run this as %s, which owns the schema, or as a member of it',
-        quote_ident(current_user),
-        (select quote_ident(pg_get_userbyid(c.relowner)) from pg_class c where c.oid = 'stepwell.grantee'::regclass)
-      );
-  end if;
   select u.kind into _unknown from unnest(_kinds) as u (kind)
   where u.kind is null or u.kind not in ('producer', 'worker', 'viewer', 'operator') limit 1;
   if found or _kinds = '{}' then

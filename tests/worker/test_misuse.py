@@ -1,0 +1,123 @@
+"""What no other try can mend fails for good: wrong calls of the API, and values that are nested too deep."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+from waiting import auntil
+
+from stepwell import App, BadArgs, Context, JobFailed, Retry, SyncContext, Worker, queries
+from stepwell.machine import Done
+from stepwell.queries import JobFilter
+
+DEEP = "[" * 9000 + "]" * 9000
+HOLDS_DEEP = f'{{"value":{DEEP}}}'
+
+
+def nested(depth: int) -> Any:
+    value: Any = None
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def deep() -> Any:
+    return nested(5000)
+
+
+async def attempts(app: App, job_id: Any) -> list[tuple[str, int, str]]:
+    async with app.database.aconnection() as connection:
+        rows = await connection.execute(
+            "select f.reason, f.attempt, j.state::text from stepwell.failures f join stepwell.jobs j on j.id = f.job_id"
+            " where f.job_id = %s::uuid",
+            (str(job_id),),
+        )
+        return [(row[0], row[1], row[2]) for row in await rows.fetchall()]
+
+
+async def test_a_wrong_call_in_a_handler_fails_for_good(app: App) -> None:
+    @app.task
+    async def bad_sleep(ctx: Context) -> None:
+        await ctx.sleep("5 parsecs")
+
+    @app.task
+    def bad_branch(ctx: SyncContext) -> None:
+        ctx.gather(7)  # pyright: ignore[reportArgumentType]
+
+    @app.task
+    async def bad_step(ctx: Context) -> None:
+        await ctx.step(bad_sleep)  # pyright: ignore[reportArgumentType]
+
+    async def options() -> None:
+        bad_sleep.using(priority="high")  # pyright: ignore[reportArgumentType]
+
+    @app.task
+    async def in_a_step(ctx: Context) -> None:
+        await ctx.step(options, retry=Retry(max_attempts=5))
+
+    @app.task
+    async def in_a_group(ctx: Context) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.sleep("5 parsecs"))
+
+    async with Worker(app):
+        for task in (bad_sleep, bad_branch, bad_step, in_a_step, in_a_group):
+            job = await task.aenqueue()
+            with pytest.raises(JobFailed):
+                await job.aresult("10s")
+            assert await attempts(app, job.id) == [("error", 1, "failed")], task.name
+
+
+async def test_values_nested_too_deep_fail_for_good(app: App, conn: psycopg.Connection[Any]) -> None:
+    @app.task
+    async def take(value: list[Any]) -> None:
+        del value
+
+    @app.task
+    async def give() -> Any:
+        return deep()
+
+    @app.task
+    async def save(ctx: Context) -> None:
+        await ctx.step(deep)
+
+    @app.task
+    async def wait(ctx: Context) -> None:
+        await ctx.wait_for("deep")
+
+    @app.task
+    async def look(ctx: Context) -> None:
+        assert ctx.metadata
+
+    machine = app.machine("deeply")
+
+    @machine.state
+    class First:
+        value: Any = None
+
+        async def run(self) -> Done[None]:
+            return Done(None)
+
+    with pytest.raises(BadArgs):
+        await take.aenqueue(nested(5000))
+    enqueue = "select stepwell.enqueue(%s::text, %s::json, metadata => %s::jsonb)"
+    state = f'{{"state":{{"First":{HOLDS_DEEP}}}}}'
+    given = [("take", HOLDS_DEEP, None), ("deeply", state, None), ("look", "{}", HOLDS_DEEP)]
+    ids: list[Any] = [conn.execute(enqueue, one).fetchone() for one in given]
+    ids = [row[0] for row in ids]
+    ids += [(await task.aenqueue()).id for task in (give, save)]
+    waits = await wait.aenqueue()
+    conn.execute("select stepwell.emit('deep', null, %s::json)", (DEEP,))
+    ids.append(waits.id)
+    async with Worker(app):
+        await auntil(lambda: conn.execute("select count(*) = 0 from stepwell.job").fetchone() == (True,))
+    found = [await attempts(app, job_id) for job_id in ids]
+    reasons = ["bad_args", "bad_args", "bad_result", "bad_result", "bad_result", "bad_result"]
+    assert found == [[(reason, 1, "failed")] for reason in reasons]
+    # Lists and pages show the others, too.
+    shown = {job.task: job for job in await app.database.afetch(queries.list_jobs(JobFilter(), 10))}
+    assert shown["take"].args == {"": "(nested too deep to be shown: 18010 characters)"}
+    assert shown["give"].args == {}
