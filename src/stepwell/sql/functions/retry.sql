@@ -89,7 +89,7 @@ begin
       input)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank,
       case
-        when exists (select from stepwell.schedule c where c.id = r.schedule_id and c.overlap <> 'allow')
+        when (select c.overlap from stepwell.schedule c where c.id = r.schedule_id) <> 'allow'
         then 'blocked'::stepwell.state else 'ready'::stepwell.state
       end,
       r.task, r.queue,
