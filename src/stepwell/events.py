@@ -289,6 +289,18 @@ class UpkeepFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LoopFailed(Event):
+    level = logging.ERROR
+    loop: str
+    error: str
+    pause: float
+    traceback: str
+
+    def text(self) -> str:
+        return f"{self.loop} failed, and goes on in {self.pause:g} s: {' '.join(self.error.split())}\n{self.traceback}"
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderChanged(Event):
     level = logging.DEBUG
     leads: bool
@@ -561,6 +573,25 @@ class MemoryLimitTooLow(Event):
         return (
             f"this process holds {_megabytes(self.held)} before its first job has ended, over {_megabytes(self.most)}: "
             "allow it more, or it is replaced again and again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedAsNobody(Event):
+    """The embedded Postgres of root runs as an account that other programs run as, too."""
+
+    level = logging.WARNING
+    data: str
+    user: str
+    account: str
+    existing: bool
+
+    def text(self) -> str:
+        return f"the embedded Postgres runs as user {self.user!r}, whose other processes can read {self.data}: " + (
+            "the database was made so, and stays so; dump it and load it at another path to change that"
+            if self.existing
+            else f"no account {self.account!r} could be made; make it as a system account, or run as a user other "
+            "than root"
         )
 
 

@@ -37,6 +37,15 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     """What a durable job has saved, as JSON; None: nothing."""
     max_attempts: int | None = None
     """The job's own limit; None: the task's counts."""
+    unread: int | None = None
+    """How many bytes it holds, if it came without them: no args, no metadata, no journal."""
+    more: bool | None = None
+    """Whether the claim ended with what it brought because that was enough bytes, and not for want of jobs."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of text it holds."""
+        return len(self.args or "") + len(self.metadata or "") + len(self.journal or "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,9 +64,15 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """Give the job back, the attempt uncounted."""
+    """The handler asked to run later, the attempt uncounted."""
 
     delay: float
+
+
+class HandedBack(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
+    """Its worker gives the job back, the attempt uncounted: it stops, or could not begin."""
+
+    delay: float = 0.0
 
 
 class Cancelled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
@@ -108,4 +114,4 @@ class Undone(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     """The steps of a job that failed or was cancelled have been undone: now it ends."""
 
 
-Outcome = Succeeded | Failed | Snoozed | Cancelled | Settled | Suspended | Advanced | Restarted | Undone
+Outcome = Succeeded | Failed | Snoozed | HandedBack | Cancelled | Settled | Suspended | Advanced | Restarted | Undone

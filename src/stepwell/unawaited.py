@@ -106,7 +106,8 @@ def takes_branches(
 
 def _is_unused(one: Coroutine[Any, Any, Any] | Unentered) -> bool:
     if isinstance(one, CoroutineType):
-        return inspect.getcoroutinestate(one) == inspect.CORO_CREATED
+        # Most have ended: that is quick to see.
+        return one.cr_frame is not None and inspect.getcoroutinestate(one) == inspect.CORO_CREATED
     return not cast("Unentered", one).entered
 
 

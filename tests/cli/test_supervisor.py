@@ -22,7 +22,7 @@ from stepwell import queries
 from stepwell.cli import exits
 from stepwell.cli.backoff import Backoff
 from stepwell.cli.usage import Usage, size
-from stepwell.db import fetch
+from stepwell.db import ENVIRONMENT, fetch
 from stepwell.migrate import migrate
 
 pytestmark = pytest.mark.crash
@@ -299,6 +299,46 @@ def test_what_was_typed_reaches_the_processes(start: Start, jobs: Jobs, dsn: str
     assert jobs.connection.execute(connected).fetchone() != (0,)
     process.signal()
     assert process.end() == 0
+
+
+def command_lines(pid: int) -> dict[int, str]:
+    """The arguments of every process that descends from this one, as anybody on the machine can read them."""
+    shown = subprocess.run(["ps", "-ww", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+    found: dict[int, str] = {}
+    rows = [line.split(maxsplit=2) for line in shown.stdout.splitlines()]
+    above = {pid}
+    while above:
+        below = {int(row[0]): row[2] for row in rows if len(row) == 3 and int(row[1]) in above}
+        found |= below
+        above = set(below)
+    return found
+
+
+@pytest.mark.parametrize("place", ["before the command", "after it"])
+def test_a_password_is_not_in_the_arguments_of_the_processes(
+    start: Start, jobs: Jobs, dsn: str, tmp_path: Path, place: str
+) -> None:
+    given = ("--database", make_conninfo(dsn, password="open-sesame"))
+    command = (*given, *PLANT) if place == "before the command" else (*PLANT, *given)
+    without = {name: value for name, value in os.environ.items() if name != ENVIRONMENT}
+    process = Process(start, tmp_path, "--processes", "2", command=command, env=without)
+    process.until(lambda: len(pids(jobs)) == 2)
+    job = jobs.ready("elsewhere", "{}")
+    process.until(lambda: jobs.state(job) == "succeeded")
+    lines = command_lines(process.pid)
+    assert pids(jobs) <= lines.keys()
+    assert [line for line in lines.values() if "sesame" in line] == []
+    process.signal()
+    assert process.end() == 0
+
+
+def test_an_app_that_names_another_database_is_refused_by_the_processes(
+    start: Start, dsn: str, empty_dsn: str, tmp_path: Path
+) -> None:
+    place = write(tmp_path, f"from stepwell import App\napp = App({empty_dsn!r})")
+    process = Process(start, tmp_path, "--processes", "1", "-d", dsn, command=("worker", "made:app"), cwd=place)
+    assert process.end() == 1
+    assert "'made:app' names its own database in the code, and --database another" in process.log
 
 
 def test_pauses_double_up_to_a_limit_and_start_anew_after_a_good_minute() -> None:

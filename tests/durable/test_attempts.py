@@ -17,6 +17,7 @@ async def failures(app: App) -> list[int]:
         return [row[0] for row in await rows.fetchall()]
 
 
+@pytest.mark.counts_runs
 async def test_a_job_that_fails_after_each_new_step_goes_on(app: App) -> None:
     seen: list[int] = []
 
@@ -96,6 +97,7 @@ async def test_children_and_waits_that_end_well_are_progress(app: App) -> None:
     assert await failures(app) == [1, 1, 1, 1, 1, 2, 3]
 
 
+@pytest.mark.counts_runs
 async def test_a_step_that_is_run_again_for_other_arguments_is_no_progress(app: App) -> None:
     runs: list[int] = []
 
@@ -111,6 +113,7 @@ async def test_a_step_that_is_run_again_for_other_arguments_is_no_progress(app: 
     assert await failures(app) == [1, 2, 3]
 
 
+@pytest.mark.counts_runs
 async def test_a_restart_and_a_retry_count_progress_from_their_own_steps(app: App) -> None:
     runs: dict[int, int] = {}
 

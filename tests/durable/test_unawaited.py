@@ -75,6 +75,7 @@ async def test_a_plain_task_that_never_enters_its_transaction_fails(app: App) ->
             await (await work.aenqueue()).aresult("10s")
 
 
+@pytest.mark.counts_runs
 async def test_what_others_await_or_let_go_is_no_fault(app: App) -> None:
     @app.task
     async def child() -> int:

@@ -142,6 +142,34 @@ async def test_nobody_misses_an_event_that_comes_while_it_begins_to_wait(app: Ap
         assert [await job.aresult(timeout="10s") for job in jobs] == list(range(100))
 
 
+@pytest.mark.counts_runs
+async def test_who_keeps_the_lock_of_an_event_makes_nobody_spin(
+    app: App, conn: psycopg.Connection[Any], dsn: str
+) -> None:
+    @app.task
+    async def work(ctx: Context, about: str) -> Any:
+        return (await ctx.wait_for("locked", key=about)).value
+
+    with psycopg.connect(dsn, autocommit=True) as anybody:
+        for key in ("a", "b"):
+            anybody.execute("select pg_advisory_lock(1937007984, hashtext('locked' || chr(1) || %s))", (key,))
+        async with Worker(app):
+            first, second = await work.aenqueue("a"), await work.aenqueue("b")
+            for job in (first, second):
+                await auntil(lambda job=job: waiting(job))
+            # Several looks later each has been run once.
+            looks = "select min(unsure) > 4, max(epoch) from stepwell.job"
+            await auntil(lambda: conn.execute(looks).fetchone() == (True, 1))
+            await app.aemit("locked", key="a", value=1)
+            assert await first.aresult(timeout="10s") == 1
+            anybody.execute("select pg_advisory_unlock_all()")
+            await app.aemit("locked", key="b", value=2)
+            assert await second.aresult(timeout="10s") == 2
+            info = await first.ainfo()
+    assert info is not None
+    assert info.epoch == 2
+
+
 async def test_what_is_sent_to_a_job_is_taken_first_in_first_out_and_once(app: App) -> None:
     @app.task
     async def talk(ctx: Context) -> list[Any]:

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from stepwell.embedded import EmbeddedPostgres, keeper
-from stepwell.embedded.user import server_user
+from stepwell.embedded.account import server_user
 
 from .program import Program, crash, is_free, pid, runs, until
 
@@ -22,9 +22,9 @@ StartProgram = Callable[..., Program]
 
 
 @pytest.fixture
-def stranger() -> Generator[int]:
+def stranger(place: Path) -> Generator[int]:
     """The pid of a process that is no Postgres, but runs as the user that Postgres runs as."""
-    user = server_user()
+    user = server_user(place / "data")
     process = subprocess.Popen(
         ["sleep", "60"],
         user=user.uid if user.is_another else None,

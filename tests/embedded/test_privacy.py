@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from stepwell.embedded import EmbeddedPostgres, wheel_bin_dir
-from stepwell.embedded.user import server_user
+from stepwell.embedded.account import server_user
 
 from .program import USE, Program
 
@@ -37,7 +37,7 @@ def show(dsn: str, name: str) -> object:
 def test_its_directories_and_its_socket_are_its_owners_alone(room: Path) -> None:
     path = room / "new"
     with EmbeddedPostgres(path):
-        owner = server_user().uid
+        owner = server_user(path / "data").uid
         for private in (path / "data", path / "run", path / "run" / ".s.PGSQL.5432"):
             info = private.lstat()
             assert (stat.S_IMODE(info.st_mode), info.st_uid) == (0o700, owner), private
@@ -78,7 +78,7 @@ def test_its_owner_is_let_in_as_nobody_but_the_superuser(embedded: EmbeddedPostg
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can try as another user")
 def test_even_the_user_it_runs_as_is_not_let_in(embedded: EmbeddedPostgres) -> None:
-    tried = server_user().run([wheel_bin_dir() / "psql", embedded.dsn, "-c", "select 1"])
+    tried = server_user(embedded.path / "data").run([wheel_bin_dir() / "psql", embedded.dsn, "-c", "select 1"])
     assert "Peer authentication failed" in tried.stdout
 
 

@@ -1,19 +1,24 @@
-"""Run by root, who may not run Postgres: it runs as nobody, and no directory is opened up for that."""
+"""Run by root, who may not run Postgres: it runs as an account of its own, and no directory is opened up for that."""
 
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
 
-from stepwell.embedded import EmbeddedPostgres, keeper, shelter, wheel_bin_dir
-from stepwell.embedded.user import server_user
+from stepwell.embedded import EmbeddedPostgres, account, keeper, postgres, shelter, wheel_bin_dir
+from stepwell.embedded.account import server_user
+from stepwell.embedded.user import User
 from stepwell.errors import EmbeddedError
 
 from .program import Program, home, is_free, pid, until
@@ -48,16 +53,92 @@ def read(dsn: str, table: str) -> object:
         return connection.execute(f"select * from {table}".encode()).fetchone()
 
 
-def test_the_server_runs_as_nobody_and_reaches_only_its_own(place: Path) -> None:
+def test_the_server_runs_as_an_account_of_its_own_and_reaches_only_its_own(place: Path) -> None:
     with EmbeddedPostgres(place):
-        assert (place / "data").stat().st_uid == server_user().uid
-        ran_as = subprocess.run(
-            ["ps", "-o", "user=", "-p", str(pid(place))], capture_output=True, text=True, check=True
-        )
-        assert ran_as.stdout.strip() == "nobody"
+        owner = server_user(place / "data")
+        assert owner.name == account.ACCOUNT
+        assert (place / "data").stat().st_uid == owner.uid
+        ran_as = subprocess.run(["ps", "-o", "uid=", "-p", str(pid(place))], capture_output=True, text=True, check=True)
+        assert int(ran_as.stdout) == owner.uid
         # What root itself will write to or lock must not be in the hands of that user.
         assert mode(place)[1] == 0
         assert {each.name for each in place.iterdir() if each.stat().st_uid != 0} == {"data", "run"}
+        nobody = pwd.getpwnam("nobody")
+        stolen = User("nobody", nobody.pw_uid, nobody.pw_gid).run(["cat", place / "data" / "PG_VERSION"])
+        assert "Permission denied" in stolen.stdout
+
+
+def test_a_database_of_nobodys_goes_on_as_nobodys_and_that_is_said(
+    room: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = room / "db"
+    with monkeypatch.context() as before:
+        # As every version did until there was an account.
+        before.setattr(postgres, "server_user", partial(server_user, account="nobody"))
+        before.setattr(account, "_said", set[str]())
+        with EmbeddedPostgres(path):
+            pass
+    nobody = pwd.getpwnam("nobody").pw_uid
+    assert (path / "data").stat().st_uid == nobody
+    caplog.clear()
+    for _ in range(2):
+        with EmbeddedPostgres(path) as embedded:
+            psycopg.connect(embedded.dsn).close()
+            assert (path / "data").stat().st_uid == nobody
+    [said] = [each.getMessage() for each in caplog.records if getattr(each, "event", "") == "EmbeddedAsNobody"]
+    assert "the database was made so, and stays so" in said
+
+
+@pytest.fixture
+def new_account() -> Generator[str]:
+    """The name of an account that is not there yet."""
+    name = f"sw-test-{uuid4().hex[:8]}"
+    yield name
+    subprocess.run(["userdel", name], check=False, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("useradd", path="/usr/sbin:/usr/bin") is None, reason="needs useradd")
+def test_processes_that_make_the_account_at_once_get_the_same(new_account: str) -> None:
+    code = (
+        "import sys; from stepwell.embedded.account import own_account; sys.stdin.read();"
+        f"print(own_account({new_account!r}).uid)"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for each in started:
+        assert each.stdin
+        each.stdin.close()
+        each.stdin = None
+    said = {each.communicate()[0].strip() for each in started}
+    made = pwd.getpwnam(new_account)
+    assert said == {str(made.pw_uid)}
+    # No person's account: it has no password, no home and no shell.
+    assert made.pw_uid < 1000
+    assert (made.pw_dir, Path(made.pw_shell).name) == ("/nonexistent", "nologin")
+
+
+def test_without_the_tools_to_make_an_account_nobody_has_to_do_and_that_is_said_once(
+    room: Path, new_account: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        user = server_user(room / "data", account=new_account, tools=str(room))
+        assert user.name == "nobody"
+    [said] = [each.getMessage() for each in caplog.records if getattr(each, "event", "") == "EmbeddedAsNobody"]
+    assert f"no account '{new_account}' could be made" in said
+    assert f"can read {room / 'data'}" in said
+
+
+def test_an_etc_that_cannot_be_written_to_is_no_trouble(new_account: str) -> None:
+    inside = (
+        "mount --bind /etc /etc && mount -o remount,ro,bind /etc && exec "
+        f"{sys.executable} -c 'from stepwell.embedded.account import own_account; print(own_account({new_account!r}))'"
+    ).replace(repr(new_account), f'"{new_account}"')
+    ran = subprocess.run(["unshare", "--mount", "sh", "-c", inside], capture_output=True, text=True, check=False)
+    if "unshare" in ran.stderr or "mount" in ran.stderr:
+        pytest.skip("this machine does not let us mount")
+    assert (ran.stdout, ran.returncode) == ("None\n", 0), ran.stderr
 
 
 def test_a_path_it_cannot_reach_has_its_files_in_the_shelter(private: Path, sheltered: Path, modes: Modes) -> None:
@@ -127,7 +208,7 @@ def test_a_shelter_that_was_cleared_means_a_new_database(private: Path, sheltere
 
 def test_a_database_that_went_out_of_reach_is_not_replaced_by_an_empty_one(spare: Path) -> None:
     spare.chmod(0o700)
-    with pytest.raises(EmbeddedError, match=r"user 'nobody', can no longer reach .*: let that user pass"):
+    with pytest.raises(EmbeddedError, match=r"user 'stepwell-postgres', can no longer reach .*: let that user pass"):
         EmbeddedPostgres(spare).start()
     assert mode(spare) == (0o700, 0)
 
@@ -192,6 +273,8 @@ def test_a_shelter_of_somebody_elses_is_not_trusted(private: Path, sheltered: Pa
         EmbeddedPostgres(private / "jobs").start()
 
 
-def test_a_machine_without_the_stand_in_is_told() -> None:
-    with pytest.raises(EmbeddedError, match="no user 'nobody-at-all' to run it as: run as a user other than root"):
-        server_user("nobody-at-all")
+def test_a_machine_without_any_such_user_is_told(room: Path, new_account: str) -> None:
+    with pytest.raises(
+        EmbeddedError, match=r"no user 'sw-test-.*' or 'nobody-at-all' to run it as: make one, or run as"
+    ):
+        server_user(room / "data", account=new_account, stand_in="nobody-at-all", tools=str(room))

@@ -116,8 +116,10 @@ class ApiCaller:
         self._known.add(self._known.jobs, str(self._enqueuer().enqueue(self._value(self._dice.randrange(9))).id))
 
     def _enqueue_many(self) -> None:
-        items = [{"n": self._value(self._dice.randrange(9))} for _ in range(self._dice.few())]
-        for job in self._enqueuer().enqueue_many(self._or_hostile(items, 0.03)):
+        items: list[Any] = [{"n": self._value(self._dice.randrange(9))} for _ in range(self._dice.few())]
+        if self._dice.chance(0.03):
+            items[:1] = [self._dice.one(HOSTILE)]
+        for job in self._enqueuer().enqueue_many(items):
             self._known.add(self._known.jobs, str(job.id))
 
     def _emit(self) -> None:
@@ -151,7 +153,9 @@ class ApiCaller:
         )
 
     def _result(self) -> None:
-        self._job().result(timeout=self._or_hostile(0.05))
+        # None would wait for ever.
+        limits: tuple[Any, ...] = (0.05, 0.05, 0.05, 0, -1, math.nan, "", "x", b"1")
+        self._job().result(timeout=self._dice.one(limits))
 
     def _look(self) -> None:
         self._job().info()

@@ -178,3 +178,9 @@ def test_the_furthest_options_are_taken(conn: Connection) -> None:
     names = "x" * 200
     job_id = calls.enqueue(conn, names, queue=names, priority=-32767, run_at=0.0, max_attempts=1_000_000)
     assert job(conn, job_id)[:6] == ("ready", names, names, -32767, 0.0, 1_000_000)
+
+
+@pytest.mark.parametrize("tasks", ["[0:0]={work}", "{{work}}", "[2:3]={work,work}"])
+def test_arrays_that_do_not_begin_at_one_are_refused(conn: Connection, tasks: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="does not begin at 1"):
+        conn.execute("select stepwell.enqueue_many(%s::text[], %s::text[])", (tasks, ["{}", "{}"]))

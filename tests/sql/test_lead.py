@@ -84,3 +84,11 @@ def test_of_many_that_want_to_succeed_at_once_one_does(conn: Connection, dsn: st
     with ThreadPoolExecutor(8) as threads:
         assert sum(threads.map(want, workers)) == 1
     assert len(leaders(conn)) == 1
+
+
+def test_one_that_is_not_registered_does_not_lead(conn: Connection) -> None:
+    one = calls.register_worker(conn)
+    calls.unregister_worker(conn, one)
+    assert not lead(conn, one)
+    assert calls.one(conn.execute("select not stepwell.lead(null)"))
+    assert calls.one(conn.execute("select count(*) from stepwell.leader")) == 0

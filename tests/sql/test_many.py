@@ -134,8 +134,8 @@ def running(conn: Connection, count: int, *, durable: bool = False) -> list[Held
     worker = calls.register_worker(conn)
     rows = conn.execute(
         "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, worker_id, epoch, attempt,"
-        " durable) select unnest(stepwell.uuids7(%s)), now(), now(), 'running', 'work', 'default', '{}', %s::uuid, 1, 1,"
-        " %s returning id::text",
+        " durable) select unnest(stepwell.uuids7(%s)), now(), now(), 'running', 'work', 'default', '{}', %s::uuid, 1,"
+        " 1, %s returning id::text",
         (count, worker, durable),
     ).fetchall()
     held = [Held(job_id, "default", "work", 1, 1, 0, 0.0) for (job_id,) in rows]

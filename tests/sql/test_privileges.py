@@ -30,9 +30,12 @@ cancel_children         caller
 check_options           caller
 check_sizes             caller
 check_value             caller
+check_values            caller
 claim                   owner   worker
 control_scope           caller
+deliver                 caller
 deliver_events          owner
+deliver_late            owner   worker
 due_schedules           owner   worker
 emit                    owner   producer worker
 end_children            caller
@@ -53,9 +56,13 @@ kept_steps              caller
 known_role              caller
 large_value             owner   worker viewer operator
 lead                    owner   worker
+lock_event              caller
 lock_family             caller
 lock_holders            owner   worker
+lock_to_deliver         caller
 lock_to_give_back       caller
+look_again              caller
+look_delay              caller
 make_partitions         owner   worker
 mark_beside             caller
 notify_done             caller
@@ -66,9 +73,12 @@ pause_schedule          owner   operator
 promote                 owner   worker
 prune                   owner   worker
 prune_events            owner   worker
+prune_rows              owner   worker
+prune_signals           owner   worker
 prune_stats             owner   worker
 prune_ticks             owner   worker
 put_schedules           owner   worker operator
+read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
 remove_schedules        owner   worker operator

@@ -87,6 +87,7 @@ _BY_NAME: dict[str, dict[str, Any]] = {
     "fork": {"step": "k"},
     "register_worker": {"tasks": "{}"},
     "resume_schedule": {"version": 1},
+    "prune_rows": {"table": "large_value"},
 }
 
 

@@ -573,9 +573,9 @@ def test_somebodys_open_transaction_holds_up_no_other_schedule(conn: Connection,
 @pytest.mark.parametrize("wrong", ["infinity", "-infinity", "10500-01-01", "0044-03-15 BC"])
 def test_a_time_that_python_cannot_reckon_with_does_not_get_in(conn: Connection, wrong: str) -> None:
     put(conn)
-    with pytest.raises(psycopg.errors.CheckViolation):
+    with pytest.raises((psycopg.errors.CheckViolation, psycopg.errors.InvalidParameterValue)):
         conn.execute("update stepwell.schedule set next_tick_at = %s::timestamptz", (wrong,))
-    with pytest.raises(psycopg.errors.CheckViolation):
+    with pytest.raises((psycopg.errors.CheckViolation, psycopg.errors.InvalidParameterValue)):
         put(conn, "many", catchup=3_000_000)
 
 
@@ -620,3 +620,17 @@ def test_those_that_the_caller_leaves_out_do_not_hide_the_rest(conn: Connection)
     go_to(conn, START + 2 * MINUTE)
     broken = [str(schedule.id) for schedule in fetch(conn, queries.schedules()) if schedule.name != "good"]
     assert [schedule.name for schedule in fetch(conn, queries.due_schedules(broken))] == ["good"]
+
+
+def test_a_schedule_that_no_row_can_hold_is_refused_in_so_many_words(conn: Connection) -> None:
+    good = (
+        "'o', false, '{n}', '{t}', '{\"{}\"}', '{q}', '{0}', '{null}', '{null}', '{60}', '{skip}', '{1}', '{0}',"
+        " '{now}'"
+    )
+    for right, wrong in [
+        ("false", "null"), ("'{t}'", "'{null}'"), ("{skip}", "{never}"), ("{60}", "{-1}"), ("'{q}'", "'{}'"),
+        ("{n}", "{n,n}"), ("{now}", "{infinity}"),
+    ]:  # fmt: skip
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="stepwell: a schedule cannot be put in"):
+            conn.execute(f"select stepwell.put_schedules({good.replace(right, wrong)})".encode())
+    conn.execute(f"select stepwell.put_schedules({good})".encode())

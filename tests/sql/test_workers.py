@@ -80,6 +80,13 @@ def test_a_worker_whose_limits_nobody_could_read_is_not_registered(conn: Connect
         conn.execute("select stepwell.register_worker('host', 1, '0', '{default}', %s, 10, 60)", (tasks,))
 
 
+def test_a_worker_without_a_lease_is_neither_registered_nor_renewed(conn: Connection, worker: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="a worker cannot be registered"):
+        conn.execute("select stepwell.register_worker('host', 1, '0', '{default}', '{}', 10, null)")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="length of the lease"):
+        conn.execute("select stepwell.renew(%s::uuid, null, 0)", (worker,))
+
+
 def test_a_renewed_lease_is_not_rescued(conn: Connection, worker: str) -> None:
     held = run(conn, worker)
     calls.set_clock(conn, CLOCK + 25)
@@ -243,3 +250,13 @@ def test_a_claim_under_way_must_be_asked_for_again(conn: Connection, dsn: str, w
     with psycopg.connect(dsn) as claimer:
         calls.claim(claimer, worker)
         assert hand_back_unknown(conn, worker, []) is None
+
+
+def test_counters_of_one_task_are_added_up_and_those_of_none_left_out(conn: Connection) -> None:
+    conn.execute(
+        "select stepwell.add_stats('{a,a,null,b}', '{q,q,q}', '{1,2,9,9}', '{1}', null, '{}', '{0.5,0.5,9}',"
+        " _refused => '{3}')"
+    )
+    conn.execute("select stepwell.add_stats('{a}', '{q}', '{1}', '{0}', '{0}', '{0}', '{1}')")
+    counted = conn.execute("select task, succeeded, failed, cancelled, seconds, refused from stepwell.stat").fetchall()
+    assert counted == [("a", 4, 1, 0, 2.0, 3)]

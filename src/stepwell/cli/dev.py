@@ -13,11 +13,18 @@ import typer
 
 from stepwell.app import App
 from stepwell.cli import exits, reload, usage
-from stepwell.cli.command_line import command_line
+from stepwell.cli.command_line import command_line, hand_over, handed_over
 from stepwell.cli.lifeline import Obeying
 from stepwell.cli.load import load_app
 from stepwell.cli.logs import check_level, set_up_logging
-from stepwell.cli.options import AppArgument, ConcurrencyOption, LifelineOption, LogLevelOption, QueuesOption
+from stepwell.cli.options import (
+    AppArgument,
+    ConcurrencyOption,
+    DatabaseGivenOption,
+    LifelineOption,
+    LogLevelOption,
+    QueuesOption,
+)
 from stepwell.cli.output import say
 from stepwell.cli.session import session
 from stepwell.cli.slots import read_queues
@@ -46,13 +53,14 @@ def dev(
         ),
     ] = None,
     lifeline: LifelineOption = None,
+    database_given: DatabaseGivenOption = False,
 ) -> None:
     """Work on an app: a Postgres of its own, and a worker that starts anew when the code changes.
 
     The Postgres is in ./.stepwell, has the schema, and ends with its last user. Ctrl-C ends all.
     """
     check_level(log_level)
-    database = database or context.find_root().params.get("database")
+    database = database or context.find_root().params.get("database") or handed_over(database_given)
     if lifeline is not None:
         raise typer.Exit(_work(app, database or _OWN, queue, concurrency, log_level, Obeying(lifeline)))
     reload.check_installed()
@@ -66,7 +74,7 @@ def dev(
             say(f"{ENVIRONMENT} is set, but not used here: to work with another database, name it with --database")
         sys.stdout.flush()
         set_up_logging(log_level, one_of_many=True)
-        code = supervise(command_line(context, database=database), 1, reloading=True)
+        code = supervise(command_line(context, **hand_over(database)), 1, reloading=True)
     raise typer.Exit(code)
 
 

@@ -26,6 +26,15 @@ LifelineOption = Annotated[
     typer.Option("--lifeline", hidden=True, help="The descriptor of the pipe from a supervisor, which sets this."),
 ]
 
+DatabaseGivenOption = Annotated[
+    bool,
+    typer.Option(
+        "--database-given",
+        hidden=True,
+        help="A supervisor was given --database, and hands it over in the environment: everybody can read arguments.",
+    ),
+]
+
 QueuesOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -9,11 +9,18 @@ import typer
 
 from stepwell.app import App
 from stepwell.cli import exits, usage
-from stepwell.cli.command_line import command_line
+from stepwell.cli.command_line import command_line, hand_over, handed_over
 from stepwell.cli.lifeline import Obeying
 from stepwell.cli.load import load_app
 from stepwell.cli.logs import check_level, set_up_logging
-from stepwell.cli.options import AppArgument, ConcurrencyOption, LifelineOption, LogLevelOption, QueuesOption
+from stepwell.cli.options import (
+    AppArgument,
+    ConcurrencyOption,
+    DatabaseGivenOption,
+    LifelineOption,
+    LogLevelOption,
+    QueuesOption,
+)
 from stepwell.cli.session import DatabaseOption
 from stepwell.cli.slots import read_balance, read_queues
 from stepwell.db import ENVIRONMENT, Database
@@ -66,12 +73,20 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    max_held: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="Claim no more while what the jobs it holds carry (args, saved steps, results) reaches this size.",
+        ),
+    ] = "256MB",
     reload: Annotated[
         bool, typer.Option("--reload", help="Start anew when a Python file below this directory changes.")
     ] = False,
     log_level: LogLevelOption = None,
     database: DatabaseOption = None,
     lifeline: LifelineOption = None,
+    database_given: DatabaseGivenOption = False,
 ) -> None:
     """Run an app's jobs until SIGTERM or SIGINT (Ctrl-C).
 
@@ -85,13 +100,14 @@ def worker(
         for name, typed in (("grace", grace), ("lease", lease), ("renew", renew), ("poll", poll))
     }
     queues, sharing = read_queues(queue or [], concurrency), read_balance(balance)
+    held = usage.size(max_held, "--max-held")
     memory = None if max_memory is None else usage.size(max_memory, "--max-memory")
-    database = database or context.find_root().params.get("database")
+    database = database or context.find_root().params.get("database") or handed_over(database_given)
     if lifeline is None and (processes is not None or max_jobs is not None or memory is not None or reload):
         from stepwell.cli.supervisor import supervise
 
         set_up_logging(log_level, one_of_many=True)
-        command = command_line(context, database=database, processes=None, reload=None)
+        command = command_line(context, **hand_over(database), processes=None, reload=None)
         raise typer.Exit(supervise(command, processes or 1, reloading=reload))
     supervisor = Obeying(lifeline) if lifeline is not None else None
     if database is not None:
@@ -107,7 +123,7 @@ def worker(
     from stepwell.worker import Worker
 
     with usage.refusing():
-        runs = Worker(found, queues=queues, concurrency=concurrency, balance=sharing, **lengths)
+        runs = Worker(found, queues=queues, concurrency=concurrency, balance=sharing, max_held_size=held, **lengths)
     set_up_logging(log_level, one_of_many=supervisor is not None)
     raise typer.Exit(run(found, runs, supervisor, Limits(max_jobs, memory)))
 

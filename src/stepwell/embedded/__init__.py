@@ -9,9 +9,9 @@ gives it to nobody else; `keeper` lists the four we use, and is the process that
 
 *Nobody else gets in.* No TCP, a socket only its owner can reach, and peer authentication on top of that.
 
-*Nothing that was there before is changed.* Postgres refuses to run as root, so root runs it as `nobody`;
-where that user cannot go, the files go to a place it can reach (`shelter`), and no directory is opened up for
-it.
+*Nothing that was there before is changed.* Postgres refuses to run as root, so root runs it as a system account
+that is made for it (`account`); where that user cannot go, the files go to a place it can reach (`shelter`), and no
+directory is opened up for it.
 """
 
 from stepwell.embedded.postgres import EmbeddedPostgres

@@ -13,9 +13,10 @@ from typing import Self
 from urllib.parse import quote
 
 from stepwell.embedded import keeper, shelter
+from stepwell.embedded.account import server_user
 from stepwell.embedded.place import Place, claim, settle
 from stepwell.embedded.server import open_log, run_server
-from stepwell.embedded.user import User, current_user, server_user
+from stepwell.embedded.user import User, current_user
 from stepwell.embedded.wheel import wheel_bin_dir
 from stepwell.errors import EmbeddedError
 
@@ -72,11 +73,14 @@ class EmbeddedPostgres:
         self.stop()
 
     def _start(self) -> str:
-        user = server_user()
-        bin_dir = _reachable(self._bin_dir or wheel_bin_dir(), user)
+        installed = _installed(self._bin_dir or wheel_bin_dir())
+        current_user()  # raises if we are nobody that Postgres could let in
         claim(self.path)
         mutex = keeper.hold(self.path / keeper.MUTEX)
         try:
+            # With the mutex held, so that nobody else makes the database meanwhile, as another user.
+            user = server_user(keeper.home_of(self.path) / "data")
+            bin_dir = _reachable(installed, user)
             place = settle(self.path, user)
             joined = self._join()
             try:
@@ -110,9 +114,13 @@ class EmbeddedPostgres:
         self._users = self._dsn = None
 
 
-def _reachable(bin_dir: Path, user: User) -> Path:
+def _installed(bin_dir: Path) -> Path:
     if not (bin_dir / "initdb").exists():
         raise EmbeddedError(f"{bin_dir} holds no Postgres: name a directory with initdb and postgres in it")
+    return bin_dir
+
+
+def _reachable(bin_dir: Path, user: User) -> Path:
     if not user.is_another or user.reaches(bin_dir):
         return bin_dir
     return shelter.binaries(bin_dir)

@@ -1,4 +1,4 @@
-"""Users of this machine: who we are, who the server runs as, and how to run a program as one of them."""
+"""Users of this machine: who we are, and how to run a program as one of them."""
 
 from __future__ import annotations
 
@@ -83,22 +83,6 @@ def current_user() -> User:
             "add it to /etc/passwd, or run as a user that is there"
         ) from None
     return User(entry.pw_name, uid, entry.pw_gid)
-
-
-def server_user(stand_in: str = "nobody") -> User:
-    """Who the server runs as: ourselves, or, as Postgres refuses root, a stand-in without rights."""
-    user = current_user()
-    if user.uid != 0:
-        return user
-    try:
-        entry = pwd.getpwnam(stand_in)
-    except KeyError:
-        raise EmbeddedError(
-            f"Postgres does not run as root, and this machine has no user {stand_in!r} to run it as: "
-            "run as a user other than root"
-        ) from None
-    # macOS writes nobody's id as -2, and `subprocess` takes no negative ids.
-    return User(stand_in, entry.pw_uid & 0xFFFFFFFF, entry.pw_gid & 0xFFFFFFFF)
 
 
 def _environment() -> dict[str, str]:

@@ -166,5 +166,13 @@ def fork(job_id: str, step: str) -> Query[UUID | None]:
     return Query("select stepwell.fork(%s::uuid, %s::text)", (job_id, step), only)
 
 
-def prune_events() -> Query[int]:
-    return Query("select stepwell.prune_events()", (), only)
+def deliver_late() -> Query[int]:
+    return Query("select stepwell.deliver_late()", (), only)
+
+
+def prune_events(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_events(%s::integer)", (limit,), only)
+
+
+def prune_signals(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_signals(%s::integer)", (limit,), only)

@@ -134,8 +134,8 @@ def admit_stranded() -> Query[int]:
     return Query("select stepwell.admit(null)", (), only)
 
 
-def prune_ticks() -> Query[int]:
-    return Query("select stepwell.prune_ticks()", (), only)
+def prune_ticks(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_ticks(_limit => %s::integer)", (limit,), only)
 
 
 def pause_schedule(owner: str, name: str) -> Query[bool]:

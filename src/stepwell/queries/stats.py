@@ -18,13 +18,20 @@ class Sums:
     failed: int = 0
     cancelled: int = 0
     handed_back: int = 0
+    suspended: int = 0
+    snoozed: int = 0
+    advanced: int = 0
+    restarted: int = 0
+    undone: int = 0
+    refused: int = 0
     seconds: float = 0.0
 
 
 def add_stats(sums: Sequence[Sums]) -> Query[None]:
     return Query(
         "select stepwell.add_stats(%s::text[], %s::text[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
-        " %s::double precision[])",
+        " %s::double precision[], %s::integer[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
+        " %s::integer[])",
         (
             [each.task for each in sums],
             [each.queue for each in sums],
@@ -33,10 +40,16 @@ def add_stats(sums: Sequence[Sums]) -> Query[None]:
             [each.cancelled for each in sums],
             [each.handed_back for each in sums],
             [each.seconds for each in sums],
+            [each.suspended for each in sums],
+            [each.snoozed for each in sums],
+            [each.advanced for each in sums],
+            [each.restarted for each in sums],
+            [each.undone for each in sums],
+            [each.refused for each in sums],
         ),
         only,
     )
 
 
-def prune_stats() -> Query[int]:
-    return Query("select stepwell.prune_stats()", (), only)
+def prune_stats(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,), only)

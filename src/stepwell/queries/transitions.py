@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -70,15 +70,19 @@ def claim(
     tasks: Sequence[str],
     limit: int,
     shares: Sequence[float] | None = None,
+    *,
+    most_bytes: int = 64 * 1024 * 1024,
+    unread: bool = False,
 ) -> Query[ClaimedJob]:
     return Query(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
         " (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from scheduled_for) * 1000000)::bigint,"
-        " parent_id::text, journal, max_attempts"
+        " parent_id::text, journal, max_attempts, unread, more"
         " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
         " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
         " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
-        " %s::uuid[], %s::text[], %s::integer, %s::double precision[])",
+        " %s::uuid[], %s::text[], %s::integer, %s::double precision[],"
+        " _most_bytes => %s::bigint, _unread => %s::boolean)",
         (
             worker_id,
             list(queues),
@@ -88,8 +92,18 @@ def claim(
             list(tasks),
             limit,
             None if shares is None else list(shares),
+            most_bytes,
+            unread,
         ),
         ClaimedJob,
+    )
+
+
+def read_claimed(job_id: str, epoch: int) -> Query[tuple[str, str | None, str | None]]:
+    return Query(
+        "select args::text, metadata::text, journal from stepwell.read_claimed(%s::uuid, %s::integer)",
+        (job_id, epoch),
+        same,
     )
 
 
@@ -212,6 +226,10 @@ def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
 
 def prune() -> Query[list[str]]:
     return Query("select stepwell.prune()", (), only)
+
+
+def prune_rows(table: Literal["history_default", "failure_default", "large_value"], limit: int) -> Query[int]:
+    return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit), only)
 
 
 def notify(channel: str, payload: str) -> Query[None]:

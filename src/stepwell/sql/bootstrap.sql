@@ -5,7 +5,8 @@
 --   1937007981, number  a worker lives (renew, rescue)
 --   1937007982, 0       partitions are being made or dropped (make_partitions, prune)
 --   1937007983, 0       the schema is being migrated (migrate)
---   1937007984, hash    shared: an event of that name is being delivered; else: is looked for (deliver_events, take_events)
+--   1937007984, hash    shared: an event of that name is being delivered; else: is looked for (deliver, take_events)
+-- Anybody who may connect can hold them. So nothing may depend on getting one, nor wait for one without a limit.
 -- Not "if not exists", which asks for the right to create one even where there is nothing to create.
 do $$
 begin

@@ -13,12 +13,12 @@ from (
     -- To run jobs, and the upkeep.
     (
       '{worker}', 'function', '{
-        register_worker, rivals, renew, unregister_worker, ready_queues, claim, report_progress, still_held, hand_back_unknown,
-        lock_holders,
+        register_worker, rivals, renew, unregister_worker, ready_queues, claim, read_claimed, report_progress, still_held,
+        hand_back_unknown, lock_holders,
         finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, forget_waits, large_value,
         promote, rescue, lead, admit, add_stats,
         put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,
-        make_partitions, prune, prune_events, prune_stats, prune_ticks
+        make_partitions, prune, prune_events, prune_rows, prune_signals, prune_stats, prune_ticks, deliver_late
       }'
     ),
     -- To look.

@@ -19,6 +19,7 @@ Row = TypeVar("Row")
 
 _RECKON_EVERY = 10.0
 _RECKON_AGAIN = 1.0
+_MEMORY_TRIES = 3
 
 
 class Claims:
@@ -38,7 +39,9 @@ class Claims:
 
     async def ask(self, worker_id: str, query: Query[Row]) -> list[Row] | None:
         """Ask for this worker until it is answered; None: its lease is gone, and with it the right to the answer."""
-        rows = await self._link.insist(query, lambda: self.worker_id == worker_id and not self.stopping)
+        rows = await self._link.insist(
+            query, lambda: self.worker_id == worker_id and not self.stopping, memory_tries=_MEMORY_TRIES
+        )
         return rows if self.worker_id == worker_id else None
 
     async def reckon(self) -> None:
@@ -57,6 +60,10 @@ class Claims:
             found = await self.ask(worker_id, self._unknown(worker_id))
             if found is not None:
                 self._reckon_at = now + (_RECKON_AGAIN if found[0] is None else _RECKON_EVERY)
+
+    async def take_back(self, worker_id: str) -> None:
+        """The same at once, for a claim that was answered and could not be understood. For whoever holds the lock."""
+        await self.ask(worker_id, self._unknown(worker_id))
 
     async def settle(self) -> None:
         """The same, once, when the last claim has been made."""

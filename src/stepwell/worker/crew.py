@@ -27,13 +27,15 @@ from stepwell.events import (
 )
 from stepwell.job import ClaimedJob
 from stepwell.migrate import DEFAULT_KEEPS
-from stepwell.outcome import Snoozed
+from stepwell.outcome import HandedBack, Outcome
 from stepwell.queries import Orders, Query
 from stepwell.trouble import is_transient
 from stepwell.worker.balance import Balance
 from stepwell.worker.claims import Claims
 from stepwell.worker.duty import Duties
 from stepwell.worker.fetcher import Fetcher
+from stepwell.worker.held import Held
+from stepwell.worker.keep_going import keep_going
 from stepwell.worker.lease import Lease, LeaseCallbacks
 from stepwell.worker.link import Link
 from stepwell.worker.listener import Listener, ListenerCallbacks
@@ -72,6 +74,7 @@ class Crew:
         poll: float,
         stop: Callable[[], None],
         *,
+        max_held_size: int,
         always_replay: bool,
     ) -> None:
         self._app = app
@@ -89,7 +92,7 @@ class Crew:
         self._links = {
             name: Link(name, app.database, events) for name in ("claim", "outcomes", "steps", "due", "upkeep")
         }
-        self.outcomes = Outcomes(self._links["outcomes"], events, self._wrote)
+        self.outcomes = Outcomes(self._links["outcomes"], events, self._wrote, self._count)
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
         self._transactions = app.database.with_pool_of(pools.slots)
         # Not the handlers' own threads: they wait for these.
@@ -105,6 +108,7 @@ class Crew:
         self.fetchers: list[Fetcher] = []
         for number, pool in enumerate(pools.all):
             self._add_pool(number, pool, balance)
+        self._held = Held(max_held_size, self.runners, self.outcomes)
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
         due = Duties(self._links["due"], lambda: app.dsn, events)
         self._upkeep = Upkeep(
@@ -146,7 +150,6 @@ class Crew:
             app.max_result_size,
             self.outcomes,
             self._events,
-            self.stats.count,
             freed.set,
             always_replay=self._always_replay,
         )
@@ -158,6 +161,9 @@ class Crew:
             list(app.tasks),
             lambda queue: self.pools.pool_of(queue) == number,
             self._room,
+            lambda: self._held.room(number),
+            lambda size: self._held.claimed(number, size),
+            self._refuse,
             freed,
             lambda: self._poll,
             self._lease_gone,
@@ -222,22 +228,22 @@ class Crew:
         return self._lease
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        return [
-            self.outcomes.run(),
-            self._listener.run(),
-            self._listener.test(),
-            self._upkeep.promote(),
-            self._upkeep.keep_house(),
-            self._ticker.run(),
-            self._declare_again(),
-            self.stats.run(),
-            self._tend(),
-            self._watch_lease(),
-        ]
+        loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "writing outcomes": self.outcomes.run,
+            "listening": self._listener.run,
+            "testing the listener": self._listener.test,
+            "promoting due jobs": self._upkeep.promote,
+            "upkeep": self._upkeep.keep_house,
+            "firing schedules": self._ticker.run,
+            "putting in schedules": self._declare_again,
+            "counting": self.stats.run,
+            "handing jobs back": self._tend,
+        }
+        return [*(keep_going(name, loop, self._events) for name, loop in loops.items()), self._watch_lease()]
 
     def fetching(self) -> list[Coroutine[Any, Any, None]]:
         """A loop for each pool that claims until `stop_fetching`."""
-        return [fetcher.run() for fetcher in self.fetchers]
+        return [keep_going("claiming jobs", fetcher.run, self._events) for fetcher in self.fetchers]
 
     async def settle(self) -> None:
         """When nothing is claimed any more, give back what was claimed without our knowing."""
@@ -298,7 +304,7 @@ class Crew:
 
     def _hand_back(self, jobs: list[ClaimedJob]) -> None:
         for job in jobs:
-            self.outcomes.add(job, self._app.tasks[job.task], Snoozed(0))
+            self.outcomes.add(job, self._app.tasks[job.task], HandedBack())
         if jobs:
             self._events.emit(JobsHandedBack(len(jobs)))
 
@@ -336,8 +342,15 @@ class Crew:
         waiting = sum(len(runner.waiting) for runner in self.runners)
         return self.pools.slots + _MOST_HELD - waiting - self.outcomes.count
 
+    def _refuse(self, job: ClaimedJob, outcome: Outcome) -> None:
+        """A job was claimed that cannot be run."""
+        self.outcomes.add(job, self._app.tasks[job.task], outcome)
+
     def _known_jobs(self) -> list[ClaimedJob]:
         return [*(job for runner in self.runners for job in runner.jobs), *self.outcomes.jobs]
+
+    def _count(self, job: ClaimedJob, outcome: Outcome | None, seconds: float) -> None:
+        self.stats.count(job, outcome, seconds)
 
     def _wrote(self) -> None:
         for fetcher in self.fetchers:

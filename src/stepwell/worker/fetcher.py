@@ -13,23 +13,36 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import psycopg
 
 from stepwell import queries
+from stepwell.errors import StepwellError
 from stepwell.job import ClaimedJob
-from stepwell.queries import Position
+from stepwell.queries import Position, Query
 from stepwell.worker.balance import Balance
 from stepwell.worker.claims import Claims
 from stepwell.worker.pools import Pool
 from stepwell.worker.runner import Runner
 from stepwell.worker.turns import Turns
+from stepwell.worker.unread import Refuse, read_each, without_too_large
 
 _RESTART = 0.25
 _MOST_PREFETCH = 2000
 # While no slot is free only so many names are kept that were heard; what more there are is looked up.
 _MOST_HEARD = 1000
+# So many are claimed at once when they must be read one by one.
+_MOST_UNREAD = 20
 _FRONT = Position()
+
+
+class _Brought(NamedTuple):
+    """What a claim brought: all jobs, those among them that could be read, and whether the queues have no more."""
+
+    jobs: list[ClaimedJob]
+    readable: list[ClaimedJob]
+    all_they_had: bool
 
 
 class Fetcher:
@@ -44,6 +57,9 @@ class Fetcher:
         tasks: Sequence[str],
         owns: Callable[[str], bool],
         room: Callable[[], int],
+        room_in_bytes: Callable[[], int],
+        claimed: Callable[[int], None],
+        refuse: Refuse,
         freed: asyncio.Event,
         poll: Callable[[], float],
         lease_gone: Callable[[], None],
@@ -56,6 +72,9 @@ class Fetcher:
         self._tasks = list(tasks)
         self._owns = owns
         self._room = room
+        self._room_in_bytes = room_in_bytes
+        self._claimed = claimed
+        self._refuse = refuse
         self._freed = freed
         self._poll = poll
         self._lease_gone = lease_gone
@@ -126,13 +145,14 @@ class Fetcher:
                     await self._wait(self._wake, min(self._poll(), self._until_look()))
 
     def _wanted(self) -> int:
-        """How many jobs to ask for now; 0: enough are here, or too many outcomes wait to be written."""
+        """How many jobs to ask for now; 0: enough are here, in number or in bytes, or too many outcomes wait to be
+        written."""
         prefetch = self._prefetch()
         wanted = prefetch - self._runner.spare
         room = self._room()
         # Not one by one: a claim is made when it brings a good part of what is held ready.
         least = max(1, prefetch // 4)
-        return min(wanted, room) if wanted >= least <= room else 0
+        return min(wanted, room) if wanted >= least <= room and self._room_in_bytes() > 0 else 0
 
     def _prefetch(self) -> int:
         """How many jobs to hold ready: what this pool ends in the time of three claims.
@@ -175,12 +195,13 @@ class Fetcher:
             self._turns.add(self._heard)
             self._heard.clear()
         asked = self._turns.next()
-        jobs = await self._claim_from(asked, worker_id, wanted) if asked else []
-        if jobs is None:
-            return False
         if asked:
-            self._note(asked, jobs, wanted)
-            self._runner.take(jobs)
+            brought = await self._claim_from(asked, worker_id, wanted)
+            if brought is None:
+                return False
+            self._note(asked, brought)
+            self._claimed(sum(job.size for job in brought.readable))
+            self._runner.take(self._in_order(asked, brought.readable))
         if len(self._turns):
             return False
         # All queues had less than asked for. If that was all of it, there is nothing to do until woken.
@@ -209,28 +230,56 @@ class Fetcher:
         # Not only added: what there was of a queue for each customer, say, must not stay for ever.
         self._turns.replace([*self._names, *(queue for queue in found if self._owns(queue))])
 
-    async def _claim_from(self, asked: list[str], worker_id: str, wanted: int) -> list[ClaimedJob] | None:
+    async def _claim_from(self, asked: list[str], worker_id: str, wanted: int) -> _Brought | None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         if not self._positions.keys().isdisjoint(asked):
             self._passed_some = True
         positions = [self._positions.get(queue, _FRONT) for queue in asked]
-        query = queries.claim(worker_id, asked, positions, self._tasks, wanted, self._turns.shares(asked))
-        jobs = await self._claims.ask(worker_id, query)
-        if jobs is not None:
-            self._claim_seconds += (loop.time() - began - self._claim_seconds) * 0.2
-        return jobs
 
-    def _note(self, asked: list[str], jobs: list[ClaimedJob], wanted: int) -> None:
-        """Put the jobs in order, and remember what they say of their queues."""
-        jobs.sort(key=_order)
+        def query(limit: int, *, unread: bool) -> Query[ClaimedJob]:
+            shares, most = self._turns.shares(asked), max(1, self._room_in_bytes())
+            return queries.claim(
+                worker_id, asked, positions, self._tasks, limit, shares, most_bytes=most, unread=unread
+            )
+
+        try:
+            jobs = await self._claims.ask(worker_id, query(wanted, unread=False))
+        except StepwellError:
+            raise
+        except Exception as error:
+            if isinstance(error, psycopg.Error) and error.sqlstate == "SW001":
+                raise
+            # Most likely for what one of the jobs holds: unread they can be claimed, and then each is read by itself.
+            if not isinstance(error, psycopg.Error):
+                await self._claims.take_back(worker_id)
+            most = min(wanted, _MOST_UNREAD)
+            jobs = await self._claims.ask(worker_id, query(most, unread=True))
+            if jobs is None:
+                return None
+            read = await read_each(jobs, lambda reading: self._claims.ask(worker_id, reading), self._refuse)
+            return None if read is None else _Brought(jobs, read, len(jobs) < most and not (jobs and jobs[-1].more))
+        if jobs is None:
+            return None
+        self._claim_seconds += (loop.time() - began - self._claim_seconds) * 0.2
+        # Those that the last of the queues gave come last, and know whether the claim ended there for its bytes.
+        all_they_had = len(jobs) < wanted and not (jobs and jobs[-1].more)
+        return _Brought(jobs, without_too_large(jobs, self._refuse), all_they_had)
+
+    def _note(self, asked: list[str], brought: _Brought) -> None:
+        """Remember what the jobs say of their queues."""
+        jobs = sorted(brought.jobs, key=_order)
         for queue, last in {job.queue: job for job in jobs}.items():
             self._positions[queue] = Position(last.rank, last.run_at, last.id)
         counts = Counter(job.queue for job in jobs) if len(asked) > 1 else {asked[0]: len(jobs)}
-        self._turns.gave(asked, counts, all_they_had=len(jobs) < wanted)
-        if self._turns.strict and len(counts) > 1:
+        self._turns.gave(asked, counts, all_they_had=brought.all_they_had)
+
+    def _in_order(self, asked: list[str], jobs: list[ClaimedJob]) -> list[ClaimedJob]:
+        jobs.sort(key=_order)
+        if self._turns.strict and len(asked) > 1:
             place = {queue: place for place, queue in enumerate(asked)}
             jobs.sort(key=lambda job: place[job.queue])
+        return jobs
 
 
 def _order(job: ClaimedJob) -> tuple[int, int, str]:

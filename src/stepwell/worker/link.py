@@ -49,12 +49,18 @@ class Link:
             raise
 
     async def insist(
-        self, query: Query[Row], worthwhile: Callable[[], bool] = lambda: True, *, waits_for_locks: bool = True
+        self,
+        query: Query[Row],
+        worthwhile: Callable[[], bool] = lambda: True,
+        *,
+        waits_for_locks: bool = True,
+        memory_tries: int | None = None,
     ) -> list[Row] | None:
         """Run a query until it works, pausing between tries, as long as it is `worthwhile`; else None.
 
         Raises what the server refused for what it says, and, explained, what only a person can mend. Unless it
-        `waits_for_locks` it raises `LockNotAvailable`, too.
+        `waits_for_locks` it raises `LockNotAvailable`, too; and after `memory_tries` for which the server lacked
+        memory it raises `OutOfMemory`: what is asked for may be too large.
         """
         pause = 0.05
         lost = False
@@ -68,6 +74,10 @@ class Link:
                     raise
                 if not waits_for_locks and isinstance(error, psycopg.errors.LockNotAvailable):
                     raise
+                if memory_tries is not None and isinstance(error, psycopg.errors.OutOfMemory):
+                    memory_tries -= 1
+                    if memory_tries <= 0:
+                        raise
                 self.losses += 1
                 if not lost:
                     lost = True

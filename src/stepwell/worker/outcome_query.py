@@ -6,19 +6,19 @@ from typing import Any
 
 from stepwell import queries
 from stepwell.job import ClaimedJob
-from stepwell.outcome import Advanced, Cancelled, Failed, Outcome, Restarted, Snoozed, Succeeded, Suspended
+from stepwell.outcome import Advanced, Cancelled, Failed, HandedBack, Outcome, Restarted, Snoozed, Succeeded, Suspended
 from stepwell.queries import Move, Query
 from stepwell.task import Task
 
 Ending = tuple[ClaimedJob, Task[..., Any], Outcome]
 
 # Each of these is written by a function of its own; the others end a job by stepwell.finish.
-OTHERS = (Failed, Snoozed, Suspended, Advanced, Restarted)
+OTHERS = (Failed, Snoozed, HandedBack, Suspended, Advanced, Restarted)
 
 
 def needs_family(item: Ending) -> bool:
     """Whether writing this locks the job against all others, and its parent and children with it."""
-    return not isinstance(item[2], Snoozed | Suspended | Advanced | Restarted)
+    return not isinstance(item[2], Snoozed | HandedBack | Suspended | Advanced | Restarted)
 
 
 def size_of(item: Ending) -> int:
@@ -55,8 +55,8 @@ def query_of(items: list[Ending]) -> Query[list[Any]]:
             _parents(items),
             [outcome.beside for _, outcome in failures],
         )
-    if isinstance(items[0][2], Snoozed):
-        return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed)])
+    if isinstance(items[0][2], Snoozed | HandedBack):
+        return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed | HandedBack)])
     if isinstance(items[0][2], Suspended):
         return queries.suspend(ids, epochs, [o.wait for _, _, o in items if isinstance(o, Suspended)])
     if isinstance(items[0][2], Restarted):

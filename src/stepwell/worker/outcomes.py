@@ -36,10 +36,19 @@ _HELD_UP_PAUSE = 0.1
 class Outcomes:
     """Where the runner leaves outcomes. `run` writes them, one flush after the other."""
 
-    def __init__(self, link: Link, events: Events, wrote: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        events: Events,
+        wrote: Callable[[], None],
+        count: Callable[[ClaimedJob, Outcome | None, float], None],
+    ) -> None:
         self._link = link
         self._events = events
         self._wrote = wrote
+        self._count = count
+        # How long each run took whose outcome is not yet written. What never ran has none.
+        self._seconds: dict[tuple[str, int], float] = {}
         self._locks = Locks(link, events, "outcome")
         self._waiting: list[Ending] = []
         self._under_way: list[Ending] = []
@@ -58,6 +67,11 @@ class Outcomes:
         return len(self._waiting) + len(self._under_way) + len(self._kept)
 
     @property
+    def size(self) -> int:
+        """About how many bytes the outcomes not yet written take, with their jobs."""
+        return sum(item[0].size + size_of(item) for item in (*self._waiting, *self._under_way, *self._kept))
+
+    @property
     def jobs(self) -> list[ClaimedJob]:
         """The jobs whose outcomes are not yet written."""
         return [job for job, _, _ in (*self._waiting, *self._under_way, *self._kept)]
@@ -67,15 +81,14 @@ class Outcomes:
         """Of the outcomes not yet written, those whose jobs other sessions have locked."""
         return sum(job.id in self._locks for job in self.jobs)
 
-    def add(self, job: ClaimedJob, task: Task[..., Any], outcome: Outcome) -> None:
-        """Leave an outcome to be written."""
-        if isinstance(outcome, Succeeded):
-            self.succeeded += 1
-        elif isinstance(outcome, Settled):
-            self.succeeded += outcome.committed
+    def add(self, job: ClaimedJob, task: Task[..., Any], outcome: Outcome, seconds: float | None = None) -> None:
+        """Leave an outcome to be written. `seconds` is how long the job ran; None: it did not."""
+        if seconds is not None:
+            self._seconds[job.id, job.epoch] = seconds
+        if isinstance(outcome, Settled):
+            self._note(job, outcome if outcome.committed else None)
             return
-        elif isinstance(outcome, Failed):
-            self.failed += 1
+        if isinstance(outcome, Failed):
             self._events.emit(
                 AttemptFailed(
                     job.id,
@@ -111,6 +124,12 @@ class Outcomes:
         """Write outcomes as they come, until cancelled."""
         loop = asyncio.get_running_loop()
         progress_at = 0.0
+        if self._under_way:
+            # An error ended the last round midway. What it has written is refused by the fence.
+            kept = set(map(id, self._kept))
+            self._waiting[:0] = [item for item in self._under_way if id(item) not in kept]
+            self._under_way = []
+            self._come.set()
         while True:
             await self._come.wait()
             self._come.clear()
@@ -131,6 +150,12 @@ class Outcomes:
                     loop.call_at(progress_at, self._come.set)
 
     async def _flush(self, batch: list[Ending]) -> None:
+        if len({item[0].id for item in batch}) < len(batch):
+            # Two runs of a job are not written together: a refusal names only the job.
+            first = list({item[0].id: item for item in reversed(batch)}.values())[::-1]
+            await self._flush(first)
+            await self._flush(_without(batch, first))
+            return
         ended: list[Ending] = []
         others: dict[type[Outcome], list[Ending]] = {}
         for item in batch:
@@ -177,9 +202,22 @@ class Outcomes:
                 if known:
                     for item in items:
                         self._locks.forget(item[0].id)
-                for job_id in refused[0] if refused else ():
-                    self._events.emit(OutcomeRefused(str(job_id)))
+                late = {str(job_id) for job_id in refused[0]} if refused else set[str]()
+                for job_id in late:
+                    self._events.emit(OutcomeRefused(job_id))
+                for job, _, outcome in items:
+                    self._note(job, None if job.id in late else outcome)
                 return
+
+    def _note(self, job: ClaimedJob, outcome: Outcome | None) -> None:
+        """Count an outcome that was written; None: it was refused."""
+        if isinstance(outcome, Succeeded | Settled):
+            self.succeeded += 1
+        elif isinstance(outcome, Failed):
+            self.failed += 1
+        seconds = self._seconds.pop((job.id, job.epoch), None)
+        if seconds is not None:
+            self._count(job, outcome, seconds)
 
     async def _write_apart(self, items: list[Ending], error: psycopg.Error) -> None:
         """The server refused these for what they say, or for what its triggers say."""

@@ -30,10 +30,10 @@ from stepwell.outcome import (
     Advanced,
     Cancelled,
     Failed,
+    HandedBack,
     Outcome,
     Restarted,
     Settled,
-    Snoozed,
     Succeeded,
     Suspended,
     Undone,
@@ -65,7 +65,6 @@ class Runner:
         max_result_size: int,
         outcomes: Outcomes,
         events: Events,
-        count: Callable[[str, str, Outcome, float], None],
         freed: Callable[[], None],
         *,
         always_replay: bool,
@@ -80,7 +79,6 @@ class Runner:
         self._context = contextvars.copy_context()
         self._transactions = transactions
         self._events = events
-        self._count = count
         self._freed = freed
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="stepwell-task")
@@ -98,6 +96,11 @@ class Runner:
     def spare(self) -> int:
         """Claimed jobs beyond those that run or are about to; if negative, so many slots are free."""
         return len(self.running) + len(self.waiting) - self.concurrency
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits here."""
+        return bool(self.running or self.waiting)
 
     @property
     def jobs(self) -> list[ClaimedJob]:
@@ -212,8 +215,7 @@ class Runner:
         self.ended += 1
         if not run.abandoned:
             passed = time.perf_counter() - began
-            self._outcomes.add(run.job, run.task, outcome)
-            self._count(run.job.task, run.job.queue, outcome, passed)
+            self._outcomes.add(run.job, run.task, outcome, passed)
             if self._events.wanted(JobSucceeded) and _succeeded(outcome):
                 self._events.emit(JobSucceeded(run.job.id, run.job.task, passed))
             elif isinstance(outcome, Suspended) and self._events.wanted(JobSuspended):
@@ -312,8 +314,7 @@ class Runner:
         if run.ctx.took_steps:
             run.ctx.journal.close()
         outcome = self._stopped(run)
-        self._outcomes.add(run.job, run.task, outcome)
-        self._count(run.job.task, run.job.queue, outcome, time.perf_counter() - run.began)
+        self._outcomes.add(run.job, run.task, outcome, time.perf_counter() - run.began if run.started else None)
         self._events.emit(HandlerAbandoned(run.job.id, run.job.task))
 
     def _stopped(self, run: Run, outcome: Outcome | None = None) -> Outcome:
@@ -328,7 +329,7 @@ class Runner:
             case "cancel":
                 return Cancelled(None)
             case "shutdown":
-                return Snoozed(0)
+                return HandedBack()
             case "lease" | None:
                 return Settled(committed=False)
 

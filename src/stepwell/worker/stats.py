@@ -6,11 +6,40 @@ import asyncio
 from collections.abc import Sequence
 
 from stepwell import queries
-from stepwell.outcome import Cancelled, Failed, Outcome, Settled, Snoozed, Succeeded
+from stepwell.job import ClaimedJob
+from stepwell.outcome import (
+    Advanced,
+    Cancelled,
+    Failed,
+    HandedBack,
+    Outcome,
+    Restarted,
+    Settled,
+    Snoozed,
+    Succeeded,
+    Suspended,
+    Undone,
+)
 from stepwell.queries import Sums
 from stepwell.worker.duty import Duties
 
 _EVERY = 10.0
+_REFUSED = "refused"
+
+# Which counter of `Sums` counts which outcome. What is settled was written in the handler's own transaction.
+COUNTERS: dict[type[Outcome], str] = {
+    Succeeded: "succeeded",
+    Settled: "succeeded",
+    Failed: "failed",
+    Cancelled: "cancelled",
+    HandedBack: "handed_back",
+    Suspended: "suspended",
+    Snoozed: "snoozed",
+    Advanced: "advanced",
+    Restarted: "restarted",
+    Undone: "undone",
+}
+_ADDED = sorted({"seconds", _REFUSED, *COUNTERS.values()})
 
 
 class Stats:
@@ -20,23 +49,18 @@ class Stats:
         self._duties = duties
         self._sums: dict[tuple[str, str], Sums] = {}
 
-    def count(self, task: str, queue: str, outcome: Outcome, seconds: float) -> None:
-        """One run has ended."""
-        key = (task, queue)
+    def count(self, job: ClaimedJob, outcome: Outcome | None, seconds: float) -> None:
+        """One run has ended, and how it ended is written. None: it was refused, as the job was no longer this run's."""
+        key = (job.task, job.queue)
         sums = self._sums.get(key)
         if sums is None:
-            sums = self._sums[key] = Sums(task, queue)
+            sums = self._sums[key] = Sums(job.task, job.queue)
         sums.seconds += seconds
         if isinstance(outcome, Succeeded):
             sums.succeeded += 1
-        elif isinstance(outcome, Failed):
-            sums.failed += 1
-        elif isinstance(outcome, Snoozed):
-            sums.handed_back += 1
-        elif isinstance(outcome, Cancelled):
-            sums.cancelled += 1
-        elif isinstance(outcome, Settled) and outcome.committed:
-            sums.succeeded += 1
+        else:
+            counter = _REFUSED if outcome is None else COUNTERS[type(outcome)]
+            setattr(sums, counter, getattr(sums, counter) + 1)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -53,8 +77,5 @@ class Stats:
     def _put_back(self, unwritten: Sequence[Sums]) -> None:
         for sums in unwritten:
             since = self._sums.setdefault((sums.task, sums.queue), Sums(sums.task, sums.queue))
-            since.succeeded += sums.succeeded
-            since.failed += sums.failed
-            since.cancelled += sums.cancelled
-            since.handed_back += sums.handed_back
-            since.seconds += sums.seconds
+            for counter in _ADDED:
+                setattr(since, counter, getattr(since, counter) + getattr(sums, counter))

@@ -17,7 +17,7 @@ from stepwell.db import Database, afetch, fetch
 from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.job import ClaimedJob
 from stepwell.job_context import JobContext
-from stepwell.outcome import Outcome, Settled, Snoozed, Succeeded
+from stepwell.outcome import HandedBack, Outcome, Settled, Succeeded
 from stepwell.task import Task
 from stepwell.trouble import is_transient
 from stepwell.worker.outcome_query import finish_query
@@ -112,7 +112,7 @@ def _judge(
 ) -> Outcome | psycopg.Error:
     """What an error around the handler means, by how far things had come."""
     if not begun and is_transient(error):
-        return Snoozed(_NO_CONNECTION_PAUSE)
+        return HandedBack(_NO_CONNECTION_PAUSE)
     if handed_over and isinstance(error, psycopg.OperationalError):
         return error
     return outcome_of(error, task, job.attempt)

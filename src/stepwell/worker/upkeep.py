@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from stepwell import queries
@@ -17,6 +18,7 @@ from stepwell.events import Events, JobsRescued, LeaderChanged, SchedulesRemoved
 from stepwell.queries import Query
 from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
+from stepwell.worker.pruning import Pruning
 
 # A little more than the patience of stepwell.rescue, so that its second look at a silent worker is the last.
 _ROUND = 1.0
@@ -28,8 +30,8 @@ _LONGEST_NAP_IF_DEAF = 1.0
 _SHORTEST_NAP = 0.002
 # Those that do not lead look so much later than the leader: enough that they find nothing to do while it lives.
 _BEHIND = 0.5
-# What prune_ticks and prune_stats take away in one call.
-_MOST_PRUNED = 10_000
+# The other duties of the leader wait for this; none of them may be late by much more than their round.
+_PRUNES_FOR = 0.5
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class _Chore:
     every: float
     query: Callable[[], Query[Any]]
     found: Callable[[Any], object] = lambda _: None
-    """Told what came of it; True: there is more to do."""
+    """Told what came of it."""
     everyone: bool = False
     at: float = 0.0
 
@@ -72,14 +74,21 @@ class Upkeep:
         self.leads = False
         self._chores = [
             _Chore("rescuing", 0, queries.rescue, self._rescued),
+            _Chore("delivering late events", 0, queries.deliver_late),
             _Chore("admitting stranded runs", 5, queries.admit_stranded),
             _Chore("removing stale schedules", 10, queries.remove_stale_schedules, self._removed),
             # The leader may be of another app, or another version of this one, that keeps nothing for as long.
             _Chore("making partitions", 600, lambda: queries.make_partitions(keeps), everyone=True),
             _Chore("dropping expired partitions", 600, queries.prune),
-            _Chore("forgetting expired events", 60, queries.prune_events, _was_much),
-            _Chore("forgetting old ticks", 600, queries.prune_ticks, _was_much),
-            _Chore("forgetting old statistics", 600, queries.prune_stats, _was_much),
+        ]
+        self._prunings = [
+            Pruning("deleting expired large values", 60, partial(queries.prune_rows, "large_value")),
+            Pruning("deleting expired history", 600, partial(queries.prune_rows, "history_default")),
+            Pruning("deleting expired failures", 600, partial(queries.prune_rows, "failure_default")),
+            Pruning("forgetting expired events", 60, queries.prune_events),
+            Pruning("forgetting signals of jobs that have ended", 600, queries.prune_signals),
+            Pruning("forgetting old ticks", 600, queries.prune_ticks),
+            Pruning("forgetting old statistics", 600, queries.prune_stats),
         ]
 
     @property
@@ -128,9 +137,13 @@ class Upkeep:
             for chore in self._chores:
                 if (self.leads or chore.everyone) and loop.time() >= chore.at:
                     done = await self._house.do(chore.name, chore.query())
-                    more = done and chore.found(done[0]) is True
-                    every = 0 if more else chore.every
-                    chore.at = loop.time() + (every if done is not None else min(chore.every, _AGAIN))
+                    if done:
+                        chore.found(done[0])
+                    chore.at = loop.time() + (chore.every if done is not None else min(chore.every, _AGAIN))
+            until = loop.time() + _PRUNES_FOR
+            for pruning in self._prunings:
+                if self.leads and loop.time() >= pruning.at:
+                    await pruning.do(self._house, until)
             if self.leads and loop.time() >= self._rewind_at:
                 await self._rewind()
                 self._rewind_at = loop.time() + _REWIND_EVERY
@@ -144,8 +157,8 @@ class Upkeep:
             self.leads = leads
             self._events.emit(LeaderChanged(leads))
             if leads:
-                for chore in self._chores:
-                    chore.at = 0.0
+                for duty in (*self._chores, *self._prunings):
+                    duty.at = 0.0
                 self._alarm.ring_in(0)
                 self._elected()
 
@@ -156,8 +169,3 @@ class Upkeep:
     def _removed(self, names: list[str]) -> None:
         if names:
             self._events.emit(SchedulesRemoved(tuple(names)))
-
-
-def _was_much(pruned: int) -> bool:
-    """Whether there may be more than one call takes away."""
-    return pruned >= _MOST_PRUNED

@@ -43,8 +43,11 @@ class Worker:
     On `stop` it claims no more and waits up to `grace` for what runs; the rest is asked to stop and handed back, no
     attempt used.
     `lease` is how long others wait before they take over its jobs when it falls silent; a worker that dies is noticed
-    sooner. `poll` is how often it looks without being told. With `always_replay` (or STEPWELL_ALWAYS_REPLAY=1) every
-    durable job is suspended after each step and run anew: slow, and meant for tests of handlers.
+    sooner. `poll` is how often it looks without being told. `max_held_size` bounds, in bytes, what it holds: the args,
+    metadata and saved steps of jobs that run or are about to, and outcomes not yet written. When that is reached it
+    claims no more; a pool without jobs may claim one, whatever its size. With `always_replay` (or
+    STEPWELL_ALWAYS_REPLAY=1) every durable job is suspended after each step and run anew: slow, and meant for tests of
+    handlers.
     """
 
     def __init__(
@@ -60,8 +63,12 @@ class Worker:
         renew: Duration = "5s",
         poll: Duration = "1s",
         blocked_after: Duration = "1s",
+        max_held_size: int = 256 * 1024 * 1024,
         always_replay: bool | None = None,
     ) -> None:
+        if isinstance(max_held_size, bool) or not isinstance(max_held_size, int) or max_held_size < 1:
+            raise ConfigError(f"max_held_size is {max_held_size!r}: it must be a number of bytes, 1 or more")
+        self._max_held_size = max_held_size
         if process_slots is not None and (
             isinstance(process_slots, bool) or not isinstance(process_slots, int) or not 1 <= process_slots <= 1000
         ):
@@ -199,6 +206,7 @@ class Worker:
             self._process_slots,
             self._poll,
             self.stop,
+            max_held_size=self._max_held_size,
             always_replay=self._always_replay,
         )
         lease = crew.lease_for(self._lease, self._renew, self._blocked_after)

@@ -1,4 +1,5 @@
--- Add to this minute's counters: the k-th element of each array is for _tasks[k] in _queues[k].
+-- Add to this minute's counters: the k-th element of each array is for _tasks[k] in _queues[k]. Null adds nothing, as does what has
+-- no task or no queue.
 create or replace function stepwell.add_stats(
   _tasks text[],
   _queues text[],
@@ -6,19 +7,37 @@ create or replace function stepwell.add_stats(
   _failed integer[],
   _cancelled integer[],
   _handed_back integer[],
-  _seconds double precision[]
+  _seconds double precision[],
+  _suspended integer[] default null,
+  _snoozed integer[] default null,
+  _advanced integer[] default null,
+  _restarted integer[] default null,
+  _undone integer[] default null,
+  _refused integer[] default null
 ) returns void
 language sql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  insert into stepwell.stat as s (minute, task, queue, succeeded, failed, cancelled, handed_back, seconds)
-  select date_trunc('minute', stepwell.now()), u.task, u.queue, u.succeeded, u.failed, u.cancelled, u.handed_back, u.seconds
-  from unnest(_tasks, _queues, _succeeded, _failed, _cancelled, _handed_back, _seconds)
-    as u (task, queue, succeeded, failed, cancelled, handed_back, seconds)
+  insert into stepwell.stat as s (minute, task, queue, succeeded, failed, cancelled, handed_back, seconds, suspended,
+    snoozed, advanced, restarted, undone, refused)
+  select date_trunc('minute', stepwell.now()), u.task, u.queue,
+    coalesce(sum(u.succeeded), 0), coalesce(sum(u.failed), 0), coalesce(sum(u.cancelled), 0),
+    coalesce(sum(u.handed_back), 0), coalesce(sum(u.seconds), 0), coalesce(sum(u.suspended), 0),
+    coalesce(sum(u.snoozed), 0), coalesce(sum(u.advanced), 0), coalesce(sum(u.restarted), 0),
+    coalesce(sum(u.undone), 0), coalesce(sum(u.refused), 0)
+  from unnest(_tasks, _queues, _succeeded, _failed, _cancelled, _handed_back, _seconds, _suspended, _snoozed, _advanced,
+    _restarted, _undone, _refused)
+    as u (task, queue, succeeded, failed, cancelled, handed_back, seconds, suspended, snoozed, advanced, restarted, undone,
+      refused)
+  where u.task is not null and u.queue is not null
+  group by u.task, u.queue
   -- In order, as workers that write at the same moment do: so none waits for one that waits for it.
   order by u.task, u.queue
   on conflict on constraint stat_pkey do update
   set succeeded = s.succeeded + excluded.succeeded, failed = s.failed + excluded.failed,
     cancelled = s.cancelled + excluded.cancelled, handed_back = s.handed_back + excluded.handed_back,
-    seconds = s.seconds + excluded.seconds
+    seconds = s.seconds + excluded.seconds, suspended = s.suspended + excluded.suspended,
+    snoozed = s.snoozed + excluded.snoozed, advanced = s.advanced + excluded.advanced,
+    restarted = s.restarted + excluded.restarted, undone = s.undone + excluded.undone,
+    refused = s.refused + excluded.refused
 $$;

@@ -29,6 +29,14 @@ declare
   _ready text[];
   _due_in double precision;
 begin
+  if (
+    cardinality(_cursors) = cardinality(_ids) and array_position(_cursors, null) is null
+    and cardinality(_ns) = cardinality(_ids) and array_position(_ns, null) is null
+  ) is not true and cardinality(_ids) > 0 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: each job needs the step that it goes on with, and its place';
+  end if;
+  perform stepwell.check_values(_inputs);
   if pg_column_size(_inputs) > 65536 then
     perform stepwell.check_sizes('step', _inputs);
   end if;

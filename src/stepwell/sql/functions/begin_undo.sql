@@ -24,7 +24,7 @@ declare
 begin
   with begun as (
     update stepwell.job j
-    set state = 'ready', run_at = _now, worker_id = null, attempt = 0, cancelling = false, awaits = null,
+    set state = 'ready', run_at = _now, worker_id = null, attempt = 0, cancelling = false, awaits = null, unsure = null,
       undoing = json_build_object(
         'state', coalesce(u.state, _states[1]), 'error', coalesce(u.error, j.reason), 'failed_step', u.failed_step
       )

@@ -31,6 +31,13 @@ declare
       ]) n where n not in (1, _count)
     ) then
       format('an option has neither one element nor %s, one for each item', _count)
+    -- Where one element is for all, it is the first.
+    when 1 <> any (array[
+      array_lower(_tasks, 1), array_lower(_args, 1), array_lower(_queues, 1), array_lower(_priorities, 1),
+      array_lower(_delays, 1), array_lower(_run_ats, 1), array_lower(_metadata, 1), array_lower(_max_attempts, 1),
+      array_lower(_owners, 1), array_ndims(_tasks), array_ndims(_args)
+    ]) then
+      'an array has more than one dimension, or does not begin at 1'
     when exists (select from unnest(_tasks) t where t is null or t = '' or length(t) > 200) then
       'a task''s name must have 1 to 200 characters'
     when exists (select from unnest(_queues) q where q = '' or length(q) > 200) then

@@ -3,6 +3,9 @@
 -- the front. Each queue may give its share first; what is left goes to those that had more. The k-th queue's share of what
 -- is still wanted is _shares[k] out of the shares from it on, rounded up; nulls: equal shares; nothing but zeros: all of it.
 -- Jobs that have an owner are for workers of the app of that name.
+-- Jobs are taken until they have _most_bytes of args, metadata and saved steps together; the one that gets there is the last,
+-- and more is true for those that came with it. A job that alone has more than the limit of a job (stepwell.size_limit) comes
+-- without these, and its size in unread. With _unread all come so: see stepwell.read_claimed.
 -- The worker's row is locked against rescue, so a job is never claimed for a worker just declared dead.
 create or replace function stepwell.claim(
   _worker_id uuid,
@@ -12,7 +15,9 @@ create or replace function stepwell.claim(
   _ids uuid[],
   _tasks text[],
   _limit integer,
-  _shares double precision[] default null
+  _shares double precision[] default null,
+  _most_bytes bigint default 67108864,
+  _unread boolean default false
 ) returns table (
   id uuid,
   queue text,
@@ -26,7 +31,9 @@ create or replace function stepwell.claim(
   scheduled_for timestamptz,
   parent_id uuid,
   journal text,
-  max_attempts integer
+  max_attempts integer,
+  unread bigint,
+  more boolean
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -56,6 +63,14 @@ declare
   _rank integer;
   _run_at timestamptz;
   _id uuid;
+  _bytes bigint := _most_bytes;
+  _picked tid[];
+  _sizes bigint[];
+  _size bigint;
+  _largest bigint;
+  _left_out uuid[];
+  _left_out_sizes bigint[];
+  _more boolean;
 begin
   select w.named is null, case when w.named then w.owner end into _any_owner, _owner
   from stepwell.worker w where w.id = _worker_id and w.lease_until > _now for key share;
@@ -85,6 +100,7 @@ begin
     _many_tasks := jsonb_object(array_remove(_tasks, null), array_remove(_tasks, null));
   end if;
 
+  <<rounds>>
   while _left > 0 and cardinality(_open) > 0 loop
     _full := '{}';
     _ahead := cardinality(_open);
@@ -103,29 +119,61 @@ begin
       _rank := coalesce(_ranks[_k], -32768);
       _run_at := coalesce(_run_ats[_k], '-infinity');
       _id := coalesce(_ids[_k], '00000000-0000-0000-0000-000000000000');
+      select array_agg(p.ctid), array_agg(p.size), sum(p.size), max(p.size) into _picked, _sizes, _size, _largest
+      from (
+        -- octet_length takes the size of a stored text from its header: nothing is read or decompressed.
+        select j.ctid, octet_length(j.args::text) + coalesce(pg_column_size(j.metadata), 0) + case when j.durable then (
+            select coalesce(octet_length(j.input::text), 0) + coalesce(sum(
+              octet_length(s.key) + coalesce(octet_length(s.value::text), 0) + coalesce(octet_length(s.error::text), 0)
+            ), 0)
+            from stepwell.step s where s.job_id = j.id
+          ) else 0 end as size
+        from stepwell.job j
+        where j.state = 'ready' and j.queue = _queues[_k]
+          and case when _many_tasks is null then j.task = any (_tasks) else _many_tasks ? j.task end
+          and (j.rank, j.run_at, j.id) > (_rank, _run_at, _id)
+          and (j.owner is null or j.owner = _owner or _any_owner)
+        order by j.rank, j.run_at, j.id
+        limit _share
+        for no key update skip locked
+      ) p;
+      continue when _picked is null;
+      if _size >= _bytes then
+        -- Those that are picked and not taken were only locked.
+        select array_agg(u.ctid), array_agg(u.size), sum(u.size) into _picked, _sizes, _size
+        from (
+          select n.ctid, n.size, sum(n.size) over (rows unbounded preceding) - n.size as before
+          from unnest(_picked, _sizes) as n (ctid, size)
+        ) u
+        where u.before < _bytes;
+        _more := true;
+      end if;
+      _left_out := null;
+      if _largest > 65536 or _unread then
+        select array_agg(j.id), array_agg(u.size) into _left_out, _left_out_sizes
+        from unnest(_picked, _sizes) as u (ctid, size)
+        join stepwell.job j on j.ctid = u.ctid
+        where _unread or u.size > (select l.bytes from stepwell.size_limit l where l.name = 'job');
+      end if;
       return query
-        with picked as materialized (
-          select j.ctid
-          from stepwell.job j
-          where j.state = 'ready' and j.queue = _queues[_k]
-            and case when _many_tasks is null then j.task = any (_tasks) else _many_tasks ? j.task end
-            and (j.rank, j.run_at, j.id) > (_rank, _run_at, _id)
-            and (j.owner is null or j.owner = _owner or _any_owner)
-          order by j.rank, j.run_at, j.id
-          limit _share
-          for no key update skip locked
-        )
         update stepwell.job j
         set state = 'running', worker_id = _worker_id, epoch = j.epoch + 1, attempt = j.attempt + 1, claimed_at = _now
-        where j.ctid = any (array(select p.ctid from picked p))
-        returning j.id, j.queue, j.task, j.args, j.metadata, j.epoch, j.attempt, j.rank, j.run_at,
-          j.scheduled_for, j.parent_id,
+        where j.ctid = any (_picked)
+        returning j.id, j.queue, j.task,
+          case when _left_out is null or j.id <> all (_left_out) then j.args end,
+          case when _left_out is null or j.id <> all (_left_out) then j.metadata end,
+          j.epoch, j.attempt, j.rank, j.run_at, j.scheduled_for, j.parent_id,
           case
-            when j.durable then stepwell.journal(j.id, j.cursor, j.input, j.undoing, j.life, j.steps_counted)
+            when j.durable and (_left_out is null or j.id <> all (_left_out))
+            then stepwell.journal(j.id, j.cursor, j.input, j.undoing, j.life, j.steps_counted)
           end,
-          j.max_attempts;
+          j.max_attempts,
+          case when _left_out is not null then _left_out_sizes[array_position(_left_out, j.id)] end,
+          _more;
       get diagnostics _got = row_count;
+      exit rounds when _more;
       _left := _left - _got;
+      _bytes := _bytes - _size;
       if _got = _share then
         _full := _full || _k;
       end if;

@@ -53,9 +53,10 @@ begin
     perform stepwell.mark_beside(_ids, _epochs, _besides);
   end if;
   with outcome as materialized (
-    select distinct on (u.id, u.epoch) u.id, u.epoch, left(u.reason, 200) as reason, left(u.type, 1000) as type,
-      left(u.message, 10000) as message, left(u.traceback, 100000) as traceback, u.delay,
-      u.max_attempts, u.keep, u.failed_step
+    select distinct on (u.id, u.epoch) u.id, u.epoch, coalesce(left(u.reason, 200), 'error') as reason,
+      coalesce(left(u.type, 1000), 'Error') as type, coalesce(left(u.message, 10000), '') as message,
+      left(u.traceback, 100000) as traceback, u.delay, coalesce(u.max_attempts, 20) as max_attempts,
+      coalesce(u.keep, 2592000) as keep, u.failed_step
     from unnest(_ids, _epochs, _reasons, _types, _messages, _tracebacks, _delays, _max_attempts, _keeps, _failed_steps)
       as u (id, epoch, reason, type, message, traceback, delay, max_attempts, keep, failed_step)
     order by u.id, u.epoch

@@ -37,6 +37,16 @@ declare
   _unsuccessful uuid[];
   _ends json;
 begin
+  if (
+    _states <@ array['succeeded', 'cancelled']::stepwell.state[] and cardinality(_states) in (1, cardinality(_ids))
+    and array_position(_keeps, null) is null and cardinality(_keeps) in (1, cardinality(_ids))
+  ) is not true and cardinality(_ids) > 0 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: finish needs the time to keep, and succeeded or cancelled: one for all jobs, or one for each';
+  end if;
+  if strpos(array_to_string(_results, ''), E'\\u') > 0 then
+    perform stepwell.check_values(_results);
+  end if;
   if pg_column_size(_results) > 65536 then
     perform stepwell.check_sizes('result', _results);
   end if;

@@ -11,6 +11,10 @@ declare
   _leader record;
   _free boolean := false;
 begin
+  -- One that was declared dead, or never registered, is heard of by nobody.
+  if _until is null or not exists (select from stepwell.worker w where w.id = _worker_id) then
+    return false;
+  end if;
   update stepwell.leader l set lease_until = _until where l.worker_id = _worker_id;
   if found then
     return true;

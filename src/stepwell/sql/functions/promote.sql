@@ -13,9 +13,10 @@ declare
   _now timestamptz := stepwell.now();
   _queues text[];
   _durable uuid[];
+  _unsure uuid[];
 begin
   with due as materialized (
-    select j.ctid
+    select j.ctid, j.id, j.state = 'waiting' and j.unsure is not null as unsure
     from stepwell.job j
     where j.state in ('scheduled', 'waiting') and j.run_at <= _now
     order by j.run_at
@@ -24,12 +25,16 @@ begin
   ), made as (
     update stepwell.job j
     set state = 'ready'
-    where j.ctid = any (array(select d.ctid from due d))
+    where j.ctid = any (array(select d.ctid from due d where not d.unsure))
     returning j.id, j.queue, j.durable
   )
-  select count(*), array_agg(distinct m.queue), array_agg(m.id) filter (where m.durable)
-  into promoted, _queues, _durable
+  select count(*), array_agg(distinct m.queue), array_agg(m.id) filter (where m.durable),
+    array(select d.id from due d where d.unsure)
+  into promoted, _queues, _durable, _unsure
   from made m;
+  if cardinality(_unsure) > 0 then
+    perform stepwell.look_again(_unsure);
+  end if;
   if _durable is not null then
     perform stepwell.end_waits(_durable);
   end if;

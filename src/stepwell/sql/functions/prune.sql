@@ -1,5 +1,4 @@
--- Drop the partitions whose day is over, and delete what has expired in the default partitions
--- and among large values.
+-- Drop the partitions whose day is over, and delete some of what has expired elsewhere, as stepwell.prune_rows does.
 -- Returns the names of what was dropped. A partition somebody reads is left for the next round.
 create or replace function stepwell.prune(_limit integer default 10000) returns text[]
 language plpgsql volatile security definer
@@ -32,12 +31,9 @@ begin
       exit; -- whoever reads one reads the parent, and would be waited for again with each
     end;
   end loop;
+  -- All three only here, where nobody can be making partitions.
   foreach _name in array array['history_default', 'failure_default', 'large_value'] loop
-    execute format(
-      'delete from stepwell.%1$I d where d.ctid = any (array('
-      'select e.ctid from stepwell.%1$I e where e.expires_at <= $1 limit $2))',
-      _name
-    ) using _now, _limit;
+    perform stepwell.prune_rows(_name, _limit);
   end loop;
   return _dropped;
 end

@@ -10,7 +10,7 @@ declare
 begin
   delete from stepwell.event e
   where e.id = any (array(
-    select x.id from stepwell.event x where x.expires_at <= stepwell.now() order by x.expires_at limit _limit
+    select x.id from stepwell.event x where x.expires_at <= stepwell.now() and x.late is null order by x.expires_at limit _limit
     for update skip locked
   ));
   get diagnostics _forgotten = row_count;

@@ -63,5 +63,7 @@ begin
       else excluded.next_tick_at
     end;
   perform pg_notify('stepwell_tick', '');
+exception when not_null_violation or check_violation or cardinality_violation then
+  raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a schedule cannot be put in: ' || sqlerrm;
 end
 $$;

@@ -32,5 +32,7 @@ begin
   values (_id, _host, _pid, _version, _queues, _tasks::jsonb, _concurrency, _now - _age * interval '1 second', _now,
     _now + _lease * interval '1 second', _begun, _owner, _schedules, _stale_after, _named);
   return _id;
+exception when not_null_violation then
+  raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a worker cannot be registered: ' || sqlerrm;
 end
 $$;

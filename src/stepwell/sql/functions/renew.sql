@@ -23,6 +23,10 @@ declare
   _number integer;
   _held boolean;
 begin
+  if _lease is null or _running is null then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: renew needs the length of the lease, and how many jobs run';
+  end if;
   select w.number into _number from stepwell.worker w
   where w.id = _worker_id and w.lease_until > 'epoch' -- where rescue puts it
   for no key update;

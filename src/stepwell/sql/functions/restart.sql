@@ -18,6 +18,10 @@ declare
   _cancelling uuid[];
   _queues text[];
 begin
+  if (cardinality(_args) = cardinality(_ids) and array_position(_args, null) is null) is not true and cardinality(_ids) > 0 then
+    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: each job needs its args';
+  end if;
+  perform stepwell.check_values(_args);
   perform stepwell.check_sizes('args', _args);
   perform stepwell.lock_to_give_back(_ids);
   with restarted as (

@@ -38,6 +38,17 @@ declare
   _plain uuid[];
   _inserted integer;
 begin
+  if (
+    cardinality(_keys) = cardinality(_ids) and array_position(_keys, null) is null
+    and cardinality(_ns) = cardinality(_ids) and array_position(_ns, null) is null
+    and cardinality(_kinds) in (1, cardinality(_ids)) and array_position(_kinds, null) is null
+  ) is not true and cardinality(_ids) > 0 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: each step needs a key, its place and its kind';
+  end if;
+  if strpos(concat(array_to_string(_values, ''), array_to_string(_errors, '')), E'\\u') > 0 then
+    perform stepwell.check_values(_values || _errors);
+  end if;
   if pg_column_size(_values) > 65536 then
     perform stepwell.check_sizes('step', _values);
   end if;

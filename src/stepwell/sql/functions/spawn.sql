@@ -35,6 +35,14 @@ declare
   _ready text[];
   _due_in double precision;
 begin
+  if (
+    cardinality(_keys) = cardinality(_ids) and array_position(_keys, null) is null
+    and cardinality(_ns) = cardinality(_ids) and array_position(_ns, null) is null
+    and cardinality(_args) = cardinality(_ids)
+  ) is not true and cardinality(_ids) > 0 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: each child needs args, and a step with a key and its place';
+  end if;
   perform stepwell.check_options(
     _now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners
   );

@@ -15,6 +15,7 @@ declare
   _now timestamptz := stepwell.now();
   _held uuid[];
   _at_once uuid[];
+  _unsure uuid[] := '{}';
   _events boolean;
   _cancelling uuid[];
   _queues text[];
@@ -79,7 +80,7 @@ begin
   if _events or exists (
     select from stepwell.step s where s.job_id = any (_held) and s.pending and s.event is not null
   ) then
-    _at_once := _at_once || stepwell.take_events(_held, false);
+    _unsure := stepwell.take_events(_held, false);
   end if;
   -- After the events: one that was there before a wait that waits for no time at all is taken.
   perform stepwell.end_waits(_held);
@@ -92,6 +93,7 @@ begin
       g.id in (select o.id from unnest(_at_once) as o (id)) or g.awaits > (
         select count(distinct s.awaited) from stepwell.step s where s.job_id = g.id and s.pending
       ) as goes_on,
+      g.id = any (_unsure) as unsure,
       (
         select min(s.until) from stepwell.step s where s.job_id = g.id and s.pending and s.awaited is not null
       ) as until
@@ -99,7 +101,12 @@ begin
   ), suspended as (
     update stepwell.job j
     set state = case when d.goes_on then 'ready'::stepwell.state else 'waiting'::stepwell.state end,
-      run_at = case when d.goes_on then _now else coalesce(d.until, 'infinity') end,
+      run_at = case
+        when d.goes_on then _now
+        when d.unsure then least(d.until, _now + stepwell.look_delay(1))
+        else coalesce(d.until, 'infinity')
+      end,
+      unsure = case when d.unsure and not d.goes_on then 1 end,
       attempt = j.attempt - 1, worker_id = null, durable = true, awaits = d.awaits
     from decided d
     where j.id = any (_held) and j.id = d.id

@@ -1,6 +1,6 @@
 -- Give the waits of these jobs the events that came before them: each the oldest that its job has not taken yet. The jobs
 -- are locked by the caller. Returns those for which an event may be on its way at this moment, in a transaction that
--- is about to commit: they must look again. _emitting: the caller is such a transaction, and holds the lock shared.
+-- is about to commit: they must look again. _emitting: the caller delivers events, and the jobs are seen to wait already.
 create or replace function stepwell.take_events(_job_ids uuid[], _emitting boolean) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -16,6 +16,8 @@ declare
   _wait record;
   _event record;
   _unsure uuid[] := '{}';
+  _locks integer := 0;
+  _sure boolean;
 begin
   for _wait in
     select s.job_id, s.key, s.kind, s.event, s.event_key, s.until
@@ -23,12 +25,12 @@ begin
     where s.job_id = any (_job_ids) and s.pending and s.event is not null and s.awaited is not null
     order by s.job_id, s.n
   loop
-    if not _emitting and not pg_try_advisory_xact_lock(1937007984, hashtext(
+    -- No more than so many: the memory for locks is the whole server's. What is there is taken also without the lock, which
+    -- anybody may hold.
+    _sure := _emitting or _locks < 500 and pg_try_advisory_xact_lock(1937007984, hashtext(
       _wait.event || chr(1) || case when _wait.kind = 'receive' then _wait.job_id::text else _wait.event_key end
-    )) then
-      _unsure := _unsure || _wait.job_id;
-      continue;
-    end if;
+    ));
+    _locks := _locks + 1;
     if _wait.kind = 'receive' then
       delete from stepwell.event e
       where e.id = (
@@ -44,12 +46,15 @@ begin
       from stepwell.event e
       where e.job_id is null and e.name = _wait.event and e.key = _wait.event_key
         and (_wait.until is null or e.emitted_at <= _wait.until)
-        and (e.expires_at > _now or e.transaction = pg_current_xact_id())
+        and (e.expires_at > _now or e.transaction = pg_current_xact_id() or _emitting and e.late is not null)
         and not exists (select from stepwell.step t where t.job_id = _wait.job_id and t.event_id = e.id)
       order by e.id
       limit 1;
     end if;
-    continue when _event.id is null;
+    if _event.id is null then
+      _unsure := case when _sure then _unsure else _unsure || _wait.job_id end;
+      continue;
+    end if;
     update stepwell.step s
     set pending = false, event_id = _event.id, value = _event.value, saved_at = _now
     where s.job_id = _wait.job_id and s.key = _wait.key;

@@ -1,9 +1,16 @@
 -- The saved steps of a job as one value, as its history keeps them. stepwell.finish has the same within its statement.
+-- Null if they are more than a worker could ever be handed: Postgres could not build, or nobody read, such a value.
 create or replace function stepwell.timeline(_job_id uuid) returns json
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if (
+    select sum(octet_length(s.key) + coalesce(octet_length(s.value::text), 0) + coalesce(octet_length(s.error::text), 0))
+    from stepwell.step s where s.job_id = _job_id
+  ) > 536870912 then
+    return null;
+  end if;
   return (select json_agg(f.folded order by f.n) from stepwell.folded_steps f where f.job_id = _job_id);
 end
 $$;

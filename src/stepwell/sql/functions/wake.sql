@@ -15,7 +15,7 @@ declare
 begin
   with woken as (
     update stepwell.job j
-    set state = 'ready', run_at = _now
+    set state = 'ready', run_at = _now, unsure = null
     -- As text, because the state itself would tempt the planner to the index on all that is due.
     where j.id = any (_job_ids) and j.state::text = 'waiting'
       and case

@@ -46,6 +46,7 @@ comment on column stepwell.size_limit.bytes is 'The most bytes that are accepted
 insert into stepwell.size_limit (name, bytes) values
   ('args', 1048576), ('metadata', 65536), ('event', 1048576), ('signal', 1048576), ('result', 1048576), ('step', 1048576),
   ('progress', 65536), ('job', 134217728);
+comment on column stepwell.failure.reason is 'error, timeout, lease_lost, bad_args, bad_result, or unreadable: what the job holds could not be handed to a worker.';
 
 -- Events and signals.
 -- What is there was delivered when it was committed; the default is for what comes.
@@ -54,6 +55,12 @@ alter table stepwell.event alter column delivered set default false;
 comment on column stepwell.event.delivered is 'Another event of its transaction has brought this one to the jobs that wait for it.';
 create index event_transaction on stepwell.event (transaction, id);
 comment on index stepwell.event_transaction is 'Finds what else a transaction has emitted.';
+alter table stepwell.event add column late xid8;
+comment on column stepwell.event.late is 'Its delivery has to be repeated, until no transaction up to this one runs any more; 0: it has not been repeated yet; null: it need not be.';
+create index event_late on stepwell.event (late, id) where late is not null;
+comment on index stepwell.event_late is 'Finds what stepwell.deliver_late has to deliver.';
+alter table stepwell.job add column unsure smallint;
+comment on column stepwell.job.unsure is 'While it waits: how often its waits were looked up while an event may have been on its way, so that they must be looked up again; null: they need not be.';
 
 -- Leases and outcomes.
 
@@ -107,3 +114,20 @@ drop function if exists stepwell.put_schedules(
 );
 
 -- Counters.
+
+alter table stepwell.stat
+  add column suspended integer not null default 0,
+  add column snoozed integer not null default 0,
+  add column advanced integer not null default 0,
+  add column restarted integer not null default 0,
+  add column undone integer not null default 0,
+  add column refused integer not null default 0;
+comment on column stepwell.stat.handed_back is 'Runs that a shutdown stopped, or that their worker could not begin: they did not count. Workers of schema 5 count those that were snoozed here, too.';
+comment on column stepwell.stat.suspended is 'Runs that ended to wait for a time, an event or children.';
+comment on column stepwell.stat.snoozed is 'Runs whose handler raised Snooze.';
+comment on column stepwell.stat.advanced is 'Runs of chains and machines that ended to go on later, or in another queue.';
+comment on column stepwell.stat.restarted is 'Runs that returned Restart.';
+comment on column stepwell.stat.undone is 'Runs that undid their job.';
+comment on column stepwell.stat.refused is 'Runs whose outcome was not written, as the job was no longer theirs.';
+-- It has more parameters now.
+drop function if exists stepwell.add_stats(text[], text[], integer[], integer[], integer[], integer[], double precision[]);

@@ -1,0 +1,14 @@
+-- Wait for the advisory lock of an event's name, but not for long: anybody who may connect can hold it. False: it is not to
+-- be had now.
+create or replace function stepwell.lock_event(_name integer) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '250ms'
+as $$
+begin
+  perform pg_advisory_xact_lock_shared(1937007984, _name);
+  return true;
+exception when lock_not_available or deadlock_detected then
+  return false;
+end
+$$;

@@ -1,0 +1,14 @@
+-- What a job holds that was claimed unread: its args, its metadata and what it has saved. No row: it is no longer that run's.
+create or replace function stepwell.read_claimed(_id uuid, _epoch integer) returns table (
+  args json,
+  metadata jsonb,
+  journal text
+)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+  select j.args, j.metadata,
+    case when j.durable then stepwell.journal(j.id, j.cursor, j.input, j.undoing, j.life, j.steps_counted) end
+  from stepwell.job j
+  where j.id = _id and j.epoch = _epoch and j.worker_id is not null
+$$;

@@ -1,0 +1,39 @@
+"""Keep a loop of the worker going: it ends the worker only with what a person must fix."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+
+from stepwell.error_text import error_message, error_name, storable
+from stepwell.errors import StepwellError
+from stepwell.events import Events, LoopFailed
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+# After so long without an error the next one is the first again.
+_GOOD_SPELL = 60.0
+
+
+async def keep_going(name: str, loop: Callable[[], Awaitable[None]], events: Events) -> None:
+    """Run a loop until it ends. After an error say so, pause, and run it again; pauses grow while errors go on.
+
+    A `StepwellError` is passed on: what is explained is for a person to mend.
+    """
+    clock = asyncio.get_running_loop().time
+    pause = _FIRST_PAUSE
+    while True:
+        began = clock()
+        try:
+            await loop()
+        except StepwellError:
+            raise
+        except Exception as error:
+            pause = _FIRST_PAUSE if clock() - began > _GOOD_SPELL else pause
+            trace = storable("".join(traceback.format_exception(error)))
+            events.emit(LoopFailed(name, f"{error_name(error)}: {error_message(error)}", pause, trace))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        else:
+            return
