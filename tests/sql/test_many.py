@@ -417,7 +417,7 @@ def report_progress(conn: Connection, count: int) -> Act:
     return lambda: calls.report_progress(conn, held)
 
 
-@case("save_steps")
+@case("save_steps", "check_values")
 def save_steps_of_many(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     savings = [Saving(job.id, job.epoch, [NewStep("one", 1, "step", "1")]) for job in held]
@@ -673,3 +673,44 @@ def make_partitions(conn: Connection, count: int) -> Act:
 def lock_holders(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     return lambda: conn.execute("select id from stepwell.lock_holders(%s::uuid[])", (calls.ids(held),)).fetchall()
+
+
+def waiting(conn: Connection, count: int, kind: str) -> list[Held]:
+    """Jobs that wait for an event, or for a signal."""
+    held = running(conn, count)
+    step = {"key": "e", "n": 1, "kind": kind, "event": "paid", "event_key": "", "pending": True}
+    wait = json.dumps({"steps": [step], "groups": [["e"]]})
+    fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
+    return held
+
+
+@case("deliver", "lock_to_deliver", "take_events", "wake", longest=300e-6)
+def deliver_one_event_to_many(conn: Connection, count: int) -> Act:
+    waiting(conn, count, "wait")
+    event = calls.one(
+        conn.execute(
+            "insert into stepwell.event (emitted_at, expires_at, name, key)"
+            " values (now(), 'infinity', 'paid', '') returning id"
+        )
+    )
+    return lambda: conn.execute("select stepwell.deliver(array[%s::bigint], true)", (event,))
+
+
+@case("deliver", "lock_to_deliver", "take_events", "wake", longest=300e-6)
+def deliver_many_signals(conn: Connection, count: int) -> Act:
+    held = waiting(conn, count, "receive")
+    events = [
+        row[0]
+        for row in conn.execute(
+            "insert into stepwell.event (emitted_at, expires_at, job_id, name, key)"
+            " select now(), 'infinity', u.id, 'paid', '' from unnest(%s::uuid[]) as u (id) returning id",
+            (calls.ids(held),),
+        )
+    ]
+    return lambda: conn.execute("select stepwell.deliver(%s::bigint[], true)", (events,))
+
+
+@case("look_again", "take_events", longest=300e-6)
+def look_again(conn: Connection, count: int) -> Act:
+    held = waiting(conn, count, "wait")
+    return lambda: conn.execute("select stepwell.look_again(%s::uuid[])", (calls.ids(held),))
