@@ -684,7 +684,7 @@ def waiting(conn: Connection, count: int, kind: str) -> list[Held]:
     return held
 
 
-@case("deliver", "lock_to_deliver", "take_events", "wake", longest=300e-6)
+@case("deliver", "waiting_for", "lock_to_deliver", "take_events", "wake", longest=300e-6)
 def deliver_one_event_to_many(conn: Connection, count: int) -> Act:
     waiting(conn, count, "wait")
     event = calls.one(
@@ -696,7 +696,7 @@ def deliver_one_event_to_many(conn: Connection, count: int) -> Act:
     return lambda: conn.execute("select stepwell.deliver(array[%s::bigint], true)", (event,))
 
 
-@case("deliver", "lock_to_deliver", "take_events", "wake", longest=300e-6)
+@case("deliver", "waiting_for", "lock_to_deliver", "take_events", "wake", longest=300e-6)
 def deliver_many_signals(conn: Connection, count: int) -> Act:
     held = waiting(conn, count, "receive")
     events = [
