@@ -714,3 +714,12 @@ def deliver_many_signals(conn: Connection, count: int) -> Act:
 def look_again(conn: Connection, count: int) -> Act:
     held = waiting(conn, count, "wait")
     return lambda: conn.execute("select stepwell.look_again(%s::uuid[])", (calls.ids(held),))
+
+
+@case("hold_misfits", "lock_to_give_back")
+def hold_misfits(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    query = queries.hold_misfits(
+        calls.ids(held), calls.epochs(held), list(range(count)), ["no"] * count, [60.0] * count
+    )
+    return lambda: fetch(conn, query)
