@@ -62,7 +62,7 @@ def test_all_sessions_that_share_a_lock_are_named(
     conn.execute("update stepwell.job set durable = true")
     with psycopg.connect(dsn) as third:
         for session in (other, third):
-            send_at_once(session, held[0])
+            session.execute("select from stepwell.job where id = %s::uuid for key share", (held[0].id,))
         assert [row[1] for row in holders(conn, held)] == sorted([other.info.backend_pid, third.info.backend_pid])
         # They only keep it from ending: its steps can be saved.
         assert holders(conn, held, with_family=False) == []
