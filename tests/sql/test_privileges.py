@@ -52,6 +52,7 @@ fork                    owner   operator
 grant_kinds             caller
 grant_role              caller
 hand_back_unknown       owner   worker
+has_live_run            caller
 hold_misfits            owner   worker
 journal                 caller
 keep_events             caller
@@ -117,6 +118,7 @@ stop                    owner   operator
 suspend                 owner   worker
 take_events             caller
 tick                    owner   worker
+tick_many               caller
 tick_one                caller
 timeline                caller
 trigger_schedule        owner   operator
@@ -124,6 +126,7 @@ unfold                  caller  everybody
 unregister_worker       owner   worker
 uuid7                   caller
 uuids7                  caller
+waiting_for             caller
 wake                    caller
 """
 
