@@ -20,25 +20,13 @@ set enable_mergejoin = off
 as $$
 declare
   _large uuid[];
-<<<<<<< HEAD
   _sent_kept uuid[];
-=======
   _takers uuid[];
   _event_ids bigint[];
->>>>>>> main
 begin
   with gone as (
     delete from stepwell.step s where s.job_id = any (_gone) returning s.job_id, s.large, s.kind, s.event_id
   )
-<<<<<<< HEAD
-  select array_agg(distinct g.job_id) filter (where g.large) into _large from gone g;
-  _sent_kept := array(select k.id from unnest(_kept) as k (id) intersect select r.id from unnest(_retriable) as r (id));
-  if cardinality(_sent_kept) > 0 then
-    update stepwell.event e set expires_at = k.expires_at
-    from unnest(_kept, _expires_ats) as k (id, expires_at)
-    where e.job_id = any (_sent_kept) and e.job_id = k.id;
-  end if;
-=======
   select array_agg(distinct g.job_id) filter (where g.large),
     array_agg(g.job_id) filter (where g.large and g.kind = 'wait'),
     array_agg(g.event_id) filter (where g.large and g.kind = 'wait')
@@ -47,10 +35,12 @@ begin
   if _takers is not null then
     perform stepwell.keep_events(_takers, _event_ids, _kept, _expires_ats);
   end if;
-  update stepwell.event e set expires_at = k.expires_at
-  from unnest(_kept, _expires_ats) as k (id, expires_at)
-  where k.id = any (_retriable) and e.job_id = k.id;
->>>>>>> main
+  _sent_kept := array(select k.id from unnest(_kept) as k (id) intersect select r.id from unnest(_retriable) as r (id));
+  if cardinality(_sent_kept) > 0 then
+    update stepwell.event e set expires_at = k.expires_at
+    from unnest(_kept, _expires_ats) as k (id, expires_at)
+    where e.job_id = any (_sent_kept) and e.job_id = k.id;
+  end if;
   delete from stepwell.event e
   where e.job_id = any (array(select g.id from unnest(_gone) as g (id) except select k.id from unnest(_sent_kept) as k (id)));
   if _large is not null then
