@@ -244,7 +244,7 @@ def finish_half_refused(conn: Connection, count: int) -> Act:
     return lambda: calls.finish(conn, held)
 
 
-@case("finish", "bury_steps")
+@case("finish", "bury_steps", "keep_events")
 def finish_durable(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     conn.execute(
@@ -252,7 +252,13 @@ def finish_durable(conn: Connection, count: int) -> Act:
         " select now(), 'infinity', u.id, 'e', '' from unnest(%s::uuid[]) as u (id)",
         (calls.ids(held),),
     )
-    conn.execute("update stepwell.step set large = true where job_id = any (%s::uuid[])", (calls.ids(held),))
+    # As if each had taken a large event, which another than itself was sent.
+    conn.execute(
+        "update stepwell.step s set large = true, kind = 'wait', event_id = e.id"
+        " from stepwell.event e where e.job_id = s.job_id and s.job_id = any (%s::uuid[])",
+        (calls.ids(held),),
+    )
+    conn.execute("update stepwell.event set job_id = null where job_id = any (%s::uuid[])", (calls.ids(held[::2]),))
     return lambda: calls.finish(conn, held)
 
 

@@ -187,6 +187,61 @@ def test_a_session_that_was_gone_before_the_clock_was_set_back_is_noticed_as_soo
     assert calls.rescue(conn) == [held.id]
 
 
+def test_a_clock_set_forward_does_not_kill_a_worker_that_renews(conn: Connection, dsn: str, worker: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        calls.renew(session, worker, 30.0)
+        held = run(conn, worker, max_attempts=1)
+        for jump in (1_000.0, 1_005.0):  # two looks, before it comes to its next renewal
+            calls.set_clock(conn, CLOCK + jump)
+            assert calls.rescue(conn) == []
+        assert calls.renew(session, worker, 30.0) == []
+        calls.set_clock(conn, CLOCK + 1_034.0)
+        assert calls.rescue(conn) == []
+        assert calls.finish(conn, [held]) == []
+
+
+def test_a_session_that_does_not_renew_is_rescued_from_half_a_lease_later_whoever_holds_its_lock(
+    conn: Connection, dsn: str, worker: str
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        calls.renew(session, worker, 30.0)
+        held = run(conn, worker)
+        calls.set_clock(conn, CLOCK + 30)
+        assert calls.rescue(conn) == []
+        calls.set_clock(conn, CLOCK + 44.999)
+        assert calls.rescue(conn) == []
+        calls.set_clock(conn, CLOCK + 45)
+        assert calls.rescue(conn) == [held.id]
+        assert calls.renew(session, worker) is None
+
+
+def test_a_session_that_is_gone_with_its_lease_is_rescued_from_at_once(conn: Connection, dsn: str, worker: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        calls.renew(session, worker, 30.0)
+    held = run(conn, worker)
+    calls.set_clock(conn, CLOCK + 30)
+    # The server may need a moment to notice that the session has ended.
+    assert until(lambda: calls.rescue(conn)) == [held.id]
+
+
+def test_an_overdue_worker_is_given_its_time_anew_when_the_clock_is_set_back(
+    conn: Connection, dsn: str, worker: str
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        calls.renew(session, worker, 30.0)
+        held = run(conn, worker)
+        calls.set_clock(conn, CLOCK + 100)
+        assert calls.rescue(conn) == []
+        calls.set_clock(conn, CLOCK + 40)  # still past its lease, but before it was missed
+        assert calls.rescue(conn) == []
+        calls.set_clock(conn, CLOCK + 10)  # its lease lasts again
+        assert calls.rescue(conn) == []
+        calls.set_clock(conn, CLOCK + 200)
+        assert calls.rescue(conn) == []
+        calls.set_clock(conn, CLOCK + 215)
+        assert calls.rescue(conn) == [held.id]
+
+
 def test_renewing_twice_in_one_session_takes_the_lock_once(conn: Connection, worker: str) -> None:
     calls.renew(conn, worker)
     calls.renew(conn, worker)

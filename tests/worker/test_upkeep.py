@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 from waiting import Heard, auntil
 
-from stepwell import App, Worker
+from stepwell import App, Retry, Worker
 from stepwell.events import LeaderChanged
 
 
@@ -33,3 +34,39 @@ async def test_what_only_another_app_keeps_has_its_partitions_too(app: App, dsn:
                 return row == (True,)
 
             await auntil(made)
+
+
+async def test_a_clock_set_forward_past_the_leases_lets_no_job_run_twice(app: App, dsn: str) -> None:
+    runs: list[int] = []
+    go_on = asyncio.Event()
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def held(n: int) -> None:
+        runs.append(n)
+        await go_on.wait()
+
+    # All slots are full, so that no claim tells it that its lease has ended.
+    async with Worker(app, concurrency=5, lease="6s", renew="1s"), Worker(app, concurrency=5, lease="6s", renew="1s"):
+        handles = [await held.aenqueue(n) for n in range(10)]
+        await auntil(lambda: len(runs) == 10)
+        async with await psycopg.AsyncConnection[Any].connect(dsn) as connection:
+            # In one transaction, so that somebody looks for the dead before anybody can renew.
+            await connection.execute("insert into stepwell.clock (at) values (clock_timestamp() + interval '1 day')")
+            row = await (await connection.execute("select stepwell.rescue()")).fetchone()
+            assert row == ([],)
+            await connection.commit()
+
+            async def renewed() -> bool:
+                found = await connection.execute("select bool_and(alive) from stepwell.workers")
+                alive = await found.fetchone()
+                await connection.commit()
+                return alive == (True,)
+
+            await auntil(renewed)
+            row = await (await connection.execute("select stepwell.rescue()")).fetchone()
+            assert row == ([],)
+            await connection.commit()
+        go_on.set()
+        for handle in handles:
+            await handle.aresult(timeout=20)
+    assert sorted(runs) == list(range(10))

@@ -28,7 +28,7 @@ with moment as materialized (
 ), moved as (
   update stepwell.worker w
   set renewed_at = w.renewed_at + (m.at - m.was), lease_until = w.lease_until + (m.at - m.was),
-    lock_missing_since = w.lock_missing_since + (m.at - m.was)
+    lock_missing_since = w.lock_missing_since + (m.at - m.was), overdue_since = w.overdue_since + (m.at - m.was)
   from moment m
   where w.id in (select s.id from workers s) and w.lease_until > 'epoch'
   returning w.id

@@ -43,7 +43,7 @@ begin
   ) or pg_try_advisory_lock(1937007981, _number);
   update stepwell.worker w
   set renewed_at = _now, lease_until = _now + _lease * interval '1 second', running = _running, lock_held = _held,
-    lock_missing_since = null
+    lock_missing_since = null, overdue_since = null
   where w.id = _worker_id;
   return query
     select array(select j.id from stepwell.job j where j.worker_id = _worker_id and j.cancelling),

@@ -1,6 +1,9 @@
 -- Give back what dead workers held, through the same fail as any error, and take them off the registry.
 -- A worker is dead when its lease has ended, or when its session's advisory lock was found free by two looks at
 -- least _patience seconds apart: sooner a mere reconnect would count, and after a restart of Postgres all reconnect.
+-- A lease also ends when the clock is set forward. So while that lock is held, a worker whose lease has ended is dead only
+-- after two looks half a lease apart between which it has not renewed: it renews at least every third of a lease. Anybody
+-- can hold the lock, and gains no more than that by it.
 -- No more than _limit workers are rescued from at once. Returns the ids of the rescued jobs.
 create or replace function stepwell.rescue(_patience double precision default 1, _limit integer default 20) returns uuid[]
 language plpgsql volatile security definer
@@ -18,7 +21,8 @@ declare
   _tasks jsonb[] := '{}';
 begin
   for _worker in
-    select w.id, w.number, w.host, w.pid, w.tasks, w.renewed_at, w.lease_until, w.lock_held, w.lock_missing_since
+    select w.id, w.number, w.host, w.pid, w.tasks, w.renewed_at, w.lease_until, w.lock_held, w.lock_missing_since,
+      w.overdue_since
     from stepwell.worker w
     where w.lock_held or w.lease_until <= _now or w.renewed_at > _now + interval '1 second'
     order by w.id
@@ -33,6 +37,10 @@ begin
         _worker.lock_missing_since := null;
       end if;
       continue when not _worker.lock_held;
+      -- It was overdue before the clock was set back, and is so no longer.
+      if _worker.overdue_since is not null then
+        update stepwell.worker w set overdue_since = null where w.id = _worker.id;
+      end if;
       -- Shared, so that two who look at once do not take each other for the worker.
       _free := pg_try_advisory_lock_shared(1937007981, _worker.number);
       if _free then
@@ -44,6 +52,17 @@ begin
       end if;
       continue when not _free or _worker.lock_missing_since is null
         or _worker.lock_missing_since > _now - _patience * interval '1 second';
+    elsif _worker.lock_held and _worker.lease_until > 'epoch' then
+      _free := pg_try_advisory_lock_shared(1937007981, _worker.number);
+      if _free then
+        perform pg_advisory_unlock_shared(1937007981, _worker.number);
+      elsif _worker.overdue_since is null or _worker.overdue_since > _now then
+        update stepwell.worker w set overdue_since = _now
+        where w.id = _worker.id and w.lease_until = _worker.lease_until;
+        continue;
+      else
+        continue when _worker.overdue_since > _now - (_worker.lease_until - _worker.renewed_at) / 2;
+      end if;
     end if;
     -- A renewal that came in between clears lock_missing_since and moves the lease: then the worker lives.
     update stepwell.worker w set lease_until = 'epoch'

@@ -106,6 +106,10 @@ comment on column stepwell.job.unsure is 'While it waits: how often its waits we
 
 -- Leases and outcomes.
 
+alter table stepwell.worker add column overdue_since timestamptz;
+comment on column stepwell.worker.overdue_since is
+  'A peer first found at this time that the lease had ended while the lock was held, as when the clock is set forward; null: it has renewed since.';
+
 -- Schedules.
 
 -- A run that ends asks whether another one goes, and which one waits first. One index answers both with one probe each;
