@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -126,13 +127,15 @@ def test_a_notification_that_would_not_fit_is_left_out(conn: Connection) -> None
 def broken(conn: Connection, state: str, **columns: Any) -> str:
     """Put in, as the owner, a job whose row no longer fits its table."""
     conn.execute("alter table stepwell.job drop constraint job_names")
-    given = {"worker_id": None, "schedule_id": None, "scheduled_for": None} | columns
+    given = {"worker_id": None, "schedule_id": None, "scheduled_for": None, "parent_id": None} | columns
     job_id = calls.one(
         conn.execute(
             "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, worker_id, schedule_id,"
-            " scheduled_for) values (stepwell.uuid7(), to_timestamp(%s), now(), %s::stepwell.state, 'work', %s, '{}',"
-            " %s, %s, to_timestamp(%s)) returning id::text",
-            (CLOCK - 10, state, LONG, given["worker_id"], given["schedule_id"], given["scheduled_for"]),
+            " scheduled_for, parent_id, parent_key) values (stepwell.uuid7(), to_timestamp(%(due)s), now(),"
+            " %(state)s::stepwell.state, 'work', %(queue)s, '{}', %(worker_id)s, %(schedule_id)s,"
+            " to_timestamp(%(scheduled_for)s), %(parent_id)s::uuid,"
+            " case when %(parent_id)s::uuid is not null then 'c' end) returning id::text",
+            given | {"due": CLOCK - 10, "state": state, "queue": LONG},
         )
     )
     conn.execute(
@@ -176,24 +179,69 @@ def test_one_job_of_a_dead_worker_that_cannot_run_again_holds_up_no_other(conn: 
     assert conn.execute("select from stepwell.worker").fetchall() == []
 
 
+def run_of(conn: Connection, schedule: Any, state: str, at: float) -> str:
+    return calls.one(
+        conn.execute(
+            "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, schedule_id,"
+            " scheduled_for) values (stepwell.uuid7(), to_timestamp(%s), now(), %s::stepwell.state, 'work',"
+            " 'default', '{}', %s, to_timestamp(%s)) returning id::text",
+            (CLOCK - 10, state, schedule, at),
+        )
+    )
+
+
 def test_a_blocked_run_that_cannot_go_fails_and_the_next_one_goes(conn: Connection) -> None:
     calls.set_clock(conn, CLOCK)
     put_schedule(conn)
     schedule = calls.one(conn.execute("update stepwell.schedule set overlap = 'queue' returning id"))
     worker = calls.register_worker(conn)
 
-    def run(state: str, at: float) -> str:
-        return calls.one(
-            conn.execute(
-                "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, schedule_id,"
-                " scheduled_for) values (stepwell.uuid7(), to_timestamp(%s), now(), %s::stepwell.state, 'work',"
-                " 'default', '{}', %s, to_timestamp(%s)) returning id::text",
-                (CLOCK - 10, state, schedule, at),
-            )
-        )
-
-    live = run("ready", CLOCK - 3)
+    live = run_of(conn, schedule, "ready", CLOCK - 3)
     bad = broken(conn, "blocked", schedule_id=schedule, scheduled_for=CLOCK - 2)
-    good = run("blocked", CLOCK - 1)
+    good = run_of(conn, schedule, "blocked", CLOCK - 1)
     assert calls.finish(conn, calls.claim(conn, worker)) == []
     assert [calls.state(conn, job_id) for job_id in (live, bad, good)] == ["succeeded", "failed", "ready"]
+
+
+def queueing_schedule(conn: Connection) -> Any:
+    put_schedule(conn)
+    return calls.one(conn.execute("update stepwell.schedule set overlap = 'queue' returning id"))
+
+
+def test_ten_broken_runs_fail_in_one_call_and_upkeep_does_the_rest(conn: Connection) -> None:
+    calls.set_clock(conn, CLOCK)
+    schedule = queueing_schedule(conn)
+    live = run_of(conn, schedule, "ready", CLOCK - 100)
+    bad = [broken(conn, "blocked", schedule_id=schedule, scheduled_for=CLOCK - 50 + n) for n in range(25)]
+    good = run_of(conn, schedule, "blocked", CLOCK - 1)
+    other = str(uuid4())
+    behind = run_of(conn, other, "blocked", CLOCK - 1)
+    assert calls.finish(conn, calls.claim(conn, calls.register_worker(conn))) == []
+    assert calls.state(conn, live) == "succeeded"
+    assert [calls.state(conn, job_id) for job_id in (*bad, good)] == ["failed"] * 10 + ["blocked"] * 16
+    # What is broken in one schedule does not hold up another.
+    assert calls.one(conn.execute("select stepwell.admit(null)")) == 1
+    assert [calls.state(conn, job_id) for job_id in (behind, bad[19], bad[20])] == ["ready", "failed", "blocked"]
+    assert calls.one(conn.execute("select stepwell.admit(null)")) == 1
+    assert [calls.state(conn, job_id) for job_id in (*bad, good)] == ["failed"] * 25 + ["ready"]
+
+
+def test_a_broken_run_that_somebody_holds_does_not_fail_the_end_of_the_one_before(conn: Connection, dsn: str) -> None:
+    calls.set_clock(conn, CLOCK)
+    schedule = queueing_schedule(conn)
+    live = run_of(conn, schedule, "ready", CLOCK - 100)
+    parent = calls.enqueue(conn, queue="elsewhere")
+    bad = broken(conn, "blocked", schedule_id=schedule, scheduled_for=CLOCK - 50, parent_id=parent)
+    good = run_of(conn, schedule, "blocked", CLOCK - 1)
+    worker = calls.register_worker(conn)
+    with psycopg.connect(dsn) as holder:
+        for held in (parent, bad):
+            holder.execute("select from stepwell.job where id = %s for update", (held,))
+            if held == parent:
+                assert calls.finish(conn, calls.claim(conn, worker, 1)) == []
+            else:
+                assert calls.one(conn.execute("select stepwell.admit(null)")) == 0
+            holder.rollback()
+    assert [calls.state(conn, job_id) for job_id in (live, bad, good)] == ["succeeded", "blocked", "blocked"]
+    assert calls.one(conn.execute("select stepwell.admit(null)")) == 1
+    assert [calls.state(conn, job_id) for job_id in (bad, good)] == ["failed", "ready"]

@@ -4,6 +4,7 @@
 -- ends a run must not wait for long, though: a row that somebody holds for a quarter of a second is left to upkeep; and a
 -- run that somebody holds is being cancelled, and whoever cancels it lets the next one go.
 -- Two probes of job_schedule answer for each schedule, however many runs wait.
+-- A run whose row refuses to go fails, and the one after it is tried: ten such runs in a call, the rest is left to upkeep.
 create or replace function stepwell.admit(_schedule_ids uuid[]) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -24,6 +25,11 @@ declare
   _admitted integer;
   _queues text[];
   _due_in double precision;
+  _broken integer := 0;
+  _schedule_id uuid;
+  _run_id uuid;
+  _run record;
+  _why text;
 begin
   if _schedule_ids is not null then
     _ids := array(select distinct u.id from unnest(_schedule_ids) as u (id));
@@ -87,16 +93,44 @@ begin
     into _admitted, _queues, _due_in
     from admitted a;
   exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
-    -- Whoever ends a run must not fail by the next one. Each schedule by itself; the run that cannot go fails, and so makes
-    -- room for the one after it.
-    if cardinality(_ids) > 1 then
-      return (select sum(stepwell.admit(array[u.id])) from unnest(_ids) as u (id));
-    end if;
-    perform stepwell.fail_broken(j.id, 'its turn has come and it cannot go: ' || sqlerrm)
-    from stepwell.job j
-    where j.state = 'blocked' and j.schedule_id = _ids[1]
-    order by j.scheduled_for, j.id limit 1;
-    return 0;
+    -- Whoever ends a run must not fail by the next one: each schedule is tried by itself.
+    _admitted := 0;
+    foreach _schedule_id in array _ids loop
+      loop
+        _run_id := (
+          select j.id from stepwell.job j
+          where j.state = 'blocked' and j.schedule_id = _schedule_id and (
+            select true from stepwell.job o where (o.state = 'blocked') is false and o.schedule_id = _schedule_id limit 1
+          ) is null
+          order by j.scheduled_for, j.id limit 1
+        );
+        -- Locked before the block that may fail, so that the lock outlives that.
+        perform from stepwell.job j where j.id = _run_id and j.state::text = 'blocked' for update skip locked;
+        exit when not found;
+        begin
+          update stepwell.job j
+          set state = case when j.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end
+          where j.id = _run_id
+          returning j.queue, j.state, extract(epoch from j.run_at - _now)::double precision as due_in into _run;
+          _admitted := _admitted + 1;
+          if _run.state = 'ready' then
+            _queues := array_append(_queues, _run.queue);
+          else
+            _due_in := least(_due_in, _run.due_in);
+          end if;
+          exit;
+        exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
+          _why := 'its turn has come and it cannot go: ' || sqlerrm;
+        end;
+        exit when _broken >= 10;
+        begin
+          perform stepwell.fail_broken(_run_id, _why, false);
+          _broken := _broken + 1;
+        exception when lock_not_available then
+          exit;  -- somebody holds its children or its parent
+        end;
+      end loop;
+    end loop;
   end;
   perform stepwell.notify_ready(_queues, _due_in);
   return _admitted;

@@ -1,6 +1,7 @@
 -- Fail a live job that cannot go on as it is, because its row is refused by a constraint, say: it moves to history as failed,
--- and is not undone. The row is locked by the caller. False: there is no such job.
-create or replace function stepwell.fail_broken(_id uuid, _message text) returns boolean
+-- and is not undone. The row is locked by the caller. _admit: let the next run of its schedule go, if it has one; admit itself
+-- sees to that by a loop. False: there is no such job.
+create or replace function stepwell.fail_broken(_id uuid, _message text, _admit boolean default true) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -37,7 +38,7 @@ begin
     perform stepwell.end_children(json_build_array(json_build_object('parent_id', _job.parent_id, 'key', _job.parent_key,
       'child_id', _id, 'state', 'failed', 'type', 'Broken', 'message', left(_message, 10000))));
   end if;
-  if _job.schedule_id is not null then
+  if _admit and _job.schedule_id is not null then
     perform stepwell.admit(array[_job.schedule_id]);
   end if;
   perform stepwell.notify_done(array[_id]);
