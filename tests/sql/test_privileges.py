@@ -105,6 +105,7 @@ rivals                  owner   worker
 role_name               caller
 runs_to_replace         caller
 save_steps              owner   worker
+saved_size              caller
 schedule_times          owner   worker
 schema_version          owner   everybody
 send                    owner   producer worker

@@ -5,10 +5,7 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if (
-    select sum(octet_length(s.key) + coalesce(octet_length(s.value::text), 0) + coalesce(octet_length(s.error::text), 0))
-    from stepwell.step s where s.job_id = _job_id
-  ) > 536870912 then
+  if stepwell.saved_size(_job_id) > 536870912 then
     return null;
   end if;
   return (select json_agg(f.folded order by f.n) from stepwell.folded_steps f where f.job_id = _job_id);

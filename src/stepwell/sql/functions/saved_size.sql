@@ -1,0 +1,15 @@
+-- How many bytes of keys, values and errors a job has saved, from the headers of what is stored: nothing is read.
+-- A function, so that a claim of plain jobs does not have to set up the query. At most a billion, so that it is an integer.
+create or replace function stepwell.saved_size(_job_id uuid) returns integer
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return (
+    select least(1000000000, coalesce(sum(
+      octet_length(s.key) + coalesce(octet_length(s.value::text), 0) + coalesce(octet_length(s.error::text), 0)
+    ), 0))
+    from stepwell.step s where s.job_id = _job_id
+  );
+end
+$$;
