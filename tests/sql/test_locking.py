@@ -125,3 +125,33 @@ def test_many_sessions_on_the_same_jobs_never_deadlock(conn: Connection, dsn: st
         for done in [threads.submit(live, seed) for seed in range(4)]:
             done.result()
     assert calls.one(conn.execute("select count(distinct id) from stepwell.jobs")) == 30
+
+
+def test_a_child_that_is_cancelled_while_it_is_given_back_holds_nothing_while_it_waits_for_its_parent(
+    conn: Connection, dsn: str
+) -> None:
+    worker = calls.register_worker(conn)
+    calls.enqueue_many(conn, ["{}", "{}"])
+    parent, child = calls.claim(conn, worker)
+    conn.execute("update stepwell.job set parent_id = %s, parent_key = 'c' where id = %s", (parent.id, child.id))
+    with (
+        psycopg.connect(dsn) as canceller,
+        psycopg.connect(dsn, autocommit=True) as giver,
+        psycopg.connect(dsn) as ender,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        ender.execute("set deadlock_timeout = '10ms'")
+        giver.execute("set deadlock_timeout = '1min'")
+        canceller.execute("select stepwell.cancel(array[%s::uuid])", (parent.id,))
+        # Both wait for who cancels: one to give the child back, and one to end its parent, and then the child.
+        given = threads.submit(calls.snooze, giver, [child])
+        ended = threads.submit(ender.execute, "select from stepwell.job where id = %s for update", (parent.id,))
+        until(lambda: calls.blocked(conn, giver) and calls.blocked(conn, ender))
+        canceller.commit()
+        ended.result()
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            given.result()
+        ender.execute("select from stepwell.job where id = %s for update", (child.id,))
+        ender.rollback()
+        assert calls.snooze(giver, [child]) == []
+    assert calls.state(conn, child.id) == "cancelled"

@@ -164,9 +164,11 @@ class Processes:
     async def _close_pool(self, pool: ProcessPool) -> None:
         # The pool sees to one process after the other, and is patient with each.
         killer = asyncio.get_running_loop().call_later(_TERM_GRACE, self._kill, list(self._pids.values()))
-        pool.stop()
-        await aside(pool.join)
-        killer.cancel()
+        try:
+            pool.stop()
+            await aside(pool.join)
+        finally:
+            killer.cancel()
 
     async def _outcome(self, key: tuple[str, int], future: Future[str], stopping: asyncio.Event) -> Outcome:
         ended = asyncio.wrap_future(future)
