@@ -146,7 +146,7 @@ def prune(connection: psycopg.Connection[Any], dice: random.Random) -> None:
     day = dice.randrange(20100101, 20100131)
     for parent in ("history", "failure"):
         with connection.transaction():
-            connection.execute("select pg_advisory_xact_lock(1937007982, 0)")
+            connection.execute("lock table only stepwell.history in share update exclusive mode")
             connection.execute(
                 sql.SQL("create table if not exists {} partition of {} for values from ({}) to ({})").format(
                     sql.Identifier("stepwell", f"{parent}_{day}"),

@@ -161,8 +161,38 @@ def test_only_one_prunes_at_a_time_and_nobody_waits(conn: Connection, dsn: str, 
     calls.make_partitions(conn, DAY)
     calls.set_clock(conn, "2030-01-03 00:00:00+00")
     with psycopg.connect(dsn) as other:
-        other.execute("select pg_advisory_xact_lock(1937007982, 0)")
+        other.execute("select stepwell.lock_partitions()")
         assert calls.prune(conn) == []
+
+
+def test_nobody_who_may_only_connect_keeps_partitions_from_being_made_and_dropped(
+    conn: Connection, dsn: str, worker: str
+) -> None:
+    with psycopg.connect(dsn) as anybody:
+        anybody.execute("select pg_advisory_lock(1937007982, 0)")
+        assert len(calls.make_partitions(conn, DAY)) == 6
+        calls.set_clock(conn, "2030-01-03 00:00:00+00")
+        assert calls.prune(conn) == ["failure_20300102", "history_20300102"]
+
+
+def test_who_makes_partitions_gives_up_soon_and_says_who_else_does_so(conn: Connection, dsn: str, worker: str) -> None:
+    calls.make_partitions(conn, DAY)
+    calls.enqueue(conn)
+    with psycopg.connect(dsn, application_name="slow") as other, psycopg.connect(dsn, autocommit=True) as finisher:
+        other.execute("select stepwell.lock_partitions()")
+        # Where there is nothing to make it is not asked for.
+        assert calls.make_partitions(conn, DAY) == []
+        with ThreadPoolExecutor(1) as threads:
+            making = threads.submit(calls.make_partitions, conn, 40 * DAY)
+            until(lambda: calls.blocked(finisher, conn) or making.done())
+            # Nobody who ends a job waits for those who wait for it.
+            assert calls.finish(finisher, calls.claim(finisher, worker)) == []
+            with pytest.raises(
+                psycopg.errors.LockNotAvailable,
+                match=rf"dropping partitions.* process {other.info.backend_pid} \(role .*, application slow\)",
+            ):
+                making.result(timeout=20)
+    assert len(calls.make_partitions(conn, 40 * DAY)) == 6
 
 
 def test_a_finish_under_way_does_not_stop_partitions_from_being_made(conn: Connection, dsn: str, worker: str) -> None:

@@ -63,6 +63,7 @@ lead                    owner   worker
 lock_event              caller
 lock_family             caller
 lock_holders            owner   worker
+lock_partitions         caller
 lock_to_deliver         caller
 lock_to_give_back       caller
 look_again              caller

@@ -3,7 +3,6 @@
 -- Advisory locks that stepwell takes, by their first key; each database has its own.
 --   1937007980, 0       shared: somebody waits for results (waiter, notify_done)
 --   1937007981, number  a worker lives (renew, rescue)
---   1937007982, 0       partitions are being made or dropped (make_partitions, prune)
 --   1937007983, 0       the schema is being migrated (migrate)
 --   1937007984, hash    shared: an event of that name is being delivered; else: is looked for (deliver, take_events)
 -- Anybody who may connect can hold them. So nothing may depend on getting one, nor wait for one without a limit.

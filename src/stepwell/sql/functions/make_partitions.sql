@@ -15,11 +15,11 @@ declare
   _parent text;
   _day timestamptz;
   _in_use boolean;
+  _locked boolean := false;
   _name text;
   _grantee oid;
   _made text[] := '{}';
 begin
-  perform pg_advisory_xact_lock(1937007982, 0);
   for _parent, _day, _in_use in
     select p.name, d.day, d.in_use
     from unnest(array['history', 'failure']) as p (name)
@@ -34,6 +34,12 @@ begin
   loop
     _name := _parent || to_char(_day, '_YYYYMMDD');
     continue when to_regclass('stepwell.' || _name) is not null;
+    if not _locked then
+      perform stepwell.lock_partitions();
+      _locked := true;
+      -- Whoever held that lock may have made it.
+      continue when to_regclass('stepwell.' || _name) is not null;
+    end if;
     -- A row for a day whose partition is missing is routed to the default one, waits for it, and is refused there when this
     -- has committed. So where such rows come now, whoever writes one must wait before it is routed.
     if not _in_use then
@@ -45,7 +51,8 @@ begin
     if _in_use then
       begin
         perform set_config('lock_timeout', '100ms', true);
-        execute format('lock table only stepwell.%I in share row exclusive mode', _parent);
+        -- Both, and in the order in which stepwell.fail takes them: it would wait for the one and hold the other.
+        lock table only stepwell.failure, only stepwell.history in share row exclusive mode;
         execute format('lock table stepwell.%I in access exclusive mode', _parent || '_default');
       exception when lock_not_available then
         -- A long transaction has written a row, or reads them. Everybody would queue behind this, so it is left: a writer

@@ -11,9 +11,12 @@ declare
   _name text;
   _dropped text[] := '{}';
 begin
-  if not pg_try_advisory_xact_lock(1937007982, 0) then
+  begin
+    -- As in stepwell.lock_partitions; but what cannot be dropped now is dropped in the next round.
+    lock table only stepwell.history in share update exclusive mode nowait;
+  exception when lock_not_available then
     return _dropped;
-  end if;
+  end;
   for _name in
     select c.relname
     from pg_inherits i
