@@ -371,7 +371,6 @@ def test_a_value_that_nobody_could_read_again_is_refused_by_all_that_write_value
     calls_of: list[tuple[LiteralString, list[Any]]] = [
         ("select stepwell.save_steps(%s, %s, '{a}', '{1}', '{step}', %s)", [text]),
         ("select stepwell.save_steps(%s, %s, '{a}', '{1}', '{step}', '{null}', %s)", [text]),
-        ("select stepwell.finish(%s, %s, %s, '{60}')", [text]),
         ("select stepwell.advance(%s, %s, '{null}', '{next}', %s, '{2}')", [text]),
         ("select stepwell.restart(%s, %s, %s)", [text]),
         (
@@ -383,6 +382,11 @@ def test_a_value_that_nobody_could_read_again_is_refused_by_all_that_write_value
         with pytest.raises(psycopg.DataError):
             conn.execute(call, ([job.id], [job.epoch], given))
     assert rows(conn, "select count(*) from stepwell.step") == [(0,)]
+    spawn(conn, job, 1)
+    [child] = calls.claim(conn, worker)
+    with pytest.raises(psycopg.DataError):
+        calls.finish(conn, [child], result=text)
+    assert calls.finish(conn, [child], result='"\\ud83e\\udda5"') == []
     assert calls.finish(conn, [job], result='"\\ud83e\\udda5"') == []
 
 
