@@ -60,6 +60,10 @@ class App:
 
     `drift` says what happens when a saved step of a durable job is called with other arguments: "warn" takes its saved
     value, "fail" fails the attempt, "rerun" runs the step again.
+
+    A job that has an argument which the worker's code does not know, or lacks one that it needs, was made for other
+    code, as happens during a deploy. It waits for `misfit_grace` for a worker whose code takes it, and then fails; with
+    0 it fails at once.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class App:
         stale_schedules: Stale = "remove_stale",
         schedule_grace: Duration = "10m",
         drift: Drift = "warn",
+        misfit_grace: Duration = "1h",
     ) -> None:
         self.name = check_name(_module_of_caller() if name is None else name, "name")
         self.owner = None if name is None else self.name
@@ -92,7 +97,13 @@ class App:
         self._drift: Drift = _check_drift(drift)
         self._tasks: dict[str, Task[..., Any]] = {}
         self._waiter = Waiter(self.database)
-        self._sink = JobSink(self.database, self._waiter, _positive(max_args_size, "max_args_size"), self.owner)
+        self._sink = JobSink(
+            self.database,
+            self._waiter,
+            _positive(max_args_size, "max_args_size"),
+            self.owner,
+            seconds(misfit_grace, "misfit_grace"),
+        )
         self.scheduler = Scheduler(
             self.name,
             self.database,

@@ -72,6 +72,11 @@ class Chain(Task[..., Any]):
         return {self.queue, *(step.queue for step in self.steps if step.queue is not None)}
 
     @property
+    def shape(self) -> str:
+        """What the first step takes, and the names of all. Each of the others takes one value, whatever its name."""
+        return f"{self.codec.shape()};{','.join(step.name for step in self.steps)}"
+
+    @property
     def flow(self) -> Flow:
         """Itself: it is more than a function."""
         return self

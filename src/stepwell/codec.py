@@ -16,10 +16,20 @@ from typing import Any, Union, cast
 import msgspec
 
 from stepwell.context import Context
-from stepwell.errors import BadArgs, ConfigError
+from stepwell.errors import BadArgs, ConfigError, MisfitArgs
 from stepwell.moves import Restart
 from stepwell.sync_context import SyncContext
-from stepwell.values import NUL, article, encode_value, encoder, holds_nan, may_hold_nan, new_decoder
+from stepwell.values import (
+    NUL,
+    article,
+    encode_value,
+    encoder,
+    holds_nan,
+    may_hold_nan,
+    new_decoder,
+    shape_of,
+    wrong_names,
+)
 
 _CONTEXTS = (Context, SyncContext)
 
@@ -87,11 +97,16 @@ class Codec:
         return text
 
     def decode_args(self, encoded: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional-only and other arguments, typed. Raises `BadArgs` if the JSON no longer fits the signature."""
+        """Positional-only and other arguments, typed. Raises `BadArgs` if the JSON no longer fits the signature,
+        `MisfitArgs` if that is for the arguments' names."""
         self.prepare()
         try:
             values = self._decoder.decode(encoded)
         except msgspec.DecodeError as error:
+            if wrong := wrong_names(encoded, self._fields, self._needed):
+                raise MisfitArgs(
+                    f"task {self._name!r}: the stored args do not fit: it takes ({self.describe()}); {wrong}"
+                ) from None
             raise BadArgs(f"task {self._name!r}: the stored args do not fit: {_name_the_argument(error)}") from None
         except RecursionError:
             raise BadArgs(f"task {self._name!r}: the stored args are nested too deep") from None
@@ -119,6 +134,11 @@ class Codec:
         """The arguments as a person would write them, for lists of tasks."""
         return ", ".join(str(p) for p in self._parameters if p.name != self.context_parameter)
 
+    def shape(self) -> str:
+        """What it takes, by name, and which of it must be given: what `MisfitArgs` goes by."""
+        self.prepare()
+        return shape_of(self._fields, self._needed)
+
     def prepare(self) -> None:
         """Read the annotations, if that had to wait. Raises `ConfigError` if they name something unknown."""
         if not self.ready:
@@ -143,6 +163,7 @@ class Codec:
                 optional = Any if annotation is Any else annotation | msgspec.UnsetType
                 fields.append((parameter.name, optional, msgspec.field(default=msgspec.UNSET)))
         self._fields = [name for name, _, _ in fields]
+        self._needed = [name for name, _, field in fields if field.default is msgspec.NODEFAULT]
         self._positional_only = [
             p.name for p in self._parameters if p.kind is p.POSITIONAL_ONLY and p.name in self._fields
         ]

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import threading
+import time
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
@@ -25,9 +27,12 @@ from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError, EmbeddedError
 from stepwell.pool import LoopPool, new_pool
 from stepwell.queries import Query
-from stepwell.trouble import explain, is_hopeless, is_transient, own
+from stepwell.trouble import explain, is_hopeless, is_lost, is_rolled_back, is_transient, own
 
 Row = TypeVar("Row")
+
+# Before each further try. Two that deadlocked meet again unless one of them is later.
+_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 
 ENVIRONMENT = "STEPWELL_DATABASE_URL"
 
@@ -43,6 +48,13 @@ async def afetch(connection: psycopg.AsyncConnection[Any], query: Query[Row]) ->
     async with connection.cursor(row_factory=args_row(query.row)) as cursor:
         await cursor.execute(query.text, query.params)
         return await cursor.fetchall()
+
+
+def _heals(error: psycopg.Error, *, repeatable: bool) -> bool:
+    # Who has set lock_timeout does not want to wait that long several times.
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return False
+    return is_rolled_back(error) or (repeatable and is_lost(error) and not is_hopeless(error))
 
 
 class Database:
@@ -147,20 +159,51 @@ class Database:
             raise
 
     def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
-        """Run a query on a pooled connection, its errors explained."""
-        with self.explaining(), self.connection(within) as connection:
-            return fetch(connection, query)
+        """Run a query on a pooled connection, its errors explained.
+
+        It is run again after what another try heals: a deadlock, say; or, if it may be repeated, a lost connection.
+        """
+        with self.explaining():
+            for pause in _PAUSES:
+                try:
+                    with self.connection(within) as connection:
+                        return fetch(connection, query)
+                except psycopg.Error as error:
+                    if not _heals(error, repeatable=query.repeatable):
+                        raise
+                time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+            with self.connection(within) as connection:
+                return fetch(connection, query)
 
     async def afetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
         """The same for async code."""
         with self.explaining():
+            for pause in _PAUSES:
+                try:
+                    async with self.aconnection(within) as connection:
+                        return await afetch(connection, query)
+                except psycopg.Error as error:
+                    if not _heals(error, repeatable=query.repeatable):
+                        raise
+                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
             async with self.aconnection(within) as connection:
                 return await afetch(connection, query)
 
     def fetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
         """Run queries in one transaction. Each is sent without waiting for the answer to the one before, and asked for
-        only then: while Postgres works on one, the next can be made."""
-        with self.explaining(), self.connection() as connection:
+        only then: while Postgres works on one, the next can be made. A list of them is run again as by `fetch`."""
+        with self.explaining():
+            for pause in _PAUSES if isinstance(queries, list) else ():
+                try:
+                    return self._fetch_each(queries)
+                except psycopg.Error as error:
+                    if not _heals(error, repeatable=False):
+                        raise
+                time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+            return self._fetch_each(queries)
+
+    def _fetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
+        with self.connection() as connection:
             try:
                 with pipeline(connection), connection.transaction():
                     sent = [(query.row, connection.execute(query.text, query.params)) for query in queries]
@@ -172,14 +215,24 @@ class Database:
     async def afetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
         """The same for async code."""
         with self.explaining():
-            async with self.aconnection() as connection:
+            for pause in _PAUSES if isinstance(queries, list) else ():
                 try:
-                    async with apipeline(connection), connection.transaction():
-                        sent = [(query.row, await connection.execute(query.text, query.params)) for query in queries]
-                        return [row(*columns) for row, cursor in sent async for columns in cursor]
-                finally:
-                    if in_pipeline(connection):
-                        await connection.close()
+                    return await self._afetch_each(queries)
+                except psycopg.Error as error:
+                    if not _heals(error, repeatable=False):
+                        raise
+                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+            return await self._afetch_each(queries)
+
+    async def _afetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
+        async with self.aconnection() as connection:
+            try:
+                async with apipeline(connection), connection.transaction():
+                    sent = [(query.row, await connection.execute(query.text, query.params)) for query in queries]
+                    return [row(*columns) for row, cursor in sent async for columns in cursor]
+            finally:
+                if in_pipeline(connection):
+                    await connection.close()
 
     def revive(self) -> None:
         """Start the embedded Postgres again, should it have crashed. Any other is for others to look after."""

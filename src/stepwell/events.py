@@ -120,6 +120,23 @@ class AttemptFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class JobMisfit(Event):
+    """A job was made for other code than this worker has."""
+
+    level = logging.WARNING
+    job_id: str
+    task: str
+    message: str
+    grace: float
+
+    def text(self) -> str:
+        return (
+            f"{self.task} {self.job_id} does not fit the code of this worker: {self.message}; it waits for a worker "
+            f"that it fits, {self.grace:g} s from the first time, and then fails"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeRefused(Event):
     level = logging.WARNING
     job_id: str
@@ -286,6 +303,16 @@ class UpkeepFailed(Event):
 
     def text(self) -> str:
         return f"upkeep: {self.duty} failed, to be tried again: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobBroken(Event):
+    level = logging.ERROR
+    job_id: str
+    why: str
+
+    def text(self) -> str:
+        return f"job {self.job_id} has failed: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from stepwell.acts import aperform, perform
 from stepwell.backoff import pause_after
 from stepwell.context import Context
 from stepwell.error_text import error_message, error_name, storable
-from stepwell.errors import AmbiguousKey, BadArgs, BadValue, TooManySteps
+from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, TooManySteps
 from stepwell.job_context import JobContext
 from stepwell.journal import Journal, Lost, StopReplay, Suspend
 from stepwell.moves import Restart
@@ -22,6 +22,7 @@ from stepwell.outcome import (
     Cancelled,
     Fail,
     Failed,
+    Misfit,
     Outcome,
     Restarted,
     RetryIn,
@@ -138,6 +139,8 @@ def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal 
             return Snoozed(error.delay)
         case Cancel():
             return Cancelled(error_message(error) or None)
+        case MisfitArgs() if _raised_by_us(error):
+            return Misfit(_failed("bad_args", error, None))
         case BadArgs() if _raised_by_us(error):
             return _failed("bad_args", error, None)
         case BadValue():

@@ -12,14 +12,14 @@ from stepwell.acts import Store
 from stepwell.backoff import pause_after
 from stepwell.context import Context
 from stepwell.duration import describe
-from stepwell.errors import BadArgs, StepNotFound
+from stepwell.errors import BadArgs, MisfitArgs, StepNotFound
 from stepwell.executor import outcome_of
 from stepwell.flow import Flow, FlowStep
 from stepwell.job import ClaimedJob
 from stepwell.job_context import Durability, JobContext
 from stepwell.journal import Journal
 from stepwell.moves import Done
-from stepwell.outcome import Advanced, Failed, Outcome, Succeeded
+from stepwell.outcome import Advanced, Failed, Misfit, Outcome, Succeeded
 from stepwell.sync_context import SyncContext
 from stepwell.task import Task
 
@@ -107,12 +107,14 @@ def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, a
     if not isinstance(outcome, Failed):
         return outcome
     outcome = msgspec.structs.replace(outcome, attempt=attempt, step=None if step is None else step.name)
-    # A step that is not there may be in the next deploy, or in the last one: that is tried again as any error.
     if not begun and isinstance(error, BadArgs):
-        return msgspec.structs.replace(outcome, reason="bad_args", delay=None)
+        bad = msgspec.structs.replace(outcome, reason="bad_args", delay=None)
+        return Misfit(bad) if isinstance(error, MisfitArgs) else bad
     if isinstance(error, _Late):
         return msgspec.structs.replace(
             outcome, reason="timeout", type="TimeoutError",
             delay=pause_after(error, policy.retry, attempt, policy.name), max_attempts=policy.retry.max_attempts,
         )  # fmt: skip
-    return msgspec.structs.replace(outcome, max_attempts=policy.retry.max_attempts)
+    failed = msgspec.structs.replace(outcome, max_attempts=policy.retry.max_attempts)
+    # A step that is not there may be in the next deploy, or in the last one.
+    return Misfit(failed) if step is None and isinstance(error, StepNotFound) else failed

@@ -102,6 +102,9 @@ class JobInfo:
     """It has failed or was cancelled, and its steps are being undone."""
     owner: str | None
     """The app whose workers run it; None: any worker that knows the task."""
+    misfit_until: datetime | None
+    """Its args do not fit the code of the workers that claimed it, as `error` says: until then it waits for one that
+    they fit. None: it does not wait for that."""
     failures: tuple[Failure, ...] = ()
     steps: tuple[StepInfo, ...] = ()
     """What a durable job has saved, in order."""

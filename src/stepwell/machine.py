@@ -10,14 +10,14 @@ import msgspec
 
 from stepwell.codec import Codec
 from stepwell.duration import Duration
-from stepwell.errors import BadArgs, ConfigError
+from stepwell.errors import BadArgs, ConfigError, MisfitArgs
 from stepwell.flow import Flow, FlowStep, Moved, check_policy, seconds_or
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
 from stepwell.names import check_name
 from stepwell.retry import Retry
 from stepwell.task import Task
-from stepwell.values import encode_value, new_decoder
+from stepwell.values import encode_value, new_decoder, shape_of, wrong_names
 
 StateClass = TypeVar("StateClass", bound=type[Any])
 
@@ -44,6 +44,12 @@ class Machine(Task[[Any], Any]):
     def queues(self) -> set[str]:
         """The queues that its jobs come to: its own, and those of its states."""
         return {self.queue, *(state.queue for state in self.states.values() if state.queue is not None)}
+
+    @property
+    def shape(self) -> str:
+        """The names of its states, each with those of its fields."""
+        fields = {name: _fields_of(state) for name, state in self._classes.items()}
+        return ";".join(f"{name}({shape_of(known, needed)})" for name, (known, needed) in sorted(fields.items()))
 
     @property
     def flow(self) -> Flow:
@@ -102,7 +108,7 @@ class Machine(Task[[Any], Any]):
             raise BadArgs(f'machine {self.name!r}: its args are {{"state": {{"Name": {{...}}}}}}: {error}') from None
         step = self.find(name)
         if step is None:
-            raise BadArgs(f"machine {self.name!r} has no state {name!r}: it has {', '.join(self.states)}")
+            raise MisfitArgs(f"machine {self.name!r} has no state {name!r}: it has {', '.join(self.states)}")
         return step
 
     def find(self, name: str) -> FlowStep | None:
@@ -178,16 +184,27 @@ def _machine_state(
         decoder = new_decoder(state)
     except TypeError as error:
         raise ConfigError(f"state {name!r} of machine {machine!r} cannot be stored as JSON: {error}") from None
+    _, needed = _fields_of(state)
     takes_ctx = len(inspect.signature(run).parameters) > 1
 
     def begin(stored: str, ctx: JobContext) -> Callable[[], Any]:
         try:
             value: Any = decoder.decode(stored)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise BadArgs(f"state {name!r} of machine {machine!r}: what was stored does not fit: {error}") from None
+            what = f"state {name!r} of machine {machine!r}: what was stored does not fit"
+            # A state passes over fields that it does not know.
+            if wrong := wrong_names(stored, None, needed):
+                raise MisfitArgs(f"{what}: {wrong}") from None
+            raise BadArgs(f"{what}: {error}") from None
         return lambda: value.run(ctx) if takes_ctx else value.run()
 
     def begin_first(args: str, ctx: JobContext) -> Callable[[], Any]:
         return begin(bytes(msgspec.json.decode(args, type=_Args).state[name]).decode(), ctx)
 
     return FlowStep(name, retry, timeout, queue, inspect.iscoroutinefunction(run), begin, begin_first)
+
+
+def _fields_of(state: type[Any]) -> tuple[list[str], list[str]]:
+    """The names of a state's fields in JSON, and those that must be given; none where its class does not tell."""
+    fields: tuple[msgspec.inspect.Field, ...] = getattr(msgspec.inspect.type_info(state), "fields", ())
+    return [field.encode_name for field in fields], [field.encode_name for field in fields if field.required]

@@ -63,6 +63,13 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     """Those that failed beside it, of which the same is so."""
 
 
+class Misfit(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
+    """The args do not fit the code of this worker: other code may take them. `failed` is the failure that it becomes if
+    none comes."""
+
+    failed: Failed
+
+
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
     """The handler asked to run later, the attempt uncounted."""
 
@@ -114,4 +121,6 @@ class Undone(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     """The steps of a job that failed or was cancelled have been undone: now it ends."""
 
 
-Outcome = Succeeded | Failed | Snoozed | HandedBack | Cancelled | Settled | Suspended | Advanced | Restarted | Undone
+Outcome = (
+    Succeeded | Failed | Misfit | Snoozed | HandedBack | Cancelled | Settled | Suspended | Advanced | Restarted | Undone
+)

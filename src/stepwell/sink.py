@@ -16,9 +16,12 @@ from stepwell.waiter import Waiter
 class JobSink:
     """What all tasks of an app share."""
 
-    def __init__(self, database: Database, waiter: Waiter, max_args_size: int, owner: str | None) -> None:
+    def __init__(
+        self, database: Database, waiter: Waiter, max_args_size: int, owner: str | None, misfit_grace: float
+    ) -> None:
         self.max_args_size = max_args_size
         self.owner = owner
+        self.misfit_grace = misfit_grace
         self._database = database
         self._waiter = waiter
         self._producer = Producer(database)

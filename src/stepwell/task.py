@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,7 @@ class Sink(Protocol):
 
     max_args_size: int
     owner: str | None
+    misfit_grace: float
 
     def put(self, call: Call[Any], connection: object | None) -> JobHandle[Any]: ...
 
@@ -224,6 +226,16 @@ class Task(Enqueuer[P, R]):
     def queues(self) -> set[str]:
         """The queues that its jobs come to."""
         return {self.queue}
+
+    @property
+    def shape(self) -> str:
+        """What its jobs may hold, by name."""
+        return self.codec.shape()
+
+    @property
+    def signature(self) -> int:
+        """A checksum of its name and shape, by which workers tell whether they have the same code for it."""
+        return zlib.crc32(f"{self.name}({self.shape})".encode()) - 2**31
 
     @property
     def flow(self) -> Any:

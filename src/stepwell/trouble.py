@@ -69,6 +69,32 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
+def is_rolled_back(error: BaseException) -> bool:
+    """Whether the transaction met another one, was rolled back for that alone, and would most likely succeed now: a
+    deadlock, a serialisation failure, a lock that was not to be had in time, or a row that was on its way to a
+    partition's former place."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    return error.sqlstate in ("40001", "40P01", "55P03") or _was_rerouted(error)
+
+
+def _was_rerouted(error: psycopg.Error) -> bool:
+    """Whether a row waited to be written to the default partition while one was made that is its own."""
+    return (
+        error.sqlstate == "23514"
+        and error.diag.schema_name == "stepwell"
+        and error.diag.table_name in ("history_default", "failure_default")
+        and error.diag.constraint_name is None
+    )
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection ended, so that nobody knows how far the statement came."""
+    if not isinstance(error, psycopg.OperationalError) or isinstance(error, PoolTimeout):
+        return False
+    return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
+
+
 def is_refusal(error: BaseException) -> bool:
     """Whether the server refused the statement for what it says, so that certainly nothing was written."""
     return isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError | TooLarge)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from typing import Any, cast
 
 import msgspec
@@ -72,6 +73,30 @@ def holds_nan(value: Any) -> bool:
         elif isinstance(inner, list | tuple):
             pending.extend(cast("list[Any]", inner))
     return False
+
+
+def wrong_names(encoded: str, known: Collection[str] | None, needed: Collection[str]) -> str | None:
+    """Which names of a JSON object are not known, and which are missing; None: no name is wrong, or it is no object.
+    Without `known`, any may be there."""
+    try:
+        given = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    unknown = [name for name in given if known is not None and name not in known]
+    missing = [name for name in needed if name not in given]
+    said = [f"it does not know {_listed(unknown)}"] if unknown else []
+    return "; ".join([*said, f"it needs {_listed(missing)}"] if missing else said) or None
+
+
+def shape_of(known: Collection[str], needed: Collection[str]) -> str:
+    """Names as `wrong_names` takes them, in one line: two that are equal find the same names wrong."""
+    return ",".join(sorted(name if name in needed else f"{name}=" for name in known))
+
+
+def _listed(names: list[str]) -> str:
+    # Whoever enqueued chose them: some may be long, and there may be many.
+    shown = ", ".join(repr(name if len(name) <= 50 else f"{name[:50]}...") for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
 def article(noun: str) -> str:

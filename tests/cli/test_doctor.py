@@ -12,7 +12,9 @@ from cli.commands import Jobs, Run, make_schedule
 from deaf import deaf
 from psycopg.conninfo import make_conninfo
 
+from stepwell import queries
 from stepwell.cli.checks import judge_snapshots
+from stepwell.db import fetch
 from stepwell.queries import SnapshotHolder
 
 CHECKS = [
@@ -22,6 +24,7 @@ CHECKS = [
     "dead rows",
     "oldest snapshot",
     "unknown tasks",
+    "misfits",
     "shared tasks",
     "pauses",
     "schedules",
@@ -82,6 +85,20 @@ def test_ready_jobs_of_an_owner_need_a_worker_of_that_app(run: Run, jobs: Jobs) 
     finding = examine(run)["unknown tasks"]
     assert finding["details"] == [{"queue": "default", "task": "add", "owner": "shop", "count": 1}]
     assert "that belong to app shop" in finding["text"]
+
+
+def test_jobs_that_wait_for_other_code_are_counted_with_what_is_wrong(run: Run, jobs: Jobs) -> None:
+    job_id = jobs.running()
+    held = queries.hold_misfits([job_id], [1], [7], ["it does not know 'title'"], [3600.0])
+    assert fetch(jobs.connection, held)[0].expired == []
+    finding = examine(run)["misfits"]
+    assert finding["status"] == "warning"
+    assert "1 of add (it does not know 'title')" in finding["text"]
+    shown = run("jobs", "show", job_id).out
+    assert "for a worker that its args fit" in shown
+    assert "it does not know 'title'" in shown
+    assert run("jobs", "retry", "--state", "scheduled", "--task", "add", "--yes").code == 0
+    assert jobs.state(job_id) == "ready"
 
 
 def test_a_task_that_two_apps_have_is_named_with_both(run: Run, jobs: Jobs) -> None:

@@ -242,7 +242,7 @@ async def test_a_deploy_may_insert_steps_and_one_that_took_a_step_away_is_told(a
             # It stood before `two`, and there it still stands.
             assert await jobs[0].aresult(timeout="10s") == 20
             assert await (await after.aenqueue(1)).aresult(timeout="10s") == 10020
-    async with App(dsn) as wrong:
+    async with App(dsn, misfit_grace=0) as wrong:
         wrong.chain("deployed", one, between, retry=Retry(max_attempts=2, initial="5ms", jitter=0))
         job = await before.aenqueue(1)
         async with Worker(app):

@@ -329,3 +329,25 @@ def test_the_owner_of_a_schema_made_for_it_can_migrate(stranger: sql.Identifier,
     become(empty, stranger)
     migrate(empty)
     check(empty)
+
+
+def test_names_that_do_not_fit_are_mended(empty: Connection) -> None:
+    migrate(empty, target=5)
+    long = "q" * 9000
+    empty.execute(
+        "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args) values"
+        " (gen_random_uuid(), now(), now(), 'scheduled', 'work', %s, '{}'),"
+        " (gen_random_uuid(), now(), now(), 'scheduled', '', '', '{}')",
+        (long,),
+    )
+    empty.execute(
+        "insert into stepwell.schedule (id, owner, name, task, args, queue, rank, every, overlap, catchup, jitter,"
+        " declared, declared_at, created_at) values (gen_random_uuid(), 'app', 'a', 'work', '{}', %s, 0, 'NaN', 'skip',"
+        " 1, 0, false, now(), now())",
+        (long,),
+    )
+    migrate(empty)
+    jobs = empty.execute("select task, queue from stepwell.job order by task").fetchall()
+    assert jobs == [("unnamed", "default"), ("work", "q" * 200)]
+    assert empty.execute("select queue, every from stepwell.schedule").fetchall() == [("q" * 200, 3155760000)]
+    assert empty.execute("select promoted, failed from stepwell.promote()").fetchall() == [(2, [])]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -167,13 +169,16 @@ def test_many_events_of_one_transaction_cost_by_their_number(conn: Connection, i
     assert seconds(1_000) < few * 40
 
 
-def held(dsn: str, name: str, key: str = "", *, shared: bool = False) -> Connection:
-    """A session that may do no more than connect, and holds the advisory lock of an event."""
-    session = psycopg.connect(dsn, autocommit=True)
+@contextmanager
+def held(dsn: str, name: str, key: str = "", *, shared: bool = False) -> Generator[Connection]:
+    """A session that does no more than connect and hold the advisory lock of an event."""
     take = "pg_advisory_lock_shared" if shared else "pg_advisory_lock"
     query = sql.SQL("select {}(1937007984, hashtext(%s || chr(1) || %s))").format(sql.Identifier(take))
-    session.execute(query, (name, key))
-    return session
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute(query, (name, key))
+        yield session
+        # Said, because the end of a session is noticed a little later.
+        session.execute("select pg_advisory_unlock_all()")
 
 
 def due_in(conn: Connection, job: Held) -> float | None:

@@ -195,6 +195,42 @@ def test_ends_that_find_no_partition_and_the_making_of_one_do_not_deadlock(
     assert places(conn, one.id) == ["history_20300411"]
 
 
+@pytest.mark.parametrize("end", ["finish", "fail", "cancel"])
+def test_who_waits_for_a_partition_to_be_made_writes_into_it(conn: Connection, dsn: str, worker: str, end: str) -> None:
+    calls.enqueue(conn)
+    [job] = calls.claim(conn, worker)
+    waiting = calls.enqueue(conn)
+    with (
+        psycopg.connect(dsn) as maker,
+        psycopg.connect(dsn, autocommit=True) as ender,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        assert len(calls.make_partitions(maker, 100 * DAY)) == 6
+        if end == "finish":
+            ended = threads.submit(calls.finish, ender, [job], keep=100 * DAY)
+        elif end == "fail":
+            ended = threads.submit(calls.fail, ender, [job], delay=None, keep=100 * DAY)
+        else:
+            ended = threads.submit(
+                ender.execute, "select stepwell.cancel(array[%s::uuid], null, %s)", (waiting, 100 * DAY)
+            )
+        until(lambda: calls.blocked(conn, ender))
+        maker.commit()
+        ended.result()
+    assert calls.one(conn.execute("select count(*) from stepwell.history_20300411")) == 1
+    assert calls.one(conn.execute("select count(*) from stepwell.history_default")) == 0
+
+
+def test_nobody_waits_for_a_partition_of_a_later_day(conn: Connection, dsn: str, worker: str) -> None:
+    calls.make_partitions(conn, DAY)
+    calls.enqueue(conn)
+    calls.set_clock(conn, "2030-01-02 00:00:00+00")
+    with psycopg.connect(dsn) as maker:
+        assert len(calls.make_partitions(maker, DAY)) == 2
+        conn.execute("set lock_timeout = '5s'")
+        calls.finish(conn, calls.claim(conn, worker))
+
+
 def test_a_new_partition_has_the_indexes_of_the_others(conn: Connection, worker: str) -> None:
     calls.make_partitions(conn, DAY)
     rows = conn.execute(

@@ -45,7 +45,8 @@ WAYS = {
     "renew": {"job_cancelling"},
     "results": {"job_pkey"},
     "retry": {"job_pkey"},
-    "promote": {"job_due"},
+    "hold_misfits": {"job_pkey"},
+    "promote": {"job_due", "job_misfit"},
     "unregister_worker": {"job_running", "job_pkey", "job_parent"},
     "rescue": {"job_running"},
     "rescue from a dead worker": {"job_running", "job_pkey", "job_parent"},
@@ -175,11 +176,12 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     call("fail", calls.fail, held[10:20], delay=5.0)
     call("fail for good", calls.fail, held[20:30], delay=None)
     call("snooze", calls.snooze, held[30:40])
+    call("hold_misfits", hold_misfits, held[55:60])
     call("suspend", suspend, held[60:70])
     call("advance", advance, held[70:80])
     call("restart", restart, held[80:90])
     call("fork", fork, held[70])
-    call("cancel", calls.cancel, [job.id for job in held[30:60]])
+    call("cancel", calls.cancel, [job.id for job in held[30:55]])
     call("renew", calls.renew, worker)
     call("results", results, [job.id for job in held[:60]])
     call("retry", calls.retry, [job.id for job in held[:60]])
@@ -193,6 +195,11 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     conn.execute("update stepwell.worker set lease_until = 'epoch' where id = %s::uuid", (worker,))
     call("rescue from a dead worker", calls.rescue)
     return ways
+
+
+def hold_misfits(conn: Connection, held: list[Held]) -> None:
+    many = len(held)
+    fetch(conn, queries.hold_misfits(calls.ids(held), calls.epochs(held), [7] * many, ["no"] * many, [60.0] * many))
 
 
 def suspend(conn: Connection, held: list[Held]) -> None:

@@ -44,6 +44,7 @@ enqueue                 owner   producer worker
 enqueue_many            owner   producer worker
 expiry                  caller
 fail                    owner   worker
+fail_broken             caller
 fail_held               caller
 finish                  owner   worker
 forget_waits            owner   worker
@@ -51,6 +52,7 @@ fork                    owner   operator
 grant_kinds             caller
 grant_role              caller
 hand_back_unknown       owner   worker
+hold_misfits            owner   worker
 journal                 caller
 kept_steps              caller
 known_role              caller
@@ -65,12 +67,14 @@ look_again              caller
 look_delay              caller
 make_partitions         owner   worker
 mark_beside             caller
+notify                  caller
 notify_done             caller
 notify_ready            caller
 now                     owner   everybody
 pause                   owner   operator
 pause_schedule          owner   operator
 promote                 owner   worker
+promote_one             caller
 prune                   owner   worker
 prune_events            owner   worker
 prune_rows              owner   worker
@@ -81,6 +85,7 @@ put_schedules           owner   worker operator
 read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
+release_misfits         caller
 remove_schedules        owner   worker operator
 remove_stale_schedules  owner   worker
 remove_worker           caller
@@ -286,8 +291,15 @@ def test_an_operator_of_somebody_elses_does_not_run_for_those_who_look(conn: Con
                 " $$ begin insert into public.loot values (current_user); return null; end $$"
             )
             theirs.execute("create operator public.->> (leftarg = json, rightarg = json, function = public.spring)")
-        rows = conn.execute("select key, value, error from stepwell.steps where job_id = %s", (job.id,)).fetchall()
-        assert rows == [("a", 1, None)]
+            theirs.execute(
+                "create function public.spring(json, text) returns text language plpgsql as"
+                " $$ begin insert into public.loot values (current_user); return null; end $$"
+            )
+            theirs.execute("create operator public.->> (leftarg = json, rightarg = text, function = public.spring)")
+        for path in ("public", "public, pg_catalog"):
+            conn.execute(f"set search_path = {path}".encode())
+            rows = conn.execute("select key, value, error from stepwell.steps where job_id = %s", (job.id,)).fetchall()
+            assert rows == [("a", 1, None)]
         assert conn.execute("select who from public.loot").fetchall() == []
 
 

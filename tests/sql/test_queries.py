@@ -82,6 +82,8 @@ _SAMPLES: dict[str, Any] = {
     "step": None,
     "value": "1",
     "keep": 1.0,
+    "signatures": [1],
+    "graces": [1.0],
 }
 _BY_NAME: dict[str, dict[str, Any]] = {
     "fork": {"step": "k"},

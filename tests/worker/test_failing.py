@@ -197,7 +197,7 @@ async def test_args_that_no_longer_decode_fail_at_once_and_can_be_retried(
         return n
 
     async with Worker(app):
-        for args in ('{"n": "text"}', '{"m": 1}', "{}", '{"n": 1, "extra": 2}'):
+        for args in ('{"n": "text"}', '{"n": [1]}', '{"n": null}'):
             row = conn.execute("select stepwell.enqueue('typed', %s::json)", (args,)).fetchone()
             assert row is not None
             job = app.job(row[0])

@@ -8,8 +8,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from waiting import Heard, auntil, until
 
 from stepwell import App, Cancel, ConfigError, Context, JobCancelled, JobFailed, Retry, Snooze, Worker
+from stepwell.events import JobLocked
 
 
 @pytest.fixture
@@ -173,3 +175,105 @@ def test_transaction_and_process_exclude_each_other() -> None:
 
 def in_process(ctx: Context) -> None:
     assert threading.current_thread()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_handler_whose_end_met_a_deadlock_is_run_again_and_no_attempt_is_used(
+    app: App, dsn: str, effects: psycopg.Connection[Any], plain: bool
+) -> None:
+    go, runs = threading.Event(), list[int]()
+
+    async def settle(ctx: Context) -> None:
+        runs.append(ctx.attempt)
+        await ctx.connection.execute("insert into effect values (1)")
+        await asyncio.to_thread(go.wait, 20)
+
+    def settle_plain(ctx: Context) -> None:
+        runs.append(ctx.attempt)
+        ctx.sync_connection.execute("insert into effect values (1)")
+        go.wait(20)
+
+    @app.task(queue="elsewhere")
+    async def nothing() -> None: ...
+
+    chosen = settle_plain if plain else settle
+    task = app.task(transaction=True, retry=Retry(max_attempts=1), name="settle")(chosen)
+    parent = await nothing.aenqueue()
+    job = await task.aenqueue()
+    effects.execute("update stepwell.job set parent_id = %s, parent_key = 'c' where id = %s", (parent.id, job.id))
+    async with Worker(app, queues=["default"]):
+        await auntil(lambda: runs)
+        with psycopg.connect(dsn) as other:
+            other.execute("set deadlock_timeout = '1min'")
+            other.execute("select from stepwell.job where id = %s for update", (job.id,))
+            go.set()
+            # It holds the parent, and waits for the job.
+            await asyncio.to_thread(
+                until,
+                lambda: (
+                    effects.execute(
+                        "select from stepwell.job where id = %s for update skip locked", (parent.id,)
+                    ).rowcount
+                    == 0
+                ),
+            )
+            await asyncio.to_thread(other.execute, "select from stepwell.job where id = %s for update", (parent.id,))
+            other.rollback()
+        await job.aresult(timeout="10s")
+    info = await job.ainfo()
+    assert info is not None
+    assert (runs, info.attempt, info.epoch, info.failures, count(effects)) == ([1, 1], 1, 1, (), 1)
+
+
+async def test_a_handler_whose_end_is_always_rolled_back_fails_in_the_end(
+    app: App, effects: psycopg.Connection[Any]
+) -> None:
+    effects.execute(
+        "create function conflict() returns trigger language plpgsql as"
+        " $$begin raise exception 'conflict' using errcode = '40001'; end$$"
+    )
+    effects.execute(
+        "create trigger conflict before delete on stepwell.job for each row"
+        " when (old.task = 'settle' and old.epoch = 1) execute function conflict()"
+    )
+    runs = 0
+
+    @app.task(transaction=True, retry=Retry(max_attempts=2, initial=0))
+    async def settle(ctx: Context) -> None:
+        nonlocal runs
+        runs += 1
+        await ctx.connection.execute("insert into effect values (1)")
+
+    async with Worker(app):
+        job = await settle.aenqueue()
+        await job.aresult(timeout="10s")
+    info = await job.ainfo()
+    assert info is not None
+    assert (runs, info.attempt, [failure.type for failure in info.failures]) == (
+        7,
+        2,
+        ["psycopg.errors.SerializationFailure"],
+    )
+    assert count(effects) == 1
+
+
+async def test_a_transaction_that_waits_for_a_locked_job_says_who_holds_it(app: App, dsn: str) -> None:
+    @app.task(transaction=True)
+    async def settle(ctx: Context) -> None:
+        await asyncio.to_thread(locked.wait, 20)
+
+    locked = threading.Event()
+    worker = Worker(app)
+    heard = Heard(worker)
+    async with worker:
+        job = await settle.aenqueue()
+        await auntil(lambda: worker.id)
+        with psycopg.connect(dsn) as other:
+            await asyncio.to_thread(
+                until,
+                lambda: other.execute("select from stepwell.job where worker_id is not null for update").rowcount,
+            )
+            locked.set()
+            event = await heard.wait_for(JobLocked)
+            assert (event.what, event.job_id, event.pid) == ("transaction", str(job.id), other.info.backend_pid)
+        await job.aresult(timeout="10s")

@@ -166,6 +166,21 @@ def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Fin
     )
 
 
+def check_misfits(connection: psycopg.Connection[Any], _: Database) -> Finding:
+    """Jobs that were made for other code than the live workers have."""
+    misfits = fetch(connection, queries.misfit_tasks())
+    if not misfits:
+        return Finding("misfits", "ok", "no job waits for a worker that its args fit")
+    shown = _some([f"{each.count} of {each.task} ({each.error}), until {local(each.until)}" for each in misfits])
+    return Finding(
+        "misfits",
+        "warning",
+        f"their args do not fit the code of the workers that claimed them: {shown}: start workers with the code that "
+        "these jobs were made for, or cancel them; they fail then",
+        tuple(record(each) for each in misfits),
+    )
+
+
 def check_shared_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Tasks of one name that belong to several apps."""
     shared = fetch(connection, queries.shared_tasks())
@@ -288,6 +303,7 @@ _CHECKS: dict[str, Callable[[psycopg.Connection[Any], Database], Finding]] = {
     "dead rows": check_dead_rows,
     "oldest snapshot": check_snapshots,
     "unknown tasks": check_unknown_tasks,
+    "misfits": check_misfits,
     "shared tasks": check_shared_tasks,
     "pauses": check_pauses,
     "schedules": check_schedules,

@@ -57,6 +57,8 @@ def print_job(job: JobInfo, failures: Sequence[Failure], steps: Sequence[StepInf
 
 
 def _state(job: JobInfo) -> str:
+    if job.misfit_until is not None:
+        return f"{job.state}, waits until {local(job.misfit_until)} for a worker that its args fit"
     if job.undoing:
         return f"{job.state}, undoing its steps"
     return f"{job.state}, asked to stop" if job.cancelling else job.state

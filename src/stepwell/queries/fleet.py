@@ -62,11 +62,12 @@ def register_worker(
     schedules: Sequence[str] = (),
     stale_after: float | None = None,
     named: bool | None = None,
+    signatures: Sequence[int] | None = None,
 ) -> Query[str]:
     return Query(
         "select stepwell.register_worker(%s::text, %s::integer, %s::text, %s::text[], %s::text, %s::integer,"
         " %s::double precision, %s::double precision, %s::integer, %s::text, %s::text[], %s::double precision,"
-        " %s::boolean)::text",
+        " %s::boolean, %s::integer[])::text",
         (
             host,
             pid,
@@ -81,6 +82,7 @@ def register_worker(
             list(schedules),
             stale_after,
             named,
+            None if signatures is None else list(signatures),
         ),
         only,
     )
@@ -123,7 +125,7 @@ _SCOPE: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
 
 
 def pause(scope: Scope) -> Query[None]:
-    return Query("select stepwell.pause" + _SCOPE, scope.params, only)
+    return Query("select stepwell.pause" + _SCOPE, scope.params, only, repeatable=True)
 
 
 def resume(scope: Scope) -> Query[bool]:
@@ -139,4 +141,5 @@ def pauses() -> Query[Control]:
         "select action, scope, name, asked_at from stepwell.controls where action = 'pause' order by scope, name",
         (),
         Control,
+        repeatable=True,
     )

@@ -139,6 +139,26 @@ def uncovered_tasks() -> Query[UncoveredTask]:
 
 
 @dataclass(frozen=True, slots=True)
+class MisfitTask:
+    """Jobs that wait for a worker that their args fit: how many, what is wrong with one, and when the first fails."""
+
+    task: str
+    count: int
+    error: str
+    until: datetime
+
+
+def misfit_tasks() -> Query[MisfitTask]:
+    return Query(
+        "select j.task, count(*), coalesce(min(j.misfit), ''), min(j.misfit_until) from stepwell.job j"
+        " where j.misfits is not null and j.state = 'scheduled'::stepwell.state and j.run_at = j.misfit_until"
+        " group by j.task order by min(j.misfit_until), j.task",
+        (),
+        MisfitTask,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class SharedTask:
     """A name of a task that live workers of several apps have; `named`: all of them were given their names."""
 

@@ -20,12 +20,12 @@ _INFO: LiteralString = (
     # Python has no infinite time: what waits without a limit is due at no time, what is kept for ever has no expiry.
     " nullif(run_at, 'infinity'::timestamptz), claimed_at, finished_at,"
     " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for, cursor, parent_id,"
-    " forked_from, undoing, owner from stepwell.jobs"
+    " forked_from, undoing, owner, misfit_until from stepwell.jobs"
 )
 
 
 def info(job_id: str) -> Query[JobInfo]:
-    return Query(_INFO + " where id = %s::uuid", (job_id,), _job_info)
+    return Query(_INFO + " where id = %s::uuid", (job_id,), _job_info, repeatable=True)
 
 
 def failures(job_id: str) -> Query[Failure]:
@@ -34,6 +34,7 @@ def failures(job_id: str) -> Query[Failure]:
         " from stepwell.failures where job_id = %s::uuid order by epoch",
         (job_id,),
         Failure,
+        repeatable=True,
     )
 
 
@@ -47,6 +48,7 @@ def steps(job_id: str) -> Query[StepInfo]:
         " from stepwell.steps where job_id = %s::uuid order by n, key",
         (job_id,),
         _step_info,
+        repeatable=True,
     )
 
 
@@ -93,12 +95,14 @@ class JobFilter:
 def list_jobs(which: JobFilter, limit: int) -> Query[JobInfo]:
     """The newest first."""
     where, params = _where(which)
-    return Query(_INFO + " where " + where + " order by id desc limit %s::integer", (*params, limit), _job_info)
+    return Query(
+        _INFO + " where " + where + " order by id desc limit %s::integer", (*params, limit), _job_info, repeatable=True
+    )
 
 
 def count_jobs(which: JobFilter, *, to_retry: bool = False) -> Query[int]:
     where, params = _where(which, to_retry=to_retry)
-    return Query("select count(*) from stepwell.jobs where " + where, params, only)  # noqa: S608
+    return Query("select count(*) from stepwell.jobs where " + where, params, only, repeatable=True)  # noqa: S608
 
 
 def job_ids(which: JobFilter, before: str | None, limit: int, *, to_retry: bool = False) -> Query[str]:
@@ -110,6 +114,7 @@ def job_ids(which: JobFilter, before: str | None, limit: int, *, to_retry: bool 
         + " order by jobs.id desc limit %s::integer",
         (before, before, *params, limit),
         only,
+        repeatable=True,
     )
 
 
@@ -142,16 +147,21 @@ def _where(which: JobFilter, *, to_retry: bool = False) -> tuple[LiteralString, 
         params.append(which.owner)
     if to_retry:
         # A scheduled job that was never tried waits because somebody said so.
-        conditions.append("(state <> 'scheduled'::stepwell.state or attempt > 0)")
+        conditions.append("(state <> 'scheduled'::stepwell.state or attempt > 0 or misfit_until is not null)")
     return " and ".join(conditions), params
 
 
 def job_states(ids: Sequence[str]) -> Query[tuple[str, str]]:
-    return Query("select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])", (list(ids),), same)
+    return Query(
+        "select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])",
+        (list(ids),),
+        same,
+        repeatable=True,
+    )
 
 
 def clock() -> Query[datetime]:
-    return Query("select stepwell.now()", (), only)
+    return Query("select stepwell.now()", (), only, repeatable=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +184,7 @@ def queues() -> Query[QueueInfo]:
         " order by name",
         (),
         QueueInfo,
+        repeatable=True,
     )
 
 
@@ -208,4 +219,5 @@ def workers() -> Query[WorkerInfo]:
         " alive, owner, leads, paused, stopping, named from stepwell.workers order by started_at, id",
         (),
         WorkerInfo,
+        repeatable=True,
     )

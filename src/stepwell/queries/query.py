@@ -16,6 +16,8 @@ class Query(Generic[Row]):
     text: LiteralString
     params: Sequence[Any]
     row: Callable[..., Row]
+    repeatable: bool = False
+    """Whether it may be sent again when the connection was lost and nobody knows how it went: it only reads, say."""
 
 
 WITHIN: LiteralString = " where set_config('lock_timeout', %s, true) is not null"

@@ -155,6 +155,7 @@ def schedules(owner: str | None = None, name: str | None = None) -> Query[Schedu
         " where (%s::text is null or owner = %s::text) and (%s::text is null or name = %s::text) order by owner, name",
         (owner, owner, name, name),
         ScheduleInfo,
+        repeatable=True,
     )
 
 
@@ -164,4 +165,5 @@ def recent_ticks(owner: str, name: str, limit: int) -> Query[Tick]:
         " where owner = %s::text and name = %s::text order by at desc limit %s::integer",
         (owner, name, limit),
         Tick,
+        repeatable=True,
     )

@@ -179,6 +179,25 @@ def snooze(ids: list[str], epochs: list[int], delays: list[float]) -> Query[list
     )
 
 
+@dataclass(frozen=True, slots=True)
+class HeldMisfits:
+    """Of jobs whose args did not fit, those that the fence refused and those that have waited long enough."""
+
+    refused: list[UUID]
+    expired: list[UUID]
+
+
+def hold_misfits(
+    ids: list[str], epochs: list[int], signatures: list[int], messages: list[str], graces: list[float]
+) -> Query[HeldMisfits]:
+    return Query(
+        "select refused, expired from stepwell.hold_misfits(%s::uuid[], %s::integer[], %s::integer[], %s::text[],"
+        " %s::double precision[])",
+        (Bare(ids), Bare(epochs), Bare(signatures), Texts(messages), Bare(graces)),
+        HeldMisfits,
+    )
+
+
 def hand_back_unknown(worker_id: str, ids: list[str], epochs: list[int]) -> Query[list[UUID] | None]:
     return Query(
         "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])",
@@ -214,10 +233,13 @@ class Promoted:
 
     count: int
     next_due: float | None
+    failed: list[UUID]
+    """Those that could not be made ready, and have failed."""
+    why: list[str]
 
 
 def promote() -> Query[Promoted]:
-    return Query("select promoted, next_due from stepwell.promote()", (), Promoted)
+    return Query("select promoted, next_due, failed, why from stepwell.promote()", (), Promoted)
 
 
 def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
@@ -234,6 +256,11 @@ def prune_rows(table: Literal["history_default", "failure_default", "large_value
 
 def notify(channel: str, payload: str) -> Query[None]:
     return Query("select pg_notify(%s, %s)", (channel, payload), only)
+
+
+def notify_unless_full(channel: str) -> Query[None]:
+    """No row: the queue of notifications is so full that stepwell.notify sends nothing either."""
+    return Query("select pg_notify(%s, '') where pg_notification_queue_usage() < 0.5", (channel,), only)
 
 
 def results(ids: Sequence[str]) -> Query[Ended]:

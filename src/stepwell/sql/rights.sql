@@ -14,7 +14,7 @@ from (
     (
       '{worker}', 'function', '{
         register_worker, rivals, renew, unregister_worker, ready_queues, claim, read_claimed, report_progress, still_held,
-        hand_back_unknown, lock_holders,
+        hand_back_unknown, lock_holders, hold_misfits,
         finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, forget_waits, large_value,
         promote, rescue, lead, admit, add_stats,
         put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,

@@ -16,7 +16,7 @@ _BUSY = """
 select exists (
   select from stepwell.job j
   where (j.state in ('ready', 'running') or j.state in ('scheduled', 'waiting') and j.run_at <= stepwell.now())
-    and j.task = any (%s)
+    and j.task = any (%s) and (j.owner is null or j.owner = %s)
 )
 """
 
@@ -37,7 +37,7 @@ async def adrain(app: App, *, concurrency: int = 10, timeout: Duration = "30s") 
         # Those that are known are asked at once, others when something is found there.
         Worker(app, queues=[*sorted(named), "*"], concurrency=concurrency) as worker,
     ):
-        while (await app.database.afetch(Query(_BUSY, (list(app.tasks),), _only)))[0]:  # noqa: ASYNC110 it asks others
+        while (await app.database.afetch(Query(_BUSY, (list(app.tasks), app.owner), _only)))[0]:  # noqa: ASYNC110 it asks others
             await asyncio.sleep(_LOOK_EVERY)
         return worker.runs_ended
 

@@ -29,13 +29,13 @@ from stepwell.job import ClaimedJob
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.outcome import HandedBack, Outcome
 from stepwell.queries import Orders, Query
-from stepwell.trouble import is_transient
+from stepwell.trouble import is_hopeless, is_transient
 from stepwell.worker.balance import Balance
 from stepwell.worker.claims import Claims
 from stepwell.worker.duty import Duties
 from stepwell.worker.fetcher import Fetcher
 from stepwell.worker.held import Held
-from stepwell.worker.keep_going import keep_going
+from stepwell.worker.keep_going import keep_going, tell
 from stepwell.worker.lease import Lease, LeaseCallbacks
 from stepwell.worker.link import Link
 from stepwell.worker.listener import Listener, ListenerCallbacks
@@ -53,6 +53,7 @@ from stepwell.worker.upkeep import Upkeep
 _DEAF_POLL = 0.2
 _LEASE_LOOK = 0.25
 _ARRIVAL_PAUSE = 0.5
+_DECLARE_PAUSE = 5.0
 _DECLARING = "putting in the schedules of this app"
 # In one turn of the event loop no more than so many jobs are started. Hundreds of quick ones at once would keep it from
 # its connections for milliseconds, and Postgres would wait for the next claim and the next outcomes.
@@ -214,6 +215,7 @@ class Crew:
                 self._app.scheduler.names,
                 self._app.scheduler.stale_after,
                 self._app.owner is not None,
+                [task.signature for task in self._app.tasks.values()],
             )
 
         self._lease = Lease(
@@ -223,7 +225,9 @@ class Crew:
             renew,
             blocked_after,
             lambda: self.running,
-            LeaseCallbacks(self._gained, self._lost, self._obey, self._lease_failed, self._blocked),
+            LeaseCallbacks(
+                self._gained, self._lost, self._obey, self._lease_failed, self._lease_stumbled, self._blocked
+            ),
         )
         return self._lease
 
@@ -296,7 +300,14 @@ class Crew:
         while True:
             await self._undeclared.wait()
             await asyncio.sleep(1)
-            await self.declare_schedules()
+            try:
+                await self.declare_schedules()
+            except StepwellError as error:
+                # At the start this ended the worker. By now it has jobs that run, and would rather keep them.
+                if error.__cause__ is not None and is_hopeless(error.__cause__):
+                    raise
+                self._duties.failed(_DECLARING, str(error))
+                await asyncio.sleep(_DECLARE_PAUSE)
 
     def hand_back(self, which: Callable[[ClaimedJob], bool] = lambda _: True) -> None:
         """Give unstarted jobs back, for others to run."""
@@ -403,6 +414,9 @@ class Crew:
     def _lease_failed(self, error: Exception) -> None:
         if not self._failed.done():
             self._failed.set_exception(error)
+
+    def _lease_stumbled(self, error: Exception) -> None:
+        tell(self._events, "renewing the lease", error)
 
     def _cancel_asked(self, worker_id: str) -> None:
         # Anybody may notify: what is to be cancelled is what the database says, and a renewal asks it.

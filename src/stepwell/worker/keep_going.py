@@ -31,9 +31,14 @@ async def keep_going(name: str, loop: Callable[[], Awaitable[None]], events: Eve
             raise
         except Exception as error:
             pause = _FIRST_PAUSE if clock() - began > _GOOD_SPELL else pause
-            trace = storable("".join(traceback.format_exception(error)))
-            events.emit(LoopFailed(name, f"{error_name(error)}: {error_message(error)}", pause, trace))
+            tell(events, name, error, pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         else:
             return
+
+
+def tell(events: Events, name: str, error: Exception, pause: float = 0.0) -> None:
+    """Say that a loop failed and goes on."""
+    trace = storable("".join(traceback.format_exception(error)))
+    events.emit(LoopFailed(name, f"{error_name(error)}: {error_message(error)}", pause, trace))

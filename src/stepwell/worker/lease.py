@@ -21,6 +21,7 @@ import psycopg
 from stepwell import queries
 from stepwell.connection import CONNECTION, stirs
 from stepwell.db import Database, fetch
+from stepwell.errors import StepwellError
 from stepwell.queries import Orders, Query
 from stepwell.trouble import explain, is_hopeless
 from stepwell.worker.link import sever
@@ -39,6 +40,9 @@ class LeaseCallbacks:
     """True: for want of an answer. False: the database said so."""
     obey: Callable[[Orders], None]
     failed: Callable[[Exception], None]
+    """By what only a person can mend."""
+    stumbled: Callable[[Exception], None]
+    """By anything else: it goes on."""
     blocked: Callable[[float, str], None]
 
 
@@ -122,10 +126,10 @@ class Lease:
     def _run(self) -> None:
         watch = _LoopWatch(self._loop, self._loop_thread, self._blocked_after, self._callbacks.blocked)
         renew_at = time.monotonic() + self._renew
-        try:
-            while not self._stopping:
-                kicked = self._kick.wait(_TICK)
-                self._kick.clear()
+        while not self._stopping:
+            kicked = self._kick.wait(_TICK)
+            self._kick.clear()
+            try:
                 watch.look()
                 if self._stopping:
                     continue
@@ -134,8 +138,11 @@ class Lease:
                 if not (kicked or cut) and time.monotonic() < min(renew_at, self._renewed_at + self._every):
                     continue
                 renew_at = time.monotonic() + (self._every if self._try_to_renew() else _TICK)
-        except Exception as error:  # what only a person can mend ends the worker, loudly
-            self._tell(self._callbacks.failed, error)
+            except StepwellError as error:  # what only a person can mend ends the worker, loudly
+                self._tell(self._callbacks.failed, error)
+                return
+            except Exception as error:  # anything else must not: the next round may do better
+                self._tell(self._callbacks.stumbled, error)
 
     def _try_to_renew(self) -> bool:
         try:

@@ -91,7 +91,10 @@ class Listener:
             # Not to listen is not to be deaf: the connection may not be up yet, or was cut.
             await self._listening.wait()
             self._heard.clear()
-            await self._sender.insist(queries.notify(self._channel, ""))
+            if not await self._send():
+                self._found(hears=False)
+                await asyncio.sleep(_TEST_PATIENCE)
+                continue
             try:
                 await asyncio.wait_for(self._heard.wait(), _TEST_PATIENCE)
             except TimeoutError:
@@ -105,6 +108,13 @@ class Listener:
             missed = False
             self._found(hears=True)
             await asyncio.sleep(_TEST_EVERY)
+
+    async def _send(self) -> bool:
+        """Notify oneself. False: notifications pile up behind a session that does not read its own, so nobody sends."""
+        try:
+            return bool(await self._sender.insist(queries.notify_unless_full(self._channel)))
+        except psycopg.Error:  # or the queue is full
+            return False
 
     def sever(self) -> None:
         """Listen and test on new connections: these give no answer."""

@@ -6,19 +6,30 @@ from typing import Any
 
 from stepwell import queries
 from stepwell.job import ClaimedJob
-from stepwell.outcome import Advanced, Cancelled, Failed, HandedBack, Outcome, Restarted, Snoozed, Succeeded, Suspended
+from stepwell.outcome import (
+    Advanced,
+    Cancelled,
+    Failed,
+    HandedBack,
+    Misfit,
+    Outcome,
+    Restarted,
+    Snoozed,
+    Succeeded,
+    Suspended,
+)
 from stepwell.queries import Move, Query
 from stepwell.task import Task
 
 Ending = tuple[ClaimedJob, Task[..., Any], Outcome]
 
 # Each of these is written by a function of its own; the others end a job by stepwell.finish.
-OTHERS = (Failed, Snoozed, HandedBack, Suspended, Advanced, Restarted)
+OTHERS = (Failed, Misfit, Snoozed, HandedBack, Suspended, Advanced, Restarted)
 
 
 def needs_family(item: Ending) -> bool:
     """Whether writing this locks the job against all others, and its parent and children with it."""
-    return not isinstance(item[2], Snoozed | HandedBack | Suspended | Advanced | Restarted)
+    return not isinstance(item[2], Misfit | Snoozed | HandedBack | Suspended | Advanced | Restarted)
 
 
 def size_of(item: Ending) -> int:
@@ -32,11 +43,14 @@ def size_of(item: Ending) -> int:
         return len(outcome.input)
     if isinstance(outcome, Restarted):
         return len(outcome.args)
+    if isinstance(outcome, Misfit):
+        return len(outcome.failed.message)
     return len(outcome.message) + len(outcome.traceback or "") if isinstance(outcome, Failed) else 0
 
 
-def query_of(items: list[Ending]) -> Query[list[Any]]:
-    """The statement that writes these outcomes, all of one kind. It answers with the ids that the fence refused."""
+def query_of(items: list[Ending]) -> Query[Any]:
+    """The statement that writes these outcomes, all of one kind. It answers with the ids that the fence refused; of
+    misfits with `HeldMisfits`."""
     ids = [job.id for job, _, _ in items]
     epochs = [job.epoch for job, _, _ in items]
     if isinstance(items[0][2], Failed):
@@ -54,6 +68,15 @@ def query_of(items: list[Ending]) -> Query[list[Any]]:
             [outcome.step for _, outcome in failures],
             _parents(items),
             [outcome.beside for _, outcome in failures],
+        )
+    if isinstance(items[0][2], Misfit):
+        misfits = [(task, outcome.failed) for _, task, outcome in items if isinstance(outcome, Misfit)]
+        return queries.hold_misfits(
+            ids,
+            epochs,
+            [task.signature for task, _ in misfits],
+            [failed.message for _, failed in misfits],
+            [task.sink.misfit_grace for task, _ in misfits],
         )
     if isinstance(items[0][2], Snoozed | HandedBack):
         return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed | HandedBack)])

@@ -11,16 +11,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import psycopg
 
 from stepwell import queries
 from stepwell.batches import batches
 from stepwell.error_text import storable
-from stepwell.events import AttemptFailed, Events, OutcomeKept, OutcomeRefused, OutcomesHeldUp, UpkeepFailed
+from stepwell.events import AttemptFailed, Events, JobMisfit, OutcomeKept, OutcomeRefused, OutcomesHeldUp, UpkeepFailed
 from stepwell.job import ClaimedJob
-from stepwell.outcome import Failed, Outcome, Settled, Succeeded
+from stepwell.outcome import Failed, Misfit, Outcome, Settled, Succeeded
+from stepwell.queries import HeldMisfits
 from stepwell.step import LEAST_UNDO_ATTEMPTS, is_undoing
 from stepwell.task import Task
+from stepwell.trouble import is_rolled_back
 from stepwell.worker.link import Link
 from stepwell.worker.locks import Locks
 from stepwell.worker.outcome_query import OTHERS, Ending, needs_family, query_of, size_of
@@ -88,7 +91,9 @@ class Outcomes:
         if isinstance(outcome, Settled):
             self._note(job, outcome if outcome.committed else None)
             return
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, Misfit):
+            self._events.emit(JobMisfit(job.id, job.task, outcome.failed.message, task.sink.misfit_grace))
+        elif isinstance(outcome, Failed):
             self._events.emit(
                 AttemptFailed(
                     job.id,
@@ -165,7 +170,7 @@ class Outcomes:
             if items:
                 await self._write(items)
 
-    async def _write(self, items: list[Ending]) -> None:
+    async def _write(self, items: list[Ending], *, again: bool = True) -> None:
         """Write outcomes of one kind; those that cannot be written now are kept."""
         known = [item for item in items if item[0].id in self._locks]
         if known:
@@ -196,13 +201,17 @@ class Outcomes:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, _KEPT_PAUSE)
             except psycopg.Error as error:
-                await self._write_apart(items, error)
+                await self._write_apart(items, error, again=again)
                 return
             else:
                 if known:
                     for item in items:
                         self._locks.forget(item[0].id)
-                late = {str(job_id) for job_id in refused[0]} if refused else set[str]()
+                answer: list[Any] | HeldMisfits = refused[0] if refused else []
+                if isinstance(answer, HeldMisfits):
+                    items = self._fail_expired(items, answer)
+                    answer = answer.refused
+                late = {str(job_id) for job_id in answer}
                 for job_id in late:
                     self._events.emit(OutcomeRefused(job_id))
                 for job, _, outcome in items:
@@ -219,8 +228,21 @@ class Outcomes:
         if seconds is not None:
             self._count(job, outcome, seconds)
 
-    async def _write_apart(self, items: list[Ending], error: psycopg.Error) -> None:
+    def _fail_expired(self, items: list[Ending], held: HeldMisfits) -> list[Ending]:
+        """Fail the misfits that have waited long enough; return the others."""
+        over = {str(job_id) for job_id in held.expired}
+        expired = [item for item in items if item[0].id in over]
+        for job, task, outcome in expired:
+            assert isinstance(outcome, Misfit)
+            self.add(job, task, msgspec.structs.replace(outcome.failed, delay=None))
+        return _without(items, expired)
+
+    async def _write_apart(self, items: list[Ending], error: psycopg.Error, *, again: bool) -> None:
         """The server refused these for what they say, or for what its triggers say."""
+        if again and is_rolled_back(error):
+            # A partition was made while this waited to write to the default one: now it finds its own.
+            await self._write(items, again=False)
+            return
         if len(items) > 1:
             # One bad row must not fail its batch.
             for item in items:

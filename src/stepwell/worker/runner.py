@@ -15,9 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-import psycopg
-
-from stepwell import queries
 from stepwell.backoff import pause_after
 from stepwell.db import Database
 from stepwell.duration import describe
@@ -25,12 +22,13 @@ from stepwell.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, 
 from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.flow_executor import execute_flow
 from stepwell.job import ClaimedJob
-from stepwell.job_context import Durability
+from stepwell.job_context import Durability, JobContext
 from stepwell.outcome import (
     Advanced,
     Cancelled,
     Failed,
     HandedBack,
+    Misfit,
     Outcome,
     Restarted,
     Settled,
@@ -39,12 +37,11 @@ from stepwell.outcome import (
     Undone,
 )
 from stepwell.task import Task
-from stepwell.worker.link import Link
 from stepwell.worker.outcomes import Outcomes
 from stepwell.worker.process import Processes, decode_outcome
 from stepwell.worker.run import Run, Why
 from stepwell.worker.step_store import StepStore
-from stepwell.worker.transaction import execute_in_transaction, execute_plain_in_transaction
+from stepwell.worker.transaction_runs import TransactionRuns
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -75,9 +72,10 @@ class Runner:
         self.concurrency = concurrency
         self._max_result_size = max_result_size
         self._outcomes = outcomes
-        self._settling: set[Link] = set()
         self._context = contextvars.copy_context()
-        self._transactions = transactions
+        self._transactions = TransactionRuns(
+            database, transactions, max_result_size, events, self._in_thread, self._new_context
+        )
         self._events = events
         self._freed = freed
         self._loop = asyncio.get_running_loop()
@@ -155,8 +153,7 @@ class Runner:
 
     def sever(self) -> None:
         """Look on new connections how commits in doubt went: these give no answer."""
-        for link in self._settling:
-            link.sever()
+        self._transactions.sever()
 
     async def idle(self) -> None:
         """Wait until no handler runs, and none is about to."""
@@ -193,7 +190,10 @@ class Runner:
 
     def _new(self, job: ClaimedJob) -> Run:
         task = self._tasks[job.task]
-        return Run(job, task, task.context_for(job, self._said, self._durability[job.task]))
+        return Run(job, task, self._new_context(job, task))
+
+    def _new_context(self, job: ClaimedJob, task: Task[..., Any]) -> JobContext:
+        return task.context_for(job, self._said, self._durability[job.task])
 
     async def _run(self, run: Run) -> None:
         began = run.began = time.perf_counter()
@@ -209,6 +209,8 @@ class Runner:
             outcome = outcome_of(error, run.task, run.ctx.counted_attempt)
         if run.why is not None and not self._done_nonetheless(run, outcome):
             outcome = self._stopped(run, outcome)
+        if isinstance(outcome, Misfit) and run.task.sink.misfit_grace == 0:
+            outcome = outcome.failed
         if run.timer is not None:
             run.timer.cancel()
         del self.running[run.job.id, run.job.epoch]
@@ -236,7 +238,7 @@ class Runner:
     async def _execute(self, run: Run) -> Outcome:
         job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
         if task.transaction:
-            return await self._execute_in_transaction(run)
+            return await self._transactions.execute(run)
         if task.flow is not None:
             outcome = await execute_flow(task, job, self._said, self._durability[job.task], most, run.begin)
             run.finishing = True
@@ -257,40 +259,10 @@ class Runner:
             run.why = run.why or "timeout"
             return outcome_of(error, task, job.attempt)
 
-    async def _execute_in_transaction(self, run: Run) -> Outcome:
-        job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
-        if task.kind == "async":
-
-            def finishing() -> None:
-                run.finishing = True
-
-            outcome = await execute_in_transaction(self._transactions, job, task, ctx, most, finishing)
-        else:
-            outcome = await self._in_thread(execute_plain_in_transaction, self._transactions, job, task, ctx, most)
-        if not isinstance(outcome, psycopg.Error):
-            return outcome
-        # The commit is in doubt: look, and never guess. A job that is no longer ours was finished, by us or by another
-        # run: either way nothing is left to write.
-        run.finishing = True
-        if await self._still_held(job):
-            return outcome_of(outcome, task, job.attempt)
-        return Settled(committed=False)
-
     async def _in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         # A thread of the pool keeps its context; each job gets one of its own.
         work = partial(self._context.copy().run, call, *args, **kwargs)
         return await self._loop.run_in_executor(self._threads, work)
-
-    async def _still_held(self, job: ClaimedJob) -> bool:
-        # A connection for each: the answer may be long in coming, and the others' must not wait for it.
-        link = Link("settle", self._database, self._events)
-        self._settling.add(link)
-        try:
-            held = await link.insist(queries.still_held(job.id, job.epoch))
-            return bool(held and held[0])
-        finally:
-            self._settling.discard(link)
-            await link.close()
 
     def _stop(self, run: Run, why: Why) -> None:
         if run.finishing or run.abandoned or (run.why is not None and why != "lease"):

@@ -8,6 +8,7 @@ server's side of it to end, and then looks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -19,7 +20,7 @@ from stepwell.job import ClaimedJob
 from stepwell.job_context import JobContext
 from stepwell.outcome import HandedBack, Outcome, Settled, Succeeded
 from stepwell.task import Task
-from stepwell.trouble import is_transient
+from stepwell.trouble import is_rolled_back, is_transient
 from stepwell.worker.outcome_query import finish_query
 from stepwell.worker.watch import about_to_write
 
@@ -27,7 +28,15 @@ from stepwell.worker.watch import about_to_write
 _NO_CONNECTION_PAUSE = 1.0
 
 
-class _RolledBack(Exception):
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """The handler succeeded, and then its transaction met another one: a deadlock, say. That is no fault of its own, so
+    it may be run again. `outcome` is for when that has gone on for too long."""
+
+    outcome: Outcome
+
+
+class _Refused(Exception):
     """Leaves the transaction block without a commit."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -44,9 +53,10 @@ async def execute_in_transaction(
     task: Task[..., Any],
     ctx: JobContext,
     max_result_size: int,
-    finishing: Callable[[], None],
-) -> Outcome | psycopg.Error:
-    """Run a coroutine function; `finishing` is called when it has ended and must no longer be cancelled.
+    finishing: Callable[[int], object],
+) -> Outcome | RolledBack | psycopg.Error:
+    """Run a coroutine function; `finishing` is called, with its session's pid, when it has ended and must no longer be
+    cancelled.
 
     An error that is returned, not raised, leaves the commit in doubt.
     """
@@ -59,27 +69,32 @@ async def execute_in_transaction(
             begun = True
             outcome = await execute(task, job.args, ctx, max_result_size)
             ctx.lend(None)
-            finishing()
+            finishing(connection.info.backend_pid)
             if not isinstance(outcome, Succeeded):
-                raise _RolledBack(outcome)
+                raise _Refused(outcome)
             if (await afetch(connection, queries.transaction_mark()))[0] != mark:
                 raise _ended(task)
             handed_over = True
             refused = (await afetch(connection, finish_query([(job, task, outcome)])))[0]
             if refused:
-                raise _RolledBack(Settled(committed=False))
+                raise _Refused(Settled(committed=False))
             committed = about_to_write("transaction", "commit")
         committed(())
         return Settled(committed=True)
-    except _RolledBack as rolled_back:
-        return rolled_back.outcome
+    except _Refused as refused:
+        return refused.outcome
     except Exception as error:
         return _judge(error, task, job, begun=begun, handed_over=handed_over)
 
 
 def execute_plain_in_transaction(
-    database: Database, job: ClaimedJob, task: Task[..., Any], ctx: JobContext, max_result_size: int
-) -> Outcome | psycopg.Error:
+    database: Database,
+    job: ClaimedJob,
+    task: Task[..., Any],
+    ctx: JobContext,
+    max_result_size: int,
+    finishing: Callable[[int], object],
+) -> Outcome | RolledBack | psycopg.Error:
     """The same for a plain function, in this thread."""
     begun = handed_over = False
     try:
@@ -90,29 +105,32 @@ def execute_plain_in_transaction(
             begun = True
             outcome = execute_plain(task, job.args, ctx, max_result_size)
             ctx.lend(None)
+            finishing(connection.info.backend_pid)
             if not isinstance(outcome, Succeeded):
-                raise _RolledBack(outcome)
+                raise _Refused(outcome)
             if fetch(connection, queries.transaction_mark())[0] != mark:
                 raise _ended(task)
             handed_over = True
             refused = fetch(connection, finish_query([(job, task, outcome)]))[0]
             if refused:
-                raise _RolledBack(Settled(committed=False))
+                raise _Refused(Settled(committed=False))
             committed = about_to_write("transaction", "commit")
         committed(())
         return Settled(committed=True)
-    except _RolledBack as rolled_back:
-        return rolled_back.outcome
+    except _Refused as refused:
+        return refused.outcome
     except Exception as error:
         return _judge(error, task, job, begun=begun, handed_over=handed_over)
 
 
 def _judge(
     error: Exception, task: Task[..., Any], job: ClaimedJob, *, begun: bool, handed_over: bool
-) -> Outcome | psycopg.Error:
+) -> Outcome | RolledBack | psycopg.Error:
     """What an error around the handler means, by how far things had come."""
     if not begun and is_transient(error):
         return HandedBack(_NO_CONNECTION_PAUSE)
+    if handed_over and is_rolled_back(error):
+        return RolledBack(outcome_of(error, task, job.attempt))
     if handed_over and isinstance(error, psycopg.OperationalError):
         return error
     return outcome_of(error, task, job.attempt)

@@ -16,7 +16,7 @@ from stepwell import queries
 from stepwell.error_text import error_message, error_name
 from stepwell.errors import StepwellError
 from stepwell.job import ClaimedJob
-from stepwell.outcome import Failed, Outcome, Snoozed
+from stepwell.outcome import Failed, HandedBack, Outcome
 from stepwell.queries import Query
 
 Read = Callable[[Query[tuple[str, str | None, str | None]]], Awaitable[list[tuple[str, str | None, str | None]] | None]]
@@ -37,7 +37,7 @@ async def read_each(jobs: Sequence[ClaimedJob], read: Read, refuse: Refuse) -> l
         except StepwellError:
             raise
         except Exception as error:
-            refuse(job, _unreadable(error) if _is_data(error) else Snoozed(_PUT_OFF))
+            refuse(job, _unreadable(error) if _is_data(error) else HandedBack(_PUT_OFF))
             continue
         if found is None:
             return None

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from stepwell import queries
-from stepwell.events import Events, JobsRescued, LeaderChanged, SchedulesRemoved
+from stepwell.events import Events, JobBroken, JobsRescued, LeaderChanged, SchedulesRemoved
 from stepwell.queries import Query
 from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
@@ -118,6 +118,8 @@ class Upkeep:
                 await asyncio.sleep(0.5)
                 continue
             promoted = done[0]
+            for job_id, why in zip(promoted.failed, promoted.why, strict=True):
+                self._events.emit(JobBroken(str(job_id), why))
             nap = self.longest_nap
             if promoted.next_due is not None:
                 nap = min(nap, promoted.next_due)

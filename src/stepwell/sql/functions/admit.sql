@@ -60,31 +60,44 @@ begin
   exception when lock_not_available then
     return 0;
   end;
-  with first as (
-    select (
+  begin
+    with first as (
+      select (
+        select j.id from stepwell.job j
+        where j.state = 'blocked' and j.schedule_id = u.id
+        order by j.scheduled_for, j.id limit 1
+      ) as id
+      from unnest(_ids) as u (id)
+      where (
+        select true from stepwell.job o where (o.state = 'blocked') is false and o.schedule_id = u.id limit 1
+      ) is null
+    ), free as materialized (
       select j.id from stepwell.job j
-      where j.state = 'blocked' and j.schedule_id = u.id
-      order by j.scheduled_for, j.id limit 1
-    ) as id
-    from unnest(_ids) as u (id)
-    where (
-      select true from stepwell.job o where (o.state = 'blocked') is false and o.schedule_id = u.id limit 1
-    ) is null
-  ), free as materialized (
-    select j.id from stepwell.job j
-    where j.id = any (array(select f.id from first f)) and j.state::text = 'blocked'
-    order by j.id
-    for no key update skip locked
-  ), admitted as (
-    update stepwell.job j
-    set state = case when j.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end
-    where j.id = any (array(select f.id from free f))
-    returning j.queue, j.state, j.run_at
-  )
-  select count(*), array_agg(distinct a.queue) filter (where a.state = 'ready'),
-    extract(epoch from min(a.run_at) filter (where a.state = 'scheduled') - _now)
-  into _admitted, _queues, _due_in
-  from admitted a;
+      where j.id = any (array(select f.id from first f)) and j.state::text = 'blocked'
+      order by j.id
+      for no key update skip locked
+    ), admitted as (
+      update stepwell.job j
+      set state = case when j.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end
+      where j.id = any (array(select f.id from free f))
+      returning j.queue, j.state, j.run_at
+    )
+    select count(*), array_agg(distinct a.queue) filter (where a.state = 'ready'),
+      extract(epoch from min(a.run_at) filter (where a.state = 'scheduled') - _now)
+    into _admitted, _queues, _due_in
+    from admitted a;
+  exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
+    -- Whoever ends a run must not fail by the next one. Each schedule by itself; the run that cannot go fails, and so makes
+    -- room for the one after it.
+    if cardinality(_ids) > 1 then
+      return (select sum(stepwell.admit(array[u.id])) from unnest(_ids) as u (id));
+    end if;
+    perform stepwell.fail_broken(j.id, 'its turn has come and it cannot go: ' || sqlerrm)
+    from stepwell.job j
+    where j.state = 'blocked' and j.schedule_id = _ids[1]
+    order by j.scheduled_for, j.id limit 1;
+    return 0;
+  end;
   perform stepwell.notify_ready(_queues, _due_in);
   return _admitted;
 end

@@ -26,6 +26,9 @@ declare
   _ready text[];
   _due_in double precision;
 begin
+  if exists (select from unnest(_queues) as q (name) where length(q.name) not between 1 and 200) then
+    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a queue''s name must have 1 to 200 characters';
+  end if;
   if (
     cardinality(_cursors) = cardinality(_ids) and array_position(_cursors, null) is null
     and cardinality(_ns) = cardinality(_ids) and array_position(_ns, null) is null

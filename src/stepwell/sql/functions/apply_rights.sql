@@ -13,6 +13,10 @@ declare
   _relations text[] := array(select jsonb_array_elements_text(nullif(_noted -> 'relations', 'null')));
   _row record;
 begin
+  if _noted = '{}' then
+    raise exception using errcode = 'SW002',
+      message = 'stepwell: apply_rights is a part of a migration: use grant_role and revoke_role';
+  end if;
   for _row in
     select distinct a.grantee from pg_namespace n cross join lateral aclexplode(n.nspacl) a
     where n.nspname = 'stepwell' and a.grantee <> n.nspowner and a.privilege_type = 'CREATE'

@@ -47,7 +47,7 @@ begin
     returning j.id, j.worker_id
   )
   select array_agg(a.id), array_agg(distinct a.worker_id) into _running, _workers from asked a;
-  perform pg_notify('stepwell_cancel', w.id::text) from unnest(_workers) as w (id);
+  perform stepwell.notify('stepwell_cancel', w.id::text) from unnest(_workers) as w (id);
 
   _undoing := stepwell.begin_undo(
     array(select j.id from stepwell.job j where j.id = any (_all) and j.worker_id is null and j.durable),

@@ -2,7 +2,8 @@
 -- The k-th position (_ranks[k], _run_ats[k], _ids[k]) says after which job of _queues[k] to look; nulls: from
 -- the front. Each queue may give its share first; what is left goes to those that had more. The k-th queue's share of what
 -- is still wanted is _shares[k] out of the shares from it on, rounded up; nulls: equal shares; nothing but zeros: all of it.
--- Jobs that have an owner are for workers of the app of that name.
+-- Jobs that have an owner are for workers of the app of that name; those whose args did not fit some signatures of their
+-- task, for workers that have another one.
 -- Jobs are taken until they have _most_bytes of args, metadata and saved steps together; the one that gets there is the last,
 -- and more is true for those that came with it. A job that alone has more than the limit of a job (stepwell.size_limit) comes
 -- without these, and its size in unread. With _unread all come so: see stepwell.read_claimed.
@@ -49,6 +50,7 @@ declare
   _now timestamptz := stepwell.now();
   _any_owner boolean;
   _owner text;
+  _signatures integer[];
   _paused boolean;
   _paused_queues text[];
   _paused_tasks text[];
@@ -71,7 +73,7 @@ declare
   _left_out_sizes bigint[];
   _more boolean;
 begin
-  select w.named is null, case when w.named then w.owner end into _any_owner, _owner
+  select w.named is null, case when w.named then w.owner end, w.signatures into _any_owner, _owner, _signatures
   from stepwell.worker w where w.id = _worker_id and w.lease_until > _now for key share;
   if not found then
     raise exception using errcode = 'SW001', message = format('stepwell: worker %s has no lease', _worker_id);
@@ -127,6 +129,7 @@ begin
         where j.state = 'ready' and j.queue = _queues[_k] and j.task = any (_tasks)
           and (j.rank, j.run_at, j.id) > (_rank, _run_at, _id)
           and (j.owner is null or j.owner = _owner or _any_owner)
+          and (j.misfits is null or j.misfit_until <= _now or not (j.misfits && _signatures))
         order by j.rank, j.run_at, j.id
         limit _share
         for no key update skip locked

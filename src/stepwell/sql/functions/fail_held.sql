@@ -39,7 +39,7 @@ begin
       array_fill(0::double precision, array[_count]), _max_attempts, _keeps
     );
     return _ids;
-  exception when lock_not_available then
+  exception when lock_not_available or data_exception or integrity_constraint_violation or program_limit_exceeded then
     null;
   end;
   for _k in 1 .. _count loop
@@ -49,8 +49,13 @@ begin
         _max_attempts[_k : _k], _keeps[_k : _k]
       );
       _done := _done || _ids[_k];
-    exception when lock_not_available then
-      continue;
+    exception
+      when lock_not_available then
+        continue;
+      when data_exception or integrity_constraint_violation or program_limit_exceeded then
+        -- Its own row does not allow it to run again. It must not keep the others from that.
+        perform stepwell.fail_broken(_ids[_k], format('%s; and it cannot run again: %s', _message, sqlerrm));
+        _done := _done || _ids[_k];
     end;
   end loop;
   return _done;

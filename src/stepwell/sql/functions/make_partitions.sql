@@ -14,24 +14,46 @@ declare
   _now timestamptz := stepwell.now();
   _parent text;
   _day timestamptz;
+  _in_use boolean;
   _name text;
   _grantee oid;
   _made text[] := '{}';
 begin
   perform pg_advisory_xact_lock(1937007982, 0);
-  for _parent, _day in
-    select p.name, d.day
+  for _parent, _day, _in_use in
+    select p.name, d.day, d.in_use
     from unnest(array['history', 'failure']) as p (name)
     cross join (
-      select distinct date_trunc('day', _now + k.keep * interval '1 second') + n * interval '1 day' as day
+      select date_trunc('day', _now + k.keep * interval '1 second') + n * interval '1 day' as day, bool_or(n = 0) as in_use
       from unnest(_keeps) as k (keep) cross join generate_series(0, 2) as n
       where k.keep > 0 and k.keep < 3155760000
+      group by 1
     ) d
     -- History first, as in stepwell.fail: two that take both default partitions must not wait for each other.
     order by 1 desc, 2
   loop
     _name := _parent || to_char(_day, '_YYYYMMDD');
     continue when to_regclass('stepwell.' || _name) is not null;
+    -- A row for a day whose partition is missing is routed to the default one, waits for it, and is refused there when this
+    -- has committed. So where such rows come now, whoever writes one must wait before it is routed.
+    if not _in_use then
+      execute format(
+        'select exists (select from stepwell.%I d where d.expires_at >= %L and d.expires_at < %L)',
+        _parent || '_default', _day, _day + interval '1 day'
+      ) into _in_use;
+    end if;
+    if _in_use then
+      begin
+        perform set_config('lock_timeout', '100ms', true);
+        execute format('lock table only stepwell.%I in share row exclusive mode', _parent);
+        execute format('lock table stepwell.%I in access exclusive mode', _parent || '_default');
+      exception when lock_not_available then
+        -- A long transaction has written a row, or reads them. Everybody would queue behind this, so it is left: a writer
+        -- may be refused at this moment, and its worker or client tries again.
+        null;
+      end;
+      perform set_config('lock_timeout', '1s', true);
+    end if;
     execute format('lock table stepwell.%I in access exclusive mode', _parent || '_default');
     execute format(
       'create table stepwell.%I (like stepwell.%I including all) using %I', _name, _parent,

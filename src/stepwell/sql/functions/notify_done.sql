@@ -16,7 +16,7 @@ begin
   end if;
   -- A payload holds less than 8000 bytes, an id and its comma take 37.
   while _first <= cardinality(_ids) loop
-    perform pg_notify('stepwell_done', array_to_string(_ids[_first : _first + 199], ','));
+    perform stepwell.notify('stepwell_done', array_to_string(_ids[_first : _first + 199], ','));
     _first := _first + 200;
   end loop;
 end

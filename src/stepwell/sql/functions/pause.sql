@@ -12,6 +12,6 @@ begin
   insert into stepwell.control (action, scope, name, asked_at)
   select 'pause', c.scope, c.name, stepwell.now() from stepwell.control_scope(_queue, _task, _worker, _everything) c
   on conflict on constraint control_pkey do nothing;
-  perform pg_notify('stepwell_control', '');
+  perform stepwell.notify('stepwell_control', '');
 end
 $$;

@@ -1,6 +1,14 @@
 -- Make due jobs ready, in the order of their times: those that were put off, and those that wait and whose time has come.
--- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none).
-create or replace function stepwell.promote(_limit integer default 5000, out promoted integer, out next_due double precision)
+-- Also jobs whose args did not fit, where a worker has come that may take them.
+-- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none). One that cannot be made
+-- ready holds up no other: failed has those that failed by that, why the reasons.
+create or replace function stepwell.promote(
+  _limit integer default 5000,
+  out promoted integer,
+  out next_due double precision,
+  out failed uuid[],
+  out why text[]
+)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -14,32 +22,76 @@ declare
   _queues text[];
   _durable uuid[];
   _unsure uuid[];
+  _released integer;
+  _more boolean;
+  _id uuid;
+  _queue text;
+  _why text;
 begin
-  with due as materialized (
-    select j.ctid, j.id, j.state = 'waiting' and j.unsure is not null as unsure
-    from stepwell.job j
-    where j.state in ('scheduled', 'waiting') and j.run_at <= _now
-    order by j.run_at
-    limit _limit
-    for no key update skip locked
-  ), made as (
-    update stepwell.job j
-    set state = 'ready'
-    where j.ctid = any (array(select d.ctid from due d where not d.unsure))
-    returning j.id, j.queue, j.durable
-  )
-  select count(*), array_agg(distinct m.queue), array_agg(m.id) filter (where m.durable),
-    array(select d.id from due d where d.unsure)
-  into promoted, _queues, _durable, _unsure
-  from made m;
-  if cardinality(_unsure) > 0 then
-    perform stepwell.look_again(_unsure);
-  end if;
-  if _durable is not null then
-    perform stepwell.end_waits(_durable);
-  end if;
+  failed := '{}';
+  why := '{}';
+  begin
+    with due as materialized (
+      select j.ctid, j.id, j.state = 'waiting' and j.unsure is not null as unsure
+      from stepwell.job j
+      where j.state in ('scheduled', 'waiting') and j.run_at <= _now
+      order by j.run_at
+      limit _limit
+      for no key update skip locked
+    ), made as (
+      update stepwell.job j
+      set state = 'ready'
+      where j.ctid = any (array(select d.ctid from due d where not d.unsure))
+      returning j.id, j.queue, j.durable
+    )
+    select count(*), array_agg(distinct m.queue), array_agg(m.id) filter (where m.durable),
+      array(select d.id from due d where d.unsure)
+    into promoted, _queues, _durable, _unsure
+    from made m;
+    if cardinality(_unsure) > 0 then
+      perform stepwell.look_again(_unsure);
+    end if;
+    if _durable is not null then
+      perform stepwell.end_waits(_durable);
+    end if;
+  exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
+    -- One of them at least. Now each by itself, and no more than can be done in a moment.
+    promoted := 0;
+    _queues := '{}';
+    for _id in
+      select j.id
+      from stepwell.job j
+      where j.state in ('scheduled', 'waiting') and j.run_at <= _now
+      order by j.run_at
+      limit least(_limit, 500)
+      for no key update skip locked
+    loop
+      begin
+        select p.queue, p.why into _queue, _why from stepwell.promote_one(_id) p;
+        if _why is null then
+          promoted := promoted + 1;
+          _queues := _queues || _queue;
+        else
+          failed := failed || _id;
+          why := why || _why;
+        end if;
+      exception when others then
+        continue;
+      end;
+    end loop;
+  end;
   perform stepwell.notify_ready(_queues, null);
+  perform from stepwell.job j
+  where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
+  order by j.task, j.misfits, j.queue limit 1;
+  if found then
+    select r.released, r.more into _released, _more from stepwell.release_misfits() r;
+    promoted := promoted + _released;
+  end if;
   select greatest(0, extract(epoch from j.run_at - _now)) into next_due
   from stepwell.job j where j.state in ('scheduled', 'waiting') and j.run_at < 'infinity' order by j.run_at limit 1;
+  if _more then
+    next_due := least(next_due, 0.1);
+  end if;
 end
 $$;

@@ -25,7 +25,23 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _in_code text;
+  _wrong text;
 begin
+  select format(
+    'stepwell: schedule %s of %s cannot be kept: owner, name, task and queue must have 1 to 200 characters, cron and tz at '
+    'most 200, and an interval or jitter at most 100 years', quote_literal(left(u.name, 60)), quote_literal(left(_owner, 60))
+  )
+  into _wrong
+  from unnest(_names, _tasks, _queues, _crons, _tzs, _everies, _jitters) as u (name, task, queue, cron, tz, every, jitter)
+  where (
+    length(_owner) between 1 and 200 and length(u.name) between 1 and 200 and length(u.task) between 1 and 200
+    and length(u.queue) between 1 and 200
+  ) is not true
+    or length(u.cron) > 200 or length(u.tz) > 200 or u.every > 3155760000 or u.jitter > 3155760000
+  limit 1;
+  if found then
+    raise exception using errcode = 'invalid_parameter_value', message = _wrong;
+  end if;
   perform stepwell.check_sizes('args', _args);
   -- In the order in which tick locks them.
   perform from stepwell.schedule s where s.owner = _owner and s.name = any (_names) order by s.id for update;
@@ -60,7 +76,7 @@ begin
         then coalesce(s.next_tick_at, excluded.next_tick_at)
       else excluded.next_tick_at
     end;
-  perform pg_notify('stepwell_tick', '');
+  perform stepwell.notify('stepwell_tick', '');
 exception when not_null_violation or check_violation or cardinality_violation then
   raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a schedule cannot be put in: ' || sqlerrm;
 end

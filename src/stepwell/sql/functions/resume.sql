@@ -15,7 +15,7 @@ begin
   using stepwell.control_scope(_queue, _task, _worker, _everything) c
   where p.action = 'pause' and p.scope = c.scope and p.name = c.name;
   _resumed := found;
-  perform pg_notify('stepwell_control', '');
+  perform stepwell.notify('stepwell_control', '');
   return _resumed;
 end
 $$;

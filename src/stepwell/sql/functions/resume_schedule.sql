@@ -12,7 +12,7 @@ begin
   if not found then
     return false;
   end if;
-  perform pg_notify('stepwell_tick', '');
+  perform stepwell.notify('stepwell_tick', '');
   return true;
 end
 $$;

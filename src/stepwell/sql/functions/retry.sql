@@ -1,5 +1,5 @@
 -- Try jobs again now: failed and cancelled ones come back from history under the same id with fresh attempts, the
--- epoch counts on; one that waits for its next try does not wait. Returns the ids of both.
+-- epoch counts on; one that waits for its next try, or for a worker that its args fit, does not wait. Returns the ids of both.
 -- A run of a schedule that does not allow overlap waits, blocked, until no other run of it is live.
 -- A durable job goes on where it stood, with all that it had saved and what it was sent, but for the step whose error it
 -- failed with and the children that had not ended. With _step it goes back to that step, of a chain or machine to what that was last given;
@@ -114,9 +114,9 @@ begin
     returning id, queue, state, schedule_id
   ), hurried as (
     update stepwell.job j
-    set state = 'ready', run_at = _now
+    set state = 'ready', run_at = _now, misfits = null
     -- As text, because the state itself would tempt the planner to the index on all scheduled jobs.
-    where j.id = any (_live) and j.attempt > 0 and j.state::text = 'scheduled' and _step is null and not _from_start
+    where j.id = any (_live) and (j.attempt > 0 or j.run_at = j.misfit_until) and j.state::text = 'scheduled' and _step is null and not _from_start
     returning j.id, j.queue
   ), ready as (
     select b.id, b.queue, case when b.state = 'blocked' then b.schedule_id end as schedule_id from back b

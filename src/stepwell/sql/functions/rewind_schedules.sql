@@ -26,7 +26,7 @@ begin
   update stepwell.schedule s set next_tick_at = w.next from wrong w where s.id = w.id;
   get diagnostics _rewound = row_count;
   if _rewound > 0 then
-    perform pg_notify('stepwell_tick', '');
+    perform stepwell.notify('stepwell_tick', '');
   end if;
   return _rewound;
 end

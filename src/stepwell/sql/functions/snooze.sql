@@ -27,7 +27,9 @@ begin
     update stepwell.job j
     set state = case when o.delay > 0 then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
       run_at = case when o.delay > 0 then _now + o.delay * interval '1 second' else j.run_at end,
-      attempt = j.attempt - 1, worker_id = null, progress = null
+      attempt = j.attempt - 1, worker_id = null, progress = null,
+      -- A run that never began does not end the time of a job whose args did not fit.
+      misfit_epoch = case when o.delay > 0 then j.misfit_epoch else j.misfit_epoch + 1 end
     from outcome o
     where j.id = any (_ids) and j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
     returning j.id, j.queue, j.state, j.run_at, j.cancelling

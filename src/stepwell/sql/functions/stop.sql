@@ -21,7 +21,7 @@ begin
   on conflict on constraint control_pkey do update set asked_at = excluded.asked_at, up_to = excluded.up_to;
   -- They matter only to workers that had started before, and those leave; what is this old was obeyed.
   delete from stepwell.control c where c.action = 'stop' and c.asked_at < _now - interval '30 days';
-  perform pg_notify('stepwell_control', '');
+  perform stepwell.notify('stepwell_control', '');
   select count(*) into _told from stepwell.worker w join stepwell.stopping_workers s on s.id = w.id
   where w.lease_until > _now and s.scope = _scope and s.name = _name;
   return _told;

@@ -20,18 +20,33 @@ create or replace function stepwell.unfold(_steps json) returns table (
   error json
 )
 language sql stable
--- Everybody may call it, and the view of steps runs it with its reader's rights: so it must not look for operators where
--- somebody else could have put one.
-set search_path = pg_catalog, pg_temp
+-- Inlined where it is used, which a fixed search_path would prevent: that makes it fifteen times as fast. The view of steps
+-- runs it with its reader's rights, so everything here is named with its schema: nobody can put an operator in its way.
 as $$
-  select e.step ->> 0, (e.step ->> 1)::integer, e.step ->> 2, (e.step ->> 3)::integer,
-    to_timestamp((e.step ->> 4)::double precision), (e.step ->> 5)::double precision,
-    coalesce((e.step -> 8 ->> 'pending')::boolean, false), coalesce((e.step -> 8 ->> 'timed_out')::boolean, false),
-    coalesce((e.step -> 8 ->> 'undo')::boolean, false), coalesce((e.step -> 8 ->> 'large')::boolean, false),
-    (e.step -> 8 ->> 'until')::timestamptz, (e.step ->> 6)::integer, (e.step -> 8 ->> 'child_id')::uuid,
-    e.step -> 8 ->> 'event', e.step -> 8 ->> 'event_key', (e.step -> 8 ->> 'event_id')::bigint,
+  select e.step operator(pg_catalog.->>) 0, (e.step operator(pg_catalog.->>) 1)::integer,
+    e.step operator(pg_catalog.->>) 2, (e.step operator(pg_catalog.->>) 3)::integer,
+    pg_catalog.to_timestamp((e.step operator(pg_catalog.->>) 4)::double precision),
+    (e.step operator(pg_catalog.->>) 5)::double precision,
+    coalesce((m.more operator(pg_catalog.->>) 'pending'::pg_catalog.text)::boolean, false),
+    coalesce((m.more operator(pg_catalog.->>) 'timed_out'::pg_catalog.text)::boolean, false),
+    coalesce((m.more operator(pg_catalog.->>) 'undo'::pg_catalog.text)::boolean, false),
+    coalesce((m.more operator(pg_catalog.->>) 'large'::pg_catalog.text)::boolean, false),
+    (m.more operator(pg_catalog.->>) 'until'::pg_catalog.text)::timestamp with time zone,
+    (e.step operator(pg_catalog.->>) 6)::integer,
+    (m.more operator(pg_catalog.->>) 'child_id'::pg_catalog.text)::pg_catalog.uuid,
+    m.more operator(pg_catalog.->>) 'event'::pg_catalog.text,
+    m.more operator(pg_catalog.->>) 'event_key'::pg_catalog.text,
+    (m.more operator(pg_catalog.->>) 'event_id'::pg_catalog.text)::bigint,
     -- What was not set comes back as SQL's null, not JSON's.
-    case when json_typeof(e.step -> 7) <> 'null' then e.step -> 7 end,
-    case when json_typeof(e.step -> 8 -> 'error') <> 'null' then e.step -> 8 -> 'error' end
-  from json_array_elements(_steps) as e (step)
+    case
+      when pg_catalog.json_typeof(e.step operator(pg_catalog.->) 7) operator(pg_catalog.<>) 'null'::pg_catalog.text
+      then e.step operator(pg_catalog.->) 7
+    end,
+    case
+      when pg_catalog.json_typeof(m.more operator(pg_catalog.->) 'error'::pg_catalog.text)
+        operator(pg_catalog.<>) 'null'::pg_catalog.text
+      then m.more operator(pg_catalog.->) 'error'::pg_catalog.text
+    end
+  from pg_catalog.json_array_elements(_steps) as e (step)
+  cross join lateral (select e.step operator(pg_catalog.->) 8 as more) m
 $$;

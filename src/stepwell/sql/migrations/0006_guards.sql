@@ -46,7 +46,42 @@ comment on column stepwell.size_limit.bytes is 'The most bytes that are accepted
 insert into stepwell.size_limit (name, bytes) values
   ('args', 1048576), ('metadata', 65536), ('event', 1048576), ('signal', 1048576), ('result', 1048576), ('step', 1048576),
   ('progress', 65536), ('job', 134217728);
-comment on column stepwell.failure.reason is 'error, timeout, lease_lost, bad_args, bad_result, or unreadable: what the job holds could not be handed to a worker.';
+comment on column stepwell.failure.reason is 'error, timeout, lease_lost, bad_args, bad_result; unreadable: what the job holds could not be handed to a worker; broken: its row does not allow it to go on.';
+
+-- Names. A constraint holds for each row that is written from here on, also when an old one is changed: so what does not fit is
+-- mended at once, while nobody else can write.
+alter table stepwell.job add constraint job_names check (
+  length(task) between 1 and 200 and length(queue) between 1 and 200 and length(reason) <= 10000
+) not valid;
+update stepwell.job j
+set task = coalesce(nullif(left(j.task, 200), ''), 'unnamed'), queue = coalesce(nullif(left(j.queue, 200), ''), 'default'),
+  reason = left(j.reason, 10000)
+where length(j.task) not between 1 and 200 or length(j.queue) not between 1 and 200 or length(j.reason) > 10000;
+alter table stepwell.schedule
+  add constraint schedule_names check (
+    length(owner) between 1 and 200 and length(name) between 1 and 200 and length(task) between 1 and 200
+    and length(queue) between 1 and 200 and length(cron) <= 200 and length(tz) <= 200
+  ) not valid,
+  -- NaN is greater than any number.
+  add constraint schedule_lengths check (every <= 3155760000 and jitter <= 3155760000) not valid;
+update stepwell.schedule s
+set owner = coalesce(nullif(left(s.owner, 200), ''), 'unnamed'),
+  name = case when length(s.name) between 1 and 200 then s.name else left(s.name, 160) || md5(s.name) end,
+  task = coalesce(nullif(left(s.task, 200), ''), 'unnamed'), queue = coalesce(nullif(left(s.queue, 200), ''), 'default'),
+  cron = left(s.cron, 200), tz = left(s.tz, 200), every = least(s.every, 3155760000), jitter = least(s.jitter, 3155760000)
+where not (
+  length(s.owner) between 1 and 200 and length(s.name) between 1 and 200 and length(s.task) between 1 and 200
+  and length(s.queue) between 1 and 200 and length(coalesce(s.cron, '')) <= 200 and length(coalesce(s.tz, '')) <= 200
+  and coalesce(s.every, 0) <= 3155760000 and s.jitter <= 3155760000
+);
+alter table stepwell.step add constraint step_names check (
+  length(key) between 1 and 1000 and length(kind) between 1 and 50 and length(event) <= 200 and length(event_key) <= 200
+) not valid;
+alter table stepwell.stat add constraint stat_names check (
+  length(task) between 1 and 200 and length(queue) between 1 and 200
+) not valid;
+-- Its result has more columns now.
+drop function if exists stepwell.promote(integer);
 
 -- Events and signals.
 -- What is there was delivered when it was committed; the default is for what comes.
@@ -96,6 +131,20 @@ alter table stepwell.worker add column named boolean;
 comment on column stepwell.worker.named is 'Its app was given its name: it also claims the jobs of that owner. Null: it is of a version that claims the jobs of every owner.';
 alter table stepwell.schedule add column named boolean not null default false;
 comment on column stepwell.schedule.named is 'Its app was given its name: its jobs belong to that owner.';
+alter table stepwell.job
+  add column misfits integer[],
+  add column misfit_until timestamptz,
+  add column misfit_epoch integer,
+  add column misfit text;
+comment on column stepwell.job.misfits is 'The signatures of its task that its args did not fit: workers that have one of them leave it alone until misfit_until. Null: none.';
+comment on column stepwell.job.misfit_until is 'For so long it waits for a worker that its args fit; then it fails.';
+comment on column stepwell.job.misfit_epoch is 'The run that last found that they do not fit.';
+comment on column stepwell.job.misfit is 'What did not fit.';
+create index job_misfit on stepwell.job (state, task, misfits, queue)
+where misfits is not null and (state = 'ready' or state = 'scheduled' and run_at = misfit_until);
+comment on index stepwell.job_misfit is 'Finds the jobs that wait for a worker that their args fit, and those of them that were made ready.';
+alter table stepwell.worker add column signatures integer[];
+comment on column stepwell.worker.signatures is 'Checksums of what its tasks take, one for each. Null: it is of a version that has none.';
 -- They have more parameters now.
 drop function if exists stepwell.enqueue(text, json, text, integer, interval, timestamptz, jsonb, integer);
 drop function if exists stepwell.enqueue_many(

@@ -1,0 +1,198 @@
+"""Names and texts are bounded wherever they come in, and one bad row holds up no other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+
+from . import calls
+from .calls import Connection
+
+CLOCK = 1_800_000_000.0
+LONG = "q" * 9000
+
+
+def put_schedule(conn: Connection, **changes: Any) -> None:
+    given: dict[str, Any] = {
+        "owner": "app",
+        "name": "a",
+        "task": "work",
+        "queue": "default",
+        "cron": None,
+        "tz": None,
+        "every": 60.0,
+        "jitter": 0.0,
+    }
+    given |= changes
+    conn.execute(
+        "select stepwell.put_schedules(%(owner)s, false, array[%(name)s], array[%(task)s], '{\"{}\"}',"
+        " array[%(queue)s], '{0}', array[%(cron)s]::text[], array[%(tz)s]::text[], array[%(every)s]::float8[],"
+        " '{skip}', '{1}', array[%(jitter)s]::float8[], '{2100-01-01}')",
+        given,
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"queue": LONG},
+        {"queue": ""},
+        {"queue": None},
+        {"task": LONG},
+        {"task": ""},
+        {"name": LONG},
+        {"name": ""},
+        {"owner": LONG},
+        {"owner": None},
+        {"cron": LONG, "tz": "UTC", "every": None},
+        {"cron": "* * * * *", "tz": LONG, "every": None},
+        {"every": float("inf")},
+        {"every": float("nan")},
+        {"jitter": float("inf")},
+        {"jitter": float("nan")},
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_refused(conn: Connection, changes: dict[str, Any]) -> None:
+    with pytest.raises(psycopg.DataError, match="cannot be kept"):
+        put_schedule(conn, **changes)
+    put_schedule(conn, queue="q" * 200, task="t" * 200, name="n" * 200, owner="o" * 200)
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        {"host": "h" * 256},
+        {"queues": [LONG]},
+        {"queues": [""]},
+        {"queues": [None]},
+        {"owner": LONG},
+        {"schedules": [LONG]},
+        {"version": LONG},
+    ],
+)
+def test_a_worker_with_names_that_do_not_fit_is_refused(conn: Connection, worker: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"host": "h", "version": "1", "queues": ["default"], "owner": "app", "schedules": ["a"]}
+    register = (
+        "select stepwell.register_worker(%(host)s, 1, %(version)s, %(queues)s::text[], '{}', 1, 60, 0, null, %(owner)s,"
+        " %(schedules)s::text[])"
+    )
+    conn.execute(register, given)
+    with pytest.raises(psycopg.DataError, match="a worker's queues and schedules must have names"):
+        conn.execute(register, given | worker)
+
+
+def test_a_step_with_a_key_or_event_that_does_not_fit_is_refused(conn: Connection) -> None:
+    worker = calls.register_worker(conn)
+    calls.enqueue(conn)
+    [job] = calls.claim(conn, worker)
+    save = "select stepwell.save_steps(array[%s]::uuid[], array[%s], array[%s], '{1}', '{step}', '{null}')"
+    suspend = "select stepwell.suspend(array[%s]::uuid[], array[%s], array[%s])"
+    for key in (LONG, ""):
+        with pytest.raises(psycopg.Error, match="step_names"):
+            conn.execute(save, (job.id, job.epoch, key))
+    for step in ({"key": LONG}, {"key": "a", "event": LONG}, {"key": "a", "event": "e", "event_key": LONG}):
+        wait = {"steps": [{"n": 1, "kind": "wait", **step}], "groups": [[step["key"]]], "at_once": False}
+        with pytest.raises(psycopg.Error, match="step_names"):
+            conn.execute(suspend, (job.id, job.epoch, json.dumps(wait)))
+    with pytest.raises(psycopg.DataError, match="a queue's name must have"):
+        conn.execute(
+            "select stepwell.advance(array[%s]::uuid[], array[%s], '{a}', '{b}', '{1}', '{2}', null, array[%s])",
+            (job.id, job.epoch, LONG),
+        )
+    with pytest.raises(psycopg.Error, match="stat_names"):
+        conn.execute("select stepwell.add_stats(array[%s], '{default}', '{1}', '{0}', '{0}', '{0}', '{0}')", (LONG,))
+
+
+def test_no_job_can_have_a_name_that_does_not_fit(conn: Connection) -> None:
+    for task, queue in ((LONG, "default"), ("work", LONG), ("", "default"), ("work", "")):
+        with pytest.raises(psycopg.errors.CheckViolation, match="job_names"):
+            conn.execute(
+                "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args)"
+                " values (stepwell.uuid7(), now(), now(), 'ready', %s, %s, '{}')",
+                (task, queue),
+            )
+
+
+def test_a_notification_that_would_not_fit_is_left_out(conn: Connection) -> None:
+    conn.execute("listen stepwell_ready")
+    conn.execute("select stepwell.notify_ready(array[%s, 'a'], 'Infinity')", (LONG,))
+    assert [note.payload for note in conn.notifies(timeout=5, stop_after=1)] == ["a"]
+
+
+def broken(conn: Connection, state: str, **columns: Any) -> str:
+    """Put in, as the owner, a job whose row no longer fits its table."""
+    conn.execute("alter table stepwell.job drop constraint job_names")
+    given = {"worker_id": None, "schedule_id": None, "scheduled_for": None} | columns
+    job_id = calls.one(
+        conn.execute(
+            "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, worker_id, schedule_id,"
+            " scheduled_for) values (stepwell.uuid7(), to_timestamp(%s), now(), %s::stepwell.state, 'work', %s, '{}',"
+            " %s, %s, to_timestamp(%s)) returning id::text",
+            (CLOCK - 10, state, LONG, given["worker_id"], given["schedule_id"], given["scheduled_for"]),
+        )
+    )
+    conn.execute(
+        "alter table stepwell.job add constraint job_names check (length(queue) between 1 and 200"
+        " and length(task) between 1 and 200 and length(reason) <= 10000) not valid"
+    )
+    return job_id
+
+
+def failure(conn: Connection, job_id: str) -> tuple[Any, ...]:
+    return conn.execute("select reason, message from stepwell.failures where job_id = %s::uuid", (job_id,)).fetchall()[
+        0
+    ]
+
+
+def test_one_due_job_that_cannot_be_made_ready_holds_up_no_other(conn: Connection) -> None:
+    calls.set_clock(conn, CLOCK - 100)
+    before, after = calls.enqueue(conn, run_at=CLOCK - 20), calls.enqueue(conn, run_at=CLOCK)
+    bad = broken(conn, "scheduled")
+    calls.set_clock(conn, CLOCK)
+    row = conn.execute("select promoted, failed::text[], why[1] from stepwell.promote()").fetchone()
+    assert row is not None
+    assert row[:2] == (2, [bad])
+    assert "cannot be made ready" in row[2]
+    assert "job_names" in row[2]
+    assert [calls.state(conn, job_id) for job_id in (before, bad, after)] == ["ready", "failed", "ready"]
+    assert failure(conn, bad) == ("broken", row[2])
+    assert calls.promote(conn) == (0, None)
+
+
+def test_one_job_of_a_dead_worker_that_cannot_run_again_holds_up_no_other(conn: Connection) -> None:
+    calls.set_clock(conn, CLOCK)
+    worker = calls.register_worker(conn, lease=1)
+    first, second = calls.enqueue(conn), calls.enqueue(conn)
+    assert len(calls.claim(conn, worker)) == 2
+    bad = broken(conn, "running", worker_id=worker)
+    calls.set_clock(conn, CLOCK + 10)
+    assert set(calls.rescue(conn)) == {first, second, bad}
+    assert [calls.state(conn, job_id) for job_id in (first, bad, second)] == ["ready", "failed", "ready"]
+    assert "cannot run again" in failure(conn, bad)[1]
+    assert conn.execute("select from stepwell.worker").fetchall() == []
+
+
+def test_a_blocked_run_that_cannot_go_fails_and_the_next_one_goes(conn: Connection) -> None:
+    calls.set_clock(conn, CLOCK)
+    put_schedule(conn)
+    schedule = calls.one(conn.execute("update stepwell.schedule set overlap = 'queue' returning id"))
+    worker = calls.register_worker(conn)
+
+    def run(state: str, at: float) -> str:
+        return calls.one(
+            conn.execute(
+                "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, schedule_id,"
+                " scheduled_for) values (stepwell.uuid7(), to_timestamp(%s), now(), %s::stepwell.state, 'work',"
+                " 'default', '{}', %s, to_timestamp(%s)) returning id::text",
+                (CLOCK - 10, state, schedule, at),
+            )
+        )
+
+    live = run("ready", CLOCK - 3)
+    bad = broken(conn, "blocked", schedule_id=schedule, scheduled_for=CLOCK - 2)
+    good = run("blocked", CLOCK - 1)
+    assert calls.finish(conn, calls.claim(conn, worker)) == []
+    assert [calls.state(conn, job_id) for job_id in (live, bad, good)] == ["succeeded", "failed", "ready"]
