@@ -403,6 +403,9 @@ def test_elements_that_are_missing_are_refused_and_end_no_job_halfway(conn: Conn
         "select stepwell.save_steps(%s, %s, '{a,b}', '{1,2}', null, '{}')",
         "select stepwell.advance(%s, %s, null, '{next}', '{1,2}', '{2,2}')",
         "select stepwell.restart(%s, %s, '{1}')",
+        "select stepwell.suspend(%s, %s, '{\"{}\"}')",
+        """select stepwell.suspend(%s, %s, array['{"groups": []}', '{"groups": [["a"]]}'])""",
+        """select stepwell.suspend(%s, %s, array_fill('{"groups": [["a"]], "steps": [{"key": "a"}]}'::text, '{2}'))""",
         "select stepwell.spawn(%s, %s, '{a,null}', '{1,2}', '{work}', '{\"{}\",\"{}\"}')",
     ]
     for call in refused:
