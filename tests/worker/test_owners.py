@@ -12,6 +12,7 @@ from stepwell import App, Context, Worker
 from stepwell.events import TasksShared
 from stepwell.handle import JobHandle
 from stepwell.job import JobInfo
+from stepwell.testing import adrain
 
 
 async def look(job: JobHandle[Any]) -> JobInfo:
@@ -137,6 +138,16 @@ async def test_a_worker_says_when_it_starts_that_another_app_may_take_its_jobs(d
         quiet = Heard(named)
         async with named:
             assert not quiet.of(TasksShared)
+
+
+async def test_drain_does_not_wait_for_the_jobs_of_another_app(dsn: str) -> None:
+    ran: list[str] = []
+    async with an_app(dsn, "shop", ran) as shop, an_app(dsn, "billing", ran) as billing:
+        theirs = await billing.tasks["send"].aenqueue("Bob")
+        await shop.tasks["send"].aenqueue("Ada")
+        assert await adrain(shop) == 1
+        assert (await look(theirs)).state == "ready"
+    assert ran == ["shop sends to Ada"]
 
 
 async def test_a_worker_of_the_version_before_claims_the_jobs_of_every_owner(

@@ -89,7 +89,8 @@ begin
       input)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank,
       case
-        when exists (select from stepwell.schedule c where c.id = r.schedule_id and c.overlap <> 'allow')
+        -- Not "exists", for which all schedules may be read to be hashed.
+        when (select c.overlap <> 'allow' from stepwell.schedule c where c.id = r.schedule_id)
         then 'blocked'::stepwell.state else 'ready'::stepwell.state
       end,
       r.task, r.queue,
