@@ -54,7 +54,9 @@ AT_REST: Mapping[str, LiteralString] = {
         where s.pending and s.child_id is not null
           and not exists (select from stepwell.job c where c.id = s.child_id)""",
     "a step has no job": """
-        select s.job_id, s.key, s.kind, s.epoch, s.saved_at, h.state, h.finished_at from stepwell.step s
+        select s.job_id, s.key, s.kind, s.child_id, s.pending, s.epoch, s.saved_at, h.state, h.epoch as ended_epoch,
+          h.finished_at
+        from stepwell.step s
         left join stepwell.history h on h.id = s.job_id
         where not exists (select from stepwell.job j where j.id = s.job_id)""",
     "a job has steps and is not durable": """

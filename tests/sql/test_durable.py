@@ -415,3 +415,19 @@ def test_elements_that_are_missing_are_refused_and_end_no_job_halfway(conn: Conn
     conn.execute("select stepwell.fail(%s, %s, null, null, null, null, '{0,0}', null, null)", held)
     assert rows(conn, "select state::text, attempt from stepwell.job") == [("ready", 1)] * 2
     assert rows(conn, "select reason, type, message from stepwell.failure") == [("error", "Error", "")] * 2
+
+
+def test_a_job_with_steps_does_not_end_where_its_newest_steps_are_not_seen(
+    conn: Connection, dsn: str, worker: str
+) -> None:
+    [job] = running(conn, worker)
+    save(conn, job, step("a"))
+    with psycopg.connect(dsn) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("select")
+        save(conn, job, step("b", 2))
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="read committed"):
+            calls.finish(other, [job])
+    assert calls.finish(conn, [job]) == []
+    assert rows(conn, "select count(*) from stepwell.step") == [(0,)]
+    assert rows(conn, "select key from stepwell.steps order by n") == [("a",), ("b",)]

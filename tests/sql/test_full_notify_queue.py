@@ -8,11 +8,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import postgres_bin_dir
 
 from stepwell import App, Worker
 from stepwell.embedded import EmbeddedPostgres
 from stepwell.migrate import migrate
+from tests.conftest import postgres_bin_dir
 
 
 @pytest.fixture

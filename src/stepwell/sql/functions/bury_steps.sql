@@ -20,6 +20,7 @@ as $$
 declare
   _large uuid[];
 begin
+  perform stepwell.check_isolation();
   with gone as (
     delete from stepwell.step s where s.job_id = any (_gone) returning s.job_id, s.large
   )

@@ -22,6 +22,7 @@ declare
   _queues text[];
   _due_in double precision;
 begin
+  perform stepwell.check_isolation();
   if pg_column_size(_waits) > 65536 then
     perform stepwell.check_sizes('job', _waits);
     perform stepwell.check_sizes('step', array(
