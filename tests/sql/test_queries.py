@@ -84,6 +84,12 @@ _SAMPLES: dict[str, Any] = {
     "keep": 1.0,
     "signatures": [1],
     "graces": [1.0],
+    "size": 65536,
+    "role": "r",
+    "kinds": ["producer"],
+    "job_ids": [_ID],
+    "with_family": True,
+    "query": queries.still_held(_ID, 1),
 }
 _BY_NAME: dict[str, dict[str, Any]] = {
     "fork": {"step": "k"},
