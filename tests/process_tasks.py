@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+from types import FrameType
 from typing import Any
 
 from stepwell import App, Context, Retry
@@ -40,10 +42,36 @@ def progress(ctx: Context, flag: str) -> None:
         time.sleep(0.01)
 
 
+@_app.task(process=True, retry=_once)
+def stubborn(place: str) -> None:
+    """Ignores SIGTERM, and writes to a file for as long as it lives."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    n = 0
+    while True:
+        n += 1
+        with open(place, "w") as file:  # noqa: PTH123
+            file.write(f"{os.getpid()} {n}")
+        time.sleep(0.005)
+
+
+@_app.task(process=True, retry=_once)
+def polite(place: str) -> None:
+    """Ends with the exit code 0 when it is asked to, of which nobody else hears."""
+
+    def leave(_signal: int, _frame: FrameType | None) -> None:
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, leave)
+    with open(place, "w") as file:  # noqa: PTH123
+        file.write(f"{os.getpid()} 1")
+    while True:
+        time.sleep(0.005)
+
+
 def register(app: App) -> dict[str, Task[..., Any]]:
     """The same functions as tasks of another app, by name."""
     registered: dict[str, Task[..., Any]] = {}
-    for task in (square, divide, die, sleep, progress):
+    for task in (square, divide, die, sleep, progress, stubborn, polite):
         limit = "1s" if task is sleep else None
         registered[task.name] = app.task(process=True, retry=task.retry, timeout=limit)(task.fn)
     return registered

@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import LiteralString
 
 import psycopg
@@ -21,7 +22,10 @@ from benchmarks.run import BARE, STEPWELL, Run
 from benchmarks.scenarios.backlog import put
 from benchmarks.scenarios.latency import PERCENTILES, percentile
 from benchmarks.stage import WARM_UP, Stage, stop
-from stepwell import App
+from stepwell import App, queries
+from stepwell.cron import Interval
+from stepwell.db import fetch
+from stepwell.schedule import NewSchedule
 
 DUE, RETRIED = "late", "late_again"
 _SHORTEST = 0.05
@@ -42,8 +46,10 @@ _LATE = """
 
 
 def lateness(run: Run) -> None:
-    """Due jobs and retries, alone and with a million due tomorrow in the same table; and schedules."""
+    """Due jobs and retries, alone and with a million due tomorrow in the same table; and schedules, few and many."""
     jobs, longest, seconds, many = (40, 1.0, 3, 100_000) if run.quick else (250, 3.0, 10, 1_000_000)
+    together = 1000 if run.quick else 10_000
+    last: list[float] = []
     found: dict[str, list[list[float]]] = {}
 
     def keep(what: str, late: list[float]) -> None:
@@ -69,6 +75,8 @@ def lateness(run: Run) -> None:
             keep("bare schedules", scheduled(bare, seconds))
         with run.stage(STEPWELL) as alone, worker(alone):
             keep("schedules", scheduled(alone, seconds))
+        with run.stage(STEPWELL) as alone, worker(alone):
+            last.append(fired_together(alone, together))
 
     def record(what: str, name: str, against: str, other: str, limit: float, at_most: float | None = None) -> None:
         for q in PERCENTILES:
@@ -90,6 +98,7 @@ def lateness(run: Run) -> None:
     record("retried", "retried", "due", "due", 20)
     record(f"retried, {crowd}", "crowded retried", "without", "retried", 20, 1.5)
     record(f"{_SCHEDULES} schedules", "schedules", "bare loop", "bare schedules", 50)
+    run.record("lateness", f"{together:,} schedules due together, the last is fired", last, "ms", limit=1000)
 
 
 @contextmanager
@@ -152,6 +161,22 @@ def scheduled(stage: Stage, seconds: float) -> list[float]:
             app.schedule_named(schedule.name).delete()
     _wait_for(stage, lambda: _one(stage, "select count(*) from stepwell.job where schedule_id is not null") == 0)
     return _never_early(_read(stage, None, began, ended))
+
+
+def fired_together(stage: Stage, count: int) -> float:
+    """How late the last of so many schedules is fired that are due at the same second, in milliseconds."""
+    timing = Interval(5.0)
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        due = timing.after(datetime.now(UTC) + timedelta(seconds=10))
+        assert due is not None
+        schedules = [NewSchedule(f"{n}", DUE, "{}", "default", 0, timing, "skip", 1, 0.0) for n in range(count)]
+        fetch(connection, queries.put_schedules("shop", schedules, [due] * count, declared=False))
+        fired = "select count(*) from stepwell.tick t where t.at = %s"
+        _wait_for(stage, lambda: _one(stage, fired, due) == count)
+        row = connection.execute("select max(t.handled_at) from stepwell.tick t where t.at = %s", (due,)).fetchone()
+        assert row is not None
+        fetch(connection, queries.remove_schedules("shop", [], except_these=True))
+    return (row[0] - due).total_seconds() * 1000
 
 
 async def _late() -> None:

@@ -101,6 +101,6 @@ class _Turn(NamedTuple):
     skipped: bool
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=10_000)
 def _is_hourly(fields: str) -> bool:
     return len(CronSim(fields, SOME_WALL_TIME).hours) == 24

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from waiting import auntil
 
-from stepwell import App, Context, Worker
+from stepwell import App, Context, Worker, queries
+from stepwell.cron import Interval
+from stepwell.schedule import NewSchedule
 
 
 async def test_a_schedule_in_code_runs_at_its_ticks(app: App) -> None:
@@ -41,3 +44,29 @@ async def test_two_workers_fire_each_tick_once(app: App) -> None:
         await auntil(lambda: len(seen) >= 3)
         await asyncio.sleep(0)
     assert len(seen) == len(set(seen))
+
+
+async def test_thousands_that_are_due_together_are_fired_by_the_thousand(app: App) -> None:
+    @app.task
+    async def beat() -> None: ...
+
+    hour = Interval(3600.0)
+    [now] = await app.database.afetch(queries.clock())
+    due = hour.after(now - timedelta(hours=1))
+    schedules = [NewSchedule(f"beat {n}", "beat", "{}", "default", 0, hour, "skip", 1, 0.0) for n in range(2500)]
+    await app.database.afetch(queries.put_schedules("shop", schedules, [due] * 2500, declared=False))
+
+    async def calls() -> tuple[int, int]:
+        [found] = await app.database.afetch(
+            queries.Query("select count(*), count(distinct handled_at) from stepwell.ticks", (), lambda *counts: counts)
+        )
+        return found
+
+    async with Worker(app):
+        await auntil(lambda: _all(calls, 2500))
+    # A hundred, then twice a thousand, then the rest; the stopped clock of one call is the same for all that it fires.
+    assert (await calls())[1] <= 5
+
+
+async def _all(calls: Callable[[], Awaitable[tuple[int, int]]], count: int) -> bool:
+    return (await calls())[0] == count

@@ -8,6 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from stepwell import queries
+from stepwell.db import fetch
+from stepwell.queries import Move, Saving, Spawning
+from stepwell.step import NewStep
+
 from . import calls
 from .calls import Connection, Held
 
@@ -25,6 +30,7 @@ def other(dsn: str) -> Generator[Connection]:
 
 
 def holders(conn: Connection, jobs: list[Held], *, with_family: bool = True) -> list[tuple[Any, ...]]:
+    conn.execute("select pg_sleep(0.11)")
     return conn.execute(
         "select id::text, pid, role = current_user, application, since < now()"
         " from stepwell.lock_holders(%s::uuid[], %s) order by 1, 2",
@@ -56,7 +62,7 @@ def test_all_sessions_that_share_a_lock_are_named(
     conn.execute("update stepwell.job set durable = true")
     with psycopg.connect(dsn) as third:
         for session in (other, third):
-            send_at_once(session, held[0])
+            session.execute("select from stepwell.job where id = %s::uuid for key share", (held[0].id,))
         assert [row[1] for row in holders(conn, held)] == sorted([other.info.backend_pid, third.info.backend_pid])
         # They only keep it from ending: its steps can be saved.
         assert holders(conn, held, with_family=False) == []
@@ -78,6 +84,8 @@ def test_a_lock_that_was_taken_after_a_savepoint_is_found(
     other.execute("savepoint before")
     other.execute("select stepwell.cancel(array[%s::uuid])", (held[0].id,))
     assert [row[:2] for row in holders(conn, held)] == [(held[0].id, other.info.backend_pid)]
+    other.execute("release savepoint before")
+    assert [row[:2] for row in holders(conn, held)] == [(held[0].id, other.info.backend_pid)]
 
 
 def test_a_job_that_is_locked_does_not_keep_others_from_being_handed_back(
@@ -89,3 +97,32 @@ def test_a_job_that_is_locked_does_not_keep_others_from_being_handed_back(
         (held[0].id,),
     )
     assert sorted(calls.one(handed_back)) == sorted(calls.ids(held[1:]))
+
+
+def test_every_statement_that_a_worker_writes_with_gives_up_on_a_lock(
+    conn: Connection, other: Connection, held: list[Held]
+) -> None:
+    other.execute("select from stepwell.job for update")
+    ids, epochs = calls.ids(held), calls.epochs(held)
+    job_id, epoch = ids[0], epochs[0]
+    step = NewStep("k", 1, "step", "1")
+    child = Spawning(job_id, epoch, step, queries.NewJob("work", "{}", "default"))
+    bounded: list[queries.Query[Any]] = [
+        queries.finish(ids, epochs, ["1"] * 3, [1.0] * 3, ["succeeded"] * 3, [None] * 3),
+        queries.fail(ids, epochs, ["e"] * 3, ["E"] * 3, ["m"] * 3, [None] * 3, [0.0] * 3, [2] * 3, [1.0] * 3),
+        queries.snooze(ids, epochs, [0.0] * 3),
+        queries.suspend(ids, epochs, ['{"steps": [], "groups": []}'] * 3),
+        queries.restart(ids, epochs, ["{}"] * 3),
+        queries.advance([Move(job_id, epoch, None, "next", "1", 1)]),
+        queries.spawn([child]),
+        queries.report_progress(ids, epochs, ["{}"] * 3),
+        queries.forget_waits(job_id, epoch, ["k"]),
+        queries.cancel_branches(ids, "no"),
+    ]
+    bounded = [queries.bounded(query, 0.01) for query in bounded]
+    bounded.append(queries.save_steps([Saving(job_id, epoch, [step])], 0.01))
+    bounded.append(queries.hold_misfits(ids, epochs, [1] * 3, ["m"] * 3, [1.0] * 3, 0.01))
+    for query in bounded:
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            fetch(conn, query)
+    assert calls.one(conn.execute("show lock_timeout")) == "0"

@@ -53,6 +53,7 @@ fork                    owner   operator
 grant_kinds             caller
 grant_role              caller
 hand_back_unknown       owner   worker
+has_live_run            caller
 hold_misfits            owner   worker
 journal                 caller
 keep_events             caller
@@ -118,6 +119,7 @@ stop                    owner   operator
 suspend                 owner   worker
 take_events             caller
 tick                    owner   worker
+tick_many               caller
 tick_one                caller
 timeline                caller
 trigger_schedule        owner   operator
@@ -125,6 +127,7 @@ unfold                  caller  everybody
 unregister_worker       owner   worker
 uuid7                   caller
 uuids7                  caller
+waiting_for             caller
 wake                    caller
 """
 

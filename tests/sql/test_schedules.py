@@ -631,6 +631,6 @@ def test_a_schedule_that_no_row_can_hold_is_refused_in_so_many_words(conn: Conne
         ("false", "null"), ("'{t}'", "'{null}'"), ("{skip}", "{never}"), ("{60}", "{-1}"), ("'{q}'", "'{}'"),
         ("{n}", "{n,n}"), ("{now}", "{infinity}"),
     ]:  # fmt: skip
-        with pytest.raises(psycopg.errors.InvalidParameterValue, match="stepwell: a schedule cannot be put in"):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match=r"stepwell: .*schedule.* cannot be"):
             conn.execute(f"select stepwell.put_schedules({good.replace(right, wrong)})".encode())
     conn.execute(f"select stepwell.put_schedules({good})".encode())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
-from process_tasks import register
+from process_tasks import register, stubborn
+from waiting import auntil, until
 
-from stepwell import App, JobFailed, Retry, Worker
+from stepwell import App, JobCancelled, JobFailed, Retry, Worker
 
 ONCE = Retry(max_attempts=1)
 
@@ -33,3 +38,98 @@ async def test_processes_return_values_and_failures(app: App) -> None:
         with pytest.raises(JobFailed, match="ProcessExpired"):
             await (await tasks["die"].aenqueue()).aresult(timeout="30s")
         assert (await (await tasks["square"].aenqueue(3)).aresult(timeout="30s"))[1] == 9
+
+
+def writer(place: Path) -> int:
+    """The process that writes to a file, or 0."""
+    text = place.read_text() if place.exists() else ""
+    return int(text.split()[0]) if text else 0
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def state(conn: psycopg.Connection[Any], job_id: object) -> str:
+    return (conn.execute("select state::text from stepwell.jobs where id = %s", (job_id,)).fetchone() or ("",))[0]
+
+
+@pytest.mark.parametrize("why", ["cancel", "timeout", "shutdown", "failure"])
+async def test_a_process_that_ignores_sigterm_is_dead_before_its_outcome_is_written(
+    app: App, conn: psycopg.Connection[Any], tmp_path: Path, why: str
+) -> None:
+    limit = "1s" if why == "timeout" else None
+    task = app.task(process=True, retry=ONCE, timeout=limit, timeout_grace="50ms")(stubborn.fn)
+    place = tmp_path / "written"
+    worker = Worker(app, process_slots=1, grace="0s")
+    running = asyncio.create_task(worker.run())
+    job = await task.aenqueue(str(place))
+    pid = await auntil(lambda: writer(place))
+    if why == "cancel":
+        await job.acancel()
+    elif why == "shutdown":
+        worker.stop()
+    elif why == "failure":
+        conn.execute("alter function stepwell.renew rename to gone")
+    # The moment in which it is no longer running in the database.
+    await asyncio.to_thread(until, lambda: state(conn, job.id) != "running" or not lives(pid))
+    assert not lives(pid)
+    expected = {"cancel": "cancelled", "timeout": "failed", "shutdown": "ready", "failure": "failed"}[why]
+    await asyncio.to_thread(until, lambda: state(conn, job.id) == expected)
+    worker.stop()
+    await asyncio.wait([running])
+    assert (running.exception() is not None) == (why == "failure")
+
+
+async def test_stubborn_processes_are_killed_side_by_side(app: App, tmp_path: Path) -> None:
+    task = app.task(process=True, retry=ONCE)(stubborn.fn)
+    places = [tmp_path / str(n) for n in range(3)]
+    async with Worker(app, process_slots=3):
+        jobs = [await task.aenqueue(str(place)) for place in places]
+        pids = [await auntil(lambda place=place: writer(place)) for place in places]
+        began = time.monotonic()
+        for job in jobs:
+            await job.acancel()
+        for job in jobs:
+            with pytest.raises(JobCancelled):
+                await job.aresult(timeout="20s")
+        assert time.monotonic() - began < 6
+        assert not any(map(lives, pids))
+
+
+async def test_a_job_that_waits_for_a_process_does_not_begin_after_it_was_cancelled(app: App, tmp_path: Path) -> None:
+    tasks = register(app)
+    first, second = tmp_path / "first", tmp_path / "second"
+    async with Worker(app, process_slots=1):
+        holding = await tasks["polite"].aenqueue(str(first))
+        await auntil(lambda: writer(first))
+        waiting = await tasks["polite"].aenqueue(str(second))
+        await auntil(lambda: _runs(waiting))
+        await waiting.acancel()
+        with pytest.raises(JobCancelled):
+            await waiting.aresult(timeout="20s")
+        # One that ends with 0 when it is asked to has ended, too; and the next has its place.
+        await holding.acancel()
+        with pytest.raises(JobCancelled):
+            await holding.aresult(timeout="20s")
+        assert (await (await tasks["square"].aenqueue(3)).aresult(timeout="30s"))[1] == 9
+    assert not second.exists()
+
+
+async def test_processes_that_were_killed_from_outside_are_replaced(app: App) -> None:
+    square = register(app)["square"]
+    async with Worker(app, process_slots=1):
+        pid, _ = await (await square.aenqueue(7)).aresult(timeout="30s")
+        os.kill(pid, 9)
+        await auntil(lambda: not lives(pid))
+        other, squared = await (await square.aenqueue(3)).aresult(timeout="30s")
+    assert (other != pid, squared) == (True, 9)
+
+
+async def _runs(job: Any) -> bool:
+    info = await job.ainfo()
+    return info is not None and info.state == "running"

@@ -26,6 +26,7 @@ class Holder:
 
 def bounded(query: Query[Row], seconds: float) -> Query[Row]:
     """The same bare `select` of a function, which fails rather than wait longer than this for any one lock."""
+    assert " from " not in query.text, "the function would be called before the condition is evaluated"
     return Query(query.text + WITHIN, (*query.params, milliseconds(seconds)), query.row)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from stepwell.queries.arrays import Bare
 from stepwell.queries.query import Query, only
 from stepwell.schedule import DueSchedule, NewSchedule, ScheduleInfo, Tick, from_timing
 
@@ -86,11 +87,11 @@ def wait_for_locks(seconds: float) -> Query[str]:
     return Query("select set_config('lock_timeout', %s, true)", (f"{seconds * 1000:.0f}ms",), only)
 
 
-def due_schedules(without: Sequence[str]) -> Query[DueSchedule]:
+def due_schedules(without: Sequence[str], limit: int = 100) -> Query[DueSchedule]:
     return Query(
         "select id::text, name, version, cron, tz, every, catchup, due_at, due_in, looked_at"
-        " from stepwell.due_schedules(%s::uuid[])",
-        (list(without),),
+        " from stepwell.due_schedules(%s::uuid[], %s::integer)",
+        (list(without), limit),
         DueSchedule,
     )
 
@@ -113,15 +114,20 @@ def tick(
         "select enqueued, left_ids::text[], left_why from stepwell.tick(%s::uuid[], %s::integer[], %s::timestamptz[],"
         " %s::timestamptz[], %s::uuid[], %s::timestamptz[])",
         (
-            [schedule.id for schedule in due],
-            [schedule.version for schedule in due],
-            [schedule.due_at for schedule in due],
-            list(nexts),
-            [schedule_id for schedule_id, _ in pairs],
-            [at for _, at in pairs],
+            Bare(schedule.id for schedule in due),
+            Bare(schedule.version for schedule in due),
+            _times(schedule.due_at for schedule in due),
+            _times(nexts),
+            Bare(schedule_id for schedule_id, _ in pairs),
+            _times(at for _, at in pairs),
         ),
         Fired,
     )
+
+
+def _times(times: Iterable[datetime | None]) -> Bare:
+    """As text, which is quicker made than by psycopg, one by one: there may be thousands."""
+    return Bare(None if time is None else time.isoformat() for time in times)
 
 
 def admit_stranded() -> Query[int]:

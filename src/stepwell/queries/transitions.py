@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, LiteralString
 from uuid import UUID
 
 import msgspec
 
 from stepwell.job import ClaimedJob, Ended
 from stepwell.queries.arrays import Bare, Texts
-from stepwell.queries.query import Query, only, same, shared
+from stepwell.queries.query import WITHIN, Query, milliseconds, only, same, shared
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False):
@@ -187,13 +187,26 @@ class HeldMisfits:
     expired: list[UUID]
 
 
+_MISFITS: LiteralString = (
+    "stepwell.hold_misfits(%s::uuid[], %s::integer[], %s::integer[], %s::text[], %s::double precision[])"
+)
+_HOLD_MISFITS: LiteralString = (
+    "select (h.held).refused, (h.held).expired from (select " + _MISFITS + " as held" + WITHIN + ") as h"  # noqa: S608
+)
+
+
 def hold_misfits(
-    ids: list[str], epochs: list[int], signatures: list[int], messages: list[str], graces: list[float]
+    ids: list[str],
+    epochs: list[int],
+    signatures: list[int],
+    messages: list[str],
+    graces: list[float],
+    within: float = 0,
 ) -> Query[HeldMisfits]:
+    """`within`: fail rather than wait longer than so many seconds for any one lock; 0 is no limit."""
     return Query(
-        "select refused, expired from stepwell.hold_misfits(%s::uuid[], %s::integer[], %s::integer[], %s::text[],"
-        " %s::double precision[])",
-        (Bare(ids), Bare(epochs), Bare(signatures), Texts(messages), Bare(graces)),
+        _HOLD_MISFITS,
+        (Bare(ids), Bare(epochs), Bare(signatures), Texts(messages), Bare(graces), milliseconds(within)),
         HeldMisfits,
     )
 

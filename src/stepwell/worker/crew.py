@@ -319,13 +319,17 @@ class Crew:
         if jobs:
             self._events.emit(JobsHandedBack(len(jobs)))
 
+    async def end_processes(self) -> None:
+        """End the processes that still run jobs: before others may take these."""
+        await self._processes.close()
+
     async def close(self) -> None:
         self.stop_all("lease")
         for runner in self.runners:
             runner.close()
         self._steps.close()
         self._step_threads.close()
-        await self._processes.close()
+        await self.end_processes()
         await self._transactions.aclose()
         await self._listener.close()
         for link in self._links.values():

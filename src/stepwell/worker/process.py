@@ -1,4 +1,5 @@
-"""Plain functions in processes of their own, which are killed when their time is up.
+"""Plain functions in processes of their own, which are killed when their time is up. Nobody hears of the end of such a
+run before its process is dead, or free for another: so no second run of the job can begin beside it.
 
 Only text crosses the pipes: where the function stands, its args as JSON, its outcome and its progress as JSON.
 """
@@ -13,8 +14,10 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
@@ -23,11 +26,16 @@ from stepwell.aside import aside
 from stepwell.errors import ConfigError
 from stepwell.executor import execute_plain
 from stepwell.job import ClaimedJob
-from stepwell.outcome import Outcome
+from stepwell.outcome import HandedBack, Outcome
 from stepwell.task import Task
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
+
+
+# Between SIGTERM and SIGKILL.
+_TERM_GRACE = 1.0
+_LOOK = 0.02
 
 
 class Pipe(Protocol):
@@ -46,7 +54,15 @@ class Order(msgspec.Struct, frozen=True):
     max_result_size: int
 
 
-class Said(msgspec.Struct, frozen=True):
+class Began(msgspec.Struct, frozen=True, tag=True):
+    """A process begins to run a job."""
+
+    job_id: str
+    epoch: int
+    pid: int
+
+
+class Said(msgspec.Struct, frozen=True, tag=True):
     """A word on progress from a process."""
 
     job_id: str
@@ -60,59 +76,136 @@ class Processes:
         self._size = size
         self._said = said
         self._pool: ProcessPool | None = None
-        self._opening: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+        # The pool would hand on more jobs than it has processes for, and those could no longer be taken back.
+        self._slots = asyncio.Semaphore(size)
+        self._pids: dict[tuple[str, int], int] = {}
         self._pipes: tuple[Pipe, Pipe] | None = None
         self._rest = b""
+        self._closed = False
 
-    def submit(self, job: ClaimedJob, task: Task[..., Any], most: int) -> Future[str]:
-        """Start a job. Cancelling the future kills the process; one that dies by itself sets an exception."""
-        assert self._pool is not None
-        order = Order(task.fn.__module__, task.fn.__qualname__, job, most)
-        return self._pool.schedule(_obey, args=[msgspec.json.encode(order).decode()], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    async def run(self, job: ClaimedJob, task: Task[..., Any], most: int, stopping: asyncio.Event) -> Outcome:
+        """Run a job in a process, which is ended when `stopping` is set: it gets SIGTERM, and a second later SIGKILL.
 
-    async def open(self) -> None:
-        """Start the processes, if that was not done, without holding the event loop up."""
-        if self._opening is None:
-            self._opening = asyncio.create_task(self._open())
-        await asyncio.shield(self._opening)
+        When this returns the function has ended, or its process has, whatever it did about signals. Raises
+        `TimeoutError` when its time is up, and an error of the pool's when the process has died by itself.
+        """
+        if not await self._enter(stopping):
+            return HandedBack(0)
+        try:
+            pool = await self._open()
+            if stopping.is_set():
+                return HandedBack(0)
+            order = msgspec.json.encode(Order(task.fn.__module__, task.fn.__qualname__, job, most)).decode()
+            try:
+                future: Future[str] = pool.schedule(_obey, args=[order], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                return await self._outcome((job.id, job.epoch), future, stopping)
+            except BrokenProcessPool:
+                # It was not this job that broke it: one that ran when its process died is told so.
+                await self._close_pool(pool)
+                return HandedBack(0)
+        finally:
+            self._pids.pop((job.id, job.epoch), None)
+            self._slots.release()
 
     async def close(self) -> None:
-        """Kill what still runs."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.stop()
-            await aside(pool.join)
+        """End what still runs, and return when it has ended."""
+        async with self._opening:
+            pool, self._pool = self._pool, None
+            if pool is not None:
+                await self._close_pool(pool)
+            self._closed = True
         if self._pipes is not None:
             asyncio.get_running_loop().remove_reader(self._pipes[0].fileno())
             for pipe in self._pipes:
                 pipe.close()
             self._pipes = None
 
-    async def _open(self) -> None:
+    async def _enter(self, stopping: asyncio.Event) -> bool:
+        """Wait for a process to be free. False: the job was asked to stop meanwhile."""
+        entering = asyncio.ensure_future(self._slots.acquire())
+        stopped = asyncio.ensure_future(stopping.wait())
+        try:
+            await asyncio.wait([entering, stopped], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            if not entering.done():
+                entering.cancel()
+        return entering.done() and not entering.cancelled()
+
+    async def _open(self) -> ProcessPool:
+        """The pool, started if there is none, or none that works, without holding the event loop up."""
+        async with self._opening:
+            if self._closed:
+                raise RuntimeError("the worker has ended")
+            if self._pool is not None and not self._pool.active:
+                await self._close_pool(self._pool)
+                self._pool = None
+            if self._pool is None:
+                self._pool = await self._new_pool()
+            return self._pool
+
+    async def _new_pool(self) -> ProcessPool:
         from pebble import ProcessPool  # an extra; the worker has seen to it that it is there
 
         # Forking a process that has threads and connections copies locks nobody will release: spawn instead.
         context = multiprocessing.get_context("spawn")
-        reading, writing = self._pipes = cast("tuple[Pipe, Pipe]", context.Pipe(duplex=False))
-        os.set_blocking(reading.fileno(), False)
-        asyncio.get_running_loop().add_reader(reading.fileno(), self._read)
-        pool = self._pool = ProcessPool(
-            max_workers=self._size, context=cast("Any", context), initializer=_begin, initargs=(writing,)
+        if self._pipes is None:
+            self._pipes = cast("tuple[Pipe, Pipe]", context.Pipe(duplex=False))
+            os.set_blocking(self._pipes[0].fileno(), False)
+            asyncio.get_running_loop().add_reader(self._pipes[0].fileno(), self._read)
+        pool = ProcessPool(
+            max_workers=self._size, context=cast("Any", context), initializer=_begin, initargs=(self._pipes[1],)
         )
         # The pool starts its processes with the first call.
         await aside(lambda: pool.schedule(_be_there).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
+        return pool
+
+    async def _close_pool(self, pool: ProcessPool) -> None:
+        # The pool sees to one process after the other, and is patient with each.
+        killer = asyncio.get_running_loop().call_later(_TERM_GRACE, self._kill, list(self._pids.values()))
+        pool.stop()
+        await aside(pool.join)
+        killer.cancel()
+
+    async def _outcome(self, key: tuple[str, int], future: Future[str], stopping: asyncio.Event) -> Outcome:
+        ended = asyncio.wrap_future(future)
+        stopped = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not ended.done():
+            await aside(lambda: self._end(key, future))
+            await asyncio.wait([ended])
+        return HandedBack(0) if ended.cancelled() else msgspec.json.decode(ended.result(), type=Outcome)
+
+    def _end(self, key: tuple[str, int], future: Future[str]) -> None:
+        """Have the pool end a process, and wait until it has. Blocks: call it in a thread."""
+        # One that is cancelled before it runs would be said to have ended at the moment in which it begins.
+        while not (future.running() or future.done() or self._closed):
+            time.sleep(_LOOK)
+        future.cancel()
+        killed = False
+        asked_at = time.monotonic()
+        # To `wait` a cancelled future is done when the pool has seen to it; to all others it is so at once.
+        while not wait([future], _LOOK).done and not self._closed:
+            if not killed and time.monotonic() - asked_at > _TERM_GRACE and (pid := self._pids.get(key)):
+                killed = True
+                self._kill([pid])
+
+    def _kill(self, pids: list[int]) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _read(self) -> None:
         assert self._pipes is not None
         *lines, self._rest = (self._rest + os.read(self._pipes[0].fileno(), 65536)).split(b"\n")
         for line in lines:
-            said = msgspec.json.decode(line, type=Said)
-            self._said(said.job_id, said.text)
-
-
-def decode_outcome(encoded: str) -> Outcome:
-    """The outcome a process sent."""
-    return msgspec.json.decode(encoded, type=Outcome)
+            said = msgspec.json.decode(line, type=Began | Said)
+            if isinstance(said, Began):
+                self._pids[said.job_id, said.epoch] = said.pid
+            else:
+                self._said(said.job_id, said.text)
 
 
 # What follows runs in the process.
@@ -141,8 +234,22 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
+def _say_who_runs(job: ClaimedJob) -> None:
+    """Unlike a word on progress it must arrive: who ends the process looks it up."""
+    assert _pipe is not None
+    line = msgspec.json.encode(Began(job.id, job.epoch, os.getpid())) + b"\n"
+    while True:
+        try:
+            os.write(_pipe.fileno(), line)
+        except BlockingIOError:
+            select.select([], [_pipe.fileno()], [])
+        else:
+            return
+
+
 def _obey(encoded: str) -> str:
     order = msgspec.json.decode(encoded, type=Order)
+    _say_who_runs(order.job)
     found: Any = importlib.import_module(order.module)
     for name in order.function.split("."):
         found = getattr(found, name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
 from typing import Any, Literal
 
 from stepwell.job import ClaimedJob
@@ -21,10 +20,10 @@ class Run:
         "began",
         "ctx",
         "finishing",
-        "future",
         "handler",
         "job",
         "started",
+        "stopping",
         "task",
         "timer",
         "why",
@@ -36,7 +35,8 @@ class Run:
         self.task = task
         self.ctx = ctx
         self.handler: asyncio.Task[None] | None = None
-        self.future: Future[Any] | None = None
+        self.stopping: asyncio.Event | None = None
+        """To be set to end the process that it runs in."""
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
         # Why it was asked to stop while its transaction was ending. It matters only if the handler would run again.

@@ -38,7 +38,7 @@ from stepwell.outcome import (
 )
 from stepwell.task import Task
 from stepwell.worker.outcomes import Outcomes
-from stepwell.worker.process import Processes, decode_outcome
+from stepwell.worker.process import Processes
 from stepwell.worker.run import Run, Why
 from stepwell.worker.step_store import StepStore
 from stepwell.worker.transaction_runs import TransactionRuns
@@ -267,12 +267,9 @@ class Runner:
             return outcome
         if task.kind == "thread":
             return await self._in_thread(execute_plain, task, job.args, ctx, most)
-        await self._processes.open()
-        run.future = self._processes.submit(job, task, most)
-        if run.why is not None:
-            run.future.cancel()
+        run.stopping = asyncio.Event()
         try:
-            return decode_outcome(await asyncio.wrap_future(run.future))
+            return await self._processes.run(job, task, most, run.stopping)
         except TimeoutError as error:  # the pool's: it measures from when the function began
             run.why = run.why or "timeout"
             return outcome_of(error, task, job.attempt)
@@ -292,15 +289,16 @@ class Runner:
         run.ctx.ask_to_stop()
         if run.task.kind == "async" and run.started and run.handler is not None:
             run.handler.cancel()
-        if run.future is not None:
-            run.future.cancel()
+        if run.stopping is not None:
+            run.stopping.set()
         if why in ("timeout", "cancel"):
             if run.timer is not None:
                 run.timer.cancel()
             run.timer = self._loop.call_later(run.task.timeout_grace, self._abandon, run)
 
     def _abandon(self, run: Run) -> None:
-        if run.finishing or run.abandoned or run.why is None:
+        # A process is not abandoned: it is killed, and its slot is free when it is dead.
+        if run.finishing or run.abandoned or run.why is None or run.stopping is not None:
             return
         run.abandoned = True
         if run.ctx.took_steps:

@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from stepwell import queries
-from stepwell.cron import ticks
+from stepwell.cron import Timing, ticks
 from stepwell.schedule import DueSchedule
 from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
 
 _SHORTEST_NAP = 0.002
+# How many schedules are looked up at once; and how many after a page that was due from beginning to end: thousands may
+# be due at the same second.
+_PAGE = 100
+_LARGE_PAGE = 1000
 # One call of tick takes no other schedule once it has so many ticks.
 _MOST_TICKS = 2000
+# So long ticks are reckoned before others have the loop.
+_LONGEST_TURN = 0.005
 # A schedule that could not be reckoned or fired is left alone for so long: others may do better.
 _LEAVE_FOR = 5.0
 # And one that somebody else holds for so long.
@@ -42,15 +50,19 @@ class Ticker:
     async def run(self) -> None:
         """Fire schedules until cancelled."""
         loop = asyncio.get_running_loop()
+        page = _PAGE
         while True:
             self._left = {left: until for left, until in self._left.items() if until > loop.time()}
-            found = await self._duties.do("looking for due schedules", queries.due_schedules(list(self._left)))
+            found = await self._duties.do("looking for due schedules", queries.due_schedules(list(self._left), page))
             if found is None:
                 await asyncio.sleep(0.5)
                 continue
             due = [schedule for schedule in found if schedule.due_in is not None and schedule.due_in <= 0]
+            page = _LARGE_PAGE if len(due) == page else _PAGE
             if due:
-                await self._fire(due)
+                if await self._fire(due):
+                    # Whoever fires goes on: there may be thousands more.
+                    continue
                 nap = 0.0
             else:
                 nap = min([self._longest_nap(), *(schedule.due_in or 0.0 for schedule in found[:1])])
@@ -59,13 +71,19 @@ class Ticker:
             # Somebody else may be firing what is due: do not race them in circles.
             await self._alarm.nap(max(nap + self._behind(), _SHORTEST_NAP))
 
-    async def _fire(self, due: list[DueSchedule]) -> None:
+    async def _fire(self, due: list[DueSchedule]) -> bool:
+        """Whether any job was enqueued."""
         batch: list[DueSchedule] = []
         nexts: list[datetime | None] = []
         reckoned: list[list[datetime]] = []
+        count = 0
+        began = time.monotonic()
         for schedule in due:
-            if sum(map(len, reckoned)) >= _MOST_TICKS:
+            if count >= _MOST_TICKS:
                 break
+            if time.monotonic() > began + _LONGEST_TURN:
+                await asyncio.sleep(0)
+                began = time.monotonic()
             try:
                 times, following = reckon(schedule)
             except Exception as error:  # a zone that this machine does not know, or one that it knows differently
@@ -74,19 +92,20 @@ class Ticker:
             batch.append(schedule)
             nexts.append(following)
             reckoned.append(times)
-            await asyncio.sleep(0)  # to reckon takes a while: others want the loop, too
+            count += len(times)
         if not batch:
-            return
+            return False
         fired = await self._duties.do("firing schedules", queries.tick(batch, nexts, reckoned))
         if fired is None:
             await asyncio.sleep(0.5)
-            return
+            return False
         left = dict(zip(fired[0].left_ids, fired[0].left_why, strict=True))
         for schedule in batch:
             if schedule.id in left:
                 self._leave(schedule.id, schedule.name, left[schedule.id])
             else:
                 self._duties.recovered(_duty(schedule.name))
+        return fired[0].enqueued > 0
 
     def _leave(self, schedule_id: str, name: str, why: str | None) -> None:
         """Look at the others first. That somebody holds it is no trouble: they fire it, or change it."""
@@ -114,10 +133,23 @@ class Ticker:
 
 def reckon(schedule: DueSchedule) -> tuple[list[datetime], datetime | None]:
     """The ticks of a due schedule that may count, oldest first, and the one to come."""
-    timing = schedule.timing
     assert schedule.due_at is not None
-    before = schedule.due_at - timedelta(microseconds=1)
-    return ticks(timing, before, schedule.looked_at, max(1, schedule.catchup)), timing.after(schedule.looked_at)
+    times, following = _reckon(schedule.timing, schedule.due_at, schedule.looked_at, max(1, schedule.catchup))
+    return list(times), following
+
+
+@lru_cache(maxsize=1000)
+def _reckon(timing: Timing, due_at: datetime, now: datetime, most: int) -> tuple[tuple[datetime, ...], datetime | None]:
+    """The same for all schedules of one look that have the same timing."""
+    before = due_at - timedelta(microseconds=1)
+    first = timing.after(before)
+    if first is None or first > now:
+        return (), first
+    second = timing.after(first)
+    if second is None or second > now:
+        return (first,), second
+    # Some were missed.
+    return tuple(ticks(timing, before, now, most)), timing.after(now)
 
 
 def rewound(schedule: DueSchedule) -> datetime | None:

@@ -217,6 +217,7 @@ class Worker:
                 await crew.warn_of_rivals()
                 await self._work(crew)
             finally:
+                await crew.end_processes()
                 await aside(lease.stop)
         finally:
             await crew.close()

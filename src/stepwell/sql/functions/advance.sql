@@ -16,7 +16,10 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
-set enable_hashjoin = off
+-- As in stepwell.finish.
+set enable_bitmapscan = off
+set enable_nestloop = off
+set enable_hashjoin = on
 set enable_mergejoin = off
 as $$
 declare
@@ -86,6 +89,6 @@ begin
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);
   end if;
-  return array(select i.id from unnest(_ids) as i (id) where i.id <> all (coalesce(_accepted, '{}')));
+  return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
 end
 $$;

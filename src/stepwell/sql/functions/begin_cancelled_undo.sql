@@ -9,11 +9,13 @@ create or replace function stepwell.begin_cancelled_undo(
 ) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
--- On, whatever the function that calls this has turned off.
-set enable_nestloop = on
-set enable_hashjoin = off
+-- As in stepwell.finish.
+set enable_bitmapscan = off
+set enable_nestloop = off
+set enable_hashjoin = on
 set enable_mergejoin = off
 as $$
 declare

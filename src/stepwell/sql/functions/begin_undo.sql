@@ -8,11 +8,13 @@ create or replace function stepwell.begin_undo(
 ) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
--- On, whatever the function that calls this has turned off.
-set enable_nestloop = on
-set enable_hashjoin = off
+-- As in stepwell.finish.
+set enable_bitmapscan = off
+set enable_nestloop = off
+set enable_hashjoin = on
 set enable_mergejoin = off
 as $$
 declare
@@ -28,8 +30,10 @@ begin
       )
     from unnest(_ids, _states, _errors, _failed_steps) as u (id, state, error, failed_step)
     where j.id = any (_ids) and j.id = u.id and j.durable and j.undoing is null
-      and exists (
-        select from stepwell.step s where s.job_id = j.id and s.undo and s.error is null and not s.pending
+      -- Not as a join, which would read all steps.
+      and (
+        select true from stepwell.step s
+        where s.job_id = j.id and s.undo and s.error is null and not s.pending limit 1
       )
     returning j.id, j.queue
   )

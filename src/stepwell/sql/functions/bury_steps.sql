@@ -12,13 +12,15 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
--- On, whatever the function that calls this has turned off.
-set enable_nestloop = on
-set enable_hashjoin = off
+-- As in stepwell.finish.
+set enable_bitmapscan = off
+set enable_nestloop = off
+set enable_hashjoin = on
 set enable_mergejoin = off
 as $$
 declare
   _large uuid[];
+  _sent_kept uuid[];
   _takers uuid[];
   _event_ids bigint[];
 begin
@@ -34,17 +36,20 @@ begin
   if _takers is not null then
     perform stepwell.keep_events(_takers, _event_ids, _kept, _expires_ats);
   end if;
-  update stepwell.event e set expires_at = k.expires_at
-  from unnest(_kept, _expires_ats) as k (id, expires_at)
-  where k.id = any (_retriable) and e.job_id = k.id;
+  _sent_kept := array(select k.id from unnest(_kept) as k (id) intersect select r.id from unnest(_retriable) as r (id));
+  if cardinality(_sent_kept) > 0 then
+    update stepwell.event e set expires_at = k.expires_at
+    from unnest(_kept, _expires_ats) as k (id, expires_at)
+    where e.job_id = any (_sent_kept) and e.job_id = k.id;
+  end if;
   delete from stepwell.event e
-  where e.job_id = any (_gone)
-    and (e.job_id <> all (coalesce(_retriable, '{}')) or e.job_id <> all (coalesce(_kept, '{}')));
+  where e.job_id = any (array(select g.id from unnest(_gone) as g (id) except select k.id from unnest(_sent_kept) as k (id)));
   if _large is not null then
     update stepwell.large_value v set expires_at = k.expires_at
     from unnest(_kept, _expires_ats) as k (id, expires_at)
     where v.job_id = any (_large) and v.job_id = k.id;
-    delete from stepwell.large_value v where v.job_id = any (_large) and v.job_id <> all (coalesce(_kept, '{}'));
+    delete from stepwell.large_value v
+    where v.job_id = any (array(select l.id from unnest(_large) as l (id) except select k.id from unnest(_kept) as k (id)));
   end if;
 end
 $$;

@@ -106,10 +106,15 @@ begin
 
   perform stepwell.notify_done(_cancelled);
   return query
-    select c.id, 'cancelled'::stepwell.state from unnest(_cancelled) as c (id) where c.id = any (_ids)
-    union all
-    select r.id, 'running'::stepwell.state from unnest(_running) as r (id) where r.id = any (_ids)
-    union all
-    select u.id, 'ready'::stepwell.state from unnest(_undoing) as u (id) where u.id = any (_ids);
+    with changed as (
+      select c.id, 'cancelled'::stepwell.state as state from unnest(_cancelled) as c (id)
+      union all
+      select r.id, 'running'::stepwell.state from unnest(_running) as r (id)
+      union all
+      select u.id, 'ready'::stepwell.state from unnest(_undoing) as u (id)
+    )
+    select c.id, c.state from changed c
+    -- Not as a join, which would compare each with each.
+    where (c.id in (select i.id from unnest(_ids) as i (id))) is true;
 end
 $$;

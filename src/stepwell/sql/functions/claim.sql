@@ -54,6 +54,7 @@ declare
   _paused boolean;
   _paused_queues text[];
   _paused_tasks text[];
+  _many_tasks jsonb;
   _open integer[];
   _full integer[];
   _left integer := _limit;
@@ -87,15 +88,19 @@ begin
     return;
   end if;
   if _paused_tasks is not null then
-    _tasks := array(select t.name from unnest(_tasks) as t (name) where t.name <> all (_paused_tasks));
+    _tasks := array(select t.name from unnest(_tasks) as t (name) except select p.name from unnest(_paused_tasks) as p (name));
     -- Else every ready job would be walked over.
     if cardinality(_tasks) = 0 then
       return;
     end if;
   end if;
-  select array_agg(k.k order by k.k) into _open
-  from generate_subscripts(_queues, 1) as k (k)
-  where _paused_queues is null or _queues[k.k] <> all (_paused_queues);
+  select array_agg(k.k::integer order by k.k) into _open
+  from unnest(_queues) with ordinality as k (name, k)
+  where (k.name in (select p.name from unnest(_paused_queues) as p (name))) is not true;
+  -- An array is looked through from its beginning for each job, and the keys of an object by halves.
+  if cardinality(_tasks) > 40 then
+    _many_tasks := jsonb_object(array_remove(_tasks, null), array_remove(_tasks, null));
+  end if;
 
   <<rounds>>
   while _left > 0 and cardinality(_open) > 0 loop
@@ -126,7 +131,8 @@ begin
             from stepwell.step s where s.job_id = j.id
           ) else 0 end as size
         from stepwell.job j
-        where j.state = 'ready' and j.queue = _queues[_k] and j.task = any (_tasks)
+        where j.state = 'ready' and j.queue = _queues[_k]
+          and case when _many_tasks is null then j.task = any (_tasks) else _many_tasks ? j.task end
           and (j.rank, j.run_at, j.id) > (_rank, _run_at, _id)
           and (j.owner is null or j.owner = _owner or _any_owner)
           and (j.misfits is null or j.misfit_until <= _now or not (j.misfits && _signatures))

@@ -40,13 +40,7 @@ begin
       end if;
     end loop;
   end if;
-  _waiting := array(
-    select distinct s.job_id
-    from stepwell.event e
-    join stepwell.step s on s.pending and s.awaited is not null and s.event = e.name and s.event_key = e.key
-      and (e.job_id is null and s.kind = 'wait' or s.job_id = e.job_id and s.kind = 'receive')
-    where e.id = any (_ids)
-  );
+  _waiting := array(select distinct w.job_id from stepwell.waiting_for(_ids) w);
   _sent_to := array(select distinct e.job_id from stepwell.event e where e.id = any (_ids) and e.job_id is not null);
   if cardinality(_waiting) = 0 and cardinality(_sent_to) = 0 then
     return _late;
@@ -54,13 +48,10 @@ begin
   _missed := stepwell.lock_to_deliver(_waiting, _sent_to);
   if cardinality(_missed) > 0 then
     _late := _late || array(
-      select e.id
-      from stepwell.event e
-      join stepwell.step s on s.pending and s.awaited is not null and s.event = e.name and s.event_key = e.key
-        and (e.job_id is null and s.kind = 'wait' or s.job_id = e.job_id and s.kind = 'receive')
-      where e.id = any (_ids) and s.job_id = any (_missed)
+      select w.event_id from stepwell.waiting_for(_ids) w
+      where (w.job_id in (select m.id from unnest(_missed) as m (id))) is true
     );
-    _waiting := array(select w.id from unnest(_waiting) as w (id) where w.id <> all (_missed));
+    _waiting := array(select w.id from unnest(_waiting) as w (id) except select m.id from unnest(_missed) as m (id));
   end if;
   if cardinality(_sent_to) > 0 then
     -- Durable, so that its end sees to what is left unread. One that is locked is not waited for: it may be saving a step in a

@@ -27,7 +27,7 @@ begin
     select s.id, s.name, s.version, s.cron, s.tz, s.every, s.catchup, s.next_tick_at,
       extract(epoch from s.next_tick_at - _now)::double precision, _now
     from stepwell.schedule s
-    where s.next_tick_at is not null and s.id <> all (_except)
+    where s.next_tick_at is not null and (s.id in (select e.id from unnest(_except) as e (id))) is not true
     order by s.next_tick_at
     limit _limit;
 end

@@ -4,11 +4,14 @@
 create or replace function stepwell.end_children(_ends json) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
--- On, whatever the function that calls this has turned off: many children of one parent are joined by a hash.
+set enable_bitmapscan = off
+-- On, whatever the function that calls this has turned off.
 set enable_nestloop = on
-set enable_hashjoin = on
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -23,16 +26,25 @@ begin
     from json_to_recordset(_ends) as e (
       parent_id uuid, key text, child_id uuid, state text, result text, type text, message text
     )
+  ), found as materialized (
+    -- Lateral, so that each step is looked up by its key, whatever plan is kept: a parent may have many, and so may be the
+    -- children that end together. Who changes a step holds its job, as this does: so the row stays where it was found.
+    select s.ctid, e.state, e.result, e.type, e.message, e.large
+    from ended e
+    cross join lateral (
+      select s.ctid, s.child_id, s.pending from stepwell.step s where s.job_id = e.parent_id and s.key = e.key offset 0
+    ) s
+    where s.child_id = e.child_id and s.pending
   ), told as (
     update stepwell.step s
-    set pending = false, saved_at = _now, large = e.large,
-      value = case when not e.large then e.result::json end,
-      error = case when e.state <> 'succeeded' then
-        json_build_object('type', e.type, 'message', e.message, 'state', e.state)
+    set pending = false, saved_at = _now, large = f.large,
+      value = case when not f.large then f.result::json end,
+      error = case when f.state <> 'succeeded' then
+        json_build_object('type', f.type, 'message', f.message, 'state', f.state)
       end
-    from ended e
-    where s.job_id = any (_parent_ids) and s.job_id = e.parent_id and s.key = e.key and s.child_id = e.child_id and s.pending
-    returning s.job_id, s.key, s.large, e.result
+    from found f
+    where s.ctid = f.ctid
+    returning s.job_id, s.key, s.large, f.result
   )
   insert into stepwell.large_value (job_id, expires_at, key, value)
   select t.job_id, 'infinity', t.key, t.result::json from told t where t.large

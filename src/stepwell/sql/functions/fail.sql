@@ -152,8 +152,10 @@ begin
     -- Those of jobs that are tried again, so that the step is, too; of the others nothing is left here.
     delete from stepwell.step s
     using unnest(_ids, _failed_steps) as u (id, failed_step)
-    where s.job_id = any (_accepted) and s.job_id = u.id and s.error is not null
-      and s.job_id <> all (_undo_ids)
+    where s.job_id = any (array(
+        select a.id from unnest(_accepted) as a (id) except select b.id from unnest(_undo_ids) as b (id)
+      ))
+      and s.job_id = u.id and s.error is not null
       and (
         s.key = u.failed_step or s.kind = 'retry' and starts_with(s.key, u.failed_step || '~')
         or (s.error ->> 'anew')::boolean
@@ -184,6 +186,6 @@ begin
   if cardinality(_accepted) = cardinality(_ids) then
     return '{}';
   end if;
-  return array(select i.id from unnest(_ids) as i (id) where i.id <> all (_accepted));
+  return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
 end
 $$;

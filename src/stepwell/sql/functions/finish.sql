@@ -110,6 +110,6 @@ begin
   if cardinality(_accepted) = cardinality(_ids) then
     return '{}';
   end if;
-  return array(select i.id from unnest(_ids) as i (id) where i.id <> all (coalesce(_accepted, '{}') || _undoing));
+  return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted || _undoing) as a (id));
 end
 $$;

@@ -8,6 +8,8 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
 set jit = off
 set enable_seqscan = off
+set enable_nestloop = off
+set enable_mergejoin = off
 as $$
 declare
   _unknown uuid[];

@@ -71,6 +71,6 @@ begin
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);
   end if;
-  refused := array(select i.id from unnest(_ids) as i (id) where i.id <> all (_known));
+  refused := array(select i.id from unnest(_ids) as i (id) except select k.id from unnest(_known) as k (id));
 end
 $$;

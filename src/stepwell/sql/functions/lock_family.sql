@@ -31,10 +31,14 @@ begin
       ) l
     );
     -- One of them may have spawned before it was locked.
-    exit when _found <@ _below;
+    exit when not exists (select f.id from unnest(_found) as f (id) except select b.id from unnest(_below) as b (id));
     _below := _found;
   end loop;
   -- Not a condition of the above: Postgres would apply it before it locks.
-  return array(select l.id from unnest(_locked) as l (id) where l.id = any (_ids || _found));
+  return case
+    when cardinality(_parent_ids) > 0 then
+      array(select l.id from unnest(_locked) as l (id) intersect select w.id from unnest(_ids || _found) as w (id))
+    else _locked
+  end;
 end
 $$;

@@ -58,32 +58,49 @@ begin
   end if;
   -- A row lock is known by the row's xmax alone: a transaction, or a number that stands for several.
   for _xmax in select distinct x.xmax::text from unnest(_xmaxes) as x (xmax) loop
-    if exists (select from pg_locks l where l.locktype = 'transactionid' and l.granted and l.transactionid = _xmax) then
-      _held := _held || _xmax;
-      _holders := _holders || _xmax;
-    else
+    _several := array[_xmax];
+    if not exists (select from pg_locks l where l.locktype = 'transactionid' and l.granted and l.transactionid = _xmax) then
       begin
-        _several := array(select m.xid from pg_get_multixact_members(_xmax) m);
-        _held := _held || array_fill(_xmax, array[cardinality(_several)]);
-        _holders := _holders || _several;
+        _several := _xmax || array(select m.xid from pg_get_multixact_members(_xmax) m);
       exception when others then
-        null; -- no such number, or it is no longer known: the lock is gone by now
+        null; -- no such number
       end;
     end if;
+    _held := _held || array_fill(_xmax, array[cardinality(_several)]);
+    _holders := _holders || _several;
   end loop;
   return query
-  with holding as materialized (
-    select distinct h.xmax::text as xmax, l.pid, coalesce(a.usename, p.owner)::text as role,
+  with locked as materialized (
+    select l.locktype, l.pid, l.transactionid as xid, l.relation, l.mode
+    from pg_locks l
+    where l.granted and l.pid is distinct from pg_backend_pid() and (
+      l.locktype = 'transactionid' or l.locktype = 'relation' and l.relation = 'stepwell.job'::regclass
+        and l.database = (select d.oid from pg_database d where d.datname = current_database())
+    )
+  ), holding as materialized (
+    select h.xmax::text as xmax, l.pid, l.xid
+    from unnest(_held, _holders) as h (xmax, holder)
+    join locked l on l.locktype = 'transactionid' and l.xid = h.holder
+    union
+    -- A savepoint that was released, or a block of PL/pgSQL that catches errors, leaves its own number in the row, and nothing
+    -- says whose it was: an older transaction's that has locked rows of this table, and has lasted for more than a moment.
+    select h.xmax::text, l.pid, l.xid
+    from unnest(_held, _holders) as h (xmax, holder)
+    join locked l on l.locktype = 'transactionid' and age(l.xid) > age(h.holder)
+    join locked r on r.locktype = 'relation' and r.pid = l.pid and r.mode in ('RowShareLock', 'RowExclusiveLock')
+    left join pg_stat_activity a on a.pid = l.pid
+    where not exists (select from locked k where k.locktype = 'transactionid' and k.xid = h.holder)
+      and (a.xact_start is null or a.xact_start < clock_timestamp() - interval '100 ms')
+  ), named as (
+    select h.xmax, h.pid, coalesce(a.usename, p.owner)::text as role,
       coalesce(a.application_name, 'prepared transaction ' || p.gid) as application,
       coalesce(a.xact_start, p.prepared) as since
-    from unnest(_held, _holders) as h (xmax, holder)
-    join pg_locks l on l.locktype = 'transactionid' and l.granted and l.transactionid = h.holder
-    left join pg_stat_activity a on a.pid = l.pid
-    left join pg_prepared_xacts p on p.transaction = h.holder
-    where l.pid is distinct from pg_backend_pid()
+    from holding h
+    left join pg_stat_activity a on a.pid = h.pid
+    left join pg_prepared_xacts p on h.pid is null and p.transaction = h.xid
   )
-  select distinct b.asked, h.pid, h.role, h.application, h.since
+  select distinct b.asked, n.pid, n.role, n.application, n.since
   from unnest(_blocked_asked, _xmaxes) as b (asked, xmax)
-  left join holding h on h.xmax = b.xmax::text;
+  left join named n on n.xmax = b.xmax::text;
 end
 $$;

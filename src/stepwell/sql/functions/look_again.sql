@@ -17,10 +17,10 @@ begin
   perform stepwell.end_waits(_ids);
   perform stepwell.wake(_ids);
   update stepwell.job j
-  set unsure = case when j.id = any (_unsure) then least(j.unsure + 1, 100) end,
+  set unsure = case when j.id in (select u.id from unnest(_unsure) as u (id)) then least(j.unsure + 1, 100) end,
     run_at = least(
       (select min(s.until) from stepwell.step s where s.job_id = j.id and s.pending and s.awaited is not null),
-      case when j.id = any (_unsure) then _now + stepwell.look_delay(j.unsure + 1) else 'infinity' end
+      case when j.id in (select u.id from unnest(_unsure) as u (id)) then _now + stepwell.look_delay(j.unsure + 1) else 'infinity' end
     )
   -- As text, because the state itself would tempt the planner to the index on all that is due.
   where j.id = any (_ids) and j.state::text = 'waiting';

@@ -21,6 +21,8 @@ create or replace function stepwell.put_schedules(
 ) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
 as $$
 declare
   _now timestamptz := stepwell.now();

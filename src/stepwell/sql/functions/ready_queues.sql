@@ -9,7 +9,17 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
 as $$
+declare
+  _names jsonb;
+  _beginnings jsonb;
+  _lengths integer[];
 begin
+  -- As keys of an object, because many names in an array would be compared one after the other.
+  select jsonb_object_agg(p.pattern, null), jsonb_object_agg(left(p.pattern, -1), null) filter (where right(p.pattern, 1) = '*'),
+    array_agg(distinct length(p.pattern) - 1) filter (where right(p.pattern, 1) = '*')
+  into _names, _beginnings, _lengths
+  from unnest(_patterns) as p (pattern)
+  where p.pattern is not null;
   return query
     with recursive found as (
       (select j.queue as name from stepwell.job j where j.state = 'ready' order by j.queue limit 1)
@@ -23,9 +33,9 @@ begin
       where f.name is not null
     )
     select f.name from found f
-    where exists (
-        select from unnest(_patterns) as p (pattern)
-        where f.name = p.pattern or (right(p.pattern, 1) = '*' and starts_with(f.name, left(p.pattern, -1)))
+    where (
+        _names ? f.name
+        or exists (select from unnest(_lengths) as l (length) where _beginnings ? left(f.name, l.length))
       )
       and not exists (
         select from stepwell.control c where c.action = 'pause' and c.scope = 'queue' and c.name = f.name

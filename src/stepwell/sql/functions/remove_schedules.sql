@@ -15,7 +15,7 @@ declare
 begin
   with gone as (
     select s.id, s.name from stepwell.schedule s
-    where s.owner = _owner and (s.name = any (_names)) <> _except and s.declared = coalesce(_declared, s.declared)
+    where s.owner = _owner and (s.name in (select n.name from unnest(_names) as n (name))) <> _except and s.declared = coalesce(_declared, s.declared)
     order by s.id
     for update
   )

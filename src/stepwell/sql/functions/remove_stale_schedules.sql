@@ -4,20 +4,29 @@
 create or replace function stepwell.remove_stale_schedules() returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
 as $$
 declare
   _now timestamptz := stepwell.now();
   _stale record;
   _removed text[] := '{}';
 begin
-  -- Not at each look: a row that is written for nothing is a row to be vacuumed.
+  -- Not at each look: a row that is written for nothing is a row to be vacuumed. Workers of the same code have the same
+  -- list, so it is looked through once.
   update stepwell.schedule s set declared_at = _now
   where s.id in (
     select d.id from stepwell.schedule d
     where d.declared and d.declared_at < _now - interval '10 seconds'
+      and (
+        (d.owner, d.name) in (
+          select c.owner, n.name
+          from (select distinct w.owner, w.schedules from stepwell.worker w where w.lease_until > _now) c
+          cross join lateral unnest(c.schedules) as n (name)
+        )
+      ) is true
       and exists (
         select from stepwell.worker w
-        where w.owner = d.owner and w.lease_until > _now and d.name = any (w.schedules)
+        where w.owner = d.owner and w.lease_until > _now
           and d.declared_at < _now - least(60, coalesce(w.stale_after, 60) / 4) * interval '1 second'
       )
     order by d.id
@@ -27,9 +36,13 @@ begin
     select s.owner, array_agg(s.name) as names
     from stepwell.schedule s
     where s.declared
-      and not exists (
-        select from stepwell.worker w where w.owner = s.owner and w.lease_until > _now and s.name = any (w.schedules)
-      )
+      and (
+        (s.owner, s.name) in (
+          select c.owner, n.name
+          from (select distinct w.owner, w.schedules from stepwell.worker w where w.lease_until > _now) c
+          cross join lateral unnest(c.schedules) as n (name)
+        )
+      ) is not true
       and exists (
         select from stepwell.worker w
         where w.owner = s.owner and w.lease_until > _now and s.declared_at <= _now - w.stale_after * interval '1 second'

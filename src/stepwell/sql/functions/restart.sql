@@ -3,9 +3,13 @@
 create or replace function stepwell.restart(_ids uuid[], _epochs integer[], _args text[]) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
-set enable_hashjoin = off
+-- As in stepwell.finish.
+set enable_bitmapscan = off
+set enable_nestloop = off
+set enable_hashjoin = on
 set enable_mergejoin = off
 as $$
 declare
@@ -35,7 +39,8 @@ begin
   from restarted r;
   delete from stepwell.step s
   where s.job_id = any (_accepted)
-    and not exists (select from stepwell.event e where e.id = s.event_id and e.job_id is null);
+    -- Not as a join, which would read all events.
+    and (select true from stepwell.event e where e.id = s.event_id and e.job_id is null) is null;
   update stepwell.step s
   set kind = 'taken', key = 'taken/' || s.event_id, value = null, large = false, awaited = null
   where s.job_id = any (_accepted) and s.kind <> 'taken';
@@ -44,6 +49,6 @@ begin
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);
   end if;
-  return array(select i.id from unnest(_ids) as i (id) where i.id <> all (coalesce(_accepted, '{}')));
+  return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
 end
 $$;

@@ -80,7 +80,7 @@ begin
     from revived r
     cross join lateral stepwell.unfold(r.steps) u
     where u.kind = 'receive' and u.event_id is not null
-      and not exists (select from kept k where k.id = r.id and k.key = u.key)
+      and ((r.id, u.key) in (select k.id, k.key from kept k)) is not true
   ), saved as (
     insert into stepwell.step (job_id, saved_at, until, event_id, child_id, seconds, n, epoch, fingerprint, pending,
       timed_out, undo, large, kind, key, event, event_key, value, error)
@@ -102,7 +102,7 @@ begin
       -- So that the claim brings the journal, which tells the life.
       r.life > 0
       -- So that its end sees to what it was sent and has not read.
-        or exists (select from kept k where k.id = r.id) or r.id = any (_sent)
+        or r.id in (select k.id from kept k) or r.id in (select s.id from unnest(_sent) as s (id))
         or exists (select from stepwell.unfold(r.steps) u where u.kind = 'receive'),
       case when s.first or _from_start then null else coalesce(_step_state.key, r.cursor) end,
       case when s.first or _from_start then null when _step_state.key is null then r.input else _step_state.value end
@@ -134,7 +134,7 @@ begin
   from ready r;
   delete from stepwell.large_value v
   where v.job_id = any (_back)
-    and not exists (select from stepwell.step s where s.job_id = v.job_id and s.key = v.key and s.large);
+    and (select true from stepwell.step s where s.job_id = v.job_id and s.key = v.key and s.large) is null;
   update stepwell.large_value v set expires_at = 'infinity' where v.job_id = any (_back);
   update stepwell.event e set expires_at = 'infinity' where e.job_id = any (_back);
   perform stepwell.notify_ready(_queues, null);

@@ -43,6 +43,6 @@ begin
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);
   end if;
-  return array(select i.id from unnest(_ids) as i (id) where i.id <> all (coalesce(_accepted, '{}')));
+  return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
 end
 $$;

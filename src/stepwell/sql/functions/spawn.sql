@@ -18,12 +18,20 @@ create or replace function stepwell.spawn(
 ) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 set jit = off
+-- As in stepwell.finish.
 set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_nestloop = off
+set enable_hashjoin = on
+set enable_mergejoin = off
+set work_mem = '256MB'
 as $$
 declare
   _now timestamptz := stepwell.now();
   _children uuid[];
+  _put integer;
   _ready text[];
   _due_in double precision;
 begin
@@ -73,16 +81,24 @@ begin
     join saved s on s.child_id = g.child_id
     returning queue, state, run_at
   )
-  select array_agg(distinct p.queue) filter (where p.state = 'ready'),
+  select count(*), array_agg(distinct p.queue) filter (where p.state = 'ready'),
     extract(epoch from min(p.run_at) filter (where p.state = 'scheduled') - _now)
-  into _ready, _due_in
+  into _put, _ready, _due_in
   from put p;
   perform stepwell.notify_ready(_ready, _due_in);
+  if _put = cardinality(_ids) then
+    return _children;
+  end if;
+  -- Some were refused, or had been spawned before. Lateral, so that each is looked up by its key: a parent may have many.
   return array(
     select s.child_id
     from unnest(_ids, _epochs, _keys) with ordinality as u (id, epoch, key, place)
-    left join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
-    left join stepwell.step s on s.job_id = j.id and s.key = u.key
+    left join lateral (
+      select j.id from stepwell.job j where j.id = u.id and j.epoch = u.epoch and j.worker_id is not null offset 0
+    ) j on true
+    left join lateral (
+      select s.child_id from stepwell.step s where s.job_id = j.id and s.key = u.key offset 0
+    ) s on true
     order by u.place
   );
 end

@@ -47,7 +47,7 @@ begin
       key text, n integer, kind text, value json, error json, delay double precision, until double precision,
       event text, event_key text, seconds double precision, fingerprint integer, pending boolean
     )
-    where u.id = any (_held)
+    where u.id in (select h.id from unnest(_held) as h (id))
   ), saved as (
     insert into stepwell.step (job_id, saved_at, until, seconds, n, epoch, fingerprint, pending, kind, key, event,
       event_key, value, error)
@@ -77,7 +77,7 @@ begin
     from unnest(_ids, _waits) as u (id, wait)
     cross join lateral json_array_elements(u.wait::json -> 'groups') with ordinality as g (keys, n)
     cross join lateral json_array_elements_text(g.keys) as k (key)
-    where u.id = any (_held)
+    where u.id in (select h.id from unnest(_held) as h (id))
   )
   update stepwell.step s
   set awaited = w.n
@@ -96,10 +96,10 @@ begin
   with given as materialized (
     select u.id, json_array_length(u.wait::json -> 'groups') as awaits
     from unnest(_ids, _waits) as u (id, wait)
-    where u.id = any (_held)
+    where u.id in (select h.id from unnest(_held) as h (id))
   ), decided as materialized (
     select g.id, g.awaits,
-      g.id = any (_at_once) or g.awaits > (
+      g.id in (select o.id from unnest(_at_once) as o (id)) or g.awaits > (
         select count(distinct s.awaited) from stepwell.step s where s.job_id = g.id and s.pending
       ) as goes_on,
       g.id = any (_unsure) as unsure,
@@ -135,6 +135,6 @@ begin
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);
   end if;
-  return array(select i.id from unnest(_ids) as i (id) where i.id <> all (_held));
+  return array(select i.id from unnest(_ids) as i (id) except select h.id from unnest(_held) as h (id));
 end
 $$;

@@ -57,9 +57,7 @@ begin
       return 0;
     end if;
   elsif _schedule.overlap = 'skip' then
-    _overlaps := exists (
-      select from stepwell.job j where (j.state = 'blocked') = any ('{false,true}') and j.schedule_id = _id
-    );
+    _overlaps := stepwell.has_live_run(_id);
   end if;
 
   foreach _at in array _ticks loop
@@ -88,9 +86,7 @@ begin
     end if;
     -- Ticks that were missed together are run one after the other, too.
     _state := case
-      when _schedule.overlap <> 'allow' and exists (
-        select from stepwell.job j where (j.state = 'blocked') = any ('{false,true}') and j.schedule_id = _id
-      ) then 'blocked'
+      when _schedule.overlap <> 'allow' and stepwell.has_live_run(_id) then 'blocked'
       when _run_at > _now then 'scheduled'
       else 'ready'
     end;

@@ -1,0 +1,725 @@
+"""Every function that takes arrays takes 5,000 elements in a time that grows with their number, not with its square.
+
+After some calls a session may keep a plan that was made for few elements, or for tables that were empty. A session that
+is told to plan so at once stands for its tenth call. What a call costs is the processor time of its server process,
+which depends little on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from stepwell import queries
+from stepwell.cron import Interval
+from stepwell.db import fetch
+from stepwell.queries import Move, NewJob, Saving, Spawning
+from stepwell.schedule import NewSchedule, Overlap
+from stepwell.step import NewStep
+from stepwell.worker.ticker import reckon
+
+from . import calls
+from .calls import Connection, Held
+from .test_plans import database
+
+MANY = 5000
+LONGEST = 150e-6
+"""Processor seconds for one element. Most take a tenth of it; what goes by the square takes several times as much."""
+
+FEW = {"grant_kinds", "grant_role", "known_role", "revoke_role"}
+"""Functions whose arrays name roles or kinds of rights."""
+
+Act = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`prepare` puts in what is needed for so many elements, and returns the call."""
+
+    name: str
+    functions: frozenset[str]
+    prepare: Callable[[Connection, int], Act]
+    longest: float
+
+
+CASES: list[Case] = []
+
+
+def case(
+    *functions: str, longest: float = LONGEST
+) -> Callable[[Callable[[Connection, int], Act]], Callable[[Connection, int], Act]]:
+    """A call of the first of these functions, which calls the others."""
+
+    def register(prepare: Callable[[Connection, int], Act]) -> Callable[[Connection, int], Act]:
+        CASES.append(Case(prepare.__name__, frozenset(functions), prepare, longest))
+        return prepare
+
+    return register
+
+
+@pytest.fixture(scope="module")
+def unknown(server_dsn: str) -> Generator[Connection]:
+    """A session on a database of which Postgres knows nothing."""
+    with database(server_dsn) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        load(conn)
+        yield conn
+
+
+@pytest.fixture(scope="module")
+def known(server_dsn: str) -> Generator[Connection]:
+    """A session on a database that was analysed."""
+    with database(server_dsn) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        load(conn)
+        conn.execute("analyze")
+        yield conn
+
+
+def load(conn: Connection) -> None:
+    """Others' jobs, steps and history."""
+    conn.execute("set synchronous_commit = off")
+    conn.execute("set plan_cache_mode = force_generic_plan")
+    calls.enqueue_many(conn, ["{}"] * 10_000, tasks=["other"], queues=["other"])
+    conn.execute(
+        "insert into stepwell.step (job_id, saved_at, n, epoch, kind, key)"
+        " select j.id, now(), 1, 1, 'step', 'one' from stepwell.job j"
+    )
+    conn.execute(
+        "insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, epoch, attempt, rank, state,"
+        " task, queue, args) select stepwell.uuid7(), '2100-01-01', now(), now(), now(), 1, 1, 0, 'failed', 'other',"
+        " 'other', '{}' from generate_series(1, 10000)"
+    )
+
+
+@pytest.mark.parametrize("knowledge", ["unknown", "known"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_five_thousand_elements_take_no_longer_than_their_number_says(
+    case: Case, knowledge: str, request: pytest.FixtureRequest
+) -> None:
+    conn: Connection = request.getfixturevalue(knowledge)
+    with conn.transaction(force_rollback=True):
+        act = case.prepare(conn, MANY)
+        began = processor_time(conn)
+        act()
+        took = processor_time(conn) - began
+    assert took < MANY * case.longest
+
+
+def test_every_function_that_takes_arrays_is_among_these(unknown: Connection) -> None:
+    rows = unknown.execute(
+        "select p.proname from pg_proc p where p.pronamespace = 'stepwell'::regnamespace and exists (select from"
+        " unnest(p.proargtypes::oid[]) as t (oid) join pg_type y on y.oid = t.oid where y.typcategory = 'A')"
+    )
+    tested = {function for case in CASES for function in case.functions}
+    assert {name for (name,) in rows} - tested - FEW == set()
+
+
+def processor_time(conn: Connection) -> float:
+    """The seconds for which the server process of this session has run; where the system does not say, the time."""
+    try:
+        return int(Path(f"/proc/{conn.info.backend_pid}/schedstat").read_text().split()[0]) / 1e9
+    except OSError:
+        return time.perf_counter()
+
+
+def running(conn: Connection, count: int, *, durable: bool = False) -> list[Held]:
+    """Jobs that a new worker holds."""
+    worker = calls.register_worker(conn)
+    rows = conn.execute(
+        "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, worker_id, epoch, attempt,"
+        " durable) select unnest(stepwell.uuids7(%s)), now(), now(), 'running', 'work', 'default', '{}', %s::uuid, 1,"
+        " 1, %s returning id::text",
+        (count, worker, durable),
+    ).fetchall()
+    held = [Held(job_id, "default", "work", 1, 1, 0, 0.0) for (job_id,) in rows]
+    if durable:
+        put_steps(conn, held)
+    return held
+
+
+def put_steps(conn: Connection, held: list[Held], *, undo: bool = False) -> None:
+    conn.execute(
+        "insert into stepwell.step (job_id, saved_at, n, epoch, kind, key, value, undo)"
+        " select u.id, now(), 1, 1, 'step', 'one', '1', %s from unnest(%s::uuid[]) as u (id)",
+        (undo, calls.ids(held)),
+    )
+
+
+def family(conn: Connection, count: int) -> tuple[Held, list[str]]:
+    """A running job and the children that it spawned."""
+    [parent] = running(conn, 1)
+    return parent, [str(child) for child in fetch(conn, spawn_from([parent] * count))[0]]
+
+
+def spawn_from(parents: list[Held]) -> queries.Query[Any]:
+    return queries.spawn(
+        [
+            Spawning(parent.id, parent.epoch, NewStep(f"child#{n}", n, "child"), NewJob("work", "{}"))
+            for n, parent in enumerate(parents)
+        ]
+    )
+
+
+def schedules(conn: Connection, count: int, overlap: Overlap = "allow") -> None:
+    [now] = fetch(conn, queries.clock())
+    timing = Interval(60.0)
+    new = [NewSchedule(f"s{n}", "work", "{}", "default", 0, timing, overlap, 1, 0.0) for n in range(count)]
+    fetch(conn, queries.put_schedules("shop", new, [timing.after(now)] * count, declared=True))
+
+
+@case("enqueue_many", "check_options", "check_sizes", "notify_ready")
+def enqueue_many(conn: Connection, count: int) -> Act:
+    return lambda: calls.enqueue_many(
+        conn,
+        ["{}"] * count,
+        tasks=[f"t{n}" for n in range(count)],
+        queues=["default", "mail"] * (count // 2),
+        priorities=list(range(count)),
+        delays=[0.0, 5.0] * (count // 2),
+        metadata=['{"a": 1}'] * count,
+        max_attempts=[3] * count,
+    )
+
+
+@case("claim")
+def claim_of_many_tasks(conn: Connection, count: int) -> Act:
+    worker = calls.register_worker(conn)
+    calls.enqueue_many(conn, ["{}"] * count)
+    tasks = [f"t{n}" for n in range(count)]
+    tasks[count // 2] = "work"
+    return lambda: calls.claim(conn, worker, count, tasks=tasks)
+
+
+@case("claim", longest=200e-6)  # a statement for each queue
+def claim_from_many_queues(conn: Connection, count: int) -> Act:
+    worker = calls.register_worker(conn)
+    queues = [f"q{n}" for n in range(count)]
+    calls.enqueue_many(conn, ["{}"] * count, queues=queues)
+    return lambda: calls.claim(conn, worker, count, queues=queues, shares=[1.0] * count)
+
+
+@case("claim")
+def claim_with_many_pauses(conn: Connection, count: int) -> Act:
+    worker = calls.register_worker(conn)
+    calls.enqueue_many(conn, ["{}"] * count)
+    for scope in ("queue", "task"):
+        conn.execute(
+            "insert into stepwell.control (action, scope, name, asked_at)"
+            " select 'pause', %s, 'p' || n.n, now() from generate_series(1, %s) as n (n)",
+            (scope, count),
+        )
+    queues, tasks = [f"q{n}" for n in range(count)], [f"t{n}" for n in range(count)]
+    return lambda: calls.claim(conn, worker, count, queues=queues, tasks=tasks)
+
+
+@case("ready_queues")
+def ready_queues(conn: Connection, count: int) -> Act:
+    calls.enqueue_many(conn, ["{}"] * count, queues=[f"q{n}" for n in range(count)])
+    return lambda: calls.ready_queues(conn, "a*", "b", "q*")
+
+
+@case("ready_queues")
+def ready_queues_of_many_patterns(conn: Connection, count: int) -> Act:
+    calls.enqueue_many(conn, ["{}"] * count, queues=[f"q{n}" for n in range(count)])
+    patterns = [f"q{n}" for n in range(count)]
+    return lambda: calls.ready_queues(conn, *patterns)
+
+
+@case("finish", "notify_done")
+def finish(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    return lambda: calls.finish(conn, held)
+
+
+@case("finish")
+def finish_half_refused(conn: Connection, count: int) -> Act:
+    held = running(conn, count // 2) + [Held(str(uuid4()), "", "", 1, 1, 0, 0.0) for _ in range(count // 2)]
+    return lambda: calls.finish(conn, held)
+
+
+@case("finish", "bury_steps")
+def finish_durable(conn: Connection, count: int) -> Act:
+    held = running(conn, count, durable=True)
+    conn.execute(
+        "insert into stepwell.event (emitted_at, expires_at, job_id, name, key)"
+        " select now(), 'infinity', u.id, 'e', '' from unnest(%s::uuid[]) as u (id)",
+        (calls.ids(held),),
+    )
+    conn.execute("update stepwell.step set large = true where job_id = any (%s::uuid[])", (calls.ids(held),))
+    return lambda: calls.finish(conn, held)
+
+
+@case("finish", "begin_cancelled_undo", "begin_undo", "cancel_children", "lock_family")
+def finish_cancelled_to_be_undone(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    put_steps(conn, held, undo=True)
+    conn.execute("update stepwell.job set durable = true where id = any (%s::uuid[])", (calls.ids(held),))
+    return lambda: calls.finish(conn, held, result=None, state="cancelled")
+
+
+@case("finish", "end_children", "wake")
+def finish_children_of_one(conn: Connection, count: int) -> Act:
+    parent, children = family(conn, count)
+    held = claimed(conn, children)
+    wait = json.dumps({"steps": [], "groups": [[f"child#{n}" for n in range(count)]]})
+    fetch(conn, queries.suspend([parent.id], [parent.epoch], [wait]))
+    return lambda: fetch(conn, finish_of(held, [parent.id] * count))
+
+
+@case("finish", "wake")
+def finish_children_of_many(conn: Connection, count: int) -> Act:
+    parents = running(conn, count)
+    children = [str(child) for child in fetch(conn, spawn_from(parents))[0]]
+    held = claimed(conn, children)
+    waits = [json.dumps({"steps": [], "groups": [[f"child#{n}"]]}) for n in range(count)]
+    fetch(conn, queries.suspend(calls.ids(parents), calls.epochs(parents), waits))
+    return lambda: fetch(conn, finish_of(held, calls.ids(parents)))
+
+
+def claimed(conn: Connection, ids: list[str]) -> list[Held]:
+    worker = calls.register_worker(conn)
+    conn.execute(
+        "update stepwell.job set state = 'running', worker_id = %s::uuid, epoch = 1, attempt = 1"
+        " where id = any (%s::uuid[])",
+        (worker, ids),
+    )
+    return [Held(job_id, "default", "work", 1, 1, 0, 0.0) for job_id in ids]
+
+
+def finish_of(held: list[Held], parents: list[str]) -> queries.Query[Any]:
+    count = len(held)
+    return queries.finish(
+        calls.ids(held),
+        calls.epochs(held),
+        ["1"] * count,
+        [calls.DAY] * count,
+        ["succeeded"] * count,
+        [None] * count,
+        parents,
+    )
+
+
+@case("finish", "admit")
+def finish_runs_of_schedules(conn: Connection, count: int) -> Act:
+    schedules(conn, count, "queue")
+    held = running(conn, count)
+    conn.execute(
+        "update stepwell.job j set schedule_id = u.schedule_id, scheduled_for = now() from"
+        " (select unnest(%s::uuid[]) as id, unnest(array(select s.id from stepwell.schedule s)) as schedule_id) u"
+        " where j.id = u.id",
+        (calls.ids(held),),
+    )
+    conn.execute(
+        "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, schedule_id, scheduled_for)"
+        " select stepwell.uuid7(), now(), now(), 'blocked', 'work', 'default', '{}', s.id, now()"
+        " from stepwell.schedule s"
+    )
+    return lambda: calls.finish(conn, held)
+
+
+@case("fail", "lock_family")
+def fail(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    return lambda: calls.fail(conn, held, delay=5.0)
+
+
+@case("fail", "begin_undo", "bury_steps", "mark_beside", longest=300e-6)
+def fail_durable_for_good(conn: Connection, count: int) -> Act:
+    held = running(conn, count, durable=True)
+    conn.execute("update stepwell.step set error = '{}' where job_id = any (%s::uuid[])", (calls.ids(held),))
+    for job in (held[: count // 2],):
+        conn.execute(
+            "insert into stepwell.step (job_id, saved_at, n, epoch, kind, key, value, undo)"
+            " select u.id, now(), 2, 1, 'step', 'two', '1', true from unnest(%s::uuid[]) as u (id)",
+            (calls.ids(job),),
+        )
+    return lambda: fetch(conn, fail_of(held, None))
+
+
+@case("fail", "mark_beside")
+def fail_durable(conn: Connection, count: int) -> Act:
+    held = running(conn, count, durable=True)
+    conn.execute("update stepwell.step set error = '{}' where job_id = any (%s::uuid[])", (calls.ids(held),))
+    return lambda: fetch(conn, fail_of(held, 5.0))
+
+
+def fail_of(held: list[Held], delay: float | None) -> queries.Query[Any]:
+    count = len(held)
+    return queries.fail(
+        calls.ids(held),
+        calls.epochs(held),
+        ["error"] * count,
+        ["ValueError"] * count,
+        ["no"] * count,
+        [None] * count,
+        [delay] * count,
+        [3] * count,
+        [calls.DAY] * count,
+        ["one"] * count,
+        (),
+        [["one"]] * count,
+    )
+
+
+@case("snooze", "lock_to_give_back")
+def snooze(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    return lambda: calls.snooze(conn, held)
+
+
+@case("snooze", "lock_to_give_back", "cancel")
+def snooze_of_what_was_cancelled(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    conn.execute("update stepwell.job set cancelling = true where id = any (%s::uuid[])", (calls.ids(held),))
+    return lambda: calls.snooze(conn, held)
+
+
+@case("suspend", "end_waits")
+def suspend_many(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    wait = '{"steps": [{"key": "e", "n": 1, "kind": "sleep", "delay": 9, "pending": true}], "groups": [["e"]]}'
+    return lambda: fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
+
+
+@case("suspend", "take_events", longest=300e-6)
+def suspend_many_until_an_event(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    wait = (
+        '{"steps": [{"key": "e", "n": 1, "kind": "wait", "event": "paid", "event_key": "7", "pending": true}],'
+        ' "groups": [["e"]]}'
+    )
+    return lambda: fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
+
+
+@case("advance")
+def advance(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    moves = [Move(job.id, job.epoch, "first", "next", "1", 2, delay=9.0) for job in held]
+    return lambda: fetch(conn, queries.advance(moves))
+
+
+@case("restart")
+def restart(conn: Connection, count: int) -> Act:
+    held = running(conn, count, durable=True)
+    return lambda: fetch(conn, queries.restart(calls.ids(held), calls.epochs(held), ["{}"] * count))
+
+
+@case("report_progress")
+def report_progress(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    return lambda: calls.report_progress(conn, held)
+
+
+@case("save_steps", "check_values")
+def save_steps_of_many(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    savings = [Saving(job.id, job.epoch, [NewStep("one", 1, "step", "1")]) for job in held]
+    return lambda: fetch(conn, queries.save_steps(savings))
+
+
+@case("save_steps")
+def save_steps_of_one_anew(conn: Connection, count: int) -> Act:
+    [job] = running(conn, 1)
+    large = "x" * 70_000
+    steps = [
+        NewStep(f"s{n}", n, "step", f'"{large}"' if n % 1000 == 0 else "1", replaced=n % 2 == 0) for n in range(count)
+    ]
+    fetch(conn, queries.save_steps([Saving(job.id, job.epoch, steps)]))
+    return lambda: fetch(conn, queries.save_steps([Saving(job.id, job.epoch, steps)]))
+
+
+@case("spawn")
+def spawn_from_one(conn: Connection, count: int) -> Act:
+    [parent] = running(conn, 1)
+    return lambda: fetch(conn, spawn_from([parent] * count))
+
+
+@case("spawn")
+def spawn_from_many(conn: Connection, count: int) -> Act:
+    parents = running(conn, count)
+    return lambda: fetch(conn, spawn_from(parents))
+
+
+@case("spawn")
+def spawn_again(conn: Connection, count: int) -> Act:
+    [parent] = running(conn, 1)
+    fetch(conn, spawn_from([parent] * count))
+    return lambda: fetch(conn, spawn_from([parent] * count))
+
+
+@case("forget_waits")
+def forget_waits(conn: Connection, count: int) -> Act:
+    [job] = running(conn, 1, durable=True)
+    keys = [f"w{n}" for n in range(count)]
+    conn.execute(
+        "insert into stepwell.step (job_id, saved_at, n, epoch, kind, key, pending, event, event_key)"
+        " select %s::uuid, now(), 1, 1, 'wait', u.key, true, 'e', '' from unnest(%s::text[]) as u (key)",
+        (job.id, keys),
+    )
+    return lambda: fetch(conn, queries.forget_waits(job.id, job.epoch, keys))
+
+
+@case("hand_back_unknown")
+def hand_back_unknown_of_many_known(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    worker = calls.one(conn.execute("select worker_id::text from stepwell.job where id = %s::uuid", (held[0].id,)))
+    return lambda: fetch(conn, queries.hand_back_unknown(worker, calls.ids(held), calls.epochs(held)))
+
+
+@case("hand_back_unknown", "snooze")
+def hand_back_many_unknown(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    worker = calls.one(conn.execute("select worker_id::text from stepwell.job where id = %s::uuid", (held[0].id,)))
+    return lambda: fetch(conn, queries.hand_back_unknown(worker, [], []))
+
+
+@case("fail")
+def rescue(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    worker = calls.one(conn.execute("select worker_id::text from stepwell.job where id = %s::uuid", (held[0].id,)))
+    return lambda: calls.unregister_worker(conn, worker)
+
+
+@case("results")
+def results_of_ended(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    calls.fail(conn, held, delay=None)
+    return lambda: conn.execute("select id from stepwell.results(%s::uuid[])", (calls.ids(held),)).fetchall()
+
+
+@case("results")
+def results_of_live(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    return lambda: conn.execute("select id from stepwell.results(%s::uuid[])", (calls.ids(held),)).fetchall()
+
+
+@case("retry", longest=600e-6)  # each unfolds its steps several times
+def retry_ended(conn: Connection, count: int) -> Act:
+    held = running(conn, count, durable=True)
+    calls.fail(conn, held, delay=None)
+    return lambda: calls.retry(conn, calls.ids(held))
+
+
+@case("retry")
+def retry_live(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    calls.fail(conn, held, delay=60.0)
+    return lambda: calls.retry(conn, calls.ids(held))
+
+
+@case("cancel", "lock_family")
+def cancel_ready(conn: Connection, count: int) -> Act:
+    ids = calls.enqueue_many(conn, ["{}"] * count)
+    return lambda: calls.cancel(conn, ids)
+
+
+@case("cancel")
+def cancel_running(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    return lambda: calls.cancel(conn, calls.ids(held))
+
+
+@case("cancel", "cancel_children", "end_children")
+def cancel_family(conn: Connection, count: int) -> Act:
+    parent, _ = family(conn, count)
+    calls.snooze(conn, [parent])
+    return lambda: calls.cancel(conn, [parent.id])
+
+
+@case("cancel", "begin_undo")
+def cancel_to_be_undone(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    put_steps(conn, held, undo=True)
+    conn.execute(
+        "update stepwell.job set durable = true, state = 'ready', worker_id = null where id = any (%s::uuid[])",
+        (calls.ids(held),),
+    )
+    return lambda: calls.cancel(conn, calls.ids(held))
+
+
+@case("cancel", "admit")
+def cancel_blocked_runs_of_one_schedule(conn: Connection, count: int) -> Act:
+    schedules(conn, 1, "queue")
+    conn.execute(
+        "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, schedule_id, scheduled_for)"
+        " select stepwell.uuid7(), now(), now(), 'blocked', 'work', 'default', '{}', s.id, now()"
+        " from stepwell.schedule s, generate_series(1, %s)",
+        (2 * count,),
+    )
+    ids = [
+        row[0] for row in conn.execute("select id::text from stepwell.job where state = 'blocked' limit %s", (count,))
+    ]
+    return lambda: calls.cancel(conn, ids)
+
+
+@case("put_schedules")
+def put_schedules(conn: Connection, count: int) -> Act:
+    return lambda: schedules(conn, count)
+
+
+@case("put_schedules")
+def put_schedules_again(conn: Connection, count: int) -> Act:
+    schedules(conn, count)
+    return lambda: schedules(conn, count)
+
+
+@case("remove_schedules")
+def remove_schedules(conn: Connection, count: int) -> Act:
+    schedules(conn, count)
+    names = [f"s{n}" for n in range(count)]
+    return lambda: fetch(conn, queries.remove_schedules("shop", names))
+
+
+@case("remove_schedules")
+def remove_schedules_but_these(conn: Connection, count: int) -> Act:
+    schedules(conn, count)
+    names = [f"s{n}" for n in range(count - 1)]
+    return lambda: fetch(conn, queries.remove_schedules("shop", names, except_these=True))
+
+
+@case("register_worker", "remove_schedules")
+def remove_stale_schedules(conn: Connection, count: int) -> Act:
+    schedules(conn, count)
+    conn.execute("update stepwell.schedule set declared_at = now() - interval '1 day'")
+    names = [f"s{n}" for n in range(count // 2)]
+    conn.execute(
+        "select stepwell.register_worker('host', 1, '0', %s::text[], '{}', 10, 60, _owner => 'shop',"
+        " _schedules => %s::text[], _stale_after => 60)",
+        (names, names),
+    )
+    return lambda: fetch(conn, queries.remove_stale_schedules())
+
+
+@case("rewind_schedules")
+def rewind_schedules(conn: Connection, count: int) -> Act:
+    schedules(conn, count)
+    found = fetch(conn, queries.due_schedules([]))
+    rows = conn.execute(
+        "select id, version, next_tick_at, next_tick_at - interval '1 s' from stepwell.schedule"
+    ).fetchall()
+    assert found
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return lambda: conn.execute(
+        "select stepwell.rewind_schedules(%s::uuid[], %s::integer[], %s::timestamptz[], %s::timestamptz[])", columns
+    )
+
+
+@case("due_schedules")
+def due_schedules(conn: Connection, count: int) -> Act:
+    schedules(conn, count)
+    ids = [row[0] for row in conn.execute("select id::text from stepwell.schedule")]
+    return lambda: fetch(conn, queries.due_schedules(ids))
+
+
+@case("tick", "tick_many")
+def tick(conn: Connection, count: int) -> Act:
+    return due(conn, count, "allow")
+
+
+@case("tick", "tick_one", "runs_to_replace", longest=500e-6)  # what has a run to replace is fired by itself
+def tick_that_replaces(conn: Connection, count: int) -> Act:
+    act = due(conn, count, "replace")
+    conn.execute(
+        "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, schedule_id, scheduled_for)"
+        " select stepwell.uuid7(), now(), now(), 'ready', 'work', 'default', '{}', s.id, now()"
+        " from stepwell.schedule s limit %s",
+        (count // 10,),
+    )
+    return act
+
+
+def due(conn: Connection, count: int, overlap: Overlap) -> Act:
+    schedules(conn, count, overlap)
+    conn.execute("update stepwell.schedule set next_tick_at = date_trunc('minute', now())")
+    rows = conn.execute(
+        "select id::text, name, version, cron, tz, every, catchup, next_tick_at, 0.0, now() from stepwell.schedule"
+    ).fetchall()
+    found = [queries.due_schedules([]).row(*row) for row in rows]
+    reckoned = [reckon(schedule) for schedule in found]
+    query = queries.tick(found, [following for _, following in reckoned], [times for times, _ in reckoned])
+
+    def act() -> None:
+        [fired] = fetch(conn, query)
+        assert fired.enqueued == count, (fired.enqueued, fired.left_why[:3])
+
+    return act
+
+
+@case("add_stats")
+def add_stats(conn: Connection, count: int) -> Act:
+    tasks = [f"t{n}" for n in range(count)]
+    ones = [1] * count
+    arrays = (tasks, ["default"] * count, ones, ones, ones, ones, [1.0] * count)
+    return lambda: conn.execute(
+        "select stepwell.add_stats(%s::text[], %s::text[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
+        " %s::double precision[])",
+        arrays,
+    )
+
+
+@case("make_partitions")
+def make_partitions(conn: Connection, count: int) -> Act:
+    return lambda: calls.make_partitions(conn, *[86400.0 + n for n in range(count)])
+
+
+@case("lock_holders")
+def lock_holders(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    return lambda: conn.execute("select id from stepwell.lock_holders(%s::uuid[])", (calls.ids(held),)).fetchall()
+
+
+def waiting(conn: Connection, count: int, kind: str) -> list[Held]:
+    """Jobs that wait for an event, or for a signal."""
+    held = running(conn, count)
+    step = {"key": "e", "n": 1, "kind": kind, "event": "paid", "event_key": "", "pending": True}
+    wait = json.dumps({"steps": [step], "groups": [["e"]]})
+    fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
+    return held
+
+
+@case("deliver", "waiting_for", "lock_to_deliver", "take_events", "wake", longest=300e-6)
+def deliver_one_event_to_many(conn: Connection, count: int) -> Act:
+    waiting(conn, count, "wait")
+    event = calls.one(
+        conn.execute(
+            "insert into stepwell.event (emitted_at, expires_at, name, key)"
+            " values (now(), 'infinity', 'paid', '') returning id"
+        )
+    )
+    return lambda: conn.execute("select stepwell.deliver(array[%s::bigint], true)", (event,))
+
+
+@case("deliver", "waiting_for", "lock_to_deliver", "take_events", "wake", longest=300e-6)
+def deliver_many_signals(conn: Connection, count: int) -> Act:
+    held = waiting(conn, count, "receive")
+    events = [
+        row[0]
+        for row in conn.execute(
+            "insert into stepwell.event (emitted_at, expires_at, job_id, name, key)"
+            " select now(), 'infinity', u.id, 'paid', '' from unnest(%s::uuid[]) as u (id) returning id",
+            (calls.ids(held),),
+        )
+    ]
+    return lambda: conn.execute("select stepwell.deliver(%s::bigint[], true)", (events,))
+
+
+@case("look_again", "take_events", longest=300e-6)
+def look_again(conn: Connection, count: int) -> Act:
+    held = waiting(conn, count, "wait")
+    return lambda: conn.execute("select stepwell.look_again(%s::uuid[])", (calls.ids(held),))
+
+
+@case("hold_misfits", "lock_to_give_back")
+def hold_misfits(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    query = queries.hold_misfits(
+        calls.ids(held), calls.epochs(held), list(range(count)), ["no"] * count, [60.0] * count
+    )
+    return lambda: fetch(conn, query)
