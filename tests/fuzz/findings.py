@@ -58,7 +58,7 @@ def is_expected(error: psycopg.Error, *, allowed: bool, killed: bool, isolated: 
     if state == "42501":
         return not allowed
     if state == "0A000":
-        return isolated
+        return isolated or "multidimensional" in str(error)
     if state is None or state in _KILLED:
         # Of its own psycopg refuses text that it cannot send: whoever calls Python must hear of that from Stepwell.
         return (killed or state == "25P03") and not isinstance(error, psycopg.DataError)

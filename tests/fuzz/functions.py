@@ -315,7 +315,7 @@ class Arguments:
                 case _:
                     step |= {"kind": "step", "value": 1, "pending": False}
             steps.append(step)
-        groups = [[dice.one(STEP_KEYS) for _ in range(dice.randrange(1, 3))] for _ in range(dice.randrange(1, 3))]
+        groups = [[dice.one(STEP_KEYS) for _ in range(dice.randrange(1, 3))] for _ in range(dice.one((1, 1, 2, 2, 0)))]
         if steps and dice.chance(0.03):
             del steps[0][dice.one(("key", "n", "kind"))]
         return json.dumps({"steps": steps, "groups": groups, "at_once": dice.chance(0.1)})

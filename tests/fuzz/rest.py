@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from typing import Any, LiteralString
 
 import psycopg
+
+from stepwell import App
+from stepwell.testing import Clock
 
 from .disturbances import release_clock
 from .findings import Findings
@@ -19,32 +24,33 @@ select count(*) from stepwell.job j
 where j.state in ('ready', 'running', 'blocked')
   or (j.state in ('scheduled', 'waiting') and j.run_at < stepwell.now() + interval '1 second')
 """
+_VERSION = version("stepwell")
 _KNOWN = (*TASKS, "apart", "witness_plain", "witness_steps", "witness_paid")
 
 
-def bring_to_rest(conn: psycopg.Connection[Any], workers: Workers, findings: Findings, patience: float) -> None:
-    """The noise has ended. Let the database come to rest and ask the oracle; then end all jobs, and ask again."""
-    release_clock(conn)
-    conn.execute("delete from stepwell.control")
-    conn.execute("select stepwell.pause_schedule(s.owner, s.name) from stepwell.schedule s")
-    # The round's own workers: what they hold is rescued by one that starts now.
-    workers.end_all(signal.SIGKILL)
-    workers.keep(1)
-    broom = Broom(conn)
-    _await_rest(conn, broom, workers, patience)
-    conn.execute("select stepwell.prune_events()")
-    report(findings, consult(conn, AT_REST), "at rest")
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        conn.execute(
-            "select count(*) from stepwell.cancel(array(select j.id from stepwell.job j), 'the round is over')"
-        )
-        _await_rest(conn, broom, workers, 2)
-        if conn.execute("select from stepwell.job limit 1").fetchone() is None:
-            break
-    workers.keep(1)
-    workers.end_all(signal.SIGTERM)
-    report(findings, consult(conn, {**AT_REST, **WHEN_EMPTY}), "when empty")
+def bring_to_rest(dsn: str, workers: Workers, findings: Findings, patience: float) -> None:
+    """The noise has ended. Let the database come to rest and ask the oracle: now, when all that sleeps has woken, and
+    when the rest was cancelled."""
+    with psycopg.connect(dsn, autocommit=True, application_name="fuzz owner") as conn, App(dsn, name="fuzz") as app:
+        release_clock(conn)
+        conn.execute("delete from stepwell.control")
+        conn.execute("select stepwell.pause_schedule(s.owner, s.name) from stepwell.schedule s")
+        # The round's own workers: what they hold is rescued by one that starts now.
+        workers.end_all(signal.SIGKILL)
+        rest = Rest(conn, workers)
+        rest.wait(patience, lambda: time.sleep(0.1))
+        report(findings, rest.consult(AT_REST), "at rest")
+        with Clock(app) as clock:
+            # Further than anything was put off while the clock was ahead; then on and on, for what is tried again.
+            clock.advance("45d")
+            rest.wait(patience, lambda: clock.advance("10s"))
+            report(findings, rest.consult(AT_REST), "45 days later")
+            deadline = time.monotonic() + patience
+            while rest.jobs() and time.monotonic() < deadline:
+                conn.execute("select count(*) from stepwell.cancel(array(select j.id from stepwell.job j), 'the end')")
+                rest.wait(patience, lambda: clock.advance("10s"))
+            workers.end_all(signal.SIGTERM)
+            report(findings, rest.consult({**AT_REST, **WHEN_EMPTY}), "when empty")
 
 
 def report(findings: Findings, found: dict[str, list[dict[str, Any]]], when: str) -> None:
@@ -53,41 +59,59 @@ def report(findings: Findings, found: dict[str, list[dict[str, Any]]], when: str
             findings.add(f"{title} ({when})", str({name: str(value)[:400] for name, value in row.items()}))
 
 
-def _await_rest(conn: psycopg.Connection[Any], broom: Broom, workers: Workers, patience: float) -> None:
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        workers.keep(1)
-        broom.sweep()
-        row = conn.execute(_BUSY).fetchone()
-        if row == (0,):
-            return
-        time.sleep(0.1)
+class Rest:
+    """One healthy worker, and a broom for what it does not know."""
 
-
-class Broom:
-    """Ends by SQL what no real worker knows: a worker of all names there are."""
-
-    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+    def __init__(self, conn: psycopg.Connection[Any], workers: Workers) -> None:
         self._conn = conn
+        self._workers = workers
 
-    def sweep(self) -> None:
-        """One look; those who were registered by SQL alone leave first."""
+    def wait(self, patience: float, pause: Callable[[], object]) -> None:
+        """Until nothing runs and nothing is due, or patience ends: then the oracle tells what there is."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            self._workers.keep(1)
+            self._sweep()
+            if self._count(_BUSY) == 0:
+                return
+            pause()
+
+    def consult(self, checks: Mapping[str, LiteralString]) -> dict[str, list[dict[str, Any]]]:
+        """Ask the oracle, once what has expired is gone."""
+        self._conn.execute("select stepwell.prune_events(), stepwell.prune()")
+        return consult(self._conn, checks)
+
+    def jobs(self) -> int:
+        """How many are left."""
+        return self._count("select count(*) from stepwell.job")
+
+    def _count(self, query: LiteralString) -> int:
+        row = self._conn.execute(query).fetchone()
+        return row[0] if row else 0
+
+    def _sweep(self) -> None:
+        """End by SQL what no real worker claims. Those who were registered by SQL alone leave first."""
         conn = self._conn
         conn.execute(
-            "select stepwell.unregister_worker(w.id) from stepwell.worker w where w.version = 'fuzz' or w.pid = 1"
+            "select stepwell.unregister_worker(w.id) from stepwell.worker w where w.version <> %s", (_VERSION,)
         )
-        worker = conn.execute("select stepwell.register_worker('broom', 1, 'fuzz', '{*}', '{}', 1000, 60)").fetchone()
-        assert worker is not None
+        tasks = conn.execute(
+            "select distinct j.task from stepwell.job j"
+            " where j.state = 'ready' and (j.task <> all (%s::text[]) or j.owner <> 'fuzz' or j.misfits is not null)",
+            (list(_KNOWN),),
+        ).fetchall()
+        if not tasks:
+            return
         with conn.transaction():
+            worker = conn.execute(
+                "select stepwell.register_worker('broom', 1, 'fuzz', '{*}', '{}', 1000, 60)"
+            ).fetchone()
             claimed = conn.execute(
-                "select c.id, c.epoch from stepwell.claim(%s,"
-                " array(select distinct j.queue from stepwell.job j where j.state = 'ready'), null, null, null,"
-                " array(select distinct j.task from stepwell.job j where j.state = 'ready'"
-                " and j.task <> all (%s::text[])), 1000) c",
-                (worker[0], list(_KNOWN)),
+                "select c.id, c.epoch from stepwell.claim(%s, array("
+                "select distinct j.queue from stepwell.job j where j.state = 'ready'), null, null, null, %s, 1000) c",
+                (worker and worker[0], [task for (task,) in tasks]),
             ).fetchall()
             conn.execute(
                 "select stepwell.finish(%s::uuid[], %s::integer[], null, '{86400}')",
                 ([row[0] for row in claimed], [row[1] for row in claimed]),
             )
-        conn.execute("select stepwell.unregister_worker(%s)", worker)

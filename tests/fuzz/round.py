@@ -48,7 +48,7 @@ def play(dsn: str, seed: int, seconds: float, *, workers: int = 2, patience: flo
             fleet = Workers(worker_dsn, findings)
             try:
                 Noise(dsn, seed, roles, read_functions(conn), _views(conn), findings, fleet, workers).make(seconds)
-                bring_to_rest(conn, fleet, findings, patience)
+                bring_to_rest(dsn, fleet, findings, patience)
             finally:
                 fleet.end_all(signal.SIGKILL)
     return findings

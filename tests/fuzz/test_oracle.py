@@ -60,6 +60,7 @@ _PLANTED: Mapping[str, tuple[LiteralString, ...]] = {
     ),
     "a job that does not run is to be cancelled": (_JOB, "update stepwell.job set cancelling = true"),
     "a job waits for what has come": (_JOB, _WAITING),
+    "a job waits for nothing": (_JOB, _WAITING, "update stepwell.job set awaits = null"),
     "a job waits for an event that is there": (
         _JOB,
         _WAITING,

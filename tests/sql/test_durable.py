@@ -371,7 +371,6 @@ def test_a_value_that_nobody_could_read_again_is_refused_by_all_that_write_value
     calls_of: list[tuple[LiteralString, list[Any]]] = [
         ("select stepwell.save_steps(%s, %s, '{a}', '{1}', '{step}', %s)", [text]),
         ("select stepwell.save_steps(%s, %s, '{a}', '{1}', '{step}', '{null}', %s)", [text]),
-        ("select stepwell.finish(%s, %s, %s, '{60}')", [text]),
         ("select stepwell.advance(%s, %s, '{null}', '{next}', %s, '{2}')", [text]),
         ("select stepwell.restart(%s, %s, %s)", [text]),
         (
@@ -383,6 +382,11 @@ def test_a_value_that_nobody_could_read_again_is_refused_by_all_that_write_value
         with pytest.raises(psycopg.DataError):
             conn.execute(call, ([job.id], [job.epoch], given))
     assert rows(conn, "select count(*) from stepwell.step") == [(0,)]
+    spawn(conn, job, 1)
+    [child] = calls.claim(conn, worker)
+    with pytest.raises(psycopg.DataError):
+        calls.finish(conn, [child], result=text)
+    assert calls.finish(conn, [child], result='"\\ud83e\\udda5"') == []
     assert calls.finish(conn, [job], result='"\\ud83e\\udda5"') == []
 
 
@@ -399,6 +403,9 @@ def test_elements_that_are_missing_are_refused_and_end_no_job_halfway(conn: Conn
         "select stepwell.save_steps(%s, %s, '{a,b}', '{1,2}', null, '{}')",
         "select stepwell.advance(%s, %s, null, '{next}', '{1,2}', '{2,2}')",
         "select stepwell.restart(%s, %s, '{1}')",
+        "select stepwell.suspend(%s, %s, '{\"{}\"}')",
+        """select stepwell.suspend(%s, %s, array['{"groups": []}', '{"groups": [["a"]]}'])""",
+        """select stepwell.suspend(%s, %s, array_fill('{"groups": [["a"]], "steps": [{"key": "a"}]}'::text, '{2}'))""",
         "select stepwell.spawn(%s, %s, '{a,null}', '{1,2}', '{work}', '{\"{}\",\"{}\"}')",
     ]
     for call in refused:
@@ -408,3 +415,19 @@ def test_elements_that_are_missing_are_refused_and_end_no_job_halfway(conn: Conn
     conn.execute("select stepwell.fail(%s, %s, null, null, null, null, '{0,0}', null, null)", held)
     assert rows(conn, "select state::text, attempt from stepwell.job") == [("ready", 1)] * 2
     assert rows(conn, "select reason, type, message from stepwell.failure") == [("error", "Error", "")] * 2
+
+
+def test_a_job_with_steps_does_not_end_where_its_newest_steps_are_not_seen(
+    conn: Connection, dsn: str, worker: str
+) -> None:
+    [job] = running(conn, worker)
+    save(conn, job, step("a"))
+    with psycopg.connect(dsn) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("select")
+        save(conn, job, step("b", 2))
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="read committed"):
+            calls.finish(other, [job])
+    assert calls.finish(conn, [job]) == []
+    assert rows(conn, "select count(*) from stepwell.step") == [(0,)]
+    assert rows(conn, "select key from stepwell.steps order by n") == [("a",), ("b",)]

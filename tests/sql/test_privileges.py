@@ -27,6 +27,7 @@ begin_undo              caller
 bury_steps              caller
 cancel                  owner   worker operator
 cancel_children         caller
+check_isolation         caller
 check_options           caller
 check_sizes             caller
 check_value             caller

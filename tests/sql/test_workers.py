@@ -309,8 +309,8 @@ def test_a_claim_under_way_must_be_asked_for_again(conn: Connection, dsn: str, w
 
 def test_counters_of_one_task_are_added_up_and_those_of_none_left_out(conn: Connection) -> None:
     conn.execute(
-        "select stepwell.add_stats('{a,a,null,b}', '{q,q,q}', '{1,2,9,9}', '{1}', null, '{}', '{0.5,0.5,9}',"
-        " _refused => '{3}')"
+        "select stepwell.add_stats(array['a', 'a', null, repeat('b', 999)], '{q,q,q,q}', '{1,2,9,9}', '{1}', null,"
+        " '{}', '{0.5,0.5,9}', _refused => '{3}')"
     )
     conn.execute("select stepwell.add_stats('{a}', '{q}', '{1}', '{0}', '{0}', '{0}', '{1}')")
     counted = conn.execute("select task, succeeded, failed, cancelled, seconds, refused from stepwell.stat").fetchall()

@@ -1,5 +1,5 @@
 -- Add to this minute's counters: the k-th element of each array is for _tasks[k] in _queues[k]. Null adds nothing, as does what has
--- no task or no queue.
+-- no task or queue, or one that no job can have.
 create or replace function stepwell.add_stats(
   _tasks text[],
   _queues text[],
@@ -29,7 +29,7 @@ as $$
     _restarted, _undone, _refused)
     as u (task, queue, succeeded, failed, cancelled, handed_back, seconds, suspended, snoozed, advanced, restarted, undone,
       refused)
-  where u.task is not null and u.queue is not null
+  where length(u.task) between 1 and 200 and length(u.queue) between 1 and 200
   group by u.task, u.queue
   -- In order, as workers that write at the same moment do: so none waits for one that waits for it.
   order by u.task, u.queue

@@ -24,6 +24,7 @@ declare
   _takers uuid[];
   _event_ids bigint[];
 begin
+  perform stepwell.check_isolation();
   with gone as (
     delete from stepwell.step s where s.job_id = any (_gone) returning s.job_id, s.large, s.kind, s.event_id
   )

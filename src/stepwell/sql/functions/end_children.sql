@@ -17,6 +17,8 @@ declare
   _now timestamptz := stepwell.now();
   _parent_ids uuid[] := array(select distinct (e.value ->> 'parent_id')::uuid from json_array_elements(_ends) as e);
 begin
+  -- Of a job that nobody spawned they are only handed on; a parent's are read here when it ends, is retried or forked.
+  perform stepwell.check_values(array(select e.value ->> 'result' from json_array_elements(_ends) as e));
   perform from stepwell.job j where j.id = any (_parent_ids) order by j.id for no key update;
   with ended as materialized (
     select e.parent_id, e.key, e.child_id, e.state, e.result, e.type, e.message,

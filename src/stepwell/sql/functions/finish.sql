@@ -44,9 +44,6 @@ begin
     raise exception using errcode = 'invalid_parameter_value',
       message = 'stepwell: finish needs the time to keep, and succeeded or cancelled: one for all jobs, or one for each';
   end if;
-  if strpos(array_to_string(_results, ''), E'\\u') > 0 then
-    perform stepwell.check_values(_results);
-  end if;
   if pg_column_size(_results) > 65536 then
     perform stepwell.check_sizes('result', _results);
   end if;

@@ -17,10 +17,12 @@ declare
   _at_once uuid[];
   _unsure uuid[] := '{}';
   _events boolean;
+  _incomplete boolean;
   _cancelling uuid[];
   _queues text[];
   _due_in double precision;
 begin
+  perform stepwell.check_isolation();
   if pg_column_size(_waits) > 65536 then
     perform stepwell.check_sizes('job', _waits);
     perform stepwell.check_sizes('step', array(
@@ -58,9 +60,16 @@ begin
       g.seconds, g.n, g.epoch, g.fingerprint,
       g.pending, g.kind, g.key, g.event, g.event_key, g.value, g.error
     from given g
+    where g.key is not null and g.n is not null and g.kind is not null
     on conflict (job_id, key) do nothing
   )
-  select coalesce(bool_or(g.event is not null), false) into _events from given g;
+  select coalesce(bool_or(g.event is not null), false), bool_or(g.key is null or g.n is null or g.kind is null)
+  into _events, _incomplete
+  from given g;
+  if _incomplete then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: each step needs a key, its place and its kind';
+  end if;
   -- What was waited for before may be so no longer.
   update stepwell.step s set awaited = null where s.job_id = any (_held) and s.pending and s.awaited is not null;
   with wanted as materialized (
@@ -110,12 +119,18 @@ begin
       attempt = j.attempt - 1, worker_id = null, durable = true, awaits = d.awaits
     from decided d
     where j.id = any (_held) and j.id = d.id
-    returning j.id, j.queue, j.state, j.run_at, j.cancelling
+    returning j.id, j.queue, j.state, j.run_at, j.cancelling, j.awaits
   )
   select array_agg(s.id) filter (where s.cancelling), array_agg(distinct s.queue) filter (where s.state = 'ready'),
-    extract(epoch from min(s.run_at) filter (where s.state = 'waiting' and s.run_at < 'infinity') - _now)
-  into _cancelling, _queues, _due_in
+    extract(epoch from min(s.run_at) filter (where s.state = 'waiting' and s.run_at < 'infinity') - _now),
+    bool_or(s.state = 'waiting' and coalesce(s.awaits, 0) = 0)
+  into _cancelling, _queues, _due_in, _incomplete
   from suspended s;
+  if _incomplete then
+    -- Nothing would ever wake it.
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: each job waits for a group of steps, or goes on at once';
+  end if;
   perform stepwell.notify_ready(_queues, _due_in);
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);

@@ -1,0 +1,13 @@
+-- Refuse a transaction that would not see what others have committed since it began: a job that ends takes all its steps with
+-- it, and one that is about to wait must see what has come.
+create or replace function stepwell.check_isolation() returns void
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    raise exception using errcode = 'feature_not_supported',
+      message = 'stepwell: a job with steps changes only in a transaction at read committed: use another connection';
+  end if;
+end
+$$;
