@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, LiteralString
 from uuid import UUID
 
 import msgspec
 
 from stepwell.job import ClaimedJob, Ended
 from stepwell.queries.arrays import Bare, Texts
-from stepwell.queries.query import Query, only, same, shared
+from stepwell.queries.query import WITHIN, Query, milliseconds, only, same, shared
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False):
@@ -171,10 +171,11 @@ def fail(
     )
 
 
-def snooze(ids: list[str], epochs: list[int], delays: list[float]) -> Query[list[UUID]]:
+def snooze(ids: list[str], epochs: list[int], delays: list[float], *, began: bool) -> Query[list[UUID]]:
+    """`began`: whether the handlers of these jobs ran."""
     return Query(
-        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[])",
-        (Bare(ids), Bare(epochs), Bare(delays)),
+        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean)",
+        (Bare(ids), Bare(epochs), Bare(delays), began),
         only,
     )
 
@@ -187,15 +188,27 @@ class HeldMisfits:
     expired: list[UUID]
 
 
+_HOLD_MISFITS: LiteralString = (
+    "stepwell.hold_misfits(%s::uuid[], %s::integer[], %s::integer[], %s::text[], %s::double precision[])"
+)
+_HOLD_MISFITS_WITHIN: LiteralString = (
+    "select (s.held).refused, (s.held).expired from (select " + _HOLD_MISFITS + " as held" + WITHIN + ") as s"  # noqa: S608
+)
+
+
 def hold_misfits(
-    ids: list[str], epochs: list[int], signatures: list[int], messages: list[str], graces: list[float]
+    ids: list[str],
+    epochs: list[int],
+    signatures: list[int],
+    messages: list[str],
+    graces: list[float],
+    within: float | None = None,
 ) -> Query[HeldMisfits]:
-    return Query(
-        "select refused, expired from stepwell.hold_misfits(%s::uuid[], %s::integer[], %s::integer[], %s::text[],"
-        " %s::double precision[])",
-        (Bare(ids), Bare(epochs), Bare(signatures), Texts(messages), Bare(graces)),
-        HeldMisfits,
-    )
+    """`within`: fail rather than wait longer than so many seconds for any one lock."""
+    params = (Bare(ids), Bare(epochs), Bare(signatures), Texts(messages), Bare(graces))
+    if within is None:
+        return Query("select refused, expired from " + _HOLD_MISFITS, params, HeldMisfits)  # noqa: S608
+    return Query(_HOLD_MISFITS_WITHIN, (*params, milliseconds(within)), HeldMisfits)
 
 
 def hand_back_unknown(worker_id: str, ids: list[str], epochs: list[int]) -> Query[list[UUID] | None]:

@@ -48,9 +48,23 @@ def size_of(item: Ending) -> int:
     return len(outcome.message) + len(outcome.traceback or "") if isinstance(outcome, Failed) else 0
 
 
-def query_of(items: list[Ending]) -> Query[Any]:
+def query_of(items: list[Ending], within: float) -> Query[Any]:
     """The statement that writes these outcomes, all of one kind. It answers with the ids that the fence refused; of
-    misfits with `HeldMisfits`."""
+    misfits with `HeldMisfits`. It fails rather than wait longer than `within` seconds for any one lock."""
+    if isinstance(items[0][2], Misfit):
+        misfits = [(job, task, outcome.failed) for job, task, outcome in items if isinstance(outcome, Misfit)]
+        return queries.hold_misfits(
+            [job.id for job, _, _ in misfits],
+            [job.epoch for job, _, _ in misfits],
+            [task.signature for _, task, _ in misfits],
+            [failed.message for _, _, failed in misfits],
+            [task.sink.misfit_grace for _, task, _ in misfits],
+            within,
+        )
+    return queries.bounded(_query_of(items), within)
+
+
+def _query_of(items: list[Ending]) -> Query[Any]:
     ids = [job.id for job, _, _ in items]
     epochs = [job.epoch for job, _, _ in items]
     if isinstance(items[0][2], Failed):
@@ -69,17 +83,9 @@ def query_of(items: list[Ending]) -> Query[Any]:
             _parents(items),
             [outcome.beside for _, outcome in failures],
         )
-    if isinstance(items[0][2], Misfit):
-        misfits = [(task, outcome.failed) for _, task, outcome in items if isinstance(outcome, Misfit)]
-        return queries.hold_misfits(
-            ids,
-            epochs,
-            [task.signature for task, _ in misfits],
-            [failed.message for _, failed in misfits],
-            [task.sink.misfit_grace for task, _ in misfits],
-        )
     if isinstance(items[0][2], Snoozed | HandedBack):
-        return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed | HandedBack)])
+        delays = [o.delay for _, _, o in items if isinstance(o, Snoozed | HandedBack)]
+        return queries.snooze(ids, epochs, delays, began=isinstance(items[0][2], Snoozed))
     if isinstance(items[0][2], Suspended):
         return queries.suspend(ids, epochs, [o.wait for _, _, o in items if isinstance(o, Suspended)])
     if isinstance(items[0][2], Restarted):

@@ -179,9 +179,7 @@ class Outcomes:
         pause = _HELD_UP_PAUSE
         while items:
             try:
-                refused = await self._link.insist(
-                    queries.bounded(query_of(items), self._locks.patience), waits_for_locks=False
-                )
+                refused = await self._link.insist(query_of(items, self._locks.patience), waits_for_locks=False)
             except psycopg.errors.LockNotAvailable:
                 aside = await self._set_aside(items)
                 if len(items) == 1:
