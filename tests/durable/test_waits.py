@@ -142,6 +142,27 @@ async def test_nobody_misses_an_event_that_comes_while_it_begins_to_wait(app: Ap
         assert [await job.aresult(timeout="10s") for job in jobs] == list(range(100))
 
 
+async def test_what_a_large_event_or_signal_says_is_read_where_it_is_waited_for(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    @app.task
+    async def work(ctx: Context) -> list[int]:
+        event = await ctx.wait_for("big")
+        signal = await ctx.receive("big")
+        await ctx.sleep("1.1s")
+        return [len(event.value), len(signal.value)]
+
+    async with Worker(app):
+        jobs = [await work.aenqueue() for _ in range(3)]
+        for job in jobs:
+            await auntil(lambda job=job: waiting(job))
+        await app.aemit("big", value="x" * 100_000)
+        for job in jobs:
+            await job.asend("big", "y" * 90_000)
+        assert [await job.aresult(timeout="20s") for job in jobs] == [[100_000, 90_000]] * 3
+    assert conn.execute("select max(length(steps::text)) < 5000 from stepwell.history").fetchone() == (True,)
+
+
 @pytest.mark.counts_runs
 async def test_who_keeps_the_lock_of_an_event_makes_nobody_spin(
     app: App, conn: psycopg.Connection[Any], dsn: str

@@ -239,6 +239,40 @@ def test_a_right_to_read_tables_stays_and_a_right_to_change_them_goes(
     assert row == (True, False)
 
 
+def test_grants_to_public_are_not_kept(ours: Connection, new_role: NewRole, upgrade: Upgrade) -> None:
+    role = new_role()
+    for what in (
+        "usage on schema stepwell",
+        "execute on function stepwell.enqueue",
+        "select on stepwell.queues",
+        "select on stepwell.workers",
+        "select on stepwell.job",
+        "select (id) on stepwell.jobs",
+    ):
+        ours.execute(sql.SQL("grant {} to public").format(sql.SQL(what)))
+    assert may(ours, role) == {"queues", "workers", "job"}  # it leaves out functions that public may call
+    upgrade("drop view stepwell.queues;")
+    migrate(ours)
+    assert may(ours, role) == set()
+    with as_role(ours, role) as theirs:
+        for query in ("select from stepwell.queues", "select id from stepwell.jobs", "select stepwell.enqueue('a')"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                theirs.execute(query)
+
+
+def test_a_right_to_change_one_column_goes(ours: Connection, new_role: NewRole, upgrade: Upgrade) -> None:
+    role = new_role()
+    grant(ours, role, ("usage on schema stepwell", "select (id), update (task, queue) on stepwell.job"))
+    upgrade("")
+    migrate(ours)
+    row = ours.execute(
+        "select has_column_privilege(%(r)s, 'stepwell.job', 'id', 'select'),"
+        " has_any_column_privilege(%(r)s, 'stepwell.job', 'update'), has_table_privilege(%(r)s, 'stepwell.job', 'select')",
+        {"r": role},
+    ).fetchone()
+    assert row == (True, False, False)
+
+
 def test_another_role_of_the_same_name_is_not_granted_what_the_first_was(
     ours: Connection, new_role: NewRole, upgrade: Upgrade
 ) -> None:

@@ -14,6 +14,7 @@ from psycopg import sql
 
 from stepwell import queries
 from stepwell.db import fetch
+from stepwell.step import NewStep
 from tests.waiting import until
 
 from . import calls
@@ -467,3 +468,156 @@ def test_signals_that_were_left_behind_by_their_jobs_are_swept_up(conn: Connecti
     assert fetch(conn, queries.prune_signals(100)) == [3]
     assert sent(conn) == [(2, False), (3, True)]
     assert fetch(conn, queries.prune_signals(100)) == [0]
+
+
+LARGE = json.dumps("x" * 200_000)
+
+
+def emit_large(conn: Connection, keep: str = "30 days") -> None:
+    conn.execute("select stepwell.emit('big', null, %s::json, %s::interval)", (LARGE, keep))
+
+
+def large(conn: Connection, job_id: str, key: str = "w1") -> str | None:
+    return fetch(conn, queries.large_value(job_id, key))[0]
+
+
+def events(conn: Connection) -> int:
+    return calls.one(conn.execute("select count(*) from stepwell.event"))
+
+
+def test_a_large_event_is_stored_once_however_many_take_it(conn: Connection, worker: str) -> None:
+    jobs = [waiting_for(conn, worker, "big") for _ in range(5)]
+    late_comer = running(conn, worker)
+    emit_large(conn)
+    suspend(conn, late_comer, wait("big"))
+    query = "select count(*), count(value), bool_and(large and not pending) from stepwell.step"
+    assert conn.execute(query).fetchone() == (6, 0, True)
+    assert conn.execute("select count(*) from stepwell.large_value").fetchone() == (0,)
+    claimed = calls.claim(conn, worker)
+    assert len(claimed) == 6
+    assert [large(conn, job.id) for job in jobs] == [LARGE] * 5
+    calls.finish(conn, claimed)
+    assert conn.execute("select max(length(steps::text)) < 1000 from stepwell.history").fetchone() == (True,)
+    assert [large(conn, job.id) for job in jobs] == [LARGE] * 5
+    [(value, is_large)] = conn.execute(
+        "select value, large from stepwell.steps where job_id = %s::uuid", (jobs[0].id,)
+    ).fetchall()
+    assert (value, is_large) == (None, True)
+
+
+def test_a_claim_does_not_carry_what_a_large_event_or_signal_says(conn: Connection, worker: str) -> None:
+    job = running(conn, worker)
+    suspend(conn, job, wait("big", n=1), receive("big", n=2))
+    with conn.transaction():
+        emit_large(conn)
+        conn.execute("select stepwell.send(%s::uuid, 'big', %s::json)", (job.id, LARGE))
+    claim = "stepwell.claim(%s::uuid, '{default}', '{null}', '{null}', '{null}', '{work}', 1)"
+    assert calls.one(conn.execute(f"select length(c.journal) from {claim} c", (worker,))) < 1000
+    assert [large(conn, job.id, key) for key in ("w1", "w2")] == [LARGE, LARGE]
+
+
+def test_a_large_event_stays_while_steps_or_history_refer_to_it_and_new_waits_do_not_find_it(
+    conn: Connection, worker: str
+) -> None:
+    conn.execute("update stepwell.worker set lease_until = 'infinity'")
+    calls.set_clock(conn, "2030-01-01 12:00Z")
+    job, other = waiting_for(conn, worker, "big"), running(conn, worker)
+    emit_large(conn, keep="1 hour")
+    calls.set_clock(conn, "2030-01-01 14:00Z")
+    assert fetch(conn, queries.prune_events(10)) == [0]
+    assert large(conn, job.id) == LARGE
+    suspend(conn, other, wait("big", delay=0))
+    assert conn.execute("select timed_out from stepwell.step where job_id = %s::uuid", (other.id,)).fetchall() == [
+        (True,)
+    ]
+    [again, _] = sorted(calls.claim(conn, worker), key=lambda held: held.id != job.id)
+    calls.fail(conn, [again], delay=None, keep=10 * calls.DAY)
+    calls.set_clock(conn, "2030-01-11 11:00Z")
+    assert fetch(conn, queries.prune_events(10)) == [0]
+    assert large(conn, job.id) == LARGE
+    # One that is tried again refers to it again.
+    assert calls.retry(conn, [job.id]) == [job.id]
+    calls.set_clock(conn, "2030-02-01 12:00Z")
+    assert fetch(conn, queries.prune_events(10)) == [0]
+    assert large(conn, job.id) == LARGE
+    calls.finish(conn, [held for held in calls.claim(conn, worker) if held.id == job.id], keep=0)
+    assert fetch(conn, queries.prune_events(10)) == [1]
+    assert events(conn) == 0
+
+
+def test_a_large_event_is_not_pruned_from_under_who_is_taking_it(conn: Connection, dsn: str, worker: str) -> None:
+    calls.set_clock(conn, 1_000_000_000)
+    emit_large(conn, keep="1 second")
+    job = running(conn, worker)
+    with psycopg.connect(dsn) as waiter:
+        suspend(waiter, job, wait("big"))
+        calls.set_clock(conn, 1_000_000_002)
+        assert fetch(conn, queries.prune_events(10)) == [0]
+        waiter.commit()
+    assert large(conn, job.id) == LARGE
+
+
+def test_a_large_signal_is_given_back_whole(conn: Connection, worker: str) -> None:
+    job = running(conn, worker)
+    suspend(conn, job, receive("big"))
+    conn.execute("select stepwell.send(%s::uuid, 'big', %s::json)", (job.id, LARGE))
+    assert large(conn, job.id) == LARGE
+    [job] = calls.claim(conn, worker)
+    assert fetch(conn, queries.forget_waits(job.id, job.epoch, ["w1"])) == [True]
+    assert conn.execute("select count(*) from stepwell.large_value").fetchone() == (0,)
+    suspend(conn, job, receive("big"))
+    assert large(conn, job.id) == LARGE
+    [job] = calls.claim(conn, worker)
+    calls.fail(conn, [job], delay=None)
+    assert large(conn, job.id) == LARGE
+    assert conn.execute("select stepwell.retry(%s::uuid[], null, true)", ([job.id],)).fetchone() != ([],)
+    assert conn.execute("select count(*) from stepwell.large_value").fetchone() == (0,)
+    [job] = calls.claim(conn, worker)
+    suspend(conn, job, receive("big"))
+    assert large(conn, job.id) == LARGE
+    [job] = calls.claim(conn, worker)
+    calls.finish(conn, [job], keep=0)
+    assert conn.execute("select count(*) from stepwell.large_value").fetchone() == (0,)
+    assert events(conn) == 0
+
+
+def test_a_fork_has_the_large_values_and_the_signals_of_its_origin_for_itself(conn: Connection, worker: str) -> None:
+    job = running(conn, worker)
+    suspend(conn, job, wait("big", n=1), receive("big", n=2))
+    emit_large(conn)
+    conn.execute("select stepwell.send(%s::uuid, 'big', %s::json)", (job.id, LARGE))
+    [job] = calls.claim(conn, worker)
+    fetch(conn, queries.save_steps([queries.Saving(job.id, job.epoch, [NewStep("last", 3, "step", "1")])]))
+    fork = str(fetch(conn, queries.fork(job.id, "last"))[0])
+    calls.finish(conn, [job], keep=0)
+    assert [large(conn, fork, key) for key in ("w1", "w2")] == [LARGE, LARGE]
+    # Both give back what they were sent.
+    second = str(fetch(conn, queries.fork(fork, "w2"))[0])
+    both = [held for held in calls.claim(conn, worker) if held.id in (fork, second)]
+    for held_job in both:
+        assert fetch(conn, queries.forget_waits(held_job.id, held_job.epoch, ["w2"])) == [True]
+    assert calls.one(conn.execute("select count(*) from stepwell.event where job_id is not null")) == 1
+
+
+def test_a_signal_that_two_forks_have_read_is_given_back_to_each(conn: Connection, worker: str) -> None:
+    job = running(conn, worker)
+    suspend(conn, job, receive("x"))
+    conn.execute("select stepwell.send(%s::uuid, 'x', '1')", (job.id,))
+    [job] = calls.claim(conn, worker)
+    fetch(conn, queries.save_steps([queries.Saving(job.id, job.epoch, [NewStep("last", 2, "step", "1")])]))
+    fork = str(fetch(conn, queries.fork(job.id, "last"))[0])
+    [forked] = calls.claim(conn, worker)
+    assert forked.id == fork
+    for one in (job, forked):
+        assert fetch(conn, queries.forget_waits(one.id, one.epoch, ["w1"])) == [True]
+    assert sent(conn) == [(1, True), (1, True)]
+
+
+def test_a_restart_lets_go_of_a_large_event(conn: Connection, worker: str) -> None:
+    calls.set_clock(conn, 1_000_000_000)
+    job = waiting_for(conn, worker, "big")
+    emit_large(conn, keep="1 hour")
+    [job] = calls.claim(conn, worker)
+    assert fetch(conn, queries.restart([job.id], [job.epoch], ["{}"]))[0] == []
+    calls.set_clock(conn, 1_000_004_000)
+    assert fetch(conn, queries.prune_events(10)) == [1]

@@ -68,7 +68,7 @@ def test_a_schedule_that_does_not_fit_is_refused(conn: Connection, changes: dict
         {"queues": [LONG]},
         {"queues": [""]},
         {"queues": [None]},
-        {"owner": LONG},
+        {"owner": "o" * 201},
         {"schedules": [LONG]},
         {"version": LONG},
     ],
@@ -82,6 +82,7 @@ def test_a_worker_with_names_that_do_not_fit_is_refused(conn: Connection, worker
     conn.execute(register, given)
     with pytest.raises(psycopg.DataError, match="a worker's queues and schedules must have names"):
         conn.execute(register, given | worker)
+    conn.execute(register, given | {"owner": "o" * 200})
 
 
 def test_a_step_with_a_key_or_event_that_does_not_fit_is_refused(conn: Connection) -> None:

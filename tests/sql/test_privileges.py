@@ -54,6 +54,7 @@ grant_role              caller
 hand_back_unknown       owner   worker
 hold_misfits            owner   worker
 journal                 caller
+keep_events             caller
 kept_steps              caller
 known_role              caller
 large_value             owner   worker viewer operator

@@ -1,6 +1,7 @@
 -- The last act of a migration: see to it that every role can do what it was granted, and nothing else.
 --   Internal functions are for nobody, whoever had been given them.
 --   Functions and views that were remade are granted to those who had them before, by name (note_rights.sql noted that).
+--   Grants to public are not kept, on functions or on relations, but for the functions that are for everybody.
 --   What the owner's default privileges gave away on new objects is taken back; on tables, all but the right to read.
 --   What "stepwell grant" has recorded is granted again, so that it covers what is new.
 create or replace function stepwell.apply_rights() returns void
@@ -38,16 +39,29 @@ begin
   end loop;
   for _row in
     select c.oid::regclass as relation, a.grantee,
-      c.relname = any (_relations) and bool_or(a.privilege_type = 'SELECT') as may_read
+      c.relname = any (_relations) and a.grantee <> 0 and bool_or(a.privilege_type = 'SELECT') as may_read
     from pg_class c cross join lateral aclexplode(c.relacl) a
     where c.relnamespace = 'stepwell'::regnamespace and c.relkind in ('r', 'p', 'v', 'S') and a.grantee <> c.relowner
     group by c.oid, c.relname, a.grantee
-    having c.relname <> all (_relations) or bool_or(a.privilege_type <> 'SELECT')
+    having c.relname <> all (_relations) or a.grantee = 0 or bool_or(a.privilege_type <> 'SELECT')
   loop
     execute format('revoke all on %s from %s cascade', _row.relation, stepwell.role_name(_row.grantee));
     if _row.may_read then
       execute format('grant select on %s to %s', _row.relation, stepwell.role_name(_row.grantee));
     end if;
+  end loop;
+  -- The same for grants on single columns, which an ACL of the relation does not show.
+  for _row in
+    select c.oid::regclass as relation, t.attname as name, a.grantee, a.privilege_type
+    from pg_class c
+    join pg_attribute t on t.attrelid = c.oid and not t.attisdropped
+    cross join lateral aclexplode(t.attacl) a
+    where c.relnamespace = 'stepwell'::regnamespace and c.relkind in ('r', 'p', 'v') and a.grantee <> c.relowner
+      and (a.grantee = 0 or a.privilege_type <> 'SELECT')
+  loop
+    execute format(
+      'revoke %s (%I) on %s from %s cascade', _row.privilege_type, _row.name, _row.relation, stepwell.role_name(_row.grantee)
+    );
   end loop;
 
   for _row in
@@ -72,7 +86,7 @@ begin
     select c.oid::regclass as view, g.role_id, g.grantable
     from jsonb_to_recordset(nullif(_noted -> 'grants', 'null')) as g (object text, name text, role_id oid, grantable boolean)
     join pg_class c on c.relnamespace = 'stepwell'::regnamespace and c.relkind = 'v' and c.relname = g.name
-    where g.object = 'view'
+    where g.object = 'view' and g.role_id <> 0
   loop
     execute format('grant select on %s to %s', _row.view, stepwell.role_name(_row.role_id))
       || case when _row.grantable then ' with grant option' else '' end;

@@ -1,6 +1,6 @@
 -- Take away the steps of jobs that ended, _gone, which their history tells of, and what was sent to them and not read.
--- Two things stay as long as the history of those that are kept: large values, and, of those that can be tried again, what
--- was sent.
+-- Two things stay as long as the history of those that are kept: large values, their own and those of events that they took, and,
+-- of those that can be tried again, what was sent.
 create or replace function stepwell.bury_steps(
   _gone uuid[],
   _kept uuid[],
@@ -19,11 +19,20 @@ set enable_mergejoin = off
 as $$
 declare
   _large uuid[];
+  _takers uuid[];
+  _event_ids bigint[];
 begin
   with gone as (
-    delete from stepwell.step s where s.job_id = any (_gone) returning s.job_id, s.large
+    delete from stepwell.step s where s.job_id = any (_gone) returning s.job_id, s.large, s.kind, s.event_id
   )
-  select array_agg(distinct g.job_id) filter (where g.large) into _large from gone g;
+  select array_agg(distinct g.job_id) filter (where g.large),
+    array_agg(g.job_id) filter (where g.large and g.kind = 'wait'),
+    array_agg(g.event_id) filter (where g.large and g.kind = 'wait')
+  into _large, _takers, _event_ids
+  from gone g;
+  if _takers is not null then
+    perform stepwell.keep_events(_takers, _event_ids, _kept, _expires_ats);
+  end if;
   update stepwell.event e set expires_at = k.expires_at
   from unnest(_kept, _expires_ats) as k (id, expires_at)
   where k.id = any (_retriable) and e.job_id = k.id;

@@ -11,6 +11,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _large boolean := coalesce(octet_length(value::text) > 65536, false);
   _id bigint;
 begin
   -- At commit the waits of others are looked for, and a snapshot of the whole transaction would not show all of them.
@@ -25,12 +26,12 @@ begin
   if keep is null or keep < interval '0' then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: keep must be 0 or more';
   end if;
-  if octet_length(value::text) > 65536 then
+  if _large then
     perform stepwell.check_sizes('event', array[value::text]);
   end if;
   perform stepwell.check_value(value);
-  insert into stepwell.event (emitted_at, expires_at, name, key, value)
-  values (_now, _now + keep, emit.name, coalesce(emit.key, ''), emit.value)
+  insert into stepwell.event (emitted_at, expires_at, large, name, key, value)
+  values (_now, _now + keep, _large, emit.name, coalesce(emit.key, ''), emit.value)
   returning id into _id;
   return _id;
 end

@@ -36,9 +36,12 @@ begin
   end if;
   insert into stepwell.step (job_id, saved_at, until, event_id, child_id, seconds, n, epoch, fingerprint, pending,
     timed_out, undo, large, kind, key, event, event_key, value, error)
-  select _new, u.saved_at, u.until, u.event_id, u.child_id, u.seconds, u.n, 0, u.fingerprint, u.pending, u.timed_out,
+  select _new, u.saved_at, u.until,
+    -- What was sent to the other and read there is this one's own, should it be given back: under a number of its own.
+    case when u.kind = 'receive' and u.event_id is not null then nextval('stepwell.event_id_seq') else u.event_id end,
+    u.child_id, u.seconds, u.n, 0, u.fingerprint, u.pending, u.timed_out,
     false, u.large, u.kind, u.key, u.event, u.event_key, u.value, u.error
-  from stepwell.unfold(_job.steps) u
+  from (select f.* from stepwell.unfold(_job.steps) f order by f.event_id) u
   where u.kind <> 'undo' and not (u.kind = 'child' and u.pending)
     -- Nor the tries of that step, which come before it if they were far apart.
     and not (u.kind = 'retry' and starts_with(u.key, _step || '~'))

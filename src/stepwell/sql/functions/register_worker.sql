@@ -29,13 +29,13 @@ declare
   _now timestamptz := stepwell.now();
   _id uuid := stepwell.uuid7();
 begin
-  if greatest(length(_host), length(_version), length(_owner)) > 255
+  if greatest(length(_host), length(_version)) > 255 or length(_owner) > 200
     or cardinality(_queues) > 10000 or cardinality(_schedules) > 100000 or octet_length(_tasks) > 16777216
     or exists (select from unnest(_queues || _schedules) as n (name) where (length(n.name) between 1 and 200) is not true)
   then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: a worker''s queues and schedules must have names of 1 to 200 characters, its host, version and owner at '
-        'most 255, and it may have 10000 queues, 100000 schedules and 16 MB of tasks';
+      message = 'stepwell: a worker''s queues and schedules must have names of 1 to 200 characters, its owner at most 200, its host '
+        'and version at most 255, and it may have 10000 queues, 100000 schedules and 16 MB of tasks';
   end if;
   -- Whoever rescues or cancels reads these: a limit that is no number must not get in.
   perform (t.limits ->> 'max_attempts')::numeric::integer, (t.limits ->> 'keep_failed')::double precision

@@ -37,7 +37,7 @@ begin
   where s.job_id = any (_accepted)
     and not exists (select from stepwell.event e where e.id = s.event_id and e.job_id is null);
   update stepwell.step s
-  set kind = 'taken', key = 'taken/' || s.event_id, value = null, awaited = null
+  set kind = 'taken', key = 'taken/' || s.event_id, value = null, large = false, awaited = null
   where s.job_id = any (_accepted) and s.kind <> 'taken';
   delete from stepwell.large_value v where v.job_id = any (_accepted);
   perform stepwell.notify_ready(_queues, null);

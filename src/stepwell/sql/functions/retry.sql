@@ -70,9 +70,13 @@ begin
     where k.key = any (s.keys)
   ), given_back as (
     -- What it had taken of what it was sent, by steps that it takes anew: under its old number, so still the first in line.
-    insert into stepwell.event (id, emitted_at, expires_at, job_id, name, key, value)
+    insert into stepwell.event (id, emitted_at, expires_at, large, job_id, name, key, value)
     overriding system value
-    select u.event_id, _now, 'infinity', r.id, u.event, '', u.value
+    select u.event_id, _now, 'infinity', u.large, r.id, u.event, '',
+      case
+        when u.large then (select v.value from stepwell.large_value v where v.job_id = r.id and v.key = u.key)
+        else u.value
+      end
     from revived r
     cross join lateral stepwell.unfold(r.steps) u
     where u.kind = 'receive' and u.event_id is not null

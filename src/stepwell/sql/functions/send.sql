@@ -5,6 +5,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _large boolean := coalesce(octet_length(value::text) > 65536, false);
 begin
   -- At commit the waits of others are looked for, and a snapshot of the whole transaction would not show all of them.
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
@@ -20,12 +21,12 @@ begin
   if not found then
     return false;
   end if;
-  if octet_length(value::text) > 65536 then
+  if _large then
     perform stepwell.check_sizes('signal', array[value::text]);
   end if;
   perform stepwell.check_value(value);
-  insert into stepwell.event (emitted_at, expires_at, job_id, name, key, value)
-  values (_now, 'infinity', send.job_id, send.name, '', send.value);
+  insert into stepwell.event (emitted_at, expires_at, large, job_id, name, key, value)
+  values (_now, 'infinity', _large, send.job_id, send.name, '', send.value);
   return true;
 end
 $$;

@@ -40,9 +40,15 @@ begin
           and (_wait.until is null or f.emitted_at <= _wait.until)
         order by f.id limit 1
       )
-      returning e.id, e.value into _event;
+      returning e.id, e.large, e.value into _event;
+      if _event.large then
+        insert into stepwell.large_value (job_id, expires_at, key, value)
+        values (_wait.job_id, 'infinity', _wait.key, _event.value)
+        on conflict (job_id, key) do update set value = excluded.value;
+      end if;
     else
-      select e.id, e.value into _event
+      -- A large value stays where it is, and all who take it refer to it.
+      select e.id, e.large, case when not e.large then e.value end as value into _event
       from stepwell.event e
       where e.job_id is null and e.name = _wait.event and e.key = _wait.event_key
         and (_wait.until is null or e.emitted_at <= _wait.until)
@@ -50,13 +56,21 @@ begin
         and not exists (select from stepwell.step t where t.job_id = _wait.job_id and t.event_id = e.id)
       order by e.id
       limit 1;
+      if _event.large then
+        -- It may expire, and be pruned, before the step that refers to it is seen.
+        perform from stepwell.event e where e.id = _event.id for key share;
+        if not found then
+          _event.id := null;
+        end if;
+      end if;
     end if;
     if _event.id is null then
       _unsure := case when _sure then _unsure else _unsure || _wait.job_id end;
       continue;
     end if;
     update stepwell.step s
-    set pending = false, event_id = _event.id, value = _event.value, saved_at = _now
+    set pending = false, event_id = _event.id, large = _event.large, saved_at = _now,
+      value = case when not _event.large then _event.value end
     where s.job_id = _wait.job_id and s.key = _wait.key;
   end loop;
   return _unsure;

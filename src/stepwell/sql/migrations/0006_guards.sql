@@ -96,6 +96,13 @@ alter table stepwell.event add column late_turn xid8 not null default '0';
 comment on column stepwell.event.late_turn is 'The transaction that last repeated its delivery while many events were late: those with the lowest come first.';
 create index event_late on stepwell.event (late_turn, id) where late is not null;
 comment on index stepwell.event_late is 'Finds what stepwell.deliver_late has to deliver.';
+alter table stepwell.event
+  add column large boolean not null default false,
+  add column kept_until timestamptz;
+comment on column stepwell.event.large is 'Its value is over 64 KB: steps refer to it instead of copying it. Not set on events from before version 6.';
+comment on column stepwell.event.kept_until is 'Its value is kept until then, for the history of jobs whose steps refer to it; null: there is none. It is not found by new waits for that.';
+create index step_large_event on stepwell.step (event_id) where large and event_id is not null;
+comment on index stepwell.step_large_event is 'Tells whether the value of an event is still referred to.';
 alter table stepwell.job add column unsure smallint;
 comment on column stepwell.job.unsure is 'While it waits: how often its waits were looked up while an event may have been on its way, so that they must be looked up again; null: they need not be.';
 
