@@ -318,17 +318,27 @@ def test_an_event_that_was_emitted_without_its_lock_is_delivered_late(conn: Conn
     assert fetch(conn, queries.prune_events(10)) == [1]
 
 
-def test_a_late_event_stays_so_while_a_transaction_runs_that_began_before_it_was_seen(
+def test_a_late_event_stays_so_while_it_is_looked_at_in_a_transaction_that_began_before(
     conn: Connection, dsn: str
 ) -> None:
-    with psycopg.connect(dsn) as looker, psycopg.connect(dsn) as other:
+    with psycopg.connect(dsn) as looker:
         looker.execute("select pg_current_xact_id()")
         with held(dsn, "e"):
             conn.execute("select stepwell.emit('e')")
-        other.execute("select pg_current_xact_id()")
         assert deliver_late(looker) == 1
-        looker.commit()
-        assert (deliver_late(conn), late(conn)) == (1, 1)
+    assert calls.one(conn.execute("select late::text from stepwell.event")) == "0"
+
+
+def test_a_late_event_stays_so_while_a_transaction_runs_that_began_before_it_was_seen(
+    conn: Connection, dsn: str
+) -> None:
+    with psycopg.connect(dsn) as other:
+        with held(dsn, "e"):
+            conn.execute("select stepwell.emit('e')")
+        # The highest id so far, so the end of a snapshot is not beyond it.
+        other.execute("select pg_current_xact_id()")
+        for _ in range(3):
+            assert (calls.promote(conn)[0], late(conn)) == (0, 1)
     settle(conn)
 
 
@@ -341,11 +351,15 @@ def test_promote_delivers_what_is_late(conn: Connection, dsn: str, worker: str) 
         conn.execute("select stepwell.emit('b', null, '2')")
         assert late(conn) == 1
         calls.set_clock(conn, "2100-01-01 00:00+00")
-        began = time.perf_counter()
         assert calls.promote(conn)[0] == 1
-        # It does not wait for the lock.
-        assert time.perf_counter() - began < 0.2
         assert calls.state(conn, other) == "ready"
+        # It does not wait for the lock, which would take 250 ms each time.
+        seconds: list[float] = []
+        for _ in range(5):
+            began = time.perf_counter()
+            calls.promote(conn)
+            seconds.append(time.perf_counter() - began)
+        assert min(seconds) < 0.2
         idle.commit()
     calls.promote(conn)
     assert taken(conn, job) == [1, 2]

@@ -11,6 +11,7 @@ set jit = off
 set enable_seqscan = off
 as $$
 declare
+  _fresh boolean := pg_current_xact_id_if_assigned() is null;
   _ids bigint[];
   _settled bigint[];
   _late bigint[];
@@ -30,13 +31,16 @@ begin
   -- Who waits has a transaction id before it looks.
   _settled := array(
     select e.id from stepwell.event e
-    where e.id = any (_ids) and e.late > '0' and e.late <= pg_snapshot_xmin(pg_current_snapshot())
+    where e.id = any (_ids) and e.late > '0' and e.late < pg_snapshot_xmin(pg_current_snapshot())
   );
   _late := stepwell.deliver(_ids, true);
   update stepwell.event e set late = null where e.id = any (_settled) and e.id <> all (_late);
-  -- All that ran when they were seen here have lower ids.
-  update stepwell.event e set late = pg_snapshot_xmax(pg_current_snapshot())
-  where e.id = any (_ids) and e.late = '0' and e.id <> all (_late);
+  if _fresh then
+    -- This transaction got its id after it had seen them, so it is later than all that ran then. The end of a snapshot would
+    -- not do: transactions with higher ids may run already.
+    update stepwell.event e set late = pg_current_xact_id()
+    where e.id = any (_ids) and e.late = '0' and e.id <> all (_late);
+  end if;
   if cardinality(_ids) >= _limit then
     -- There may be others. Otherwise there is nothing to write: while a transaction runs for long, this is called each second.
     update stepwell.event e set late_turn = pg_current_xact_id() where e.id = any (_ids) and e.late is not null;

@@ -91,7 +91,7 @@ comment on column stepwell.event.delivered is 'Another event of its transaction 
 create index event_transaction on stepwell.event (transaction, id);
 comment on index stepwell.event_transaction is 'Finds what else a transaction has emitted.';
 alter table stepwell.event add column late xid8;
-comment on column stepwell.event.late is 'Its delivery has to be repeated, until no transaction before this one runs any more; 0: it has not been repeated yet; null: it need not be.';
+comment on column stepwell.event.late is 'Its delivery has to be repeated, until no transaction up to this one runs any more; 0: it has not been repeated yet; null: it need not be.';
 alter table stepwell.event add column late_turn xid8 not null default '0';
 comment on column stepwell.event.late_turn is 'The transaction that last repeated its delivery while many events were late: those with the lowest come first.';
 create index event_late on stepwell.event (late_turn, id) where late is not null;
