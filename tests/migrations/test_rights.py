@@ -267,7 +267,8 @@ def test_a_right_to_change_one_column_goes(ours: Connection, new_role: NewRole, 
     migrate(ours)
     row = ours.execute(
         "select has_column_privilege(%(r)s, 'stepwell.job', 'id', 'select'),"
-        " has_any_column_privilege(%(r)s, 'stepwell.job', 'update'), has_table_privilege(%(r)s, 'stepwell.job', 'select')",
+        " has_any_column_privilege(%(r)s, 'stepwell.job', 'update'),"
+        " has_table_privilege(%(r)s, 'stepwell.job', 'select')",
         {"r": role},
     ).fetchone()
     assert row == (True, False, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import psycopg
@@ -11,7 +12,7 @@ import pytest
 from waiting import Heard, auntil, until
 
 from stepwell import App, Cancel, ConfigError, Context, JobCancelled, JobFailed, Retry, Snooze, Worker
-from stepwell.events import JobLocked
+from stepwell.events import JobLocked, JobStopAsked
 
 
 @pytest.fixture
@@ -223,6 +224,108 @@ async def test_a_handler_whose_end_met_a_deadlock_is_run_again_and_no_attempt_is
     info = await job.ainfo()
     assert info is not None
     assert (runs, info.attempt, info.epoch, info.failures, count(effects)) == ([1, 1], 1, 1, (), 1)
+
+
+def hold_up_first_end(conn: psycopg.Connection[Any]) -> None:
+    """The first end of `settle` waits for advisory lock 7, and is rolled back then as by a conflict."""
+    conn.execute("create sequence ends")
+    conn.execute(
+        "create function conflict() returns trigger language plpgsql as $$begin"
+        " if nextval('public.ends') = 1 then"
+        "   perform pg_advisory_xact_lock(7); raise exception 'conflict' using errcode = '40001';"
+        " end if;"
+        " return old; end$$"
+    )
+    conn.execute(
+        "create trigger conflict before delete on stepwell.job for each row"
+        " when (old.task = 'settle') execute function conflict()"
+    )
+
+
+def waits_for_lock(conn: psycopg.Connection[Any]) -> bool:
+    return bool(conn.execute("select from pg_locks where locktype = 'advisory' and not granted").rowcount)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_second_try_of_a_handler_has_a_full_timeout_of_its_own(
+    app: App, effects: psycopg.Connection[Any], plain: bool
+) -> None:
+    hold_up_first_end(effects)
+    effects.execute("select pg_advisory_lock(7)")
+    runs = list[float]()
+
+    async def settle(ctx: Context, second: float) -> None:
+        runs.append(time.monotonic())
+        await asyncio.sleep(second if len(runs) == 2 else 0)
+
+    def settle_plain(ctx: Context, second: float) -> None:
+        runs.append(time.monotonic())
+        until(lambda: len(runs) != 2 or ctx.cancelled or time.monotonic() > runs[1] + second)
+        if ctx.cancelled:
+            raise RuntimeError("asked to stop")
+
+    chosen = settle_plain if plain else settle
+    task = app.task(transaction=True, retry=Retry(max_attempts=1), name="settle", timeout="600ms")(chosen)
+    async with Worker(app):
+        for second, fits in ((0.3, True), (20.0, False)):
+            runs.clear()
+            effects.execute("alter sequence ends restart")
+            job = await task.aenqueue(second)
+            # The commit alone takes longer than the timeout: that is no fault of the handler's.
+            await auntil(lambda: waits_for_lock(effects))
+            await auntil(lambda: time.monotonic() > runs[0] + 0.7)
+            effects.execute("select pg_advisory_unlock(7)")
+            if fits:
+                await job.aresult(timeout="10s")
+            else:
+                with pytest.raises(JobFailed, match="longer than its timeout"):
+                    await job.aresult(timeout="10s")
+            effects.execute("select pg_advisory_lock(7)")
+            assert len(runs) == 2
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("why", ["cancel", "shutdown"])
+async def test_a_handler_that_is_to_stop_while_its_end_is_rolled_back_does_not_run_again(
+    app: App, effects: psycopg.Connection[Any], why: str, plain: bool
+) -> None:
+    hold_up_first_end(effects)
+    effects.execute("select pg_advisory_lock(7)")
+    go, runs = threading.Event(), list[int]()
+
+    async def settle(ctx: Context) -> None:
+        runs.append(ctx.attempt)
+        await asyncio.to_thread(go.wait, 20)
+
+    def settle_plain(ctx: Context) -> None:
+        runs.append(ctx.attempt)
+        go.wait(20)
+
+    task = app.task(transaction=True, name="settle")(settle_plain if plain else settle)
+    worker = Worker(app)
+    heard = Heard(worker)
+    async with worker:
+        job = await task.aenqueue()
+        await auntil(lambda: runs)
+        crew = worker._crew  # pyright: ignore[reportPrivateUsage]
+        assert crew is not None
+        [run] = crew.runners[0].running.values()
+        if why == "cancel":
+            # The worker hears of it later.
+            effects.execute("update stepwell.job set cancelling = true")
+        go.set()
+        await auntil(lambda: waits_for_lock(effects))
+        if why == "cancel":
+            effects.execute("select pg_notify('stepwell_cancel', %s)", (worker.id,))
+        else:
+            worker.stop_now()
+        await auntil(lambda: run.wish)
+        effects.execute("select pg_advisory_unlock(7)")
+        await auntil(lambda: run.why)
+    info = await job.ainfo()
+    assert info is not None
+    assert (runs, info.state, info.failures) == ([1], "cancelled" if why == "cancel" else "ready", ())
+    assert [event.why for event in heard.of(JobStopAsked)] == [why]
 
 
 async def test_a_handler_whose_end_is_always_rolled_back_fails_in_the_end(

@@ -28,6 +28,7 @@ class Run:
         "task",
         "timer",
         "why",
+        "wish",
     )
 
     def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: JobContext) -> None:
@@ -38,6 +39,8 @@ class Run:
         self.future: Future[Any] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
+        # Why it was asked to stop while its transaction was ending. It matters only if the handler would run again.
+        self.wish: Why | None = None
         self.started = False
         self.began = 0.0
         self.finishing = False

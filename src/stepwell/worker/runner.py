@@ -74,7 +74,7 @@ class Runner:
         self._outcomes = outcomes
         self._context = contextvars.copy_context()
         self._transactions = TransactionRuns(
-            database, transactions, max_result_size, events, self._in_thread, self._new_context
+            database, transactions, max_result_size, events, self._in_thread, self._again
         )
         self._events = events
         self._freed = freed
@@ -200,9 +200,7 @@ class Runner:
         run.started = True
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(run.job.id, run.job.task, run.job.attempt))
-        # Of a chain or machine it is for each step, and its executor's.
-        if run.task.timeout is not None and run.task.kind != "process" and run.task.flow is None:
-            run.timer = self._loop.call_later(run.task.timeout, self._stop, run, "timeout")
+        self._time(run)
         try:
             outcome = await self._execute(run) if run.why is None else self._stopped(run)
         except BaseException as error:  # around the handler, not in it
@@ -225,6 +223,26 @@ class Runner:
         self._fill()
         self._note_idle()
         self._freed()
+
+    def _time(self, run: Run) -> None:
+        if run.timer is not None:
+            run.timer.cancel()
+        # Of a chain or machine it is for each step, and its executor's.
+        if run.task.timeout is not None and run.task.kind != "process" and run.task.flow is None:
+            run.timer = self._loop.call_later(run.task.timeout, self._stop, run, "timeout")
+
+    def _again(self, run: Run) -> bool:
+        """Ready a run whose transaction was rolled back for one more try, as if it had not run: no attempt is used, and
+        the timeout starts anew. False: it was asked to stop, and is not to run again."""
+        run.finishing = False
+        if run.wish is not None and (run.why is None or run.wish == "lease"):
+            run.why = run.wish
+            self._events.emit(JobStopAsked(run.job.id, run.job.task, run.why))
+        if run.why is not None:
+            return False
+        run.ctx = self._new_context(run.job, run.task)
+        self._time(run)
+        return True
 
     def _done_nonetheless(self, run: Run, outcome: Outcome) -> bool:
         """Whether a run that was asked to stop had done its work by then.
@@ -265,6 +283,8 @@ class Runner:
         return await self._loop.run_in_executor(self._threads, work)
 
     def _stop(self, run: Run, why: Why) -> None:
+        if run.finishing and why != "timeout" and (run.wish is None or why == "lease"):
+            run.wish = why  # a handler that has ended has kept its timeout, however long the commit takes
         if run.finishing or run.abandoned or (run.why is not None and why != "lease"):
             return
         run.why = why

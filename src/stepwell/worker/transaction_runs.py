@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import psycopg
 
@@ -17,9 +17,7 @@ from stepwell.db import Database
 from stepwell.events import Events
 from stepwell.executor import outcome_of
 from stepwell.job import ClaimedJob
-from stepwell.job_context import JobContext
 from stepwell.outcome import Outcome, Settled
-from stepwell.task import Task
 from stepwell.worker import locks
 from stepwell.worker.link import Link
 from stepwell.worker.run import Run
@@ -34,8 +32,8 @@ _Ended: TypeAlias = Outcome | RolledBack | psycopg.Error
 
 
 class TransactionRuns:
-    """`transactions` is for the handlers, `database` to look. `in_thread` runs a plain function, and
-    `new_context` makes the context for one more run."""
+    """`transactions` is for the handlers, `database` to look. `in_thread` runs a plain function, and `again`
+    readies a run for one more try; False: it was asked to stop."""
 
     def __init__(
         self,
@@ -44,14 +42,14 @@ class TransactionRuns:
         max_result_size: int,
         events: Events,
         in_thread: Callable[[Callable[[], _Ended]], Awaitable[_Ended]],
-        new_context: Callable[[ClaimedJob, Task[..., Any]], JobContext],
+        again: Callable[[Run], bool],
     ) -> None:
         self._database = database
         self._transactions = transactions
         self._max_result_size = max_result_size
         self._events = events
         self._in_thread = in_thread
-        self._new_context = new_context
+        self._again = again
         self._loop = asyncio.get_running_loop()
         self._settling: set[Link] = set()
         self._reports: set[asyncio.Task[None]] = set()
@@ -68,11 +66,8 @@ class TransactionRuns:
             if not isinstance(outcome, RolledBack):
                 return outcome
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
-            if run.why is not None:
+            if not self._again(run):
                 return outcome.outcome
-            # As if it had not run: no attempt is used.
-            run.finishing = False
-            run.ctx = self._new_context(run.job, run.task)
         outcome = await self._try(run)
         return outcome.outcome if isinstance(outcome, RolledBack) else outcome
 
