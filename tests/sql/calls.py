@@ -178,11 +178,12 @@ def fail(
     )
 
 
-def snooze(conn: Connection, held: Sequence[Held], *, delay: float = 0.0) -> list[str]:
+def snooze(conn: Connection, held: Sequence[Held], *, delay: float = 0.0, began: bool | None = None) -> list[str]:
+    """`began` is None in the calls of older workers."""
     return one(
         conn.execute(
-            "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[])::text[]",
-            (ids(held), epochs(held), [delay] * len(held)),
+            "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean)::text[]",
+            (ids(held), epochs(held), [delay] * len(held), began),
         )
     )
 

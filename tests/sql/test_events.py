@@ -329,6 +329,59 @@ def test_a_late_event_stays_so_while_it_is_looked_at_in_a_transaction_that_began
     assert calls.one(conn.execute("select late::text from stepwell.event")) == "0"
 
 
+def test_a_late_event_stays_so_while_a_transaction_runs_that_began_before_it_was_seen(
+    conn: Connection, dsn: str
+) -> None:
+    with psycopg.connect(dsn) as other:
+        with held(dsn, "e"):
+            conn.execute("select stepwell.emit('e')")
+        # The highest id so far, so the end of a snapshot is not beyond it.
+        other.execute("select pg_current_xact_id()")
+        for _ in range(3):
+            assert (calls.promote(conn)[0], late(conn)) == (0, 1)
+    settle(conn)
+
+
+def test_promote_delivers_what_is_late(conn: Connection, dsn: str, worker: str) -> None:
+    """A leader of schema 5 promotes, and does nothing else about it."""
+    job, other = waiting_for(conn, worker, "a", "b"), calls.enqueue(conn, delay=60.0)
+    with psycopg.connect(dsn) as idle:
+        idle.execute("set constraints all immediate")
+        idle.execute("select stepwell.emit('a', null, '1')")
+        conn.execute("select stepwell.emit('b', null, '2')")
+        assert late(conn) == 1
+        calls.set_clock(conn, "2100-01-01 00:00+00")
+        assert calls.promote(conn)[0] == 1
+        assert calls.state(conn, other) == "ready"
+        # It does not wait for the lock, which would take 250 ms each time.
+        seconds: list[float] = []
+        for _ in range(5):
+            began = time.perf_counter()
+            calls.promote(conn)
+            seconds.append(time.perf_counter() - began)
+        assert min(seconds) < 0.2
+        idle.commit()
+    calls.promote(conn)
+    assert taken(conn, job) == [1, 2]
+
+
+def test_late_events_for_a_job_that_stays_locked_hold_up_no_others(conn: Connection, dsn: str, worker: str) -> None:
+    locked, job = waiting_for(conn, worker, "a", "b"), waiting_for(conn, worker, "c")
+    with psycopg.connect(dsn) as idle, psycopg.connect(dsn) as busy:
+        idle.execute("set constraints all immediate")
+        idle.execute("select stepwell.emit('a', null, '1')")
+        conn.execute("select stepwell.emit('b', null, n::text::json) from generate_series(1, 10) n")
+        assert late(conn) == 10
+        busy.execute("select from stepwell.job where id = %s::uuid for update", (job.id,))
+        conn.execute("select stepwell.emit('c', null, '3')")
+        busy.rollback()
+        assert late(conn) == 11
+        for _ in range(2):
+            conn.execute("select stepwell.deliver_late(10)")
+        assert taken(conn, job) == [3]
+        assert taken(conn, locked) == []
+
+
 def test_who_emits_waits_for_no_transaction_that_keeps_a_waiting_job_locked(
     conn: Connection, dsn: str, worker: str
 ) -> None:

@@ -103,10 +103,25 @@ def test_to_hand_a_job_back_does_not_begin_its_time_anew(conn: Connection) -> No
     hold(conn, calls.claim(conn, old))
     calls.set_clock(conn, "2030-01-01 01:00+00")
     assert calls.promote(conn)[0] == 1
-    for _ in range(3):
-        calls.snooze(conn, calls.claim(conn, old))
+    for began in (None, False):
+        for _ in range(3):
+            calls.snooze(conn, calls.claim(conn, old), began=began)
+    calls.snooze(conn, calls.claim(conn, old), delay=60.0, began=False)
+    calls.set_clock(conn, "2030-01-01 01:02+00")
+    assert calls.promote(conn)[0] == 1
     (held,) = calls.claim(conn, old)
     assert hold(conn, [held]) == [held.id]
+
+
+def test_a_snooze_for_no_time_ends_the_time_for_its_handler_began(conn: Connection) -> None:
+    calls.set_clock(conn, "2030-01-01 00:00+00")
+    old = worker(conn, OLD)
+    calls.enqueue(conn)
+    hold(conn, calls.claim(conn, old))
+    calls.set_clock(conn, "2030-01-01 01:00+00")
+    calls.promote(conn)
+    calls.snooze(conn, calls.claim(conn, old), began=True)
+    assert hold(conn, calls.claim(conn, old)) == []
 
 
 @pytest.mark.parametrize("ends", ["a failed attempt", "a snooze"])
@@ -146,13 +161,25 @@ def test_only_some_are_ready_at_a_time(conn: Connection) -> None:
     new = worker(conn, NEW)
     promoted, due = calls.promote(conn)
     assert (promoted, due) == (1000, 0.1)
-    assert calls.promote(conn)[0] == 0
+    # Nobody takes them: it is enough to look each second.
+    assert calls.promote(conn) == (0, 1.0)
     assert len(calls.claim(conn, new, 700)) == 700
     assert calls.promote(conn)[0] == 700
     assert len(calls.claim(conn, new, 1000)) == 1000
     promoted, due = calls.promote(conn)
     assert promoted == 800
     assert due is None or due > 1
+
+
+def test_jobs_that_no_worker_may_take_hold_up_no_others(conn: Connection) -> None:
+    old = worker(conn, OLD, queues=["a", "b", "c"], owner="shop")
+    conn.execute("select stepwell.enqueue('work', queue => 'a') from generate_series(1, 10100)")
+    conn.execute("select stepwell.enqueue('work', queue => 'b', owner => 'shop') from generate_series(1, 10100)")
+    wanted = {calls.enqueue(conn, queue=queue) for queue in ("b", "c")}
+    hold(conn, calls.claim(conn, old, 30000, queues=["a", "b", "c"]))
+    new = worker(conn, NEW, queues=["b", "c*"])
+    assert calls.promote(conn)[0] == 2
+    assert set(calls.ids(calls.claim(conn, new, queues=["b", "c"]))) == wanted
 
 
 def test_queues_and_owners_of_live_workers_decide(conn: Connection) -> None:

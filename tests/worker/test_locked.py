@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from waiting import Heard, auntil
 
 from stepwell import App, Context, StepwellError, Worker
-from stepwell.events import JobLocked, OutcomesHeldUp
+from stepwell.events import Event, JobLocked, JobMisfit, OutcomesHeldUp
 
 # Less than the pause before the last try, and enough for a machine with much else to do.
 SOON = 3.0
@@ -96,6 +96,34 @@ async def test_many_locked_jobs_hold_up_nobody_else(app: App, dsn: str) -> None:
             assert time.monotonic() - began < SOON
             await session.rollback()
         assert [await job.aresult(timeout="10s") for job in jobs[::2]] == list(range(0, 100, 2))
+
+
+async def test_results_of_other_jobs_come_while_a_job_is_locked_whose_args_do_not_fit(app: App, dsn: str) -> None:
+    @app.task
+    async def work(n: int) -> int:
+        return n
+
+    worker = Worker(app)
+    heard = Heard(worker)
+    with psycopg.connect(dsn) as session, psycopg.connect(dsn, autocommit=True) as conn:
+
+        def lock(event: Event) -> None:
+            # Before its outcome is written.
+            if isinstance(event, JobMisfit):
+                session.execute(CANCEL, (event.job_id,))
+
+        worker.subscribe(lock)
+        async with worker:
+            row = conn.execute("select stepwell.enqueue('work', '{\"m\": 1}')::text").fetchone()
+            assert row is not None
+            job = app.job(row[0])
+            await heard.wait_for(JobMisfit)
+            began = time.monotonic()
+            assert await (await work.aenqueue(1)).aresult(timeout="10s") == 1
+            assert time.monotonic() - began < SOON
+            assert (await heard.wait_for(JobLocked)).job_id == str(job.id)
+            session.rollback()
+            await auntil(lambda: _held(job))
 
 
 async def test_steps_of_other_jobs_are_saved_while_one_job_is_locked(app: App, dsn: str) -> None:
@@ -245,3 +273,8 @@ async def test_outcomes_wait_for_a_locked_table_and_say_so(app: App, dsn: str, c
 async def _runs(job: Any) -> bool:
     info = await job.ainfo()
     return info is not None and info.state == "running"
+
+
+async def _held(job: Any) -> bool:
+    info = await job.ainfo()
+    return info is not None and info.misfit_until is not None

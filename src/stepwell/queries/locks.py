@@ -26,7 +26,8 @@ class Holder:
 
 def bounded(query: Query[Row], seconds: float) -> Query[Row]:
     """The same bare `select` of a function, which fails rather than wait longer than this for any one lock."""
-    assert " from " not in query.text, "the function would be called before the condition is evaluated"
+    # After a `from`, the condition would be a filter: Postgres would evaluate it when the function has returned.
+    assert " from " not in query.text, f"bounded needs a select without a from: {query.text}"
     return Query(query.text + WITHIN, (*query.params, milliseconds(seconds)), query.row)
 
 

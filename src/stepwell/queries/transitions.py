@@ -171,10 +171,11 @@ def fail(
     )
 
 
-def snooze(ids: list[str], epochs: list[int], delays: list[float]) -> Query[list[UUID]]:
+def snooze(ids: list[str], epochs: list[int], delays: list[float], *, began: bool) -> Query[list[UUID]]:
+    """`began`: whether the handlers of these jobs ran."""
     return Query(
-        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[])",
-        (Bare(ids), Bare(epochs), Bare(delays)),
+        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean)",
+        (Bare(ids), Bare(epochs), Bare(delays), began),
         only,
     )
 

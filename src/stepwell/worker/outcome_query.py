@@ -84,7 +84,8 @@ def _unbounded(items: list[Ending]) -> Query[list[Any]]:
             [outcome.beside for _, outcome in failures],
         )
     if isinstance(items[0][2], Snoozed | HandedBack):
-        return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed | HandedBack)])
+        delays = [o.delay for _, _, o in items if isinstance(o, Snoozed | HandedBack)]
+        return queries.snooze(ids, epochs, delays, began=isinstance(items[0][2], Snoozed))
     if isinstance(items[0][2], Suspended):
         return queries.suspend(ids, epochs, [o.wait for _, _, o in items if isinstance(o, Suspended)])
     if isinstance(items[0][2], Restarted):

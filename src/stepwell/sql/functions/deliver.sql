@@ -2,7 +2,7 @@
 -- else held a lock for longer than a moment, or because the job that one was sent to may come back.
 -- Who is about to wait holds the advisory lock of the event's name until it has looked for what is there and is seen to wait;
 -- who delivers holds it shared until the event is seen. So one of both sees the other. _committed: the event is seen
--- already, and the lock is not needed.
+-- already, and the lock is not needed; whoever calls it then calls it again, so it waits for no job that is locked.
 create or replace function stepwell.deliver(_ids bigint[], _committed boolean) returns bigint[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -45,7 +45,7 @@ begin
   if cardinality(_waiting) = 0 and cardinality(_sent_to) = 0 then
     return _late;
   end if;
-  _missed := stepwell.lock_to_deliver(_waiting, _sent_to);
+  _missed := stepwell.lock_to_deliver(_waiting, _sent_to, not _committed);
   if cardinality(_missed) > 0 then
     _late := _late || array(
       select w.event_id from stepwell.waiting_for(_ids) w

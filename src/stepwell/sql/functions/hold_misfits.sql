@@ -1,7 +1,7 @@
 -- Give running jobs back whose args do not fit the code of their worker: an argument that it does not know, or one that it
 -- needs and does not get. The attempt does not count. Each waits for a worker whose code has another signature
--- (release_misfits), for _graces[k] seconds from the first time. A run that began ends that time: what does not fit after it
--- waits anew. Returns the ids refused by the fence, and those whose time is over: they are still held, and are to be failed.
+-- (release_misfits), for _graces[k] seconds from the first time. Once a run has begun, a later misfit gets a new grace period.
+-- Returns the ids refused by the fence, and those whose time is over: they are still held, and are to be failed.
 create or replace function stepwell.hold_misfits(
   _ids uuid[],
   _epochs integer[],

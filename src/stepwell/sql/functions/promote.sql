@@ -1,7 +1,7 @@
 -- Make due jobs ready, in the order of their times: those that were put off, and those that wait and whose time has come.
--- Also jobs whose args did not fit, where a worker has come that may take them.
+-- Also jobs whose args did not fit, where a worker has come that may take them, and those that late events wake.
 -- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none). One that cannot be made
--- ready holds up no other: failed has those that failed by that, why the reasons.
+-- ready holds up no other: `failed` lists the jobs that could not be made ready and `why` the reasons.
 create or replace function stepwell.promote(
   _limit integer default 5000,
   out promoted integer,
@@ -23,7 +23,7 @@ declare
   _durable uuid[];
   _unsure uuid[];
   _released integer;
-  _more boolean;
+  _again_in double precision;
   _id uuid;
   _queue text;
   _why text;
@@ -85,13 +85,21 @@ begin
   where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
   order by j.task, j.misfits, j.queue limit 1;
   if found then
-    select r.released, r.more into _released, _more from stepwell.release_misfits() r;
+    select r.released, r.again_in into _released, _again_in from stepwell.release_misfits() r;
     promoted := promoted + _released;
+  end if;
+  perform from stepwell.event e where e.late is not null order by e.late_turn, e.id limit 1;
+  if found then
+    -- A leader of schema 5 does not know of them. What is wrong with one of them must not hold up jobs that are due.
+    begin
+      perform stepwell.deliver_late(100);
+    exception when data_exception or integrity_constraint_violation or program_limit_exceeded or lock_not_available
+      or deadlock_detected then
+      null;
+    end;
   end if;
   select greatest(0, extract(epoch from j.run_at - _now)) into next_due
   from stepwell.job j where j.state in ('scheduled', 'waiting') and j.run_at < 'infinity' order by j.run_at limit 1;
-  if _more then
-    next_due := least(next_due, 0.1);
-  end if;
+  next_due := least(next_due, _again_in);
 end
 $$;

@@ -1,11 +1,11 @@
 -- Make jobs ready that wait because their args did not fit (hold_misfits), where a live worker that claims from their queue
--- has another signature of their task than those that refused them. No more than _limit of one task are ready at a time: the
--- claims of other workers walk over them. Returns how many were made ready, and whether there may be more.
--- What it costs goes by how many tasks and signatures there are, not by how many jobs wait.
+-- has another signature of their task than those that refused them. No more than _limit of one task and queue are ready at a
+-- time: the claims of other workers walk over them. Returns how many were made ready, and in how many seconds more may be (null:
+-- there are no more). The cost grows with the number of tasks, signatures, queues and owners, not with that of the jobs that wait.
 create or replace function stepwell.release_misfits(
   _limit integer default 1000,
   out released integer,
-  out more boolean
+  out again_in double precision
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -20,13 +20,12 @@ declare
   _group record;
   _owners text[];
   _queues text[];
+  _part record;
+  _left integer;
   _room integer;
-  _picked uuid[];
-  _ready text[];
   _got integer;
 begin
   released := 0;
-  more := false;
   for _group in
     with recursive kind as (
       (
@@ -54,49 +53,72 @@ begin
       where w.lease_until > _now and w.tasks ? _group.task and not (w.signatures && _group.misfits)
     ) s;
     continue when _queues is null;
-    select _limit - count(*) into _room
-    from (
-      select from stepwell.job j
-      where j.misfits is not null and j.state = 'ready' and j.task = _group.task and j.misfits = _group.misfits
-      order by j.task, j.misfits limit _limit
-    ) r;
-    if _room <= 0 then
-      more := true;
-      continue;
-    end if;
-    _picked := array(
-      select f.id
-      from (
-        select j.id, j.queue, j.owner from stepwell.job j
-        where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
-          and j.task = _group.task and j.misfits = _group.misfits
-        order by j.task, j.misfits, j.queue
-        -- Those of queues that none of them claims from must not be walked over without end.
-        limit 10 * _limit
-      ) f
+    _left := _limit;
+    -- Queues and owners that none of these workers serves are stepped over as a whole.
+    for _part in
+      with recursive part as (
+        (
+          select j.queue, coalesce(j.owner, '') as owner from stepwell.job j
+          where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
+            and j.task = _group.task and j.misfits = _group.misfits
+          order by j.queue, coalesce(j.owner, '') limit 1
+        )
+        union all
+        select n.queue, n.owner
+        from part p
+        cross join lateral (
+          select j.queue, coalesce(j.owner, '') as owner from stepwell.job j
+          where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
+            and j.task = _group.task and j.misfits = _group.misfits
+            and (j.queue, coalesce(j.owner, '')) > (p.queue, p.owner)
+          order by j.queue, coalesce(j.owner, '') limit 1
+        ) n
+      )
+      select p.queue, p.owner
+      from (select a.queue, a.owner from part a limit 10000) p
       where exists (
         select from unnest(_owners, _queues) as s (owner, queue)
-        where (f.owner is null or f.owner = s.owner)
-          and (s.queue = f.queue or (right(s.queue, 1) = '*' and starts_with(f.queue, left(s.queue, -1))))
+        where (p.owner = '' or p.owner = s.owner)
+          and (s.queue = p.queue or (right(s.queue, 1) = '*' and starts_with(p.queue, left(s.queue, -1))))
       )
-      limit _room
-    );
-    with free as materialized (
-      select j.id from stepwell.job j
-      where j.id = any (_picked) and j.state::text = 'scheduled' and j.run_at = j.misfit_until
-      order by j.id
-      for no key update skip locked
-    ), made as (
-      update stepwell.job j
-      -- About where it stood before.
-      set state = 'ready', run_at = least(j.claimed_at, _now)
-      where j.id = any (array(select f.id from free f))
-      returning j.queue
-    )
-    select count(*), array_agg(distinct m.queue) into _got, _ready from made m;
-    released := released + _got;
-    more := more or cardinality(_picked) = _room;
-    perform stepwell.notify_ready(_ready, null);
+    loop
+      select least(_left, _limit - count(*)) into _room
+      from (
+        select from stepwell.job j
+        where j.misfits is not null and j.state = 'ready' and j.task = _group.task and j.misfits = _group.misfits
+          and j.queue = _part.queue and coalesce(j.owner, '') = _part.owner
+        limit _limit
+      ) r;
+      if _room <= 0 then
+        -- Whoever may take them is busy.
+        again_in := least(again_in, 1);
+        continue;
+      end if;
+      with free as materialized (
+        select j.id from stepwell.job j
+        where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
+          and j.task = _group.task and j.misfits = _group.misfits
+          and j.queue = _part.queue and coalesce(j.owner, '') = _part.owner
+        limit _room
+        for no key update skip locked
+      ), made as (
+        update stepwell.job j
+        -- About where it stood before.
+        set state = 'ready', run_at = least(j.claimed_at, _now)
+        where j.id = any (array(select f.id from free f))
+        returning j.id
+      )
+      select count(*) into _got from made m;
+      if _got > 0 then
+        perform stepwell.notify_ready(array[_part.queue], null);
+      end if;
+      released := released + _got;
+      _left := _left - _got;
+      if _got = _room then
+        again_in := 0.1;
+      end if;
+      exit when _left <= 0;
+    end loop;
   end loop;
 end
 $$;

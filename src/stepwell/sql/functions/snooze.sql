@@ -1,7 +1,13 @@
 -- Give running jobs back without counting the attempt: now (delay 0, in their old place) or after a delay.
 -- Clean shutdowns, prefetched jobs that never started and handlers that raise Snooze all end here.
+-- _began: whether their handlers ran; null, from workers of schema 5: those with a delay did.
 -- Returns the ids that were refused by the fence.
-create or replace function stepwell.snooze(_ids uuid[], _epochs integer[], _delays double precision[]) returns uuid[]
+create or replace function stepwell.snooze(
+  _ids uuid[],
+  _epochs integer[],
+  _delays double precision[],
+  _began boolean default null
+) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -28,8 +34,8 @@ begin
     set state = case when o.delay > 0 then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
       run_at = case when o.delay > 0 then _now + o.delay * interval '1 second' else j.run_at end,
       attempt = j.attempt - 1, worker_id = null, progress = null,
-      -- A run that never began does not end the time of a job whose args did not fit.
-      misfit_epoch = case when o.delay > 0 then j.misfit_epoch else j.misfit_epoch + 1 end
+      -- A run that never began does not end the grace period of a job whose args did not fit.
+      misfit_epoch = case when coalesce(_began, o.delay > 0) then j.misfit_epoch else j.misfit_epoch + 1 end
     from outcome o
     where j.id = any (_ids) and j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
     returning j.id, j.queue, j.state, j.run_at, j.cancelling

@@ -92,7 +92,9 @@ create index event_transaction on stepwell.event (transaction, id);
 comment on index stepwell.event_transaction is 'Finds what else a transaction has emitted.';
 alter table stepwell.event add column late xid8;
 comment on column stepwell.event.late is 'Its delivery has to be repeated, until no transaction up to this one runs any more; 0: it has not been repeated yet; null: it need not be.';
-create index event_late on stepwell.event (late, id) where late is not null;
+alter table stepwell.event add column late_turn xid8 not null default '0';
+comment on column stepwell.event.late_turn is 'The transaction that last repeated its delivery while many events were late: those with the lowest come first.';
+create index event_late on stepwell.event (late_turn, id) where late is not null;
 comment on index stepwell.event_late is 'Finds what stepwell.deliver_late has to deliver.';
 alter table stepwell.event
   add column large boolean not null default false,
@@ -151,12 +153,13 @@ comment on column stepwell.job.misfits is 'The signatures of its task that its a
 comment on column stepwell.job.misfit_until is 'For so long it waits for a worker that its args fit; then it fails.';
 comment on column stepwell.job.misfit_epoch is 'The run that last found that they do not fit.';
 comment on column stepwell.job.misfit is 'What did not fit.';
-create index job_misfit on stepwell.job (state, task, misfits, queue)
+create index job_misfit on stepwell.job (state, task, misfits, queue, coalesce(owner, ''))
 where misfits is not null and (state = 'ready' or state = 'scheduled' and run_at = misfit_until);
 comment on index stepwell.job_misfit is 'Finds the jobs that wait for a worker that their args fit, and those of them that were made ready.';
 alter table stepwell.worker add column signatures integer[];
 comment on column stepwell.worker.signatures is 'Checksums of what its tasks take, one for each. Null: it is of a version that has none.';
 -- They have more parameters now.
+drop function if exists stepwell.snooze(uuid[], integer[], double precision[]);
 drop function if exists stepwell.enqueue(text, json, text, integer, interval, timestamptz, jsonb, integer);
 drop function if exists stepwell.enqueue_many(
   text[], text[], text[], integer[], double precision[], timestamptz[], text[], integer[]
