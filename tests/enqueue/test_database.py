@@ -65,13 +65,13 @@ async def test_a_schema_not_migrated_names_the_command(empty_dsn: str) -> None:
     await app.aclose()
 
 
-def test_a_role_without_rights_is_told_where_they_are_listed(dsn: str, conn: psycopg.Connection[Any]) -> None:
+def test_a_role_without_rights_is_told_who_grants_them(dsn: str, conn: psycopg.Connection[Any]) -> None:
     role = f"r{conn.info.dbname}"
     conn.execute(sql.SQL("create role {} login").format(sql.Identifier(role)))
     try:
         # Peer authentication lets only the owner in, so take the role on inside.
         options = f"-c role={role}"
-        with pytest.raises(DatabaseError, match="grant it the rights"):
+        with pytest.raises(DatabaseError, match='its owner grants that with "stepwell grant'):
             App(make_conninfo(dsn, options=options)).__enter__()
         conn.execute(sql.SQL("grant usage on schema stepwell to {}").format(sql.Identifier(role)))
         with App(make_conninfo(dsn, options=options)) as app:
