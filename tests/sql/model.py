@@ -65,6 +65,8 @@ class Worker:
     lock_held: bool = False
     """Its session does hold the lock."""
     lock_missing_since: float | None = None
+    overdue_since: float | None = None
+    renewed_at: float = 0.0
 
 
 @dataclass
@@ -166,7 +168,7 @@ class Model:
         if job is not None and job.state == "scheduled" and job.attempt > 0:
             job.state, job.run_at = "ready", self.now
             return True
-        job = self.history.get(job_id)
+        job = self.kept().get(job_id)
         if job is None or job.state == "succeeded":
             return False
         del self.history[job_id]
@@ -175,6 +177,10 @@ class Model:
             epoch=job.epoch, claimed_at=job.claimed_at,
         )  # fmt: skip
         return True
+
+    def kept(self) -> dict[str, Job]:
+        """What has ended and can be looked at: it goes by the time, not by when it is pruned."""
+        return {job.id: job for job in self.history.values() if job.expires_at and job.expires_at > self.now}
 
     def due(self) -> list[Job]:
         return [job for job in self.live.values() if job.state == "scheduled" and job.run_at <= self.now]
@@ -195,9 +201,10 @@ class Model:
         worker = self.workers.get(worker_id)
         if worker is None:
             return None
+        worker.renewed_at = self.now
         worker.lease_until = self.now + lease
         worker.lock_claimed = worker.lock_held = True
-        worker.lock_missing_since = None
+        worker.lock_missing_since = worker.overdue_since = None
         return {job.id for job in self.live.values() if job.worker == worker_id and job.cancelling}
 
     def rescue(self) -> set[str]:
@@ -227,7 +234,7 @@ class Model:
 
     def _is_dead(self, worker: Worker) -> bool:
         if worker.lease_until <= self.now:
-            return True
+            return not (worker.lock_claimed and worker.lock_held) or self._is_overdue(worker)
         if not worker.lock_claimed:
             return False
         missing_since = worker.lock_missing_since
@@ -236,6 +243,13 @@ class Model:
         elif missing_since is None:
             worker.lock_missing_since = self.now
         return not worker.lock_held and missing_since is not None and missing_since <= self.now - PATIENCE
+
+    def _is_overdue(self, worker: Worker) -> bool:
+        """Whether it has not renewed for half a lease since it was first found late."""
+        if worker.overdue_since is None:
+            worker.overdue_since = self.now
+            return False
+        return self.now - worker.overdue_since >= (worker.lease_until - worker.renewed_at) / 2
 
     def _keep_failed(self, task: str) -> float:
         """As any worker that knows the task would keep a failure of it."""

@@ -110,7 +110,7 @@ def test_every_statement_that_a_worker_writes_with_gives_up_on_a_lock(
     bounded: list[queries.Query[Any]] = [
         queries.finish(ids, epochs, ["1"] * 3, [1.0] * 3, ["succeeded"] * 3, [None] * 3),
         queries.fail(ids, epochs, ["e"] * 3, ["E"] * 3, ["m"] * 3, [None] * 3, [0.0] * 3, [2] * 3, [1.0] * 3),
-        queries.snooze(ids, epochs, [0.0] * 3),
+        queries.snooze(ids, epochs, [0.0] * 3, began=True),
         queries.suspend(ids, epochs, ['{"steps": [], "groups": []}'] * 3),
         queries.restart(ids, epochs, ["{}"] * 3),
         queries.advance([Move(job_id, epoch, None, "next", "1", 1)]),

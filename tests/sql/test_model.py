@@ -273,7 +273,8 @@ class JobLives(RuleBasedStateMachine):
 
     @invariant()
     def the_tables_are_as_the_model_says(self) -> None:
-        assert self.jobs() == {job_id: vars(job) for job_id, job in (self.model.live | self.model.history).items()}
+        shown = self.model.live | self.model.kept()
+        assert self.jobs() == {job_id: vars(job) for job_id, job in shown.items()}
         assert self.failures() == sorted(self.model.failures)
 
     @invariant()

@@ -104,8 +104,6 @@ def test_a_step_with_a_key_or_event_that_does_not_fit_is_refused(conn: Connectio
             "select stepwell.advance(array[%s]::uuid[], array[%s], '{a}', '{b}', '{1}', '{2}', null, array[%s])",
             (job.id, job.epoch, LONG),
         )
-    with pytest.raises(psycopg.Error, match="stat_names"):
-        conn.execute("select stepwell.add_stats(array[%s], '{default}', '{1}', '{0}', '{0}', '{0}', '{0}')", (LONG,))
 
 
 def test_no_job_can_have_a_name_that_does_not_fit(conn: Connection) -> None:

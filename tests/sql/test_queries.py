@@ -85,6 +85,7 @@ _SAMPLES: dict[str, Any] = {
     "signatures": [1],
     "graces": [1.0],
     "size": 65536,
+    "began": True,
     "role": "r",
     "kinds": ["producer"],
     "job_ids": [_ID],

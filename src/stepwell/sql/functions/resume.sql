@@ -9,11 +9,12 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  _scope record;
   _resumed boolean;
 begin
-  delete from stepwell.control p
-  using stepwell.control_scope(_queue, _task, _worker, _everything) c
-  where p.action = 'pause' and p.scope = c.scope and p.name = c.name;
+  -- On its own, because a join with a table that has no rows would not call it, and so accept anything.
+  _scope := stepwell.control_scope(_queue, _task, _worker, _everything);
+  delete from stepwell.control p where p.action = 'pause' and p.scope = _scope.scope and p.name = _scope.name;
   _resumed := found;
   perform stepwell.notify('stepwell_control', '');
   return _resumed;
