@@ -183,10 +183,9 @@ def held(dsn: str, name: str, key: str = "", *, shared: bool = False) -> Generat
 
 
 def due_in(conn: Connection, job: Held) -> float | None:
-    """In how many seconds a job that waits is looked at again."""
-    query = "select extract(epoch from run_at - stepwell.now())::float8 from stepwell.job where id = %s::uuid"
-    seconds = calls.one(conn.execute(query, (job.id,)))
-    return None if seconds == float("inf") else seconds
+    """In how many seconds a job that waits is looked at again, if ever."""
+    query = "select extract(epoch from nullif(run_at, 'infinity') - stepwell.now())::float8 from stepwell.job"
+    return calls.one(conn.execute(query + " where id = %s::uuid", (job.id,)))
 
 
 def deliver_late(conn: Connection) -> int:
