@@ -92,7 +92,7 @@ def test_a_job_over_the_limit_of_a_job_comes_without_what_it_holds(conn: Connect
 
 def test_jobs_can_be_claimed_unread_and_read_one_by_one(conn: Connection, worker: str) -> None:
     [job_id] = put(conn, 1, 50)
-    assert claim(conn, worker, MIB, unread=True) == [(job_id, False, 50, None)]
+    assert claim(conn, worker, MIB, unread=True) == [(job_id, False, 51, None)]  # with the header of what is stored
     read = "select args ->> 'x', metadata, journal from stepwell.read_claimed(%s::uuid, %s)"
     assert conn.execute(read, (job_id, 1)).fetchall() == [("x" * 41, None, None)]
     assert conn.execute(read, (job_id, 2)).fetchall() == []

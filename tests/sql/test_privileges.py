@@ -56,6 +56,7 @@ hand_back_unknown       owner   worker
 has_live_run            caller
 hold_misfits            owner   worker
 journal                 caller
+json_size               caller
 keep_events             caller
 kept_steps              caller
 known_role              caller

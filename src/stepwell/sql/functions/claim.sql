@@ -123,9 +123,8 @@ begin
       _id := coalesce(_ids[_k], '00000000-0000-0000-0000-000000000000');
       select array_agg(p.ctid), array_agg(p.size), sum(p.size), max(p.size) into _picked, _sizes, _size, _largest
       from (
-        -- octet_length takes the size of a stored text from its header: nothing is read or decompressed.
-        select j.ctid, octet_length(j.args::text) + coalesce(pg_column_size(j.metadata), 0)
-          + case when j.durable then coalesce(octet_length(j.input::text), 0) + stepwell.saved_size(j.id) else 0 end as size
+        select j.ctid, stepwell.json_size(j.args) + coalesce(pg_column_size(j.metadata), 0)
+          + case when j.durable then coalesce(stepwell.json_size(j.input), 0) + stepwell.saved_size(j.id) else 0 end as size
         from stepwell.job j
         where j.state = 'ready' and j.queue = _queues[_k]
           and case when _many_tasks is null then j.task = any (_tasks) else _many_tasks ? j.task end

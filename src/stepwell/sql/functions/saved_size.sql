@@ -1,4 +1,4 @@
--- How many bytes of keys, values and errors a job has saved, from the headers of what is stored: nothing is read.
+-- How many bytes of keys, values and errors a job has saved.
 -- A function, so that a claim of plain jobs does not have to set up the query. At most a billion, so that it is an integer.
 create or replace function stepwell.saved_size(_job_id uuid) returns integer
 language plpgsql stable
@@ -7,7 +7,7 @@ as $$
 begin
   return (
     select least(1000000000, coalesce(sum(
-      octet_length(s.key) + coalesce(octet_length(s.value::text), 0) + coalesce(octet_length(s.error::text), 0)
+      octet_length(s.key) + coalesce(stepwell.json_size(s.value), 0) + coalesce(stepwell.json_size(s.error), 0)
     ), 0))
     from stepwell.step s where s.job_id = _job_id
   );
