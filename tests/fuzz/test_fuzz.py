@@ -7,9 +7,7 @@ import secrets
 
 from .round import play
 
-_SECONDS = 10.0
-# To go with the change that mends it.
-_PENDING = ("a signal is for nobody", "a signal would outlive its job")
+_SECONDS = 20.0
 
 
 def test_after_everybody_has_called_everything_at_once_nothing_is_lost_stuck_or_orphaned(dsn: str) -> None:
@@ -17,5 +15,4 @@ def test_after_everybody_has_called_everything_at_once_nothing_is_lost_stuck_or_
     print(f"STEPWELL_FUZZ_SEED={seed}")
     findings = play(dsn, seed, float(os.environ.get("STEPWELL_FUZZ_SECONDS") or _SECONDS))
     print(f"{findings.calls.total()} calls, {findings.errors.total()} of them refused")
-    new = [title for title in findings.titles if not title.startswith(_PENDING) and "partition constraint" not in title]
-    assert not new, f"STEPWELL_FUZZ_SEED={seed} found\n{findings}"
+    assert not findings.titles, f"STEPWELL_FUZZ_SEED={seed} found\n{findings}"

@@ -431,3 +431,11 @@ def test_a_job_with_steps_does_not_end_where_its_newest_steps_are_not_seen(
     assert calls.finish(conn, [job]) == []
     assert rows(conn, "select count(*) from stepwell.step") == [(0,)]
     assert rows(conn, "select key from stepwell.steps order by n") == [("a",), ("b",)]
+
+
+def test_a_job_that_is_named_twice_moves_once(conn: Connection, worker: str) -> None:
+    [job] = running(conn, worker)
+    move = "select stepwell.advance(%s::uuid[], %s, '{first,first}', '{next,next}', '{1,1}', '{2,2}')"
+    assert calls.one(conn.execute(move, ([job.id] * 2, [job.epoch] * 2))) == []
+    steps = conn.execute("select key, n from stepwell.step where job_id = %s order by n", (job.id,)).fetchall()
+    assert steps == [("first", 1), ("next", 2)]

@@ -45,11 +45,13 @@ begin
   end if;
   perform stepwell.lock_to_give_back(_ids);
   with given as materialized (
-    select u.id, u.epoch, u.left_step, u.cursor, u.input, u.n, u.delay, u.queue, j.args
+    -- A job that is named twice moves once.
+    select distinct on (u.id) u.id, u.epoch, u.left_step, u.cursor, u.input, u.n, u.delay, u.queue, j.args
     from unnest(_ids, _epochs, _lefts, _cursors, _inputs, _ns, _delays, _queues)
       as u (id, epoch, left_step, cursor, input, n, delay, queue)
     join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
     where j.id = any (_ids)
+    order by u.id
   ), begun as (
     insert into stepwell.step (job_id, saved_at, n, epoch, kind, key, value)
     select g.id, _now, g.n - 1, g.epoch, 'state', g.left_step, g.args from given g
