@@ -7,7 +7,7 @@
     │   └── SchemaMismatch   its schema is older or newer than this stepwell needs
     ├── EmbeddedError        the embedded Postgres did not start
     ├── BadArgs              args do not fit the task's signature, or do not encode (a TypeError, too)
-    │   └── MisfitArgs       stored args have an argument that the task does not know, or lack one that it needs
+    │   ├── MisfitArgs       stored args have an argument that the task does not know, or lack one that it needs
     │   └── TooLarge         the database refuses a value of this size
     ├── BadValue             a result, or the value of a step, cannot be stored; never tried again
     ├── JobNotFound          no such job, or it is no longer kept

@@ -9,7 +9,9 @@ A migration may say in its first line which older code works with the schema tha
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,10 +28,27 @@ DEFAULT_KEEPS = (7 * 86400.0, 30 * 86400.0)
 """Seconds for which successes and failures are kept unless a task says otherwise."""
 
 _LOCK: LiteralString = "select pg_advisory_xact_lock(1937007983, 0)"
+# All who use a table queue behind a migration that waits for it. And anybody who may connect can hold the lock above.
+_LOCK_TIMEOUT: LiteralString = "set local lock_timeout = '3s'"
+_PATIENCE = 60.0
+# The longest transactions are the ones to look at.
+_LOCK_HOLDERS: LiteralString = """
+select string_agg(format('process %s (role %s, application %s)', h.pid, h.usename, h.application_name), ', ')
+from (
+  select a.pid, a.usename, a.application_name
+  from pg_stat_activity a
+  where a.pid <> pg_backend_pid() and a.pid in (
+    select l.pid from pg_locks l left join pg_class c on l.locktype = 'relation' and c.oid = l.relation
+    where l.granted and l.database = (select d.oid from pg_database d where d.datname = current_database())
+      and (c.relnamespace = to_regnamespace('stepwell') or l.locktype = 'advisory' and l.classid = 1937007983)
+  )
+  order by a.xact_start limit 3
+) h
+"""
 _BEGIN = ("begin.sql", "note_rights.sql", "bootstrap.sql")
 _FIRST_PARTITIONS: LiteralString = "select stepwell.make_partitions('{604800, 2592000}')"
 _COMPATIBLE = re.compile(r"-- stepwell: compatible from (\d+)\n")
-_SETTINGS = ("search_path", "check_function_bodies", "client_min_messages", "role")
+_SETTINGS = ("lock_timeout", "search_path", "check_function_bodies", "client_min_messages", "role")
 _READS_COMMITTED: LiteralString = "select current_setting('default_transaction_isolation') like 'read %'"
 # To replace a function moves its row; one that stands where it stood before is in no file any more. Transaction ids
 # would not tell: each savepoint has its own, and a caller or psql may have set some.
@@ -52,6 +71,8 @@ begin
 end
 $$;
 """
+
+_log = logging.getLogger("stepwell")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,37 +151,55 @@ def migrate(
 ) -> list[str]:
     """Apply what is missing, in one transaction, and return the names. Others who migrate at the same time wait.
 
-    A newer schema is left alone if it works with this code, and refused if it does not.
+    A newer schema is left alone if it works with this code, and refused if it does not. While another session holds a
+    lock that this needs, it tries again and again for a minute, unless the caller has begun a transaction.
 
     `target` stops at that version, for tests of upgrades.
     """
-    try:
-        with connection.transaction():
-            connection.execute(_LOCK)
-            version = current(connection)
-            if version > newest():
-                check(connection)
-            pending = [m for m in migrations() if version < m.version <= (target or newest())]
-            if pending:
-                with _settings_kept(connection):
-                    for sql in _BEGIN:
-                        connection.execute(_read(sql))
-                    for migration in pending:
-                        connection.execute(migration.sql)
-                        connection.execute(
-                            "insert into stepwell.migration (version, name, compatible_from) values (%s, %s, %s)",
-                            (migration.version, migration.name, migration.compatible_from),
-                        )
-                    # Short of the newest there may not be yet what views select.
-                    for sql in _replaceable() if pending[-1].version == newest() else _functions():
-                        connection.execute(sql)
-            return [migration.name for migration in pending]
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise DatabaseError(
-            f"role {connection.info.user!r} may not change the schema in database {connection.info.dbname!r} "
-            f'({error.diag.message_primary}): run "stepwell migrate" as the owner of the database or schema, or '
-            f'"grant create on database {connection.info.dbname} to {connection.info.user}"'
-        ) from error
+    alone = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    deadline = time.monotonic() + (_PATIENCE if alone else 0)
+    while True:
+        try:
+            return _migrate(connection, target)
+        except psycopg.errors.LockNotAvailable as error:
+            with connection.transaction(), connection.cursor(row_factory=scalar_row) as cursor:
+                who = cursor.execute(_LOCK_HOLDERS).fetchone() or "another session"
+            if time.monotonic() > deadline:
+                raise DatabaseError(
+                    f"database {connection.info.dbname!r} was not migrated, and nothing was changed: {who} holds a "
+                    "lock that this needs; migrate again when it has ended, or end it by "
+                    '"select pg_terminate_backend(PROCESS)"'
+                ) from error
+            _log.warning("migrate waits for a lock that %s holds", who)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise DatabaseError(
+                f"role {connection.info.user!r} may not change the schema in database {connection.info.dbname!r} "
+                f'({error.diag.message_primary}): run "stepwell migrate" as the owner of the database or schema, or '
+                f'"grant create on database {connection.info.dbname} to {connection.info.user}"'
+            ) from error
+
+
+def _migrate(connection: psycopg.Connection[Any], target: int | None) -> list[str]:
+    with connection.transaction(), _settings_kept(connection):
+        connection.execute(_LOCK_TIMEOUT)
+        connection.execute(_LOCK)
+        version = current(connection)
+        if version > newest():
+            check(connection)
+        pending = [m for m in migrations() if version < m.version <= (target or newest())]
+        if pending:
+            for sql in _BEGIN:
+                connection.execute(_read(sql))
+            for migration in pending:
+                connection.execute(migration.sql)
+                connection.execute(
+                    "insert into stepwell.migration (version, name, compatible_from) values (%s, %s, %s)",
+                    (migration.version, migration.name, migration.compatible_from),
+                )
+            # Short of the newest there may not be yet what views select.
+            for sql in _replaceable() if pending[-1].version == newest() else _functions():
+                connection.execute(sql)
+        return [migration.name for migration in pending]
 
 
 @contextmanager
@@ -179,6 +218,7 @@ def script(version: int = 0) -> str:
     """The same as SQL to read or to run by hand, from the given version on."""
     parts: list[str] = [
         "begin;",
+        _LOCK_TIMEOUT + ";",
         _LOCK + ";",
         *[_read(sql) for sql in _BEGIN],
     ]

@@ -111,6 +111,32 @@ def test_two_that_migrate_at_once_both_succeed_and_apply_once(empty: Connection)
     check(empty)
 
 
+@pytest.mark.parametrize("lock", ["select pg_advisory_lock(1937007983, 0)", "select from stepwell.job"])
+def test_a_migration_that_must_wait_long_holds_up_nobody_and_says_for_whom(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, lock: LiteralString
+) -> None:
+    changing = Migration(NEXT.version, NEXT.name, "alter table stepwell.job add column more text")
+    released = migrations()
+    monkeypatch.setattr(migrating, "migrations", lambda: (*released, changing))
+    monkeypatch.setattr(migrating, "_LOCK_TIMEOUT", "set local lock_timeout = '200ms'")
+    monkeypatch.setattr(migrating, "_PATIENCE", 0.0)
+    with psycopg.connect(dsn, application_name="report") as other:
+        other.execute(lock)
+        with pytest.raises(DatabaseError, match=rf"process {other.info.backend_pid} \(role \w+, application report\)"):
+            migrate(conn)
+        assert conn.execute("show lock_timeout").fetchone() == ("0",)
+        with psycopg.connect(dsn) as client:
+            client.execute("set lock_timeout = '50ms'")
+            client.execute("select stepwell.enqueue('work')")
+        monkeypatch.setattr(migrating, "_PATIENCE", 60.0)
+        with ThreadPoolExecutor(1) as threads, psycopg.connect(dsn) as watcher:
+            waiting = threads.submit(migrate, conn)
+            until(lambda: f"waits for a lock that process {other.info.backend_pid}" in caplog.text)
+            until(lambda: blocked(watcher, conn))
+            other.close()
+            assert waiting.result() == [NEXT.name]
+
+
 def blocked(conn: Connection, other: Connection) -> bool:
     row = conn.execute("select cardinality(pg_blocking_pids(%s)) > 0", (other.info.backend_pid,)).fetchone()
     assert row is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import LiteralString, cast
@@ -17,7 +18,7 @@ from stepwell.errors import ConfigError, DatabaseError
 from stepwell.migrate import Migration, check, migrate, migrations, newest
 
 from .dump import Connection, dump
-from .version_5 import PRODUCER, WORKER, grant, make_version_5, version_5_calls
+from .version_5 import PRODUCER, WORKER, Version5, grant, make_version_5, version_5_calls
 
 NewRole = Callable[[], str]
 Upgrade = Callable[[LiteralString], None]
@@ -155,6 +156,41 @@ def test_a_fleet_of_version_5_goes_on_after_the_migration(empty: Connection, new
     # All was granted by hand; so it is recorded as all kinds, and the next migration covers what is new.
     assert recorded(empty) == {(worker, kind) for kind in rights.KINDS}
     assert may(empty, worker) == listed(empty, *rights.KINDS)
+
+
+def test_jobs_of_version_5_live_on_in_the_hands_of_its_code(empty: Connection, new_role: NewRole) -> None:
+    make_version_5(empty)
+    worker = new_role()
+    grant(empty, worker, WORKER)
+    with as_role(empty, worker) as old:
+        hands = Version5(old, "flow", "part")
+        old.execute("select stepwell.enqueue('flow') from generate_series(1, 3)")
+        parent, chain, plain = hands.claim(3)
+        hands.save_step(parent, "a", 1)
+        hands.advance(chain, "first", "second", 2)
+
+        migrate(empty)
+        check(empty)
+
+        hands.save_step(parent, "b", 2)
+        hands.spawn(parent, "part#0", 3, "part")
+        hands.suspend(parent, [["part#0"]])
+        hands.advance(chain, "second", "third", 3)
+        hands.fail(chain, delay=0.0, max_attempts=20)
+        hands.snooze(plain)
+        claimed = dict(hands.claim_with_journals(9))
+        assert len(claimed) == 3
+        [child] = claimed.keys() - {(chain[0], 2), (plain[0], 2)}
+        assert '"cursor" : "third"' in claimed[chain[0], 2]
+        hands.finish(child)
+        [(again, journal)] = hands.claim_with_journals(9)
+        assert again == (parent[0], 2)
+        assert [step[0] for step in json.loads(journal)["steps"]] == ["a", "b", "part#0"]
+        hands.finish(again)
+        hands.finish((chain[0], 2))
+        hands.fail((plain[0], 2), delay=None, max_attempts=1)
+        states = old.execute("select state::text from stepwell.jobs order by id").fetchall()
+        assert states == [("succeeded",), ("succeeded",), ("failed",), ("succeeded",)]
 
 
 def test_a_producer_of_version_5_goes_on_as_one_and_nothing_else(empty: Connection, new_role: NewRole) -> None:

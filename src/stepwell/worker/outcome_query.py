@@ -14,38 +14,37 @@ from stepwell.outcome import (
     Misfit,
     Outcome,
     Restarted,
+    Settled,
     Snoozed,
     Succeeded,
     Suspended,
+    Undone,
 )
 from stepwell.queries import Move, Query
 from stepwell.task import Task
 
 Ending = tuple[ClaimedJob, Task[..., Any], Outcome]
 
-# Each of these is written by a function of its own; the others end a job by stepwell.finish.
-OTHERS = (Failed, Misfit, Snoozed, HandedBack, Suspended, Advanced, Restarted)
+# These end a job, all by stepwell.finish; each other outcome is written by a function of its own.
+ENDS = (Succeeded, Cancelled, Undone)
 
 
 def needs_family(item: Ending) -> bool:
     """Whether writing this locks the job against all others, and its parent and children with it."""
-    return not isinstance(item[2], Misfit | Snoozed | HandedBack | Suspended | Advanced | Restarted)
+    return isinstance(item[2], (*ENDS, Failed))
 
 
 def size_of(item: Ending) -> int:
     """About how many bytes it takes to write this."""
-    outcome = item[2]
-    if isinstance(outcome, Succeeded):
-        return len(outcome.result)
-    if isinstance(outcome, Suspended):
-        return len(outcome.wait)
-    if isinstance(outcome, Advanced):
-        return len(outcome.input)
-    if isinstance(outcome, Restarted):
-        return len(outcome.args)
-    if isinstance(outcome, Misfit):
-        return len(outcome.failed.message)
-    return len(outcome.message) + len(outcome.traceback or "") if isinstance(outcome, Failed) else 0
+    match item[2]:
+        case Succeeded(result=text) | Suspended(wait=text) | Advanced(input=text) | Restarted(args=text):
+            return len(text)
+        case Failed() as failed:
+            return len(failed.message) + len(failed.traceback or "")
+        case Misfit(failed=failed):
+            return len(failed.message)
+        case Snoozed() | HandedBack() | Cancelled() | Undone() | Settled():
+            return 0
 
 
 def query_of(items: list[Ending], within: float) -> Query[Any]:
@@ -67,38 +66,44 @@ def query_of(items: list[Ending], within: float) -> Query[Any]:
 def _unbounded(items: list[Ending]) -> Query[list[Any]]:
     ids = [job.id for job, _, _ in items]
     epochs = [job.epoch for job, _, _ in items]
-    if isinstance(items[0][2], Failed):
-        failures = [(task, outcome) for _, task, outcome in items if isinstance(outcome, Failed)]
-        return queries.fail(
-            ids,
-            epochs,
-            [outcome.reason for _, outcome in failures],
-            [outcome.type for _, outcome in failures],
-            [outcome.message for _, outcome in failures],
-            [outcome.traceback for _, outcome in failures],
-            [outcome.delay for _, outcome in failures],
-            [outcome.max_attempts or task.retry.max_attempts for task, outcome in failures],
-            [task.keep_failed for task, _ in failures],
-            [outcome.step for _, outcome in failures],
-            _parents(items),
-            [outcome.beside for _, outcome in failures],
-        )
-    if isinstance(items[0][2], Snoozed | HandedBack):
-        delays = [o.delay for _, _, o in items if isinstance(o, Snoozed | HandedBack)]
-        return queries.snooze(ids, epochs, delays, began=isinstance(items[0][2], Snoozed))
-    if isinstance(items[0][2], Suspended):
-        return queries.suspend(ids, epochs, [o.wait for _, _, o in items if isinstance(o, Suspended)])
-    if isinstance(items[0][2], Restarted):
-        return queries.restart(ids, epochs, [o.args for _, _, o in items if isinstance(o, Restarted)])
-    if isinstance(items[0][2], Advanced):
-        return queries.advance(
-            [
-                Move(job.id, job.epoch, o.left, o.cursor, o.input, o.n, o.delay, o.queue)
-                for job, _, o in items
-                if isinstance(o, Advanced)
-            ]
-        )
-    return finish_query(items)
+    match items[0][2]:
+        case Succeeded() | Cancelled() | Undone():
+            return finish_query(items)
+        case Failed():
+            failures = [(task, outcome) for _, task, outcome in items if isinstance(outcome, Failed)]
+            return queries.fail(
+                ids,
+                epochs,
+                [outcome.reason for _, outcome in failures],
+                [outcome.type for _, outcome in failures],
+                [outcome.message for _, outcome in failures],
+                [outcome.traceback for _, outcome in failures],
+                [outcome.delay for _, outcome in failures],
+                [outcome.max_attempts or task.retry.max_attempts for task, outcome in failures],
+                [task.keep_failed for task, _ in failures],
+                [outcome.step for _, outcome in failures],
+                _parents(items),
+                [outcome.beside for _, outcome in failures],
+            )
+        case Snoozed():
+            return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed)], began=True)
+        case HandedBack():
+            delays = [o.delay for _, _, o in items if isinstance(o, HandedBack)]
+            return queries.snooze(ids, epochs, delays, began=False)
+        case Suspended():
+            return queries.suspend(ids, epochs, [o.wait for _, _, o in items if isinstance(o, Suspended)])
+        case Restarted():
+            return queries.restart(ids, epochs, [o.args for _, _, o in items if isinstance(o, Restarted)])
+        case Advanced():
+            return queries.advance(
+                [
+                    Move(job.id, job.epoch, o.left, o.cursor, o.input, o.n, o.delay, o.queue)
+                    for job, _, o in items
+                    if isinstance(o, Advanced)
+                ]
+            )
+        case (Misfit() | Settled()) as other:
+            raise AssertionError(f"{type(other).__name__} is not written here")
 
 
 def _parents(items: list[Ending]) -> list[str]:

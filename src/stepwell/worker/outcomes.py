@@ -26,7 +26,7 @@ from stepwell.task import Task
 from stepwell.trouble import is_rolled_back
 from stepwell.worker.link import Link
 from stepwell.worker.locks import Locks
-from stepwell.worker.outcome_query import OTHERS, Ending, needs_family, query_of, size_of
+from stepwell.worker.outcome_query import ENDS, Ending, needs_family, query_of, size_of
 
 _MOST = 2000
 _PROGRESS_PAUSE = 0.25
@@ -165,7 +165,7 @@ class Outcomes:
         others: dict[type[Outcome], list[Ending]] = {}
         for item in batch:
             kind = type(item[2])
-            (others.setdefault(kind, []) if kind in OTHERS else ended).append(item)
+            (ended if kind in ENDS else others.setdefault(kind, [])).append(item)
         for items in (ended, *others.values()):
             if items:
                 await self._write(items)

@@ -199,7 +199,7 @@ class Runner:
         began = run.began = time.perf_counter()
         run.started = True
         if self._events.wanted(JobStarted):
-            self._events.emit(JobStarted(run.job.id, run.job.task, run.job.attempt))
+            self._events.emit(JobStarted(run.job.id, run.job.task, run.ctx.attempt))
         self._time(run)
         try:
             outcome = await self._execute(run) if run.why is None else self._stopped(run)

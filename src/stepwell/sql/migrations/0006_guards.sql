@@ -74,6 +74,7 @@ where not (
   and length(s.queue) between 1 and 200 and length(coalesce(s.cron, '')) <= 200 and length(coalesce(s.tz, '')) <= 200
   and coalesce(s.every, 0) <= 3155760000 and s.jitter <= 3155760000
 );
+-- What workers have written here was always shorter.
 alter table stepwell.step add constraint step_names check (
   length(key) between 1 and 1000 and length(kind) between 1 and 50 and length(event) <= 200 and length(event_key) <= 200
 ) not valid;
