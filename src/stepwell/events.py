@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import ClassVar
+
+import msgspec
+from msgspec.structs import asdict
 
 logger = logging.getLogger("stepwell")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """Something that happened. `level` is how loud it is logged."""
 
     level: ClassVar[int] = logging.INFO
@@ -23,8 +24,7 @@ class Event:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStarted(Event):
+class WorkerStarted(Event, frozen=True):
     worker_id: str
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -41,8 +41,7 @@ class WorkerStarted(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TasksShared(Event):
+class TasksShared(Event, frozen=True):
     """Workers of another app may take the same jobs."""
 
     level = logging.WARNING
@@ -58,8 +57,7 @@ class TasksShared(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStopping(Event):
+class WorkerStopping(Event, frozen=True):
     running: int
     grace: float
 
@@ -67,8 +65,7 @@ class WorkerStopping(Event):
         return f"stopping: waiting up to {self.grace:g} s for {self.running} running jobs"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStopped(Event):
+class WorkerStopped(Event, frozen=True):
     succeeded: int
     failed: int
 
@@ -76,8 +73,7 @@ class WorkerStopped(Event):
         return f"stopped: {self.succeeded} jobs succeeded, {self.failed} attempts failed"
 
 
-@dataclass(frozen=True, slots=True)
-class JobStarted(Event):
+class JobStarted(Event, frozen=True):
     level = logging.DEBUG
     job_id: str
     task: str
@@ -87,8 +83,7 @@ class JobStarted(Event):
         return f"{self.task} {self.job_id} started, attempt {self.attempt}"
 
 
-@dataclass(frozen=True, slots=True)
-class JobSucceeded(Event):
+class JobSucceeded(Event, frozen=True):
     level = logging.DEBUG
     job_id: str
     task: str
@@ -98,8 +93,7 @@ class JobSucceeded(Event):
         return f"{self.task} {self.job_id} succeeded in {self.seconds * 1000:.1f} ms"
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFailed(Event):
+class AttemptFailed(Event, frozen=True):
     level = logging.WARNING
     job_id: str
     task: str
@@ -119,8 +113,7 @@ class AttemptFailed(Event):
         return f"{said}{self.type}: {self.message}; it is not tried again\n{self.traceback or ''}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class JobMisfit(Event):
+class JobMisfit(Event, frozen=True):
     """A job was made for other code than this worker has."""
 
     level = logging.WARNING
@@ -136,8 +129,7 @@ class JobMisfit(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomeRefused(Event):
+class OutcomeRefused(Event, frozen=True):
     level = logging.WARNING
     job_id: str
 
@@ -145,8 +137,7 @@ class OutcomeRefused(Event):
         return f"the outcome of {self.job_id} came too late: the job was given to somebody else"
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomeKept(Event):
+class OutcomeKept(Event, frozen=True):
     level = logging.ERROR
     job_id: str
     error: str
@@ -156,8 +147,7 @@ class OutcomeKept(Event):
         return f"the outcome of {self.job_id} could not be written, trying again in {self.delay:g} s: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
-class JobLocked(Event):
+class JobLocked(Event, frozen=True):
     """What a worker wants to write of a job waits for a lock. `what` is "outcome", "step" or "transaction"."""
 
     level = logging.WARNING
@@ -180,8 +170,7 @@ class JobLocked(Event):
         return f"{waits} that {session} holds, in a transaction{since}: end that transaction{end}"
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomesHeldUp(Event):
+class OutcomesHeldUp(Event, frozen=True):
     level = logging.WARNING
     count: int
 
@@ -192,8 +181,7 @@ class OutcomesHeldUp(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class JobStopAsked(Event):
+class JobStopAsked(Event, frozen=True):
     job_id: str
     task: str
     why: str
@@ -202,8 +190,7 @@ class JobStopAsked(Event):
         return f"{self.task} {self.job_id} is asked to stop: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerAbandoned(Event):
+class HandlerAbandoned(Event, frozen=True):
     level = logging.ERROR
     job_id: str
     task: str
@@ -215,16 +202,14 @@ class HandlerAbandoned(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class JobsHandedBack(Event):
+class JobsHandedBack(Event, frozen=True):
     count: int
 
     def text(self) -> str:
         return f"{self.count} jobs handed back unstarted, no attempt used"
 
 
-@dataclass(frozen=True, slots=True)
-class JobsRescued(Event):
+class JobsRescued(Event, frozen=True):
     level = logging.WARNING
     count: int
 
@@ -232,8 +217,7 @@ class JobsRescued(Event):
         return f"rescued {self.count} jobs from dead workers"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseLost(Event):
+class LeaseLost(Event, frozen=True):
     level = logging.ERROR
     worker_id: str
     running: int
@@ -244,8 +228,7 @@ class LeaseLost(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LoopBlocked(Event):
+class LoopBlocked(Event, frozen=True):
     level = logging.WARNING
     seconds: float
     task: str | None
@@ -260,8 +243,7 @@ class LoopBlocked(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerDeaf(Event):
+class ListenerDeaf(Event, frozen=True):
     level = logging.WARNING
 
     def text(self) -> str:
@@ -271,14 +253,12 @@ class ListenerDeaf(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerHears(Event):
+class ListenerHears(Event, frozen=True):
     def text(self) -> str:
         return "notifications arrive again"
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseLost(Event):
+class DatabaseLost(Event, frozen=True):
     level = logging.WARNING
     what: str
     error: str
@@ -287,16 +267,14 @@ class DatabaseLost(Event):
         return f"{self.what}: the database is away, trying again: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseBack(Event):
+class DatabaseBack(Event, frozen=True):
     what: str
 
     def text(self) -> str:
         return f"{self.what}: the database is back"
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepFailed(Event):
+class UpkeepFailed(Event, frozen=True):
     level = logging.WARNING
     duty: str
     error: str
@@ -305,8 +283,7 @@ class UpkeepFailed(Event):
         return f"upkeep: {self.duty} failed, to be tried again: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
-class JobBroken(Event):
+class JobBroken(Event, frozen=True):
     level = logging.ERROR
     job_id: str
     why: str
@@ -315,8 +292,7 @@ class JobBroken(Event):
         return f"job {self.job_id} has failed: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class LoopFailed(Event):
+class LoopFailed(Event, frozen=True):
     level = logging.ERROR
     loop: str
     error: str
@@ -327,8 +303,7 @@ class LoopFailed(Event):
         return f"{self.loop} failed, and goes on in {self.pause:g} s: {' '.join(self.error.split())}\n{self.traceback}"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChanged(Event):
+class LeaderChanged(Event, frozen=True):
     level = logging.DEBUG
     leads: bool
 
@@ -336,16 +311,14 @@ class LeaderChanged(Event):
         return "this worker does the upkeep for all now" if self.leads else "another worker does the upkeep now"
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulesRemoved(Event):
+class SchedulesRemoved(Event, frozen=True):
     names: tuple[str, ...]
 
     def text(self) -> str:
         return f"removed schedules that no longer stand in code: {', '.join(self.names)}"
 
 
-@dataclass(frozen=True, slots=True)
-class PauseChanged(Event):
+class PauseChanged(Event, frozen=True):
     everything: bool
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -359,14 +332,12 @@ class PauseChanged(Event):
         return f"paused: {' and '.join(what)}" if what else "resumed: nothing is paused"
 
 
-@dataclass(frozen=True, slots=True)
-class StopAsked(Event):
+class StopAsked(Event, frozen=True):
     def text(self) -> str:
         return "asked to stop, by a command to the fleet"
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffFailed(Event):
+class BackoffFailed(Event, frozen=True):
     level = logging.ERROR
     task: str
     error: str
@@ -376,8 +347,7 @@ class BackoffFailed(Event):
         return f"the backoff function of {self.task} failed, so its next try is in {self.delay:g} s: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
-class ManySteps(Event):
+class ManySteps(Event, frozen=True):
     level = logging.WARNING
     job_id: str
     task: str
@@ -391,8 +361,7 @@ class ManySteps(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StepDrifted(Event):
+class StepDrifted(Event, frozen=True):
     level = logging.WARNING
     job_id: str
     task: str
@@ -404,8 +373,7 @@ class StepDrifted(Event):
         return f"step {self.key} of job {self.job_id} ({self.task}) was saved with other arguments: {then}"
 
 
-@dataclass(frozen=True, slots=True)
-class SuspensionCaught(Event):
+class SuspensionCaught(Event, frozen=True):
     level = logging.WARNING
     job_id: str
     task: str
@@ -417,8 +385,7 @@ class SuspensionCaught(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorNotKept(Event):
+class ErrorNotKept(Event, frozen=True):
     level = logging.WARNING
     job_id: str
     task: str
@@ -433,8 +400,7 @@ class ErrorNotKept(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class UndoFailed(Event):
+class UndoFailed(Event, frozen=True):
     level = logging.ERROR
     job_id: str
     task: str
@@ -445,8 +411,7 @@ class UndoFailed(Event):
         return f"step {self.key} of job {self.job_id} ({self.task}) could not be undone, and is left so: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
-class JobSuspended(Event):
+class JobSuspended(Event, frozen=True):
     level = logging.DEBUG
     job_id: str
     task: str
@@ -455,8 +420,7 @@ class JobSuspended(Event):
         return f"job {self.job_id} ({self.task}) is suspended"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessStarted(Event):
+class ProcessStarted(Event, frozen=True):
     level = logging.DEBUG
     number: int
     pid: int
@@ -465,8 +429,7 @@ class ProcessStarted(Event):
         return f"worker process {self.number} is pid {self.pid}"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessNotStarted(Event):
+class ProcessNotStarted(Event, frozen=True):
     level = logging.ERROR
     number: int
     error: str
@@ -476,8 +439,7 @@ class ProcessNotStarted(Event):
         return f"worker process {self.number} could not be started, trying again in {self.delay:.1f} s: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessDied(Event):
+class ProcessDied(Event, frozen=True):
     level = logging.WARNING
     number: int
     pid: int
@@ -488,8 +450,7 @@ class ProcessDied(Event):
         return f"worker process {self.number} (pid {self.pid}) {self.how}: starting another in {self.delay:.1f} s"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessDiedAtEnd(Event):
+class ProcessDiedAtEnd(Event, frozen=True):
     level = logging.ERROR
     number: int
     pid: int
@@ -499,8 +460,7 @@ class ProcessDiedAtEnd(Event):
         return f"worker process {self.number} (pid {self.pid}) {self.how} while it was stopping"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEnded(Event):
+class ProcessEnded(Event, frozen=True):
     number: int
     pid: int
 
@@ -508,8 +468,7 @@ class ProcessEnded(Event):
         return f"worker process {self.number} (pid {self.pid}) was asked to end, not by us: it is not replaced"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRecycled(Event):
+class ProcessRecycled(Event, frozen=True):
     number: int
     pid: int
 
@@ -517,8 +476,7 @@ class ProcessRecycled(Event):
         return f"worker process {self.number} (pid {self.pid}) has reached its limit and ended: starting another"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRefused(Event):
+class ProcessRefused(Event, frozen=True):
     level = logging.ERROR
     number: int
     pid: int
@@ -527,8 +485,7 @@ class ProcessRefused(Event):
         return f"worker process {self.number} (pid {self.pid}) cannot run as it was told to, nor could another: ending"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessWaitsForChange(Event):
+class ProcessWaitsForChange(Event, frozen=True):
     level = logging.WARNING
     number: int
     pid: int
@@ -540,8 +497,7 @@ class ProcessWaitsForChange(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessesStopping(Event):
+class ProcessesStopping(Event, frozen=True):
     running: int
     order: str
 
@@ -555,8 +511,7 @@ class ProcessesStopping(Event):
                 return f"killing {self.running} worker processes"
 
 
-@dataclass(frozen=True, slots=True)
-class CodeChanged(Event):
+class CodeChanged(Event, frozen=True):
     files: tuple[str, ...]
 
     def text(self) -> str:
@@ -564,16 +519,14 @@ class CodeChanged(Event):
         return f"{', '.join(self.files[:3])}{others} changed: starting anew"
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisorGone(Event):
+class SupervisorGone(Event, frozen=True):
     level = logging.WARNING
 
     def text(self) -> str:
         return "the supervisor is gone: stopping"
 
 
-@dataclass(frozen=True, slots=True)
-class RunLimitReached(Event):
+class RunLimitReached(Event, frozen=True):
     ended: int
     most: int
 
@@ -581,8 +534,7 @@ class RunLimitReached(Event):
         return f"{self.ended} jobs have ended here, of {self.most} that may: stopping, to be replaced"
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLimitReached(Event):
+class MemoryLimitReached(Event, frozen=True):
     held: int
     most: int
 
@@ -590,8 +542,7 @@ class MemoryLimitReached(Event):
         return f"this process holds {_megabytes(self.held)}, over {_megabytes(self.most)}: stopping, to be replaced"
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLimitTooLow(Event):
+class MemoryLimitTooLow(Event, frozen=True):
     level = logging.WARNING
     held: int
     most: int
@@ -603,8 +554,7 @@ class MemoryLimitTooLow(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedAsNobody(Event):
+class EmbeddedAsNobody(Event, frozen=True):
     """The embedded Postgres of root runs as an account that other programs run as, too."""
 
     level = logging.WARNING

@@ -13,11 +13,12 @@ import os
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from msgspec.structs import asdict
 
 from stepwell import App, Context, Done, Next, Restart, Retry, SyncContext, Worker
 from stepwell.events import Event, JobStarted, JobSucceeded

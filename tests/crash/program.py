@@ -12,11 +12,11 @@ import os
 import signal
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ledger import Ledger, Stopped
+from msgspec.structs import asdict
 
 from stepwell import App, Context, Retry, Worker
 from stepwell.events import Event, JobStarted, JobSucceeded

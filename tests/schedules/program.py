@@ -11,9 +11,10 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from stepwell import App, Context, Retry, Task, Worker
 from stepwell.events import Event, JobStarted, JobSucceeded
