@@ -103,7 +103,13 @@ def is_refusal(error: BaseException) -> bool:
 def own(error: BaseException) -> StepwellError | None:
     """The error that one of our own SQL functions raised, as its class; None: it is Postgres' own."""
     kind = _OURS.get(error.sqlstate or "") if isinstance(error, psycopg.Error) else None
-    return None if kind is None else kind(str(error).partition("\n")[0].removeprefix("stepwell: "))
+    return None if kind is None else kind(in_short(error))
+
+
+def in_short(error: BaseException) -> str:
+    """What it says, in one line: without the statement and the functions that Postgres adds."""
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return " ".join((primary or str(error)).split()).removeprefix("stepwell: ")
 
 
 def explain(error: BaseException, dsn: str) -> StepwellError:
@@ -111,7 +117,7 @@ def explain(error: BaseException, dsn: str) -> StepwellError:
     if (ours := own(error)) is not None:
         return ours
     place = where(dsn)
-    said = " ".join(str(error).split())
+    said = in_short(error)
     sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
     if sqlstate == "42501":
         return DatabaseError(

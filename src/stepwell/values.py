@@ -41,7 +41,8 @@ def encode_value(value: Any, most: int, setting: str, what: str, *about: str) ->
         elif may_hold_nan(text) and holds_nan(value):
             problem = " that holds NaN or infinity, which JSON cannot say"
         elif len(encoded) > most:
-            problem = f" of {len(encoded)} bytes, more than the {most} of {setting}"
+            problem = f" of {len(encoded)} bytes, more than the {most} of {setting}: store the data elsewhere and keep "
+            problem += "a reference, or raise that" if setting.startswith("App(") else "a reference"
         else:
             return text
     raise BadValue(f"{what.format(*about)} {article(type(value).__name__)}{problem}")

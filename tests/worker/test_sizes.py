@@ -47,6 +47,41 @@ async def test_a_result_that_the_database_refuses_fails_its_job_for_good(dsn: st
                 await job.aresult(20)
 
 
+@pytest.mark.parametrize("transaction", [False, True])
+async def test_a_result_that_the_database_refuses_is_said_as_any_other_failure(dsn: str, transaction: bool) -> None:
+    async with App(dsn, max_result_size=5 * MIB) as app:
+
+        @app.task(transaction=transaction)
+        async def work(ctx: Context) -> str:
+            return "x" * 2 * MIB
+
+        worker = Worker(app)
+        heard = Heard(worker)
+        async with worker:
+            job = await work.aenqueue()
+            with pytest.raises(JobFailed) as failed:
+                await job.aresult(20)
+        [said] = heard.of(AttemptFailed)
+        assert (said.type, said.message, said.delay) == (failed.value.type, failed.value.message, None)
+        assert said.type == "TooLarge"
+        assert said.message.startswith("task 'work': result of 2097154 bytes, and this database accepts 1048576: ")
+        assert "CONTEXT" not in said.message
+        assert "\n" not in said.message
+
+
+async def test_a_result_that_the_app_refuses_says_what_to_do(dsn: str) -> None:
+    async with App(dsn, max_result_size=10) as app:
+
+        @app.task
+        async def work() -> str:
+            return "x" * 20
+
+        async with Worker(app):
+            job = await work.aenqueue()
+            with pytest.raises(JobFailed, match=r"App\(max_result_size=\.\.\.\): store the data .*, or raise that"):
+                await job.aresult(20)
+
+
 async def test_a_step_that_the_database_refuses_fails_its_job_for_good(dsn: str) -> None:
     async with App(dsn, max_result_size=5 * MIB) as app:
 
@@ -59,11 +94,40 @@ async def test_a_step_that_the_database_refuses_fails_its_job_for_good(dsn: str)
 
         async with Worker(app):
             job = await work.aenqueue()
-            with pytest.raises(JobFailed, match='run "stepwell limits set step 3MB"'):
+            with pytest.raises(JobFailed, match=r"step 'make' has a value of .* \"stepwell limits set step 3MB\""):
                 await job.aresult(20)
         info = await job.ainfo()
         assert info is not None
         assert info.attempt == 1
+
+
+async def test_a_transaction_or_child_that_the_database_refuses_fails_its_job_for_good(dsn: str) -> None:
+    async with App(dsn, max_result_size=5 * MIB, max_args_size=5 * MIB) as app:
+
+        @app.task
+        async def child(x: str) -> None: ...
+
+        @app.task
+        async def spawns(ctx: Context) -> None:
+            await ctx.spawn(child, "x" * 2 * MIB)
+
+        @app.task
+        async def saves(ctx: Context) -> None:
+            async with ctx.transaction("noted") as tx:
+                tx.save("x" * 2 * MIB)
+
+        async with Worker(app):
+            for task, said in ((spawns, "child 'child': args of .* set args 3MB"), (saves, "step 'noted' .* step 3MB")):
+                job = await task.aenqueue()
+                with pytest.raises(JobFailed, match=said):
+                    await job.aresult(20)
+
+
+async def test_a_limit_is_advised_that_is_not_far_from_what_is_needed(app: App) -> None:
+    with psycopg.connect(app.dsn, autocommit=True) as owner:
+        owner.execute("select stepwell.set_size_limit('event', 65536)")
+    with pytest.raises(TooLarge, match='run "stepwell limits set event 128kB"'):
+        await app.aemit("shipped", value="x" * 100_000)
 
 
 async def test_an_event_that_the_database_refuses_names_the_command(app: App) -> None:

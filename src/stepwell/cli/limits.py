@@ -1,4 +1,4 @@
-"""`stepwell limits`: how large values the database accepts."""
+"""`stepwell limits`: how large a value the database accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.cli.output import Column, dump, record, say, table
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.db import fetch
 
-group = typer.Typer(help="How large values the database accepts.", rich_markup_mode=None)
+group = typer.Typer(help="How large a value the database accepts.", rich_markup_mode=None)
 
 
 @group.callback(invoke_without_command=True)
@@ -39,8 +39,12 @@ def limits(context: typer.Context, json: JsonOption = False, database: DatabaseO
 
 @group.command("set")
 def change(
-    name: Annotated[str, typer.Argument(help="The limit, as 'stepwell limits' lists it.", show_default=False)],
-    size: Annotated[str, typer.Argument(help="The new limit, such as 5MB.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The limit, as 'stepwell limits' lists it.", show_default=False)
+    ],
+    size: Annotated[
+        str, typer.Argument(metavar="SIZE", help="The new limit, such as 100kB or 5MB.", show_default=False)
+    ],
     database: DatabaseOption = None,
 ) -> None:
     """Change a limit, as the owner of the schema. It holds at once, for what is written from now on.

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
+
 from stepwell import queries
+from stepwell.error_text import storable
+from stepwell.errors import TooLarge
 from stepwell.job import ClaimedJob
 from stepwell.outcome import (
     Advanced,
@@ -22,6 +26,7 @@ from stepwell.outcome import (
 )
 from stepwell.queries import Move, Query
 from stepwell.task import Task
+from stepwell.trouble import in_short, own
 
 Ending = tuple[ClaimedJob, Task[..., Any], Outcome]
 
@@ -45,6 +50,14 @@ def size_of(item: Ending) -> int:
             return len(failed.message)
         case Snoozed() | HandedBack() | Cancelled() | Undone() | Settled():
             return 0
+
+
+def failure_of(task: Task[..., Any], error: psycopg.DataError) -> Failed:
+    """What becomes of an outcome that the database refuses for what it says."""
+    if isinstance(refused := own(error), TooLarge):
+        return Failed("bad_result", "TooLarge", f"task {task.name!r}: {refused}", None, None)
+    said = storable(f"task {task.name!r}: its outcome cannot be stored: {in_short(error)}")
+    return Failed("bad_result", type(error).__name__, said, None, None)
 
 
 def query_of(items: list[Ending], within: float) -> Query[Any]:

@@ -16,17 +16,16 @@ import psycopg
 
 from stepwell import queries
 from stepwell.batches import batches
-from stepwell.error_text import storable
 from stepwell.events import AttemptFailed, Events, JobMisfit, OutcomeKept, OutcomeRefused, OutcomesHeldUp, UpkeepFailed
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Failed, Misfit, Outcome, Settled, Succeeded
 from stepwell.queries import HeldMisfits
 from stepwell.step import LEAST_UNDO_ATTEMPTS, is_undoing
 from stepwell.task import Task
-from stepwell.trouble import is_rolled_back
+from stepwell.trouble import in_short, is_rolled_back
 from stepwell.worker.link import Link
 from stepwell.worker.locks import Locks
-from stepwell.worker.outcome_query import ENDS, Ending, needs_family, query_of, size_of
+from stepwell.worker.outcome_query import ENDS, Ending, failure_of, needs_family, query_of, size_of
 
 _MOST = 2000
 _PROGRESS_PAUSE = 0.25
@@ -249,11 +248,10 @@ class Outcomes:
         job, task, outcome = items[0]
         if isinstance(outcome, Failed) or not isinstance(error, psycopg.DataError):
             # Not for what it says, then: a trigger of somebody's, perhaps. Keep it, and do not hold up the others.
-            self._events.emit(OutcomeKept(job.id, " ".join(str(error).split()), _KEPT_PAUSE))
+            self._events.emit(OutcomeKept(job.id, in_short(error), _KEPT_PAUSE))
             self._keep(items[0], _KEPT_PAUSE)
             return
-        message = storable(f"its outcome cannot be stored: {error}")
-        await self._write([(job, task, Failed("bad_result", type(error).__name__, message, None, None))])
+        self.add(job, task, failure_of(task, error))
 
     async def _set_aside(self, items: list[Ending]) -> list[Ending] | None:
         """Keep those whose jobs are locked; return them. None: it cannot be told which they are."""
@@ -290,7 +288,7 @@ class Outcomes:
             self._progress = said | self._progress
         except psycopg.Error as error:
             # It is for looking at only: outcomes must not wait for it.
-            self._events.emit(UpkeepFailed("writing progress", " ".join(str(error).split())))
+            self._events.emit(UpkeepFailed("writing progress", in_short(error)))
         else:
             for job_id in said:
                 self._quiet.pop(job_id, None)

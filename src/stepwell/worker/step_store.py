@@ -66,7 +66,7 @@ class StepStore:
                 rows = await self._link.insist(query, lambda: not self._closed, waits_for_locks=waits_for_locks)
             except psycopg.DataError as error:
                 if isinstance(refused := own(error), TooLarge):
-                    raise BadValue(str(refused)) from None
+                    raise refused from None
                 raise
         if rows is None:
             raise Lost
@@ -146,6 +146,8 @@ class StepStore:
             refused, at = (await self.ask(query, waits_for_locks=False))[0]
         except psycopg.errors.LockNotAvailable:
             return await self._without_locked(savings, self._save)
+        except TooLarge as error:
+            raise _too_large([step for saving in savings for step in saving.steps], error) from None
         if not refused:
             return [at] * len(savings)
         lost = {str(job_id) for job_id in refused}
@@ -159,6 +161,8 @@ class StepStore:
             ids = (await self.ask(query, waits_for_locks=False))[0]
         except psycopg.errors.LockNotAvailable:
             return await self._without_locked(children, self._spawn)
+        except TooLarge as error:
+            raise BadValue(f"child {children[0].step.key!r}: {error}") from None
         return [Lost() if child_id is None else str(child_id) for child_id in ids]
 
     async def _advance(self, moves: list[Move]) -> Sequence[Lost | _Locked | None]:
@@ -167,6 +171,8 @@ class StepStore:
             lost = {str(job_id) for job_id in (await self.ask(query, waits_for_locks=False))[0]}
         except psycopg.errors.LockNotAvailable:
             return await self._without_locked(moves, self._advance)
+        except TooLarge as error:
+            raise BadValue(f"what step {moves[0].cursor!r} is given: {error}") from None
         if lost and _two_runs(moves):
             return [(await self._advance([move]))[0] if move.job_id in lost else None for move in moves]
         return [Lost() if move.job_id in lost else None for move in moves]
@@ -222,12 +228,14 @@ class JobSteps(acts.Store):
         return self._steps.threads.run(call)
 
     def save_in(self, connection: psycopg.Connection[Any], steps: Sequence[NewStep]) -> None:
-        refused, _ = fetch(connection, queries.save_steps([Saving(self._id, self._epoch, steps)]))[0]
+        with _naming(steps):
+            refused, _ = fetch(connection, queries.save_steps([Saving(self._id, self._epoch, steps)]))[0]
         if refused:
             raise Lost
 
     async def asave_in(self, connection: psycopg.AsyncConnection[Any], steps: Sequence[NewStep]) -> None:
-        refused, _ = (await afetch(connection, queries.save_steps([Saving(self._id, self._epoch, steps)])))[0]
+        with _naming(steps):
+            refused, _ = (await afetch(connection, queries.save_steps([Saving(self._id, self._epoch, steps)])))[0]
         if refused:
             raise Lost
 
@@ -260,6 +268,22 @@ class JobSteps(acts.Store):
 
 class _Locked(Exception):
     """Somebody else has locked the job. To be written again when it is free."""
+
+
+@contextmanager
+def _naming(steps: Sequence[NewStep]) -> Generator[None]:
+    """Within this, a value that the database refuses for its size is said with the step that it is of."""
+    try:
+        yield
+    except psycopg.DataError as error:
+        if isinstance(refused := own(error), TooLarge):
+            raise _too_large(steps, refused) from None
+        raise
+
+
+def _too_large(steps: Sequence[NewStep], error: TooLarge) -> BadValue:
+    largest = max(steps, key=lambda step: len(step.value or ""))
+    return BadValue(f"step {largest.key!r} has a value {str(error).removeprefix('step ')}")
 
 
 def _undone(error: Exception) -> bool:

@@ -15,13 +15,14 @@ import psycopg
 
 from stepwell import queries
 from stepwell.db import Database, afetch, fetch
+from stepwell.errors import TooLarge
 from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.job import ClaimedJob
 from stepwell.job_context import JobContext
 from stepwell.outcome import HandedBack, Outcome, Settled, Succeeded
 from stepwell.task import Task
-from stepwell.trouble import is_rolled_back, is_transient
-from stepwell.worker.outcome_query import finish_query
+from stepwell.trouble import is_rolled_back, is_transient, own
+from stepwell.worker.outcome_query import failure_of, finish_query
 from stepwell.worker.watch import about_to_write
 
 # The handler has not begun: that no connection was to be had is not its failure.
@@ -133,6 +134,8 @@ def _judge(
         return RolledBack(outcome_of(error, task, job.attempt))
     if handed_over and isinstance(error, psycopg.OperationalError):
         return error
+    if handed_over and isinstance(error, psycopg.DataError) and isinstance(own(error), TooLarge):
+        return failure_of(task, error)
     return outcome_of(error, task, job.attempt)
 
 

@@ -59,9 +59,14 @@ def without_too_large(jobs: list[ClaimedJob], refuse: Refuse) -> list[ClaimedJob
 def _too_large(job: ClaimedJob, size: int) -> Failed:
     message = (
         f"its args, metadata and saved steps have {size} bytes, more than a worker is handed: have the owner of the "
-        f'schema run "stepwell limits set job {-(-size // 1024**2)}MB", and then "stepwell jobs retry {job.id}"'
+        f'schema run "stepwell limits set job {_room_for(size)}", and then "stepwell jobs retry {job.id}"'
     )
     return Failed("unreadable", "TooLarge", message, None, None)
+
+
+def _room_for(size: int) -> str:
+    """As stepwell.check_sizes advises."""
+    return f"{-(-size // 1024**2)}MB" if size > 15 * 65536 else f"{-(-size // 65536) * 64}kB"
 
 
 def _unreadable(error: Exception) -> Failed:

@@ -1,4 +1,4 @@
--- Refuse texts that are larger than the owner of the schema allows (stepwell.size_limit). No limit is below 64 KiB, so arrays
+-- Refuse texts that are larger than the owner of the schema allows (stepwell.size_limit). No limit is below 64 kB, so arrays
 -- and texts up to that size pass at a glance. Callers on a hot path ask pg_column_size themselves first.
 create or replace function stepwell.check_sizes(_name text, _texts text[]) returns void
 language plpgsql stable
@@ -19,8 +19,11 @@ begin
       raise exception using errcode = '22SW5',
         message = format(
           'stepwell: %s of %s bytes, and this database accepts %s: store the data elsewhere and pass a reference, or '
-          'have the owner of the schema run "stepwell limits set %1$s %4$sMB"',
-          _name, _largest, coalesce(_most, 65536), ceil(_largest / 1048576.0)
+          'have the owner of the schema run "stepwell limits set %1$s %4$s"',
+          _name, _largest, coalesce(_most, 65536),
+          case
+            when _largest <= 983040 then ceil(_largest / 65536.0) * 64 || 'kB' else ceil(_largest / 1048576.0) || 'MB'
+          end
         );
     end if;
   end if;
