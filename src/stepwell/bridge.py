@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from stepwell.advice import aexplain, explain
 from stepwell.db import afetch, fetch
 from stepwell.errors import ConfigError
 from stepwell.queries import Query
-from stepwell.trouble import explain, is_hopeless, own
+from stepwell.trouble import is_hopeless, own
 
 Row = TypeVar("Row")
 
@@ -25,7 +26,9 @@ def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
     try:
         return fetch(_any(connection), query)
     except psycopg.Error as error:
-        raise _explained(error, connection.info.dsn) from error
+        if _is_ours(error):
+            raise explain(error, connection.info.dsn) from error
+        raise
 
 
 async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
@@ -39,12 +42,14 @@ async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
     try:
         return await afetch(_any(connection), query)
     except psycopg.Error as error:
-        raise _explained(error, connection.info.dsn) from error
+        if _is_ours(error):
+            raise await aexplain(error, connection.info.dsn) from error
+        raise
 
 
-def _explained(error: psycopg.Error, dsn: str) -> Exception:
-    """A missing schema or right with the next act; what else went wrong in the caller's transaction is theirs."""
-    return explain(error, dsn) if is_hopeless(error) or own(error) else error
+def _is_ours(error: psycopg.Error) -> bool:
+    """Whether to explain it: a missing schema or right. What else went wrong in the caller's transaction is theirs."""
+    return is_hopeless(error) or own(error) is not None
 
 
 def _unknown(connection: object) -> ConfigError:

@@ -21,13 +21,14 @@ from psycopg.rows import args_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from stepwell import migrate
+from stepwell.advice import aexplain, explain
 from stepwell.aside import aside
 from stepwell.connection import CONNECTION, apipeline, in_pipeline, pipeline
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError, EmbeddedError
 from stepwell.pool import LoopPool, new_pool
 from stepwell.queries import Query
-from stepwell.trouble import explain, is_hopeless, is_lost, is_rolled_back, is_transient, own
+from stepwell.trouble import is_hopeless, is_lost, is_rolled_back, is_transient, own
 
 Row = TypeVar("Row")
 
@@ -55,6 +56,10 @@ def _heals(error: psycopg.Error, *, repeatable: bool) -> bool:
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return False
     return is_rolled_back(error) or (repeatable and is_lost(error) and not is_hopeless(error))
+
+
+def _is_explained(error: Exception) -> bool:
+    return is_hopeless(error) or is_transient(error) or own(error) is not None
 
 
 class Database:
@@ -154,8 +159,18 @@ class Database:
         try:
             yield
         except (psycopg.Error, PoolTimeout) as error:
-            if is_hopeless(error) or is_transient(error) or own(error):
+            if _is_explained(error):
                 raise explain(error, self.dsn) from error
+            raise
+
+    @asynccontextmanager
+    async def aexplaining(self) -> AsyncGenerator[None]:
+        """The same for async code."""
+        try:
+            yield
+        except (psycopg.Error, PoolTimeout) as error:
+            if _is_explained(error):
+                raise await aexplain(error, self.dsn) from error
             raise
 
     def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
@@ -177,7 +192,7 @@ class Database:
 
     async def afetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
         """The same for async code."""
-        with self.explaining():
+        async with self.aexplaining():
             for pause in _PAUSES:
                 try:
                     async with self.aconnection(within) as connection:
@@ -214,7 +229,7 @@ class Database:
 
     async def afetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
         """The same for async code."""
-        with self.explaining():
+        async with self.aexplaining():
             for pause in _PAUSES if isinstance(queries, list) else ():
                 try:
                     return await self._afetch_each(queries)

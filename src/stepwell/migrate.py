@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -48,6 +49,9 @@ from (
 _BEGIN = ("begin.sql", "note_rights.sql", "bootstrap.sql")
 _FIRST_PARTITIONS: LiteralString = "select stepwell.make_partitions('{604800, 2592000}')"
 _COMPATIBLE = re.compile(r"-- stepwell: compatible from (\d+)\n")
+_WHO: LiteralString = """
+select current_user::text, pg_get_userbyid(n.nspowner)::text from pg_namespace n where n.nspname = 'stepwell'
+"""
 _SETTINGS = ("lock_timeout", "search_path", "check_function_bodies", "client_min_messages", "role")
 _READS_COMMITTED: LiteralString = "select current_setting('default_transaction_isolation') like 'read %'"
 # To replace a function moves its row; one that stands where it stood before is in no file any more. Transaction ids
@@ -108,9 +112,11 @@ def current(connection: psycopg.Connection[Any]) -> int:
         except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction):
             return 0
         except psycopg.errors.InsufficientPrivilege as error:
+            role, owner = connection.execute(_WHO).fetchone() or ("?", "?")
             raise DatabaseError(
-                f"role {connection.info.user!r} may not use schema stepwell in database {connection.info.dbname!r}: "
-                f'its owner grants that with "stepwell grant ROLE --as KIND" ({error.diag.message_primary})'
+                f"role {role!r} may not use schema stepwell in database {connection.info.dbname!r}: its owner, "
+                f'{owner!r}, allows it with "stepwell grant {shlex.quote(role)} --as KIND"; KIND is producer, worker, '
+                "viewer or operator"
             ) from error
 
 
@@ -231,6 +237,11 @@ def script(version: int = 0) -> str:
             ]
     parts += [sql.rstrip().rstrip(";") + ";" for sql in _replaceable()]
     return "\n".join([*parts, "commit;"]) + "\n"
+
+
+def rights_script() -> str:
+    """The list of what each kind of role may do."""
+    return _read("rights.sql")
 
 
 def _replaceable() -> list[LiteralString]:

@@ -47,10 +47,10 @@ def _as_owner(connection: psycopg.Connection[Any]) -> Generator[None]:
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
-        [owner] = fetch(connection, queries.owner())
+        [who] = fetch(connection, queries.who())
         raise DatabaseError(
-            f"role {connection.info.user!r} may not see or change the rights in schema stepwell: connect as {owner!r}, "
-            "which owns it, as a member of that role, or as a superuser"
+            f"role {who.role!r} may not see or change the rights in schema stepwell: connect as the owner, "
+            f"{who.owner!r}, as a member of that role, or as a superuser"
         ) from error
     except psycopg.Error as error:
         if (ours := own(error)) is not None:

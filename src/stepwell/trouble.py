@@ -1,4 +1,4 @@
-"""What an error of Postgres means: wait, give up, or call a person; and how to say it."""
+"""What an error of Postgres means: wait, give up, or call a person."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import PoolTimeout
 
-from stepwell.errors import ConfigError, DatabaseError, StepNotFound, StepwellError, TooLarge, WorkerNotFound
+from stepwell.errors import ConfigError, StepNotFound, StepwellError, TooLarge, WorkerNotFound
 
 # SQLSTATE classes, or whole states, after which the same statement may well succeed a little later.
 _TRANSIENT = (
@@ -110,26 +110,6 @@ def in_short(error: BaseException) -> str:
     """What it says, in one line: without the statement and the functions that Postgres adds."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join((primary or str(error)).split()).removeprefix("stepwell: ")
-
-
-def explain(error: BaseException, dsn: str) -> StepwellError:
-    """The same trouble, said with the place and the next act."""
-    if (ours := own(error)) is not None:
-        return ours
-    place = where(dsn)
-    said = in_short(error)
-    sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
-    if sqlstate == "42501":
-        return DatabaseError(
-            f'{place}: missing rights: {said}; the owner of the schema grants them: "stepwell grant ROLE --as KIND"'
-        )
-    if sqlstate in ("3F000", "42P01", "42883"):
-        return DatabaseError(f'{place}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
-    if any(words in said for words in ("authentication failed", "no password supplied", "pg_hba.conf")):
-        return DatabaseError(f"{place}: the server refused this user or password: correct the URL ({said})")
-    if "does not exist" in said:
-        return DatabaseError(f"{place}: {said}; create it, or correct the URL")
-    return DatabaseError(f"{place} cannot be used: {said}; is Postgres running there, and is the URL right?")
 
 
 def where(dsn: str) -> str:

@@ -93,7 +93,7 @@ def test_jobs_that_wait_for_other_code_are_counted_with_what_is_wrong(run: Run, 
     assert fetch(jobs.connection, held)[0].expired == []
     finding = examine(run)["misfits"]
     assert finding["status"] == "warning"
-    assert "1 of add (it does not know 'title')" in finding["text"]
+    assert "1 of add (for example: it does not know 'title')" in finding["text"]
     shown = run("jobs", "show", job_id).out
     assert "for a worker that its args fit" in shown
     assert "it does not know 'title'" in shown
@@ -136,6 +136,9 @@ def test_a_job_that_waits_long_is_named(run: Run, jobs: Jobs, waits: str, status
     finding = examine(run)["oldest ready job"]
     assert finding["status"] == status
     assert f"add {job} in queue default has been due for" in finding["text"]
+    assert finding["text"].endswith(": no live worker runs that task from that queue: start one")
+    jobs.worker("add")
+    assert "start more workers for that queue" in examine(run)["oldest ready job"]["text"]
 
 
 def test_a_job_in_a_paused_queue_waits_because_of_that(run: Run, jobs: Jobs) -> None:
@@ -215,7 +218,10 @@ def test_what_a_role_may_not_see_is_said(run: Run, dsn: str, conn: psycopg.Conne
     found = examine(run, "-d", make_conninfo(dsn, options="-c role=cli_nobody"))
     assert list(found) == CHECKS
     assert "may not" in found["schema"]["text"]
-    assert "may not look" in found["unknown tasks"]["text"]
+    assert found["schema"]["status"] == "problem"
+    assert run("doctor", "-d", make_conninfo(dsn, options="-c role=cli_nobody")).code == 1
+    assert "role 'cli_nobody' may not look" in found["unknown tasks"]["text"]
+    assert "ask again as the owner of the schema, 'postgres'" in found["unknown tasks"]["text"]
     assert "hidden from this role" in found["oldest snapshot"]["text"]
     assert found["notifications"]["status"] == "ok"
 

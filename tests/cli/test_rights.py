@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Generator
 from typing import Any
 from uuid import uuid4
@@ -34,7 +35,7 @@ def test_a_role_is_granted_listed_and_revoked(run: Run, role: str) -> None:
     ran = run("revoke", role, "--as", "worker")
     assert (ran.code, ran.out) == (0, f"role {role} is an operator\n")
     ran = run("revoke", role)
-    assert (ran.code, ran.out) == (0, f"role {role} has no recorded grant any more\n")
+    assert (ran.code, ran.out) == (0, f"role {role} may do nothing in schema stepwell any more\n")
     assert "no role is recorded" in run("grants").out
 
 
@@ -44,11 +45,31 @@ def test_a_producer_can_enqueue_by_the_command_and_is_told_what_it_may_not(run: 
     assert run("enqueue", "add", "-d", theirs).code == 0
     ran = run("queues", "-d", theirs)
     assert ran.code == 1
-    assert "missing rights: permission denied for view queues" in ran.err
-    assert "stepwell grant ROLE --as KIND" in ran.err
+    assert ran.err.startswith(f"stepwell: role {role!r} may not read stepwell.queues in database ")
+    assert ran.err.endswith(
+        f": the owner of the schema, 'postgres', allows it with \"stepwell grant {shlex.quote(role)} --as viewer\"\n"
+    )
+    ran = run("pause", "mail", "-d", theirs)
+    assert "may not call stepwell.pause in" in ran.err
+    assert "--as operator" in ran.err
+    ran = run("limits", "set", "args", "2MB", "-d", theirs)
+    assert ran.code == 1
+    assert "(permission denied for function set_size_limit): connect as the owner of the schema, 'postgres'" in ran.err
     ran = run("grant", role, "--as", "operator", "-d", theirs)
     assert ran.code == 1
-    assert "which owns it" in ran.err
+    assert (
+        f"role {role!r} may not see or change the rights in schema stepwell: connect as the owner, 'postgres'"
+        in ran.err
+    )
+
+
+def test_revoking_says_what_a_role_keeps(run: Run, role: str, conn: psycopg.Connection[Any]) -> None:
+    run("grant", role, "--as", "producer")
+    conn.execute(sql.SQL("grant execute on function stepwell.cancel to {}").format(sql.Identifier(role)))
+    ran = run("revoke", role, "--as", "producer")
+    assert ran.out.endswith(f'what was granted by hand, "stepwell revoke {shlex.quote(role)}" takes\n')
+    assert run("revoke", role).out == f"role {role} may do nothing in schema stepwell any more\n"
+    assert "it owns the schema or is a superuser" in run("revoke", "postgres").out
 
 
 def test_what_cannot_be_granted_is_refused(run: Run, role: str) -> None:
@@ -56,7 +77,11 @@ def test_what_cannot_be_granted_is_refused(run: Run, role: str) -> None:
     ran = run("grant", role, "--as", "king")
     assert (ran.code, ran.err) == (2, "stepwell: --as is 'king': it is one of producer, worker, viewer, operator\n")
     ran = run("grant", "nobody at all", "--as", "worker")
-    assert (ran.code, ran.err) == (1, "stepwell: this server has no role 'nobody at all': \"create role\" makes one\n")
+    assert (ran.code, ran.err) == (
+        1,
+        "stepwell: this server has no role 'nobody at all': \"stepwell grants\" lists those that have rights, "
+        '"create role" makes one\n',
+    )
 
 
 def test_migrating_says_who_was_granted_again(

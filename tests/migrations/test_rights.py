@@ -423,5 +423,5 @@ def test_granting_is_for_the_owner(ours: Connection, new_role: NewRole) -> None:
             lambda: rights.revoke(theirs, role),
             lambda: rights.grants(theirs),
         ):
-            with pytest.raises(DatabaseError, match=r"connect as 'postgres', which owns it"):
+            with pytest.raises(DatabaseError, match=r"connect as the owner, 'postgres'"):
                 act()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from datetime import timedelta
 from typing import Any
@@ -10,9 +11,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from stepwell import App, Context, Worker, rights
+from stepwell import App, Context, Worker, advice, rights
 from stepwell.errors import DatabaseError
 from stepwell.rights import Kind
 
@@ -85,11 +86,52 @@ async def test_each_kind_of_role_can_do_its_part(dsns: dict[Kind, str]) -> None:
             await operating.job(waiting.id).acancel()
             await operating.schedule_named("tick").apause()
 
-        for refused in (
-            viewing.apause(queue="default"),
-            producing.job(job.id).ainfo(),
-            producing.job(job.id).acancel(),
-            operating.aemit("paid"),
+        for refused, kind in (
+            (viewing.apause(queue="default"), "operator"),
+            (producing.job(job.id).ainfo(), "viewer"),
+            (producing.job(job.id).acancel(), "operator"),
+            (operating.aemit("paid"), "producer"),
         ):
-            with pytest.raises(DatabaseError, match="missing rights"):
+            with pytest.raises(DatabaseError, match=rf"^role 'r\w+' may not .* \"stepwell grant r\w+ --as {kind}\"$"):
                 await refused
+
+
+async def test_a_producer_that_would_run_jobs_is_told_who_allows_it(dsns: dict[Kind, str]) -> None:
+    async with App(dsns["producer"]) as app:
+        register(app)
+        with pytest.raises(DatabaseError, match=r"may not call stepwell\.register_worker .* --as worker\"$"):
+            async with Worker(app):
+                pass
+
+
+async def test_a_worker_whose_role_is_revoked_ends_and_names_the_role(
+    dsns: dict[Kind, str], conn: psycopg.Connection[Any]
+) -> None:
+    async with App(dsns["worker"]) as app:
+        register(app)
+        role = conninfo_to_dict(dsns["worker"])["options"]
+        assert isinstance(role, str)
+        role = role.removeprefix("-c role=")
+        worker = Worker(app, poll="100ms", renew="100ms")
+        running = asyncio.create_task(worker.run())
+        await worker.started()
+        rights.revoke(conn, role)
+        with pytest.raises(DatabaseError, match=rf"^role '{role}' may not .* \"stepwell grant {role} --as worker\"$"):
+            await asyncio.wait_for(running, 20)
+
+
+def test_the_smallest_kind_that_has_a_right_is_advised(conn: psycopg.Connection[Any]) -> None:
+    granted = conn.execute("select name, object, array_agg(kind) from stepwell.privilege group by 1, 2").fetchall()
+    listed = {name: (what, kinds) for name, what, kinds in granted if kinds != ["everybody"]}
+    known = advice.rights()
+    assert set(known) == set(listed)
+    for name, (what, kind) in known.items():
+        assert what == listed[name][0]
+        assert kind in listed[name][1]
+    assert [known[name][1] for name in ("enqueue", "large_value", "jobs", "cancel", "claim")] == [
+        "producer",
+        "viewer",
+        "viewer",
+        "operator",
+        "worker",
+    ]

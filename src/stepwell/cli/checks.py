@@ -14,6 +14,7 @@ from stepwell.cli.output import local, record
 from stepwell.db import Database, fetch
 from stepwell.duration import describe
 from stepwell.errors import DatabaseError, SchemaMismatch
+from stepwell.trouble import in_short
 
 Status = Literal["ok", "warning", "problem"]
 
@@ -95,9 +96,11 @@ def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Find
     if oldest.age < _WAITS_LONG:
         return Finding("oldest ready job", "ok", text, details)
     status = "warning" if oldest.age < _WAITS_TOO_LONG else "problem"
-    return Finding(
-        "oldest ready job", status, f"{text}: start more workers for that queue, or raise their --concurrency", details
-    )
+    if not oldest.served:
+        act = "no live worker runs that task from that queue: start one"
+    else:
+        act = "start more workers for that queue, or raise their --concurrency"
+    return Finding("oldest ready job", status, f"{text}: {act}", details)
 
 
 def check_dead_rows(connection: psycopg.Connection[Any], _: Database) -> Finding:
@@ -171,7 +174,9 @@ def check_misfits(connection: psycopg.Connection[Any], _: Database) -> Finding:
     misfits = fetch(connection, queries.misfit_tasks())
     if not misfits:
         return Finding("misfits", "ok", "no job waits for a worker that its args fit")
-    shown = _some([f"{each.count} of {each.task} ({each.error}), until {local(each.until)}" for each in misfits])
+    shown = _some(
+        [f"{each.count} of {each.task} (for example: {each.error}), until {local(each.until)}" for each in misfits]
+    )
     return Finding(
         "misfits",
         "warning",
@@ -324,15 +329,16 @@ def _guarded(
     except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):
         return _not_checked(name)
     except psycopg.errors.InsufficientPrivilege as error:
-        return Finding(
-            name,
-            "warning",
-            f"this role may not look ({error.diag.message_primary}): ask again as the owner of schema stepwell",
+        [who] = fetch(connection, queries.who())
+        said = (
+            f"role {who.role!r} may not look ({in_short(error)}): ask again as the owner of the schema, {who.owner!r}"
         )
     except psycopg.errors.QueryCanceled:
-        return Finding(name, "warning", f"not checked: the look took longer than {describe(_STATEMENT_LIMIT)}")
+        said = f"not checked: the look took longer than {describe(_STATEMENT_LIMIT)}"
     except DatabaseError as error:
-        return Finding(name, "warning", f"not checked: {error}")
+        said = f"not checked: {error}"
+    # Who cannot even tell whether there is a schema that fits has checked nothing.
+    return Finding(name, "problem" if name == "schema" else "warning", said)
 
 
 def _not_checked(name: str) -> Finding:

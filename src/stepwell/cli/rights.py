@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, cast
 
 import typer
 
-from stepwell import rights
+from stepwell import queries, rights
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, local, record, say, table
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.cli.usage import Usage
+from stepwell.db import fetch
 from stepwell.queries import Kind
 
 RoleArgument = Annotated[
@@ -41,7 +43,21 @@ def revoke(role: RoleArgument, kinds: KindsOption = None, database: DatabaseOpti
     """Take from a role what "stepwell grant" gave it; without --as all that it may do here, granted by hand or not."""
     with session(database) as connection:
         left = rights.revoke(connection, role, _read(kinds) if kinds else None)
-    say(f"role {role} is {_named(left)}" if left else f"role {role} has no recorded grant any more")
+        may_use = fetch(connection, queries.may_use_schema(role))[0]
+    if left:
+        say(f"role {role} is {_named(left)}")
+    elif not may_use:
+        say(f"role {role} may do nothing in schema stepwell any more")
+    elif kinds:
+        say(
+            f"role {role} has no recorded grant any more, but still some rights: what was granted by hand, "
+            f'"stepwell revoke {shlex.quote(role)}" takes'
+        )
+    else:
+        say(
+            f"role {role} has no grant any more, but still some rights: it owns the schema or is a superuser, or is a "
+            "member of a role that has them"
+        )
 
 
 def grants(json: JsonOption = False, database: DatabaseOption = None) -> None:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import psycopg
 import typer
 
+from stepwell.advice import explain
 from stepwell.db import Database
 from stepwell.errors import DatabaseError, StepwellError
-from stepwell.trouble import explain
 
 DatabaseOption = Annotated[
     str | None,

@@ -75,7 +75,7 @@ from stepwell.queries.looks import (
     workers,
 )
 from stepwell.queries.query import Query
-from stepwell.queries.rights import Grant, Kind, grant_role, grants, owner, revoke_role
+from stepwell.queries.rights import Grant, Kind, Who, grant_role, grants, may_use_schema, revoke_role, who
 from stepwell.queries.schedules import (
     Fired,
     admit_stranded,
@@ -155,6 +155,7 @@ __all__ = [
     "Spawning",
     "Sums",
     "UncoveredTask",
+    "Who",
     "WorkerInfo",
     "add_stats",
     "admit_stranded",
@@ -191,11 +192,11 @@ __all__ = [
     "lock_holders",
     "make_partitions",
     "mark_transaction",
+    "may_use_schema",
     "misfit_tasks",
     "notify",
     "notify_unless_full",
     "oldest_ready",
-    "owner",
     "pause",
     "pause_schedule",
     "pauses",
@@ -247,5 +248,6 @@ __all__ = [
     "uncovered_tasks",
     "unregister_worker",
     "wait_for_locks",
+    "who",
     "workers",
 ]

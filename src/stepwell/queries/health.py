@@ -28,19 +28,30 @@ class OldestReady:
     age: float
     paused: str | None
     """What of it is paused: everything, its queue or its task."""
+    served: bool
+    """Whether a live worker claims from its queue and knows its task."""
+
+
+# That a live worker runs the jobs of row r: it claims from the queue, knows the task, and may take those of the owner.
+_SERVED: LiteralString = (
+    "exists (select from stepwell.workers w, unnest(w.queues) as q (name) where w.alive"
+    " and (q.name = r.queue or (right(q.name, 1) = '*' and starts_with(r.queue, left(q.name, -1))))"
+    " and r.task = any (w.tasks) and (r.owner is null or w.named is null or (w.named and w.owner = r.owner)))"
+)
 
 
 def oldest_ready() -> Query[OldestReady]:
     return Query(
-        "with paused as materialized (select coalesce(bool_or(c.scope = 'everything'), false) as everything,"
+        "with paused as materialized (select coalesce(bool_or(c.scope = 'everything'), false) as everything,"  # noqa: S608
         " coalesce(array_agg(c.name) filter (where c.scope = 'queue'), '{}') as queues,"
         " coalesce(array_agg(c.name) filter (where c.scope = 'task'), '{}') as tasks"
-        " from stepwell.control c where c.action = 'pause'), ready as (select j.id, j.queue, j.task, j.run_at,"
+        " from stepwell.control c where c.action = 'pause'), ready as (select j.id, j.queue, j.task, j.owner, j.run_at,"
         " case when p.everything then 'everything' when j.queue = any (p.queues) then 'queue'"
         " when j.task = any (p.tasks) then 'task' end as paused"
         " from stepwell.job j, paused p where j.state = 'ready'::stepwell.state)"
-        " select r.id, r.queue, r.task, extract(epoch from stepwell.now() - r.run_at)::double precision, r.paused"
-        " from ready r order by r.paused is not null, r.run_at limit 1",
+        " select r.id, r.queue, r.task, extract(epoch from stepwell.now() - r.run_at)::double precision, r.paused, "
+        + _SERVED
+        + " from (select * from ready r order by r.paused is not null, r.run_at limit 1) r",
         (),
         OldestReady,
     )
@@ -127,12 +138,9 @@ class UncoveredTask:
 
 def uncovered_tasks() -> Query[UncoveredTask]:
     return Query(
-        "select r.queue, r.task, r.owner, r.count from (select j.queue, j.task, j.owner, count(*) as count"
+        "select r.queue, r.task, r.owner, r.count from (select j.queue, j.task, j.owner, count(*) as count"  # noqa: S608
         " from stepwell.job j where j.state = 'ready'::stepwell.state group by j.queue, j.task, j.owner) r"
-        " where not exists (select from stepwell.workers w, unnest(w.queues) as q (name) where w.alive"
-        " and (q.name = r.queue or (right(q.name, 1) = '*' and starts_with(r.queue, left(q.name, -1))))"
-        " and r.task = any (w.tasks) and (r.owner is null or w.named is null or (w.named and w.owner = r.owner)))"
-        " order by r.count desc, r.queue, r.task, r.owner",
+        " where not " + _SERVED + " order by r.count desc, r.queue, r.task, r.owner",
         (),
         UncoveredTask,
     )

@@ -21,6 +21,14 @@ class Grant:
     granted_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Who:
+    """The role of a connection, and the role that owns the schema."""
+
+    role: str
+    owner: str
+
+
 def grant_role(role: str, kinds: Sequence[Kind]) -> Query[None]:
     return Query("select stepwell.grant_role(%s::text, %s::text[])", (role, list(kinds)), only)
 
@@ -35,11 +43,16 @@ def grants() -> Query[Grant]:
     return Query("select role, kind, granted_at from stepwell.grantee order by role, kind", (), Grant)
 
 
-def owner() -> Query[str]:
-    """The role that owns the schema."""
+def who() -> Query[Who]:
+    """Any role may ask this."""
     return Query(
-        "select pg_catalog.pg_get_userbyid(n.nspowner)::text from pg_catalog.pg_namespace n"
+        "select current_user::text, pg_catalog.pg_get_userbyid(n.nspowner)::text from pg_catalog.pg_namespace n"
         " where n.nspname = 'stepwell'::name",
         (),
-        only,
+        Who,
     )
+
+
+def may_use_schema(role: str) -> Query[bool]:
+    """Whether a role may use anything in the schema, by itself, as a member of another, or as a superuser."""
+    return Query("select pg_catalog.has_schema_privilege(%s::text, 'stepwell', 'usage')", (role,), only)

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import psycopg
 
+from stepwell.advice import aexplain
 from stepwell.events import Events, UpkeepFailed
 from stepwell.queries import Query
-from stepwell.trouble import explain, is_hopeless
+from stepwell.trouble import in_short, is_hopeless
 from stepwell.worker.link import Link
 
 Row = TypeVar("Row")
@@ -38,8 +39,8 @@ class Duties:
             return None
         except (psycopg.Error, OSError) as error:
             if is_hopeless(error):
-                raise explain(error, self._dsn()) from error
-            self.failed(duty, " ".join(str(error).split()))
+                raise await aexplain(error, self._dsn()) from error
+            self.failed(duty, in_short(error))
             return None
         self.recovered(duty)
         return rows

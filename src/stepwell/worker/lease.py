@@ -19,11 +19,12 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
+from stepwell.advice import explain
 from stepwell.connection import CONNECTION, stirs
 from stepwell.db import Database, fetch
 from stepwell.errors import StepwellError
 from stepwell.queries import Orders, Query
-from stepwell.trouble import explain, is_hopeless
+from stepwell.trouble import is_hopeless
 from stepwell.worker.link import sever
 
 _TICK = 0.25
@@ -83,9 +84,10 @@ class Lease:
         with self._gate:
             self._connection = self._database.connect()
             asked_at = time.monotonic()
-            worker_id = self._worker_id = fetch(self._connection, self._register(0, None))[0]
-            self._renewed_at = asked_at
-            self._renew_once()
+            with self._database.explaining():
+                worker_id = self._worker_id = fetch(self._connection, self._register(0, None))[0]
+                self._renewed_at = asked_at
+                self._renew_once()
             self._thread.start()
             return worker_id
 

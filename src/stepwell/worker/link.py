@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from stepwell.advice import aexplain
 from stepwell.aside import aside
 from stepwell.db import Database, afetch
 from stepwell.events import DatabaseBack, DatabaseLost, Events
 from stepwell.queries import Query
-from stepwell.trouble import explain, is_hopeless, is_transient
+from stepwell.trouble import in_short, is_hopeless, is_transient
 from stepwell.worker.watch import about_to_write
 
 Row = TypeVar("Row")
@@ -69,7 +70,7 @@ class Link:
                 rows = await self.fetch(query)
             except (psycopg.Error, OSError) as error:
                 if is_hopeless(error):
-                    raise explain(error, self._database.dsn) from error
+                    raise await aexplain(error, self._database.dsn) from error
                 if not is_transient(error):
                     raise
                 if not waits_for_locks and isinstance(error, psycopg.errors.LockNotAvailable):
@@ -81,7 +82,7 @@ class Link:
                 self.losses += 1
                 if not lost:
                     lost = True
-                    self._events.emit(DatabaseLost(self._name, " ".join(str(error).split())))
+                    self._events.emit(DatabaseLost(self._name, in_short(error)))
                 if self._database.is_embedded:
                     await aside(self._database.revive)
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311

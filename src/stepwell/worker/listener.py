@@ -16,9 +16,10 @@ import psycopg
 from psycopg import sql
 
 from stepwell import queries
+from stepwell.advice import aexplain
 from stepwell.db import Database
 from stepwell.events import Events, ListenerDeaf, ListenerHears
-from stepwell.trouble import explain, is_hopeless
+from stepwell.trouble import is_hopeless
 from stepwell.worker.link import Link, sever
 
 _TEST_EVERY = 30.0
@@ -81,7 +82,7 @@ class Listener:
             except (psycopg.Error, OSError) as error:
                 self._listening.clear()
                 if is_hopeless(error):
-                    raise explain(error, self._database.dsn) from error
+                    raise await aexplain(error, self._database.dsn) from error
                 await asyncio.sleep(0.2)
 
     async def test(self) -> None:

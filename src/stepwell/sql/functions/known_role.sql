@@ -19,7 +19,10 @@ begin
   select r.oid into _role_id from pg_roles r where r.rolname = _role;
   if not found then
     raise exception using errcode = 'SW002',
-      message = format('stepwell: this server has no role %s: "create role" makes one', quote_literal(_role));
+      message = format(
+        'stepwell: this server has no role %s: "stepwell grants" lists those that have rights, "create role" makes one',
+        quote_literal(_role)
+      );
   end if;
   return _role_id;
 end
