@@ -27,6 +27,7 @@ from stepwell.values import (
     holds_nan,
     may_hold_nan,
     new_decoder,
+    say_wrong_names,
     shape_of,
     wrong_names,
 )
@@ -207,7 +208,21 @@ class Codec:
         try:
             return self._bindable.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise BadArgs(f"task {self._name!r} takes ({self.describe()}): {error}") from None
+            wrong = self._wrong_names(args, cast("Mapping[str, Any]", kwargs)) or str(error)
+            raise BadArgs(f"task {self._name!r} takes ({self.describe()}): {wrong}") from None
+
+    def _wrong_names(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        try:
+            placed = self._bindable.bind_partial(*args).arguments
+        except TypeError:
+            return None  # more than it takes, or some that must be given by name
+        unknown = [name for name in kwargs if name not in self._fields]
+        missing = [name for name in self._needed if name not in placed and name not in kwargs]
+        said = say_wrong_names(unknown, missing)
+        for name in missing:
+            if name in ("ctx", "context") and self._signature.parameters[name].annotation is inspect.Parameter.empty:
+                return f"{said}; if {name!r} is to be the context, annotate it: {name}: Context"
+        return said
 
     def _culprit(self, named: Mapping[str, Any], error: Exception) -> BadArgs:
         for key, value in named.items():

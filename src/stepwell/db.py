@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import psycopg
@@ -65,8 +67,10 @@ def _is_explained(error: Exception) -> bool:
 class Database:
     """Where the app's Postgres is, and the pools to it. Nothing is opened before it is needed."""
 
-    def __init__(self, url: str | None, *, pool_size: int) -> None:
+    def __init__(self, url: str | None, *, pool_size: int, create: bool = True) -> None:
+        """Unless it may `create` one, an embedded Postgres must be there."""
         self._url = url
+        self._create = create
         self._pool_size = pool_size
         self._lock = threading.RLock()
         self._dsn: str | None = None
@@ -257,6 +261,11 @@ class Database:
                     self._embedded.start()
 
     @property
+    def url_in_code(self) -> str | None:
+        """What the app names as its database; None: it leaves that to the environment."""
+        return self._url
+
+    @property
     def is_embedded(self) -> bool:
         """Whether the database is a Postgres of our own."""
         return self._embedded is not None
@@ -289,16 +298,25 @@ class Database:
                 "which starts a Postgres of its own, for development"
             )
         if is_embedded(url):
-            self._embedded = EmbeddedPostgres(embedded_path(url))
-            dsn = self._embedded.start()
+            embedded = EmbeddedPostgres(embedded_path(url))
+            if not self._create and not embedded.exists:
+                raise EmbeddedError(
+                    f"there is no embedded Postgres in {embedded.path}: go to the directory of the program that uses "
+                    'it, name its path, as in "embedded:PATH", or make one here with "stepwell migrate"'
+                )
+            self._embedded = embedded
+            dsn = embedded.start()
         else:
             dsn = url
         try:
             given = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:
-            # Without the text itself, which may hold a password.
+            # Without the text itself, which may hold a password, unless it is just a word.
+            given = f"{url!r}" if re.fullmatch(r"[\w-]+", url) else "the database URL"
+            if get_close_matches(url.partition(":")[0], ["embedded"]):
+                raise ConfigError(f'{url!r} names no database: did you mean "embedded"?') from None
             raise ConfigError(
-                'the database URL is not one that Postgres understands: write it as "postgresql://user:password@host/'
+                f'{given} is not a URL that Postgres understands: write it as "postgresql://user:password@host/'
                 'database" (no "+driver" after "postgresql"), as "host=... dbname=...", or as "embedded"'
             ) from None
         # A peer that vanished without a word is noticed in half a minute, not in the quarter of an hour that TCP takes.

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sysconfig
+from pathlib import Path
+
+_FRAME = re.compile(r'^[ |+-]*File "([^"]+)", line (\d+), in ', re.MULTILINE)
+# The frames of stepwell, of Python itself and of what is installed are not the user's.
+_NOT_THE_USERS = (
+    *(
+        f"{place}{os.sep}"
+        for place in (Path(__file__).parent, *(sysconfig.get_path(key) for key in ("stdlib", "purelib", "platlib")))
+    ),
+    "<",
+)
 _LONGEST_MESSAGE = 10_000
 
 
@@ -23,3 +37,9 @@ def error_message(error: BaseException) -> str:
 def storable(text: str) -> str:
     """Text as Postgres can keep it: no NUL, no half surrogates."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def user_place(traceback: str) -> str | None:
+    """The file and line of the user's code through which an error came last; None: through none."""
+    frames: list[tuple[str, str]] = _FRAME.findall(traceback)
+    return next((f"{file}:{line}" for file, line in reversed(frames) if not file.startswith(_NOT_THE_USERS)), None)

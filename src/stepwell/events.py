@@ -12,6 +12,9 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import asdict
 
+from stepwell.duration import describe
+from stepwell.error_text import user_place
+
 logger = logging.getLogger("stepwell")
 
 
@@ -48,12 +51,20 @@ class TasksShared(Event, frozen=True):
     owner: str
     other: str
     tasks: tuple[str, ...]
+    named: bool
+    """Whether this app was given its name; if so, the other was not."""
 
     def text(self) -> str:
+        tasks = ", ".join(self.tasks)
+        if not self.named:
+            return (
+                f"this app has no name, and workers of app {self.other!r} run {tasks} from the same queue, too: they "
+                "may take each other's jobs; name it with App(name=...), or use other task names or queues"
+            )
         return (
-            f"workers of app {self.other!r} and of this app, {self.owner!r}, both run {', '.join(self.tasks)} from the "
-            "same queue and may take each other's jobs: give each app a name, App(name=...), or other task names or "
-            "queues"
+            f"workers of app {self.other!r}, which has no name, run {tasks} from the same queue as this app, "
+            f"{self.owner!r}: they may take each other's jobs; name that app with App(name=...), or use other task "
+            "names or queues"
         )
 
 
@@ -109,7 +120,9 @@ class AttemptFailed(Event, frozen=True):
     def text(self) -> str:
         said = f"{self.task} {self.job_id} attempt {self.attempt} of {self.max_attempts} failed ({self.reason}): "
         if self.delay is not None and self.attempt < self.max_attempts:
-            return f"{said}{self.type}: {self.message}; next try in {self.delay:.3g} s"
+            place = user_place(self.traceback or "")
+            said = f"{said}{self.type}: {self.message}" + (f" at {place}" if place else "")
+            return f"{said}; next try in {self.delay:.3g} s"
         return f"{said}{self.type}: {self.message}; it is not tried again\n{self.traceback or ''}".rstrip()
 
 
@@ -124,8 +137,8 @@ class JobMisfit(Event, frozen=True):
 
     def text(self) -> str:
         return (
-            f"{self.task} {self.job_id} does not fit the code of this worker: {self.message}; it waits for a worker "
-            f"that it fits, {self.grace:g} s from the first time, and then fails"
+            f"{self.task} {self.job_id} does not fit the code of this worker: {self.message}; it waits up to "
+            f"{describe(self.grace)} for a worker whose code takes it, then fails"
         )
 
 

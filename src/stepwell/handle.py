@@ -249,7 +249,7 @@ def refuse_in_event_loop(name: str, instead: str) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise StepwellError(f"{name}() would block the running event loop: await {instead}() instead")
+    raise ConfigError(f"{name}() would block the running event loop: await {instead}() instead")
 
 
 def _timed_out(job_id: str, limit: float | None, info: JobInfo | None) -> str:

@@ -136,11 +136,19 @@ class Enqueuer(Generic[P, R]):
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[JobHandle[R]]:
         """Put many jobs in, all or none. An item is a dict of arguments, or `task.using(...).call(...)`."""
-        return self._task.sink.put_many(self.calls(list(items)), self._options.connection)
+        return self._task.sink.put_many(self.calls(self._listed(items)), self._options.connection)
 
     async def aenqueue_many(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[JobHandle[R]]:
         """The same as `enqueue_many`, for async code."""
-        return await self._task.sink.aput_many(self.calls(list(items)), self._options.connection)
+        return await self._task.sink.aput_many(self.calls(self._listed(items)), self._options.connection)
+
+    def _listed(self, items: Iterable[Mapping[str, Any] | Call[R]]) -> list[Mapping[str, Any] | Call[R]]:
+        if isinstance(items, Mapping):
+            raise BadArgs(
+                f"enqueue_many takes a list, with a dict of arguments for each job, not one dict: write "
+                f"{self._task.name}.enqueue_many([{{...}}, {{...}}])"
+            )
+        return list(items)
 
     def calls(self, items: list[Mapping[str, Any] | Call[R]]) -> Iterator[Call[Any]]:
         """A call for each item, as `enqueue_many` takes them."""

@@ -83,8 +83,14 @@ def wrong_names(encoded: str, known: Collection[str] | None, needed: Collection[
         given = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
         return None
-    unknown = [name for name in given if known is not None and name not in known]
-    missing = [name for name in needed if name not in given]
+    return say_wrong_names(
+        [name for name in given if known is not None and name not in known],
+        [name for name in needed if name not in given],
+    )
+
+
+def say_wrong_names(unknown: list[str], missing: list[str]) -> str | None:
+    """Names that are not known, and those that are missing, in words; None: there are none."""
     said = [f"it does not know {_listed(unknown)}"] if unknown else []
     return "; ".join([*said, f"it needs {_listed(missing)}"] if missing else said) or None
 

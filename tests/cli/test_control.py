@@ -11,10 +11,23 @@ from cli.commands import Jobs, Run
 @pytest.mark.parametrize(
     ("scope", "name"), [(("mail",), "queue mail"), (("--task", "add"), "task add"), (("--all",), "everything")]
 )
-def test_what_is_paused_is_resumed(run: Run, scope: tuple[str, ...], name: str) -> None:
+def test_what_is_paused_is_resumed(run: Run, jobs: Jobs, scope: tuple[str, ...], name: str) -> None:
+    jobs.worker("add", queues_=("ma*",))
     assert run("pause", *scope).out == f"{name} is paused\n"
     assert run("resume", *scope).out == f"{name} is resumed\n"
     assert run("resume", *scope).out == f"{name} is not paused\n"
+
+
+def test_a_name_that_nobody_has_is_paused_with_a_hint(run: Run, jobs: Jobs) -> None:
+    ran = run("pause", "mial")
+    assert (ran.code, ran.out) == (
+        0,
+        "queue mial is paused, but no worker claims from a queue of that name, and no live job is in one: is the name "
+        "right?\n",
+    )
+    assert "no worker knows a task of that name" in run("pause", "--task", "ad").out
+    jobs.ready(queue="mail")
+    assert run("pause", "mail").out == "queue mail is paused\n"
 
 
 def test_resuming_says_what_is_still_paused(run: Run) -> None:

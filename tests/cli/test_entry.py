@@ -120,6 +120,24 @@ def test_an_embedded_database_is_started_and_migrated(run_without_database: Run,
     assert (ran.code, ran.err) == (0, "")
 
 
+@pytest.mark.parametrize("command", [("jobs", "list"), ("doctor",), ("pause", "mail"), ("schema", "version")])
+def test_only_some_commands_make_an_embedded_database(
+    run_without_database: Run, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    ran = run_without_database(*command, "-d", f"embedded:{tmp_path / 'pg'}")
+    assert ran.code == 1
+    assert ran.err.startswith(f"stepwell: there is no embedded Postgres in {tmp_path / 'pg'}: go to the directory")
+    assert not (tmp_path / "pg").exists()
+
+
+def test_a_mistyped_embedded_is_repeated_with_what_was_meant(run_without_database: Run) -> None:
+    assert run_without_database("queues", "-d", "embeded").err == (
+        "stepwell: 'embeded' names no database: did you mean \"embedded\"?\n"
+    )
+    assert "'nonsense' is not a URL that Postgres understands" in run_without_database("queues", "-d", "nonsense").err
+    assert "secret" not in run_without_database("queues", "-d", "postgresql+x://me:secret@host/x").err
+
+
 def test_control_c_ends_a_command_quietly(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(30)

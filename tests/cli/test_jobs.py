@@ -41,6 +41,15 @@ def test_a_list_for_people_has_whole_ids_and_no_colours(run: Run, jobs: Jobs) ->
     assert "\x1b" not in "".join(lines)
 
 
+def test_a_job_that_waits_for_its_next_try_is_listed_with_its_last_error(run: Run, jobs: Jobs) -> None:
+    jobs.failed("the first", delay=3600)
+    jobs.ready(delay=3600.0)
+    waits, failed = run("jobs", "list", "--json").json
+    assert (waits["state"], waits["error"]) == ("scheduled", None)
+    assert (failed["state"], failed["error"]) == ("scheduled", "ValueError: the first")
+    assert "ValueError: the first" in run("jobs", "list").out
+
+
 def test_an_empty_list_says_so(run: Run) -> None:
     assert run("jobs", "list").out == "no job matches\n"
     assert run("jobs", "list", "--json").json == []

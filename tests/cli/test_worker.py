@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
 from cli.commands import Jobs, Run, Start
 from cli.process import Process
+
+from stepwell.db import ENVIRONMENT
 
 pytestmark = pytest.mark.crash
 
@@ -34,6 +37,20 @@ def test_queues_have_slots_of_their_own_or_share_by_weight(start: Start, jobs: J
     assert worker.end() == 0
     assert "claims from mail (2), * (20) in database" in worker.log
     assert ", 22 at once" in worker.log
+
+
+def test_it_says_that_the_code_names_another_database_than_the_environment(
+    start: Start, dsn: str, tmp_path: Path
+) -> None:
+    (tmp_path / "made.py").write_text(
+        f"from stepwell import App\n\napp = App({dsn!r})\n\n\n@app.task\ndef add() -> None: ...\n"
+    )
+    ended = start("worker", "made:app", cwd=tmp_path, env={**os.environ, ENVIRONMENT: "postgresql://nowhere.invalid/x"})
+    assert ended.stdout is not None
+    assert ended.stdout.readline() == (
+        f"{ENVIRONMENT} is set, but not used here: 'made:app' names its own database in the code; write App() to use "
+        "the variable\n"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

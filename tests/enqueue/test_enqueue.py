@@ -144,7 +144,7 @@ async def test_a_client_without_an_encoding_enqueues(dsn: str, conn: Connection[
 
 async def test_a_mapping_that_answers_to_every_name_is_not_taken_for_the_args(app: App, conn: Connection[Any]) -> None:
     note = app.task(_note)
-    with pytest.raises(BadArgs, match="missing a required argument: 'n'"):
+    with pytest.raises(BadArgs, match="it does not know 'typo'; it needs 'n'"):
         await note.aenqueue_many([Counter({"typo": 5})])
     assert rows(conn) == []
 
@@ -274,6 +274,20 @@ async def test_blocking_calls_inside_an_event_loop_name_the_async_ones(app: App)
             call()
 
 
+async def test_a_context_without_its_annotation_is_told_how_to_write_it(app: App) -> None:
+    @app.task
+    async def note(ctx, n: int) -> None: ...  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
+
+    with pytest.raises(BadArgs, match="it needs 'ctx'; if 'ctx' is to be the context, annotate it: ctx: Context"):
+        await note.aenqueue(n=1)  # pyright: ignore
+
+
+async def test_one_dict_for_many_jobs_is_refused_with_how_to_write_it(app: App) -> None:
+    note = app.task(_note)
+    with pytest.raises(BadArgs, match=r"takes a list, .* write _note\.enqueue_many\(\[\{\.\.\.\}, \{\.\.\.\}\]\)"):
+        await note.aenqueue_many({"n": 1})  # pyright: ignore[reportArgumentType]
+
+
 class Odd:
     pass
 
@@ -281,7 +295,8 @@ class Odd:
 @pytest.mark.parametrize(
     ("args", "kwargs", "said"),
     [
-        ((), {}, "missing a required argument: 'n'"),
+        ((), {}, "it needs 'n'"),
+        ((), {"m": 1}, "it does not know 'm'; it needs 'n'"),
         ((1, "a", 3), {}, "too many positional arguments"),
         ((1,), {"nope": 2}, "'nope'"),
         (("text",), {}, "'n': Expected `int`, got `str`"),

@@ -237,10 +237,12 @@ async def test_the_log_counts_attempts_against_the_limit_of_the_job(app: App) ->
             with pytest.raises(JobFailed, match="broken"):
                 await (await fails.using(max_attempts=most).aenqueue()).aresult("10s")
     said = [event.text().partition("\n")[0] for event in heard.of(AttemptFailed)]
+    # The line at which the task above raises it.
+    place = f"{__file__}:{fails.fn.__code__.co_firstlineno + 2}"
     ends = [text.partition(" attempt ")[2] for text in said]
     assert ends == [
-        "1 of 3 failed (error): ValueError: broken; next try in 0 s",
-        "2 of 3 failed (error): ValueError: broken; next try in 0 s",
+        f"1 of 3 failed (error): ValueError: broken at {place}; next try in 0 s",
+        f"2 of 3 failed (error): ValueError: broken at {place}; next try in 0 s",
         "3 of 3 failed (error): ValueError: broken; it is not tried again",
         "1 of 1 failed (error): ValueError: broken; it is not tried again",
     ]

@@ -63,8 +63,12 @@ async def test_a_wrong_call_in_a_handler_fails_for_good(app: App) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(ctx.sleep("5 parsecs"))
 
+    @app.task
+    async def blocks() -> None:
+        bad_sleep.enqueue()
+
     async with Worker(app):
-        for task in (bad_sleep, bad_branch, bad_step, in_a_step, in_a_group):
+        for task in (bad_sleep, bad_branch, bad_step, in_a_step, in_a_group, blocks):
             job = await task.aenqueue()
             with pytest.raises(JobFailed):
                 await job.aresult("10s")

@@ -129,7 +129,13 @@ async def test_a_worker_says_when_it_starts_that_another_app_may_take_its_jobs(d
         async with worker:
             said = heard.of(TasksShared)
             assert [(one.owner, one.other, one.tasks) for one in said] == [(app.name, "billing", ("parent", "send"))]
-            assert "App(name=...)" in said[0].text()
+            assert said[0].text().startswith("this app has no name, and workers of app 'billing' run parent, send from")
+            assert "name it with App(name=...)" in said[0].text()
+            third = Worker(shop)
+            other = Heard(third)
+            async with third:
+                [rival] = other.of(TasksShared)
+                assert rival.text().startswith(f"workers of app {app.name!r}, which has no name, run parent, send from")
         elsewhere = Worker(app, queues=["other.*"])
         silent = Heard(elsewhere)
         async with elsewhere:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import psycopg
 import typer
 
 from stepwell import queries
@@ -11,7 +12,7 @@ from stepwell.cli import usage
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.db import fetch
-from stepwell.queries import Scope
+from stepwell.queries import Scope, WorkerInfo
 
 QueueArgument = Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name.", show_default=False)]
 TaskOption = Annotated[str | None, typer.Option("--task", "-t", metavar="NAME", help="Of this task.")]
@@ -36,7 +37,8 @@ def pause(
     scope = _scope("pause", queue, task, worker, everything)
     with session(database) as connection:
         fetch(connection, queries.pause(scope))
-    say(f"{_name(scope)} is paused")
+        known = _is_known(connection, scope)
+    say(f"{_name(scope)} is paused" + ("" if known else f", but {_unknown(scope)}: is the name right?"))
 
 
 def resume(
@@ -93,6 +95,33 @@ def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, e
         None if worker is None else usage.worker_id(worker),
         everything,
     )
+
+
+def _is_known(connection: psycopg.Connection[Any], scope: Scope) -> bool:
+    """Whether a worker or a live job has the name of the queue, or a worker that of the task."""
+    if scope.queue is None and scope.task is None:
+        return True
+    if any(_has(worker, scope) for worker in fetch(connection, queries.workers())):
+        return True
+    return scope.queue is not None and any(
+        queue.ready + queue.scheduled + queue.running + queue.waiting + queue.blocked
+        for queue in fetch(connection, queries.queues())
+        if queue.name == scope.queue
+    )
+
+
+def _has(worker: WorkerInfo, scope: Scope) -> bool:
+    if scope.queue is None:
+        return scope.task in worker.tasks
+    return any(
+        scope.queue == name or (name.endswith("*") and scope.queue.startswith(name[:-1])) for name in worker.queues
+    )
+
+
+def _unknown(scope: Scope) -> str:
+    if scope.queue is None:
+        return "no worker knows a task of that name"
+    return "no worker claims from a queue of that name, and no live job is in one"
 
 
 def _name(scope: Scope) -> str:

@@ -14,7 +14,7 @@ from stepwell.db import Database
 def doctor(json: JsonOption = False, database: DatabaseOption = None) -> None:
     """Look for trouble: schema, notifications, waiting jobs, dead rows, workers. Exit code 1 if there is a problem,
     also if the schema cannot be checked."""
-    found = Database(database, pool_size=1)
+    found = Database(database, pool_size=1, create=False)
     try:
         with explained(found):
             findings = examine(found)

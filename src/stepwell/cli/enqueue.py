@@ -45,5 +45,5 @@ def enqueue(
         max_attempts,
         None if owner is None else usage.name(owner, "--owner"),
     )
-    with session(database) as connection:
+    with session(database, create=True) as connection:
         say(str(fetch(connection, queries.enqueue([job]))[0][0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated
 
 import typer
@@ -53,6 +54,9 @@ def list_(
     which = job_filter(state, queue, task, older_than, newer_than, metadata, owner)
     with session(database) as connection:
         found = fetch(connection, queries.list_jobs(which, limit))
+        retried = [str(job.id) for job in found if job.state == "scheduled" and job.attempt and job.error is None]
+        errors = dict(fetch(connection, queries.last_errors(retried))) if retried else {}
+        found = [dataclasses.replace(job, error=errors.get(str(job.id), job.error)) for job in found]
         now = fetch(connection, queries.clock())[0]
     if json:
         dump([record(job, "failures", "steps") for job in found])

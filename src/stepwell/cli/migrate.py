@@ -32,7 +32,7 @@ def migrate(
         return
     if start is not None:
         raise Usage('--from goes with --sql: without it "stepwell migrate" finds the version in the database')
-    with session(database, any_schema=True) as connection:
+    with session(database, any_schema=True, create=True) as connection:
         before = _granted(connection)
         applied = schema.migrate(connection)
         for name in applied:

@@ -26,9 +26,12 @@ DatabaseOption = Annotated[
 
 
 @contextmanager
-def session(database: str | None, *, any_schema: bool = False) -> Generator[psycopg.Connection[Any]]:
-    """A connection in autocommit. Unless `any_schema` will do, the schema is checked first."""
-    found = Database(database, pool_size=1)
+def session(
+    database: str | None, *, any_schema: bool = False, create: bool = False
+) -> Generator[psycopg.Connection[Any]]:
+    """A connection in autocommit. Unless `any_schema` will do, the schema is checked first. An embedded Postgres must
+    be there, unless this may `create` one: a command in the wrong directory would find an empty one."""
+    found = Database(database, pool_size=1, create=create)
     try:
         with explained(found):
             if not any_schema:

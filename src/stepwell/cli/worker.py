@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ from stepwell.cli.options import (
     LogLevelOption,
     QueuesOption,
 )
+from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption
 from stepwell.cli.slots import read_balance, read_queues
 from stepwell.db import ENVIRONMENT, Database
@@ -117,6 +119,12 @@ def worker(
         found = load_app(app)
         if database is not None:
             _check_database(found, app, database)
+        elif ENVIRONMENT in os.environ and found.database.url_in_code not in (None, os.environ[ENVIRONMENT]):
+            say(
+                f"{ENVIRONMENT} is set, but not used here: {app!r} names its own database in the code; write App() to "
+                "use the variable"
+            )
+            sys.stdout.flush()
 
     from stepwell.cli.recycle import Limits
     from stepwell.cli.running import run

@@ -36,6 +36,11 @@ class EmbeddedPostgres:
         self._one_at_a_time = threading.Lock()
 
     @property
+    def exists(self) -> bool:
+        """Whether one was ever started in this place."""
+        return (self.path / keeper.MUTEX).exists()
+
+    @property
     def dsn(self) -> str:
         """How to connect, in the form that libpq takes. The same for as long as the server lives."""
         if self._dsn is None:

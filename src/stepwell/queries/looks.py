@@ -38,6 +38,18 @@ def failures(job_id: str) -> Query[Failure]:
     )
 
 
+def last_errors(ids: Sequence[str]) -> Query[tuple[str, str]]:
+    """The error of the last failed attempt of each of these jobs."""
+    return Query(
+        "select u.id::text, f.error from unnest(%s::uuid[]) as u (id) cross join lateral ("
+        "select left(f.type || ': ' || f.message, 1000) as error from stepwell.failures f where f.job_id = u.id"
+        " order by f.epoch desc limit 1) f",
+        (list(ids),),
+        same,
+        repeatable=True,
+    )
+
+
 def steps(job_id: str) -> Query[StepInfo]:
     return Query(
         "select n, key, kind, pending, timed_out, value::text, large,"

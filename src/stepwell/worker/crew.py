@@ -291,9 +291,10 @@ class Crew:
 
     async def warn_of_rivals(self) -> None:
         """Say whose workers may take the same jobs. That is no reason to stop: an app may be being renamed."""
+        named = self._app.owner is not None
         if self.worker_id is not None:
             for rival in await self._duties.do("looking for tasks of two apps", queries.rivals(self.worker_id)) or []:
-                self._events.emit(TasksShared(self._app.name, rival.owner, tuple(rival.tasks)))
+                self._events.emit(TasksShared(self._app.name, rival.owner, tuple(rival.tasks), named))
 
     async def _declare_again(self) -> None:
         """Whenever the lease was lost, others may have found our schedules stale and removed them."""
