@@ -109,7 +109,7 @@ class NewStep(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """A step as people look it up. `value` is a plain JSON value; one over 64 KB is not shown, but `large` is True."""
+    """A step as people look it up. `value` is a plain JSON value; one over 64 kB is not shown, but `large` is True."""
 
     n: int
     key: str

@@ -120,7 +120,7 @@ async def test_a_wait_that_was_given_up_says_so_and_a_long_value_is_cut(run: Run
     shown = run("jobs", "show", str(job.id))
     assert line(shown, "wait:never")[1:4] == ["wait", "timed", "out"]
     assert max(len(line) for line in shown.out.splitlines()) < 200
-    assert line(shown, "large")[-3:] == ["(over", "64", "KB)"]
+    assert line(shown, "large")[-3:] == ["(over", "64", "kB)"]
 
 
 async def test_a_chain_is_shown_with_where_it_stands_and_goes_back_to_a_step(run: Run, app: App) -> None:

@@ -68,7 +68,7 @@ def _value(step: StepInfo) -> str:
     if step.error is not None:
         return _short(step.error)
     if step.large:
-        return "(over 64 KB)"
+        return "(over 64 kB)"
     return "" if step.value is None else _short(compact(step.value))
 
 
