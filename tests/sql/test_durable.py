@@ -439,3 +439,18 @@ def test_a_job_that_is_named_twice_moves_once(conn: Connection, worker: str) -> 
     assert calls.one(conn.execute(move, ([job.id] * 2, [job.epoch] * 2))) == []
     steps = conn.execute("select key, n from stepwell.step where job_id = %s order by n", (job.id,)).fetchall()
     assert steps == [("first", 1), ("next", 2)]
+
+
+def test_a_job_suspended_by_two_runs_at_once_has_what_the_run_that_holds_it_says(conn: Connection, worker: str) -> None:
+    [job] = running(conn, worker)
+
+    def wait(key: str) -> str:
+        step = {"key": key, "n": 1, "kind": "wait", "pending": True, "event": key}
+        return json.dumps({"steps": [step], "groups": [[key]], "at_once": False})
+
+    refused = conn.execute(
+        "select stepwell.suspend(%s::uuid[], %s, %s)",
+        ([job.id] * 3, [None, job.epoch, job.epoch - 1], [wait("none"), wait("held"), wait("old")]),
+    )
+    assert calls.one(refused) == []
+    assert rows(conn, "select key from stepwell.step") == [("held",)]

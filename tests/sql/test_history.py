@@ -195,13 +195,25 @@ def test_who_makes_partitions_gives_up_soon_and_says_who_else_does_so(conn: Conn
     assert len(calls.make_partitions(conn, 40 * DAY)) == 6
 
 
-def test_a_finish_under_way_does_not_stop_partitions_from_being_made(conn: Connection, dsn: str, worker: str) -> None:
+def test_a_finish_under_way_stops_only_partitions_that_rows_come_for_now(
+    conn: Connection, dsn: str, worker: str
+) -> None:
     calls.make_partitions(conn, DAY)
     calls.enqueue(conn)
     held = calls.claim(conn, worker)
     with psycopg.connect(dsn) as finisher:
         calls.finish(finisher, held)
-        assert len(calls.make_partitions(conn, 4 * DAY)) == 6
+        days = ("20300106", "20300107")
+        assert sorted(calls.make_partitions(conn, 4 * DAY)) == [
+            f"{table}_{day}" for table in ("failure", "history") for day in days
+        ]
+        # Whoever writes such a row meanwhile is not refused.
+        job = calls.enqueue(conn)
+        conn.execute("select stepwell.cancel(array[%s]::uuid[], _keep => %s)", (job, 4.0 * DAY))
+        assert places(conn, job) == ["history_default"]
+        finisher.commit()
+    assert sorted(calls.make_partitions(conn, 4 * DAY)) == ["failure_20300105", "history_20300105"]
+    assert places(conn, job) == ["history_20300105"]
 
 
 def test_ends_that_find_no_partition_and_the_making_of_one_do_not_deadlock(
@@ -221,7 +233,7 @@ def test_ends_that_find_no_partition_and_the_making_of_one_do_not_deadlock(
         until(lambda: calls.blocked(conn, maker))
         calls.fail(ender, [two], delay=1.0, keep=100 * DAY)
         ender.commit()
-        assert len(made.result()) == 6
+        assert len(made.result() + calls.make_partitions(conn, 100 * DAY)) == 6
     assert places(conn, one.id) == ["history_20300411"]
 
 

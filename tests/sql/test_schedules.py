@@ -556,6 +556,18 @@ def test_what_was_made_or_resumed_while_the_clock_was_ahead_is_due_when_it_shoul
     assert {find(conn, name).next_run_at for name in ("resting", "made", "ended")} == {START + MINUTE}
 
 
+@pytest.mark.parametrize("wrong", ["infinity", "-infinity", "10500-01-01", "0044-03-15 BC"])
+def test_nothing_is_set_back_to_a_time_that_no_schedule_can_have(conn: Connection, wrong: str) -> None:
+    put(conn)
+    one = find(conn)
+    rewound = conn.execute(
+        "select stepwell.rewind_schedules(array[%s]::uuid[], array[%s], array[%s], array[%s]::timestamptz[])",
+        (one.id, one.version, one.next_run_at, wrong),
+    )
+    assert rewound.fetchone() == (0,)
+    assert find(conn) == one
+
+
 def test_somebodys_open_transaction_holds_up_no_other_schedule(conn: Connection, dsn: str) -> None:
     for n in range(40):
         put(conn, f"held {n:02}")

@@ -33,21 +33,23 @@ begin
     ));
   end if;
   perform stepwell.lock_to_give_back(_ids);
-  _held := array(
-    select j.id
-    from unnest(_ids, _epochs) as u (id, epoch)
+  -- From here on only the waits of runs that are held; of two for one run the last.
+  select coalesce(array_agg(h.id), '{}'), array_agg(h.epoch), array_agg(h.wait) into _held, _epochs, _waits
+  from (
+    select distinct on (u.id) u.id, u.epoch, u.wait
+    from unnest(_ids, _epochs, _waits) with ordinality as u (id, epoch, wait, n)
     join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
     where j.id = any (_ids)
-  );
+    order by u.id, u.n desc
+  ) h;
   with given as materialized (
     select u.id, u.epoch, s.key, s.n, s.kind, s.value, s.error, s.delay, s.until, s.event, s.event_key, s.seconds, s.fingerprint,
       coalesce(s.pending, false) as pending
-    from unnest(_ids, _epochs, _waits) as u (id, epoch, wait)
+    from unnest(_held, _epochs, _waits) as u (id, epoch, wait)
     cross join lateral json_to_recordset(u.wait::json -> 'steps') as s (
       key text, n integer, kind text, value json, error json, delay double precision, until double precision,
       event text, event_key text, seconds double precision, fingerprint integer, pending boolean
     )
-    where u.id in (select h.id from unnest(_held) as h (id))
   ), saved as (
     insert into stepwell.step (job_id, saved_at, until, seconds, n, epoch, fingerprint, pending, kind, key, event,
       event_key, value, error)
@@ -74,17 +76,16 @@ begin
   update stepwell.step s set awaited = null where s.job_id = any (_held) and s.pending and s.awaited is not null;
   with wanted as materialized (
     select u.id, g.n, k.key
-    from unnest(_ids, _waits) as u (id, wait)
+    from unnest(_held, _waits) as u (id, wait)
     cross join lateral json_array_elements(u.wait::json -> 'groups') with ordinality as g (keys, n)
     cross join lateral json_array_elements_text(g.keys) as k (key)
-    where u.id in (select h.id from unnest(_held) as h (id))
   )
   update stepwell.step s
   set awaited = w.n
   from wanted w
   where s.job_id = any (_held) and s.job_id = w.id and s.key = w.key;
   _at_once := array(
-    select u.id from unnest(_ids, _waits) as u (id, wait) where (u.wait::json ->> 'at_once')::boolean
+    select u.id from unnest(_held, _waits) as u (id, wait) where (u.wait::json ->> 'at_once')::boolean
   );
   if _events or exists (
     select from stepwell.step s where s.job_id = any (_held) and s.pending and s.event is not null
@@ -95,8 +96,7 @@ begin
   perform stepwell.end_waits(_held);
   with given as materialized (
     select u.id, json_array_length(u.wait::json -> 'groups') as awaits
-    from unnest(_ids, _waits) as u (id, wait)
-    where u.id in (select h.id from unnest(_held) as h (id))
+    from unnest(_held, _waits) as u (id, wait)
   ), decided as materialized (
     select g.id, g.awaits,
       g.id in (select o.id from unnest(_at_once) as o (id)) or g.awaits > (
