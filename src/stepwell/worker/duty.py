@@ -10,7 +10,7 @@ import psycopg
 
 from stepwell.events import Events, UpkeepFailed
 from stepwell.queries import Query
-from stepwell.trouble import explain, is_hopeless
+from stepwell.trouble import explain, is_hopeless, is_missing
 from stepwell.worker.link import Link
 
 Row = TypeVar("Row")
@@ -37,7 +37,7 @@ class Duties:
             self.failed(duty, f"it took longer than {_LONGEST:g} s")
             return None
         except (psycopg.Error, OSError) as error:
-            if is_hopeless(error):
+            if is_hopeless(error) and (duty in self._failing or not is_missing(error)):
                 raise explain(error, self._dsn()) from error
             self.failed(duty, " ".join(str(error).split()))
             return None
