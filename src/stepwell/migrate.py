@@ -167,7 +167,8 @@ def migrate(
     while True:
         try:
             return _migrate(connection, target)
-        except psycopg.errors.LockNotAvailable as error:
+        # A worker that takes the same locks in another order may be waited for, too.
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             with connection.transaction(), connection.cursor(row_factory=scalar_row) as cursor:
                 who = cursor.execute(_LOCK_HOLDERS).fetchone() or "another session"
             if time.monotonic() > deadline:

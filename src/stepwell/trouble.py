@@ -57,6 +57,12 @@ def is_hopeless(error: BaseException) -> bool:
     return isinstance(error, psycopg.OperationalError) and any(words in str(error) for words in _HOPELESS_WORDS)
 
 
+def is_missing(error: BaseException) -> bool:
+    """Whether a function or table was not there. That is hopeless, unless it is so only at the moment in which a
+    migration replaces it: whoever works by the schema tries again before it believes it."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in ("42883", "42P01")
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether the database is only away or busy, so that trying again is right and nobody needs to act."""
     if isinstance(error, PoolTimeout | OSError):

@@ -20,6 +20,7 @@ from stepwell import migrate as migrating
 from stepwell.errors import DatabaseError, SchemaMismatch
 from stepwell.migrate import Migration, check, current, migrate, migrations, newest, script
 from tests.conftest import postgres_bin_dir
+from tests.sql.calls import blocked
 from tests.waiting import until
 
 from .dump import Connection, dump, place
@@ -135,12 +136,6 @@ def test_a_migration_that_must_wait_long_holds_up_nobody_and_says_for_whom(
             until(lambda: blocked(watcher, conn))
             other.close()
             assert waiting.result() == [NEXT.name]
-
-
-def blocked(conn: Connection, other: Connection) -> bool:
-    row = conn.execute("select cardinality(pg_blocking_pids(%s)) > 0", (other.info.backend_pid,)).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(empty: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,12 +366,12 @@ def test_names_that_do_not_fit_are_mended(empty: Connection) -> None:
     )
     empty.execute(
         "insert into stepwell.schedule (id, owner, name, task, args, queue, rank, every, overlap, catchup, jitter,"
-        " declared, declared_at, created_at) values (gen_random_uuid(), 'app', 'a', 'work', '{}', %s, 0, 'NaN', 'skip',"
-        " 1, 0, false, now(), now())",
-        (long,),
+        " declared, declared_at, created_at) select gen_random_uuid(), owner, 'a', 'work', '{}', %s, 0, 'NaN', 'skip',"
+        " 1, 0, false, now(), now() from unnest(%s::text[]) as owner",
+        (long, ["app", "", "unnamed", f"{long}1", f"{long}2"]),
     )
     migrate(empty)
     jobs = empty.execute("select task, queue from stepwell.job order by task").fetchall()
     assert jobs == [("unnamed", "default"), ("work", "q" * 200)]
-    assert empty.execute("select queue, every from stepwell.schedule").fetchall() == [("q" * 200, 3155760000)]
+    assert empty.execute("select queue, every from stepwell.schedule").fetchall() == [("q" * 200, 3155760000)] * 5
     assert empty.execute("select promoted, failed from stepwell.promote()").fetchall() == [(2, [])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import LiteralString, cast
 from uuid import uuid4
@@ -16,6 +17,8 @@ from stepwell import migrate as migrating
 from stepwell import rights
 from stepwell.errors import ConfigError, DatabaseError
 from stepwell.migrate import Migration, check, migrate, migrations, newest
+from tests.sql.calls import blocked
+from tests.waiting import until
 
 from .dump import Connection, dump
 from .version_5 import PRODUCER, WORKER, Version5, grant, make_version_5, version_5_calls
@@ -191,6 +194,28 @@ def test_jobs_of_version_5_live_on_in_the_hands_of_its_code(empty: Connection, n
         hands.fail((plain[0], 2), delay=None, max_attempts=1)
         states = old.execute("select state::text from stepwell.jobs order by id").fetchall()
         assert states == [("succeeded",), ("succeeded",), ("failed",), ("succeeded",)]
+
+
+def test_a_claim_of_version_5_that_waits_for_the_migration_goes_on(empty: Connection, new_role: NewRole) -> None:
+    """Its body is that of version 5, and what it calls is replaced while it waits for its first table."""
+    make_version_5(empty)
+    worker = new_role()
+    grant(empty, worker, WORKER)
+    with as_role(empty, worker) as old, ThreadPoolExecutor(1) as threads:
+        hands = Version5(old, "flow")
+        old.execute("select stepwell.enqueue('flow') from generate_series(1, 8)")
+        for _ in range(6):  # so that its plans are kept
+            hands.claim(1)
+        [(job_id, _)] = held = hands.claim(1)
+        hands.advance(held[0], "first", "second", 2)
+        hands.snooze(held[0])
+        with empty.transaction():
+            # As the migration does first, but for as long as the test likes.
+            empty.execute("lock table stepwell.worker in access exclusive mode")
+            claimed = threads.submit(hands.claim_with_journals, 9)
+            until(lambda: blocked(empty, old))
+            migrate(empty)
+        assert [job_id in job for job, _ in claimed.result()].count(True) == 1
 
 
 def test_a_producer_of_version_5_goes_on_as_one_and_nothing_else(empty: Connection, new_role: NewRole) -> None:

@@ -127,6 +127,13 @@ def test_the_owner_can_allow_more(
         write(conn, worker, text(most + 8))
 
 
+@pytest.mark.parametrize("number", ["1e131071", "-2.5E+99999", "1e-16000"])
+def test_metadata_counts_as_it_is_written_out(conn: Connection, number: str) -> None:
+    with pytest.raises(psycopg.DataError, match=r"metadata of \d+ bytes"):
+        calls.enqueue_many(conn, ["{}"], metadata=[f'{{"a": [{", ".join([number] * 10)}]}}'])
+    calls.enqueue_many(conn, ["{}"], metadata=['{"a": [1e20, 1.5e-10], "sha": "3e99999"}'])
+
+
 def test_a_value_that_is_stored_compressed_counts_in_full(conn: Connection) -> None:
     conn.execute("create temp table stored as select array[repeat('x', 2000000)] as texts")
     conn.execute("create temp table big as select json_build_object('x', repeat('x', 2000000)) as args")

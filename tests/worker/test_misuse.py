@@ -122,6 +122,8 @@ async def test_values_nested_too_deep_fail_for_good(app: App, conn: psycopg.Conn
     reasons = ["bad_args", "bad_args", "bad_result", "bad_result", "bad_result", "bad_result"]
     assert found == [[(reason, 1, "failed")] for reason in reasons]
     # Lists and pages show the others, too.
+    conn.execute("select stepwell.enqueue('long', (%s)::json)", ('{"x": ' + "1" * 5000 + "}",))
     shown = {job.task: job for job in await app.database.afetch(queries.list_jobs(JobFilter(), 10))}
     assert shown["take"].args == {"": "(nested too deep to be shown: 18010 characters)"}
+    assert shown["long"].args[""].startswith("(cannot be shown: Exceeds the limit (4300 digits)")
     assert shown["give"].args == {}

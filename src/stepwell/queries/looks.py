@@ -78,11 +78,13 @@ def _step_info(*columns: Any) -> StepInfo:
 
 
 def _value(text: str | None) -> Any:
-    """A JSON value. One that is nested too deep for Python, as only SQL can put it in, must not hide the others."""
+    """A JSON value. One that Python cannot read, as only SQL can put it in, must not hide the others."""
     try:
         return None if text is None else json.loads(text)
     except RecursionError:
         return f"(nested too deep to be shown: {len(text or '')} characters)"
+    except ValueError as error:  # a number of more than 4,300 digits
+        return f"(cannot be shown: {error})"
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -26,3 +26,22 @@ begin
   end if;
 end
 $$;
+-- Whoever is in the middle of a call ends it first, and whoever begins one waits with nothing in hand: so nobody finds a
+-- function gone halfway. Locked one by one as the changes come, tables would be waited for by those who hold others. The order is
+-- the one in which most calls take them.
+do $$
+declare
+  _name text;
+begin
+  for _name in
+    select u.name
+    from unnest(array[
+      'worker', 'control', 'schedule', 'job', 'event', 'step', 'large_value', 'failure', 'history', 'tick', 'stat'
+    ]) with ordinality as u (name, n)
+    where to_regclass('stepwell.' || u.name) is not null
+    order by u.n
+  loop
+    execute format('lock table stepwell.%I in access exclusive mode', _name);
+  end loop;
+end
+$$;

@@ -11,7 +11,7 @@ import psycopg
 from stepwell.advice import aexplain
 from stepwell.events import Events, UpkeepFailed
 from stepwell.queries import Query
-from stepwell.trouble import in_short, is_hopeless
+from stepwell.trouble import in_short, is_hopeless, is_missing
 from stepwell.worker.link import Link
 
 Row = TypeVar("Row")
@@ -38,7 +38,7 @@ class Duties:
             self.failed(duty, f"it took longer than {_LONGEST:g} s")
             return None
         except (psycopg.Error, OSError) as error:
-            if is_hopeless(error):
+            if is_hopeless(error) and (duty in self._failing or not is_missing(error)):
                 raise await aexplain(error, self._dsn()) from error
             self.failed(duty, in_short(error))
             return None

@@ -24,7 +24,7 @@ from stepwell.connection import CONNECTION, stirs
 from stepwell.db import Database, fetch
 from stepwell.errors import StepwellError
 from stepwell.queries import Orders, Query
-from stepwell.trouble import is_hopeless
+from stepwell.trouble import is_hopeless, is_missing
 from stepwell.worker.link import sever
 
 _TICK = 0.25
@@ -78,6 +78,7 @@ class Lease:
         self._every = renew
         self._born = time.monotonic()
         self._begun: int | None = None
+        self._was_missing = False
 
     def start(self) -> str:
         """Register and begin to renew. Raises what keeps it from registering. Blocks: call it in a thread."""
@@ -158,11 +159,13 @@ class Lease:
                 self._tell(self._callbacks.gained, worker_id)
             self._renew_once()
         except (psycopg.Error, OSError) as error:
-            if is_hopeless(error):
+            was_missing, self._was_missing = self._was_missing, is_missing(error)
+            if is_hopeless(error) and (was_missing or not self._was_missing):
                 raise explain(error, self._database.dsn) from error
             if self._overdue():
                 self._lose(unanswered=True)
             return False
+        self._was_missing = False
         return True
 
     def _overdue(self) -> bool:

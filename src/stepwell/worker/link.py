@@ -17,12 +17,14 @@ from stepwell.aside import aside
 from stepwell.db import Database, afetch
 from stepwell.events import DatabaseBack, DatabaseLost, Events
 from stepwell.queries import Query
-from stepwell.trouble import in_short, is_hopeless, is_transient
+from stepwell.trouble import in_short, is_hopeless, is_missing, is_transient
 from stepwell.worker.watch import about_to_write
 
 Row = TypeVar("Row")
 
 _LONGEST_PAUSE = 1.0
+# How often something may be missing before it counts as gone: with the pauses that is some seconds.
+_MISSING_TRIES = 10
 
 
 class Link:
@@ -65,13 +67,15 @@ class Link:
         """
         pause = 0.05
         lost = False
+        missing = 0
         while worthwhile():
             try:
                 rows = await self.fetch(query)
             except (psycopg.Error, OSError) as error:
-                if is_hopeless(error):
+                missing += is_missing(error)
+                if is_hopeless(error) and not 0 < missing < _MISSING_TRIES:
                     raise await aexplain(error, self._database.dsn) from error
-                if not is_transient(error):
+                if not is_transient(error) and not is_missing(error):
                     raise
                 if not waits_for_locks and isinstance(error, psycopg.errors.LockNotAvailable):
                     raise

@@ -84,5 +84,9 @@ begin
   if pg_column_size(_metadata) > 65536 then
     perform stepwell.check_sizes('metadata', _metadata);
   end if;
+  -- As jsonb a number is written out: one of eight characters has up to 131,072 digits.
+  if array_to_string(_metadata, ' ') ~ '[0-9][eE][+-]?[0-9]{2}' then
+    perform stepwell.check_sizes('metadata', array(select m::jsonb::text from unnest(_metadata) as m));
+  end if;
 end
 $$;

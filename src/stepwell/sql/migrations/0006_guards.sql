@@ -65,7 +65,7 @@ alter table stepwell.schedule
   -- NaN is greater than any number.
   add constraint schedule_lengths check (every <= 3155760000 and jitter <= 3155760000) not valid;
 update stepwell.schedule s
-set owner = coalesce(nullif(left(s.owner, 200), ''), 'unnamed'),
+set owner = case when length(s.owner) between 1 and 200 then s.owner else left(s.owner, 160) || md5(s.owner) end,
   name = case when length(s.name) between 1 and 200 then s.name else left(s.name, 160) || md5(s.name) end,
   task = coalesce(nullif(left(s.task, 200), ''), 'unnamed'), queue = coalesce(nullif(left(s.queue, 200), ''), 'default'),
   cron = left(s.cron, 200), tz = left(s.tz, 200), every = least(s.every, 3155760000), jitter = least(s.jitter, 3155760000)

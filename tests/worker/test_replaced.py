@@ -1,0 +1,40 @@
+"""A function that is not there: for a moment, as while a migration replaces it, or for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from waiting import Heard
+
+from stepwell import App, Worker
+from stepwell.errors import DatabaseError
+from stepwell.events import DatabaseLost
+
+
+async def test_a_worker_outlives_the_moment_in_which_a_function_is_replaced(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    @app.task
+    async def work() -> int:
+        return 1
+
+    worker = Worker(app, poll=0.1)
+    heard = Heard(worker)
+    async with worker:
+        conn.execute("alter function stepwell.claim rename to claim_away")
+        job = await work.aenqueue()
+        await heard.wait_for(DatabaseLost)
+        conn.execute("alter function stepwell.claim_away rename to claim")
+        assert await job.aresult(timeout="10s") == 1
+
+
+async def test_a_worker_ends_when_a_function_stays_away(app: App, conn: psycopg.Connection[Any]) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    await work.aenqueue()
+    conn.execute("drop function stepwell.claim")
+    with pytest.raises(DatabaseError, match=r'missing or incomplete: run "stepwell migrate" .*stepwell\.claim'):
+        await Worker(app, poll=0.1).run()
