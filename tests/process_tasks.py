@@ -30,6 +30,11 @@ def die() -> None:
     os._exit(7)
 
 
+@_app.task(process=True, retry=_once)
+def leave() -> None:
+    os._exit(0)
+
+
 @_app.task(process=True, retry=_once, timeout="1s")
 def sleep(seconds: float) -> None:
     time.sleep(seconds)
@@ -71,7 +76,7 @@ def polite(place: str) -> None:
 def register(app: App) -> dict[str, Task[..., Any]]:
     """The same functions as tasks of another app, by name."""
     registered: dict[str, Task[..., Any]] = {}
-    for task in (square, divide, die, sleep, progress, stubborn, polite):
+    for task in (square, divide, die, leave, sleep, progress, stubborn, polite):
         limit = "1s" if task is sleep else None
         registered[task.name] = app.task(process=True, retry=task.retry, timeout=limit)(task.fn)
     return registered

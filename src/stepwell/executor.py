@@ -41,6 +41,7 @@ from stepwell.task import Task
 from stepwell.undo import undo_all
 
 _LONGEST_TRACEBACK = 60_000
+_TURNS = 5
 
 
 class HasRetry(Protocol):
@@ -64,11 +65,11 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         positional, named = _arguments(task, args, ctx)
         result = await task.fn(*positional, **named)
         if not isinstance(ctx, Context) or not ctx.took_steps:
-            ctx.refuse_unused()
+            await _refuse_open(ctx)
             return _returned(task, result, max_result_size)
         await ctx.all_spawned()
         if not ctx.journal.undoing and ctx.journal.leaving is None:
-            ctx.refuse_unused()
+            await _refuse_open(ctx)
             ctx.journal.close()
             return _returned(task, result, max_result_size)
         error: BaseException = ctx.journal.leaving or StopReplay()
@@ -89,6 +90,15 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
     finally:
         ctx.journal.close()
     return outcome_of(error, task, ctx.counted_attempt, ctx.journal)
+
+
+async def _refuse_open(ctx: JobContext) -> None:
+    ctx.refuse_unused()
+    if ctx.left_open:
+        # What was cancelled a moment ago needs one more turn of the event loop to end, or a few.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        ctx.refuse_open()
 
 
 def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:

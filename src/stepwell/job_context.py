@@ -227,10 +227,20 @@ class JobContext:
             self._made = Made()
         return self._made
 
+    @property
+    def left_open(self) -> bool:
+        """Whether a step or a wait that this run has made has not ended."""
+        return self._made is not None and self._made.any_open
+
     def refuse_unused(self) -> None:
         """Raise `NotAwaited` if this run has made a step or a wait and never awaited it."""
         if self._made is not None:
             self._made.refuse_unused(self.task)
+
+    def refuse_open(self) -> None:
+        """Raise `NotAwaited` if this run has begun a step or a wait that has not ended."""
+        if self._made is not None:
+            self._made.refuse_open(self.task)
 
     def let_go(self) -> None:
         """The run is over."""

@@ -1,4 +1,4 @@
-"""Steps and waits that a handler has made and not used: they were never run, so its job must not succeed."""
+"""Steps and waits that a handler has made and not awaited: their effect is unknown, so its job must not succeed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Unentered(Protocol):
 
 
 class Made:
-    """What a run has made: coroutines of its context, and transactions."""
+    """What a run has made and not seen to the end: coroutines of its context, and transactions."""
 
     __slots__ = ("_all", "_most")
 
@@ -35,9 +35,9 @@ class Made:
         self._most = _FEW
 
     def add(self, made: Any) -> None:
-        """Remember something until it is used."""
+        """Remember something until it has ended."""
         if len(self._all) >= self._most:
-            self._all = {key: one for key, one in self._all.items() if _is_unused(one)}
+            self._all = {key: one for key, one in self._all.items() if _is_open(one)}
             # Doubled, so that a thousand branches of one gather are not looked through for each of them.
             self._most = max(_FEW, 2 * len(self._all))
         self._all[id(made)] = made
@@ -47,17 +47,32 @@ class Made:
         for branch in branches:
             self._all.pop(id(branch), None)
 
+    @property
+    def any_open(self) -> bool:
+        """Whether something has not ended."""
+        return any(_is_open(one) for one in self._all.values())
+
     def refuse_unused(self, task: str) -> None:
         """Raise `NotAwaited` if something was made and never used."""
-        unused = [one for one in self._all.values() if _is_unused(one)]
-        if not unused:
-            return
-        what = [_describe(one) for one in unused]
+        if unused := [one for one in self._all.values() if _is_unused(one)]:
+            named = self._name_and_close(unused)
+            raise NotAwaited(
+                f"task {task!r} returned, and never awaited {named}: that did not run; write 'await' before it"
+            )
+
+    def refuse_open(self, task: str) -> None:
+        """Raise `NotAwaited` if something has not ended."""
+        if left := [one for one in self._all.values() if _is_open(one)]:
+            named = self._name_and_close(left)
+            raise NotAwaited(
+                f"task {task!r} returned while {named} had not ended: await it, or the task that runs it, before you "
+                "return"
+            )
+
+    def _name_and_close(self, some: list[Any]) -> str:
+        what = [_describe(one) for one in some[:6]]
         self.close()
-        raise NotAwaited(
-            f"task {task!r} returned, and never awaited {', '.join(what[:5])}{' and others' if what[5:] else ''}: "
-            "that did not run; write 'await' before it"
-        )
+        return f"{', '.join(what[:5])}{' and others' if what[5:] else ''}"
 
     def close(self) -> None:
         """The run is over: let go of what was not used."""
@@ -104,6 +119,10 @@ def takes_branches(
     return make
 
 
+def _is_open(one: Coroutine[Any, Any, Any] | Unentered) -> bool:
+    return one.cr_frame is not None if isinstance(one, CoroutineType) else _is_unused(one)
+
+
 def _is_unused(one: Coroutine[Any, Any, Any] | Unentered) -> bool:
     if isinstance(one, CoroutineType):
         # Most have ended: that is quick to see.
@@ -115,7 +134,6 @@ def _describe(one: Coroutine[Any, Any, Any] | Unentered) -> str:
     if not isinstance(one, CoroutineType):
         return f"ctx.transaction({cast('Unentered', one).key!r})"
     name = one.__name__
-    # It has not begun: so its arguments are as they were given.
     given: dict[str, Any] = {} if one.cr_frame is None else one.cr_frame.f_locals
     for argument in ("key", "fn", "event", "name"):
         value = given.get(argument)

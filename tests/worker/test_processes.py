@@ -40,6 +40,15 @@ async def test_processes_return_values_and_failures(app: App) -> None:
         assert (await (await tasks["square"].aenqueue(3)).aresult(timeout="30s"))[1] == 9
 
 
+async def test_a_process_that_ends_as_if_all_were_well_fails_its_job_and_frees_its_slot(app: App) -> None:
+    tasks = register(app)
+    async with Worker(app, process_slots=1):
+        for _ in range(2):
+            with pytest.raises(JobFailed, match="ended by itself with exit code 0"):
+                await (await tasks["leave"].aenqueue()).aresult(timeout="30s")
+        assert (await (await tasks["square"].aenqueue(3)).aresult(timeout="30s"))[1] == 9
+
+
 def writer(place: Path) -> int:
     """The process that writes to a file, or 0."""
     text = place.read_text() if place.exists() else ""

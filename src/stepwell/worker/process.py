@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 # Between SIGTERM and SIGKILL.
 _TERM_GRACE = 1.0
 _LOOK = 0.02
+# How often to see whether a process still runs.
+_CHECK = 0.5
 
 
 class Pipe(Protocol):
@@ -173,7 +175,14 @@ class Processes:
     async def _outcome(self, key: tuple[str, int], future: Future[str], stopping: asyncio.Event) -> Outcome:
         ended = asyncio.wrap_future(future)
         stopped = asyncio.ensure_future(stopping.wait())
-        await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
+        while not (ended.done() or stopped.done()):
+            # Read first: a process that ends may have sent its answer before.
+            gone = self._is_gone(key)
+            await asyncio.wait([ended, stopped], timeout=_CHECK, return_when=asyncio.FIRST_COMPLETED)
+            if gone and not ended.done():
+                stopped.cancel()
+                future.cancel()
+                raise _expired()
         stopped.cancel()
         if not ended.done():
             await aside(lambda: self._end(key, future))
@@ -194,6 +203,15 @@ class Processes:
                 killed = True
                 self._kill([pid])
 
+    def _is_gone(self, key: tuple[str, int]) -> bool:
+        """Whether its process has ended. The pool says so of all but those that end with exit code 0."""
+        try:
+            if pid := self._pids.get(key):
+                os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
     def _kill(self, pids: list[int]) -> None:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -208,6 +226,12 @@ class Processes:
                 self._pids[said.job_id, said.epoch] = said.pid
             else:
                 self._said(said.job_id, said.text)
+
+
+def _expired() -> Exception:
+    from pebble import ProcessExpired
+
+    return ProcessExpired("its process ended by itself with exit code 0, as by os._exit(0)")
 
 
 # What follows runs in the process.

@@ -1,6 +1,6 @@
 -- Make the partitions that rows kept for so many seconds will need today and in the next two days, where they are
--- missing. Rows that came too early and went to the default partition are moved. While a long transaction is in the way, none
--- is made for a day that rows come for now: they go to the default partition meanwhile. Returns the names of the new ones.
+-- missing. Rows that came too early and went to the default partition are moved. While a long transaction is in the way,
+-- nothing is made: rows go to the default partition meanwhile. Returns the names of the new ones.
 create or replace function stepwell.make_partitions(_keeps double precision[]) returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -15,21 +15,19 @@ declare
   _now timestamptz := stepwell.now();
   _parent text;
   _day timestamptz;
-  _in_use boolean;
-  _held_up boolean := false;
   _locked boolean := false;
   _name text;
   _grantee oid;
   _made text[] := '{}';
 begin
-  for _parent, _day, _in_use in
-    select p.name, d.day, d.in_use
+  perform stepwell.check_isolation('a partition is made');
+  for _parent, _day in
+    select p.name, d.day
     from unnest(array['history', 'failure']) as p (name)
     cross join (
-      select date_trunc('day', _now + k.keep * interval '1 second') + n * interval '1 day' as day, bool_or(n = 0) as in_use
+      select distinct date_trunc('day', _now + k.keep * interval '1 second') + n * interval '1 day' as day
       from unnest(_keeps) as k (keep) cross join generate_series(0, 2) as n
       where k.keep > 0 and k.keep < 3155760000
-      group by 1
     ) d
     -- History first, as in stepwell.fail: two that take both default partitions must not wait for each other.
     order by 1 desc, 2
@@ -43,27 +41,17 @@ begin
       continue when to_regclass('stepwell.' || _name) is not null;
     end if;
     -- A row for a day whose partition is missing is routed to the default one, waits for it, and would be refused there once
-    -- this has committed. So where such rows come now, whoever writes must wait before a row is routed: for the parents, both
-    -- of them, in the order in which stepwell.fail takes them, since it would wait for the one and hold the other.
-    if not _in_use then
-      execute format(
-        'select exists (select from stepwell.%I d where d.expires_at >= %L and d.expires_at < %L)',
-        _parent || '_default', _day, _day + interval '1 day'
-      ) into _in_use;
-    end if;
-    if _in_use and not _held_up then
-      begin
-        perform set_config('lock_timeout', '100ms', true);
-        lock table only stepwell.failure, only stepwell.history in share row exclusive mode;
-        execute format('lock table stepwell.%I in access exclusive mode', _parent || '_default');
-      exception when lock_not_available then
-        -- A long transaction has written a row, or reads them. Everybody would queue behind this: the next round tries again.
-        _held_up := true;
-      end;
-      perform set_config('lock_timeout', '1s', true);
-    end if;
-    continue when _in_use and _held_up;
-    execute format('lock table stepwell.%I in access exclusive mode', _parent || '_default');
+    -- this has committed. So whoever writes must wait before a row is routed: for the parents, both of them, in the order in
+    -- which stepwell.fail takes them, since it would wait for the one and hold the other.
+    begin
+      perform set_config('lock_timeout', '100ms', true);
+      lock table only stepwell.failure, only stepwell.history in share row exclusive mode;
+      execute format('lock table stepwell.%I in access exclusive mode', _parent || '_default');
+    exception when lock_not_available then
+      -- A long transaction has written a row, or reads them. Everybody would queue behind this: the next round tries again.
+      exit;
+    end;
+    perform set_config('lock_timeout', '1s', true);
     execute format(
       'create table stepwell.%I (like stepwell.%I including all) using %I', _name, _parent,
       (
