@@ -526,6 +526,16 @@ def test_a_service_that_keeps_removes_nothing_and_nor_does_nobody(conn: Connecti
     assert stale(conn, timedelta(days=1, minutes=30)) == []
 
 
+@pytest.mark.parametrize("overlap", ["allow", "skip", "queue", "replace"])
+def test_a_tick_that_is_named_twice_is_run_once(conn: Connection, overlap: Overlap) -> None:
+    put(conn, overlap=overlap)
+    go_to(conn, START + MINUTE)
+    [due] = look(conn)
+    [at], following = reckon(due)
+    assert fetch(conn, queries.tick([due], [following], [[at, at, at]]))[0].enqueued == 1
+    assert runs(conn) == [(at, "ready")]
+
+
 def test_only_the_newest_ticks_are_kept(conn: Connection) -> None:
     put(conn, catchup=50)
     go_to(conn, START + 50 * MINUTE)

@@ -91,8 +91,8 @@ begin
       -- Ticks that were missed together are run one after the other.
       f.overlap <> 'allow' and (f.live or row_number() over (partition by f.id order by f.at) > 1) as blocked
     from firing f
-    join noted n on n.schedule_id = f.id and n.at = f.at
-    where n.job_id is not null
+    -- By its own job: a tick that is named twice is run once.
+    join noted n on n.job_id = f.job_id
   ), put as (
     insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for, owner)
     select f.job_id, f.run_at, _now, f.rank,
