@@ -224,18 +224,17 @@ def test_no_schema_is_refused_with_the_next_act(empty: Connection) -> None:
 
 
 def test_a_database_that_counts_what_was_and_not_what_is_is_refused(conn: Connection, dsn: str) -> None:
-    conn.execute("alter role current_user set default_transaction_isolation = 'repeatable read'")
-    try:
-        with (
-            psycopg.connect(dsn, autocommit=True) as other,
-            pytest.raises(DatabaseError, match="is not 'read committed' in database"),
-        ):
-            check(other)
-        options = "-cdefault_transaction_isolation=read\\ committed"
-        with psycopg.connect(make_conninfo(dsn, options=options)) as told:
-            check(told)
-    finally:
-        conn.execute("alter role current_user reset default_transaction_isolation")
+    # For this database only: other tests use the same role.
+    database = sql.Identifier(conn.info.dbname)
+    conn.execute(sql.SQL("alter database {} set default_transaction_isolation = 'repeatable read'").format(database))
+    with (
+        psycopg.connect(dsn, autocommit=True) as other,
+        pytest.raises(DatabaseError, match="is not 'read committed' in database"),
+    ):
+        check(other)
+    options = "-cdefault_transaction_isolation=read\\ committed"
+    with psycopg.connect(make_conninfo(dsn, options=options)) as told:
+        check(told)
 
 
 @pytest.mark.usefixtures("with_next")
