@@ -173,8 +173,9 @@ def test_only_some_are_ready_at_a_time(conn: Connection) -> None:
 
 def test_jobs_that_no_worker_may_take_hold_up_no_others(conn: Connection) -> None:
     old = worker(conn, OLD, queues=["a", "b", "c"], owner="shop")
-    conn.execute("select stepwell.enqueue('work', queue => 'a') from generate_series(1, 10100)")
-    conn.execute("select stepwell.enqueue('work', queue => 'b', owner => 'shop') from generate_series(1, 10100)")
+    many = "select stepwell.enqueue_many('{work}', array_fill('{}'::text, '{10100}'), %s, _owners => %s)"
+    conn.execute(many, (["a"], None))
+    conn.execute(many, (["b"], ["shop"]))
     wanted = {calls.enqueue(conn, queue=queue) for queue in ("b", "c")}
     hold(conn, calls.claim(conn, old, 30000, queues=["a", "b", "c"]))
     new = worker(conn, NEW, queues=["b", "c*"])
