@@ -50,6 +50,11 @@ def missing_right(error: BaseException, who: Who | None, place: str) -> str:
     role = f"role {who.role!r}" if who else "this role"
     owner = f"the owner of the schema, {who.owner!r}," if who else "the owner of the schema"
     name = _denied(error)
+    if name is None and in_short(error).endswith(" stepwell"):
+        return (
+            f'{role} may not use schema stepwell in {place}: {owner} allows it with "stepwell grant '
+            f'{shlex.quote(who.role) if who else "ROLE"} --as KIND", where KIND is {", ".join(_SMALLEST_FIRST)}'
+        )
     if name is None:
         return (
             f"{role} may not do this in {place} ({in_short(error)}): connect as {owner.rstrip(',')}, or as a superuser"

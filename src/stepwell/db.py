@@ -53,6 +53,11 @@ async def afetch(connection: psycopg.AsyncConnection[Any], query: Query[Row]) ->
         return await cursor.fetchall()
 
 
+def _unless_lost(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], error: TypeError) -> Exception:
+    """psycopg's pipeline may stumble over a connection that is lost at that moment: then the loss is the error."""
+    return psycopg.OperationalError(f"the connection was lost ({error})") if connection.closed else error
+
+
 def _heals(error: psycopg.Error, *, repeatable: bool) -> bool:
     # Who has set lock_timeout does not want to wait that long several times.
     if isinstance(error, psycopg.errors.LockNotAvailable):
@@ -227,6 +232,8 @@ class Database:
                 with pipeline(connection), connection.transaction():
                     sent = [(query.row, connection.execute(query.text, query.params)) for query in queries]
                     return [row(*columns) for row, cursor in sent for columns in cursor]
+            except TypeError as error:
+                raise _unless_lost(connection, error) from error
             finally:
                 if in_pipeline(connection):
                     connection.close()
@@ -249,6 +256,8 @@ class Database:
                 async with apipeline(connection), connection.transaction():
                     sent = [(query.row, await connection.execute(query.text, query.params)) for query in queries]
                     return [row(*columns) for row, cursor in sent async for columns in cursor]
+            except TypeError as error:
+                raise _unless_lost(connection, error) from error
             finally:
                 if in_pipeline(connection):
                     await connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -68,7 +69,8 @@ class ApiCaller:
         except psycopg.Error as error:
             self._judge(what, error)
         except Exception as error:  # that is the finding
-            self._findings.add(f"{what} raised {type(error).__name__}: {str(error)[:80]}", repr(error)[:800])
+            where = "".join(traceback.format_tb(error.__traceback__)[-4:])
+            self._findings.add(f"{what} raised {type(error).__name__}: {str(error)[:80]}", f"{error!r}\n{where}")
         else:
             self._findings.count(what)
 

@@ -116,7 +116,9 @@ async def test_a_worker_whose_role_is_revoked_ends_and_names_the_role(
         running = asyncio.create_task(worker.run())
         await worker.started()
         rights.revoke(conn, role)
-        with pytest.raises(DatabaseError, match=rf"^role '{role}' may not .* \"stepwell grant {role} --as worker\"$"):
+        # Where the statement was prepared before, Postgres does not say which function it was about.
+        said = rf"^role '{role}' may not .* \"stepwell grant {role} --as (worker\"$|KIND\", where KIND is )"
+        with pytest.raises(DatabaseError, match=said):
             await asyncio.wait_for(running, 20)
 
 
