@@ -55,18 +55,23 @@ async def test_a_step_or_wait_that_is_never_awaited_fails_the_attempt_by_name(ap
     assert len(heard.of(AttemptFailed)) == 4 * len(FORGOTTEN)
 
 
-async def test_a_step_that_still_runs_when_the_function_returns_fails_the_attempt_by_name(app: App) -> None:
+async def leave_running(ctx: Context) -> asyncio.Task[None]:
+    """Begin a step that does not end by itself."""
     began = asyncio.Event()
 
     async def slow() -> None:
         began.set()
         await asyncio.Event().wait()
 
+    running = asyncio.create_task(ctx.step(slow))
+    await began.wait()
+    return running
+
+
+async def test_a_step_that_still_runs_when_the_function_returns_fails_the_attempt_by_name(app: App) -> None:
     @app.task(retry=Retry(max_attempts=1))
     async def work(ctx: Context) -> str:
-        running = asyncio.create_task(ctx.step(slow))
-        await began.wait()
-        return f"all done but {running}"
+        return f"all done but {await leave_running(ctx)}"
 
     async with Worker(app):
         with pytest.raises(JobFailed, match=r"returned while ctx\.step\(.*slow\) had not ended: await it"):
@@ -74,17 +79,9 @@ async def test_a_step_that_still_runs_when_the_function_returns_fails_the_attemp
 
 
 async def test_a_step_that_was_cancelled_when_the_function_returns_is_no_fault(app: App) -> None:
-    began = asyncio.Event()
-
-    async def slow() -> None:
-        began.set()
-        await asyncio.Event().wait()
-
     @app.task(retry=Retry(max_attempts=1))
     async def work(ctx: Context) -> str:
-        running = asyncio.create_task(ctx.step(slow))
-        await began.wait()
-        running.cancel()
+        (await leave_running(ctx)).cancel()
         return "enough"
 
     async with Worker(app):
