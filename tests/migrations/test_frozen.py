@@ -13,6 +13,7 @@ FROZEN = {
     "0003_time_and_cluster": "c152644df1eba42100e792778d5765fc49604988f189829feae8d94f4b7bb250",
     "0004_durable_steps": "3f7f52b949a0ba0711257989c36a1689f08cf304c8ebfc10b3eadda5b0c40064",
     "0005_steps_mended": "8a192a686c4cdff538bd84801b7e4cd9261a60189d898d09d05ecd85dad9e623",
+    "0006_guards": "357c12fc29b350fbaebe2ba193580a1ede286c0bb79f19244f1a2f4b37cd5c79",
 }
 
 
