@@ -232,6 +232,14 @@ def ready_queues_of_many_patterns(conn: Connection, count: int) -> Act:
     return lambda: calls.ready_queues(conn, *patterns)
 
 
+@case("first_ready")
+def first_ready(conn: Connection, count: int) -> Act:
+    calls.enqueue_many(conn, ["{}"] * count, queues=[f"q{n}" for n in range(count)])
+    worker = calls.register_worker(conn)
+    patterns, tasks = [f"q{n}" for n in range(count)], ["work", *(f"t{n}" for n in range(count))]
+    return lambda: calls.first_ready(conn, worker, "a*", *patterns, tasks=tasks)
+
+
 @case("finish", "notify_done")
 def finish(conn: Connection, count: int) -> Act:
     held = running(conn, count)

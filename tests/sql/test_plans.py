@@ -31,6 +31,7 @@ WAYS = {
     "claim": {"job_ready"},
     "claim after a position": {"job_ready"},
     "ready_queues": {"job_ready"},
+    "first_ready": {"job_ready"},
     "still_held": {"job_pkey"},
     "report_progress": {"job_pkey"},
     "finish": {"job_pkey"},
@@ -169,6 +170,7 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     after = [max((job.place for job in held if job.queue == queue), default=FRONT) for queue in queues]
     call("claim after a position", calls.claim, worker, 20, queues=queues, positions=after)
     call("ready_queues", calls.ready_queues, "*")
+    call("first_ready", calls.first_ready, worker, "default", "m*")
     held = held or [Held(str(uuid4()), "default", "work", 1, 1, 0, 0.0) for _ in range(90)]
     call("still_held", calls.still_held, held[0])
     call("report_progress", calls.report_progress, held[:40])

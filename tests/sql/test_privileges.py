@@ -48,6 +48,7 @@ fail                    owner   worker
 fail_broken             caller
 fail_held               caller
 finish                  owner   worker
+first_ready             owner   worker
 forget_waits            owner   worker
 fork                    owner   operator
 grant_kinds             caller
@@ -78,6 +79,7 @@ notify_ready            caller
 now                     owner   everybody
 pause                   owner   operator
 pause_schedule          owner   operator
+place_text              caller
 promote                 owner   worker
 promote_one             caller
 prune                   owner   worker

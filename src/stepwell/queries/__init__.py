@@ -97,6 +97,7 @@ from stepwell.queries.schedules import (
 )
 from stepwell.queries.stats import Sums, add_stats, prune_stats
 from stepwell.queries.transitions import (
+    FirstReady,
     HeldMisfits,
     NewJob,
     Position,
@@ -107,6 +108,7 @@ from stepwell.queries.transitions import (
     enqueue,
     fail,
     finish,
+    first_ready,
     hand_back_unknown,
     hold_misfits,
     make_partitions,
@@ -117,7 +119,6 @@ from stepwell.queries.transitions import (
     prune,
     prune_rows,
     read_claimed,
-    ready_queues,
     report_progress,
     results,
     retry,
@@ -133,6 +134,7 @@ __all__ = [
     "DeadRows",
     "DefaultRows",
     "Fired",
+    "FirstReady",
     "Grant",
     "HeldMisfits",
     "Holder",
@@ -176,6 +178,7 @@ __all__ = [
     "fail",
     "failures",
     "finish",
+    "first_ready",
     "forget_waits",
     "fork",
     "grant_role",
@@ -212,7 +215,6 @@ __all__ = [
     "put_schedules",
     "queues",
     "read_claimed",
-    "ready_queues",
     "recent_ticks",
     "register_worker",
     "remove_schedules",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, LiteralString
+from typing import Any, Literal, LiteralString, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -54,13 +55,13 @@ def _ids(text: str | bytes) -> list[str]:
     return (text.decode() if isinstance(text, bytes) else text).split()
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a fetcher stands in a queue: after this job. Nones: at the front."""
+class Position(NamedTuple):
+    """Where a fetcher stands in a queue: after this job. By default at the front."""
 
-    rank: int | None = None
-    run_at: int | None = None
-    id: str | None = None
+    rank: int = -32768
+    run_at: float = -math.inf
+    """In microseconds since 1970."""
+    id: str = ""
 
 
 def claim(
@@ -73,6 +74,7 @@ def claim(
     *,
     most_bytes: int = 64 * 1024 * 1024,
     unread: bool = False,
+    last_ranks: Sequence[int] | None = None,
 ) -> Query[ClaimedJob]:
     return Query(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
@@ -82,18 +84,19 @@ def claim(
         " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
         " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
         " %s::uuid[], %s::text[], %s::integer, %s::double precision[],"
-        " _most_bytes => %s::bigint, _unread => %s::boolean)",
+        " _most_bytes => %s::bigint, _unread => %s::boolean, _last_ranks => %s::integer[])",
         (
             worker_id,
             list(queues),
             [position.rank for position in positions],
-            [position.run_at for position in positions],
-            [position.id for position in positions],
+            [None if math.isinf(position.run_at) else int(position.run_at) for position in positions],
+            [position.id or None for position in positions],
             list(tasks),
             limit,
             None if shares is None else list(shares),
             most_bytes,
             unread,
+            None if last_ranks is None else list(last_ranks),
         ),
         ClaimedJob,
     )
@@ -107,8 +110,23 @@ def read_claimed(job_id: str, epoch: int) -> Query[tuple[str, str | None, str | 
     )
 
 
-def ready_queues(patterns: Sequence[str]) -> Query[str]:
-    return Query("select name from stepwell.ready_queues(%s::text[]) as r (name)", (list(patterns),), only)
+class FirstReady(NamedTuple):
+    """Where the first ready job of a queue stands, of this rank or of all ranks up to the last."""
+
+    queue: str
+    rank: int
+    last_rank: int
+    run_at: int
+    """In microseconds since 1970."""
+
+
+def first_ready(worker_id: str, patterns: Sequence[str], tasks: Sequence[str]) -> Query[FirstReady]:
+    return Query(
+        "select queue, rank, last_rank, (extract(epoch from run_at) * 1000000)::bigint"
+        " from stepwell.first_ready(%s::uuid, %s::text[], %s::text[])",
+        (worker_id, list(patterns), list(tasks)),
+        FirstReady,
+    )
 
 
 def finish(

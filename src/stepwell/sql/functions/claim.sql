@@ -1,6 +1,6 @@
 -- Take up to _limit ready jobs of these queues and tasks for a worker whose lease is alive.
 -- The k-th position (_ranks[k], _run_ats[k], _ids[k]) says after which job of _queues[k] to look; nulls: from
--- the front. Each queue may give its share first; what is left goes to those that had more. The k-th queue's share of what
+-- the front. Jobs of ranks beyond _last_ranks[k] are not looked for; null: there is no end. Each queue may give its share first; what is left goes to those that had more. The k-th queue's share of what
 -- is still wanted is _shares[k] out of the shares from it on, rounded up; nulls: equal shares; nothing but zeros: all of it.
 -- Jobs that have an owner are for workers of the app of that name; those whose args did not fit some signatures of their
 -- task, for workers that have another one.
@@ -18,7 +18,8 @@ create or replace function stepwell.claim(
   _limit integer,
   _shares double precision[] default null,
   _most_bytes bigint default 67108864,
-  _unread boolean default false
+  _unread boolean default false,
+  _last_ranks integer[] default null
 ) returns table (
   id uuid,
   queue text,
@@ -65,6 +66,7 @@ declare
   _rank integer;
   _run_at timestamptz;
   _id uuid;
+  _last_rank integer;
   _bytes bigint := _most_bytes;
   _picked tid[];
   _sizes bigint[];
@@ -121,6 +123,7 @@ begin
       _rank := coalesce(_ranks[_k], -32768);
       _run_at := coalesce(_run_ats[_k], '-infinity');
       _id := coalesce(_ids[_k], '00000000-0000-0000-0000-000000000000');
+      _last_rank := coalesce(_last_ranks[_k], 32767);
       select array_agg(p.ctid), array_agg(p.size), sum(p.size), max(p.size) into _picked, _sizes, _size, _largest
       from (
         select j.ctid, stepwell.json_size(j.args) + coalesce(pg_column_size(j.metadata), 0)
@@ -128,7 +131,7 @@ begin
         from stepwell.job j
         where j.state = 'ready' and j.queue = _queues[_k]
           and case when _many_tasks is null then j.task = any (_tasks) else _many_tasks ? j.task end
-          and (j.rank, j.run_at, j.id) > (_rank, _run_at, _id)
+          and (j.rank, j.run_at, j.id) > (_rank, _run_at, _id) and j.rank <= _last_rank
           and (j.owner is null or j.owner = _owner or _any_owner)
           and (j.misfits is null or j.misfit_until <= _now or not (j.misfits && _signatures))
         order by j.rank, j.run_at, j.id

@@ -18,7 +18,7 @@ declare
   _live uuid[];
   _ended uuid[];
   _back uuid[];
-  _queues text[];
+  _places stepwell.place[];
   _missing uuid;
   _sent uuid[];
   _schedule_ids uuid[];
@@ -116,28 +116,29 @@ begin
         select u.key from stepwell.unfold(r.steps) u where u.kind = 'state' and u.n = 1
       ) as first
     ) s
-    returning id, queue, state, schedule_id
+    returning id, queue, rank, run_at, state, schedule_id
   ), hurried as (
     update stepwell.job j
     set state = 'ready', run_at = _now, misfits = null
     -- As text, because the state itself would tempt the planner to the index on all scheduled jobs.
     where j.id = any (_live) and (j.attempt > 0 or j.run_at = j.misfit_until) and j.state::text = 'scheduled' and _step is null and not _from_start
-    returning j.id, j.queue
+    returning j.id, j.queue, j.rank, j.run_at
   ), ready as (
-    select b.id, b.queue, case when b.state = 'blocked' then b.schedule_id end as schedule_id from back b
+    select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id from back b
     union all
-    select h.id, h.queue, null from hurried h
+    select h.id, h.queue, h.rank, h.run_at, null from hurried h
   )
-  select array_agg(r.id), array_agg(distinct r.queue) filter (where r.schedule_id is null),
+  select array_agg(r.id),
+    array_agg(row(r.queue, r.rank, r.run_at)::stepwell.place) filter (where r.schedule_id is null),
     array_agg(distinct r.schedule_id) filter (where r.schedule_id is not null)
-  into _back, _queues, _schedule_ids
+  into _back, _places, _schedule_ids
   from ready r;
   delete from stepwell.large_value v
   where v.job_id = any (_back)
     and (select true from stepwell.step s where s.job_id = v.job_id and s.key = v.key and s.large) is null;
   update stepwell.large_value v set expires_at = 'infinity' where v.job_id = any (_back);
   update stepwell.event e set expires_at = 'infinity' where e.job_id = any (_back);
-  perform stepwell.notify_ready(_queues, null);
+  perform stepwell.notify_ready(_places, null);
   if _schedule_ids is not null then
     perform stepwell.admit(_schedule_ids);
   end if;
