@@ -288,6 +288,12 @@ async def test_one_dict_for_many_jobs_is_refused_with_how_to_write_it(app: App) 
         await note.aenqueue_many({"n": 1})  # pyright: ignore[reportArgumentType]
 
 
+async def test_a_name_that_is_no_text_is_refused(app: App) -> None:
+    note = app.task(_note)
+    with pytest.raises(BadArgs, match=r"it does not know 1\.5"):
+        await note.aenqueue_many([{1.5: 1}])  # pyright: ignore[reportArgumentType]
+
+
 class Odd:
     pass
 
