@@ -48,7 +48,7 @@ def test_whichever_claim_of_several_pools_is_lost_no_job_of_another_is_handed_ba
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, loss: Loss
 ) -> None:
     worker = fleet.start(dsn=proxy.dsn, queues={"default": 3, "mail": 5, "*": 5})
-    for statement in ("claim", "claim", "ready_queues"):
+    for statement in ("claim", "claim", "first_ready"):
         # These run while the others' claims are lost and the worker reckons what it holds.
         enqueue(witness, "quick", 3, ms=1500)
         until(lambda: running(witness) == 3, "they run")

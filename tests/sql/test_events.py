@@ -189,7 +189,7 @@ def due_in(conn: Connection, job: Held) -> float | None:
 
 
 def deliver_late(conn: Connection) -> int:
-    return fetch(conn, queries.deliver_late())[0]
+    return calls.one(conn.execute("select stepwell.deliver_late()"))
 
 
 def late(conn: Connection) -> int:

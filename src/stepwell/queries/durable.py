@@ -166,10 +166,6 @@ def fork(job_id: str, step: str) -> Query[UUID | None]:
     return Query("select stepwell.fork(%s::uuid, %s::text)", (job_id, step), only)
 
 
-def deliver_late() -> Query[int]:
-    return Query("select stepwell.deliver_late()", (), only)
-
-
 def prune_events(limit: int) -> Query[int]:
     return Query("select stepwell.prune_events(%s::integer)", (limit,), only)
 

@@ -92,9 +92,10 @@ begin
   end if;
   perform from stepwell.event e where e.late is not null order by e.late_turn, e.id limit 1;
   if found then
-    -- A leader of schema 5 does not know of them. What is wrong with one of them must not hold up jobs that are due.
+    -- Each second, until all of them have been. If one of them fails, that must not hold up jobs that are due.
+    _again_in := least(_again_in, 1);
     begin
-      perform stepwell.deliver_late(100);
+      perform stepwell.deliver_late();
     exception when data_exception or integrity_constraint_violation or program_limit_exceeded or lock_not_available
       or deadlock_detected then
       null;
