@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from stepwell import queries
-from stepwell.cli import usage
+from stepwell.cli import names, usage
+from stepwell.cli.confirm import YesOption
 from stepwell.cli.filters import (
     MetadataOption,
     NewerOption,
@@ -34,7 +35,6 @@ group = new_group("List, show, retry, cancel, fork and signal jobs.")
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)]
 IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The jobs' ids.", show_default=False)]
 AllOption = Annotated[bool, typer.Option("--all", help="All that there are: for when no filter is given.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @group.command("list")
@@ -58,6 +58,8 @@ def list_(
         errors = dict(fetch(connection, queries.last_errors(retried))) if retried else {}
         found = [dataclasses.replace(job, error=errors.get(str(job.id), job.error)) for job in found]
         now = fetch(connection, queries.clock())[0]
+        if not found:
+            names.warn_of(connection, {"queue": queue, "task": task, "owner": owner})
     if json:
         dump([record(job, "failures", "steps") for job in found])
         return

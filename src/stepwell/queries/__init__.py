@@ -75,6 +75,7 @@ from stepwell.queries.looks import (
     steps,
     workers,
 )
+from stepwell.queries.names import KnownName, NameKind, known_names
 from stepwell.queries.query import Query
 from stepwell.queries.rights import Grant, Kind, Who, grant_role, grants, may_use_schema, revoke_role, who
 from stepwell.queries.schedules import (
@@ -105,6 +106,7 @@ from stepwell.queries.transitions import (
     cancel_branches,
     claim,
     enqueue,
+    enqueue_one,
     fail,
     finish,
     hand_back_unknown,
@@ -138,8 +140,10 @@ __all__ = [
     "Holder",
     "JobFilter",
     "Kind",
+    "KnownName",
     "MisfitTask",
     "Move",
+    "NameKind",
     "NewJob",
     "OldestReady",
     "Orders",
@@ -173,6 +177,7 @@ __all__ = [
     "due_schedules",
     "emit",
     "enqueue",
+    "enqueue_one",
     "fail",
     "failures",
     "finish",
@@ -186,6 +191,7 @@ __all__ = [
     "info",
     "job_ids",
     "job_states",
+    "known_names",
     "large_value",
     "last_errors",
     "lead",
