@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import datetime
 
 import pytest
 from cli.commands import Answer, Jobs, Run
@@ -45,6 +46,27 @@ def test_a_job_that_waits_for_its_next_try_is_listed_with_its_last_error(run: Ru
     assert (waits["state"], waits["error"]) == ("scheduled", None)
     assert (failed["state"], failed["error"]) == ("scheduled", "ValueError: the first")
     assert "ValueError: the first" in run("jobs", "list").out
+
+
+def test_running_jobs_are_listed_with_their_worker_their_progress_and_how_long_they_run(run: Run, jobs: Jobs) -> None:
+    jobs.ready("greet", "{}")
+    job = jobs.running()
+    jobs.connection.execute(
+        "update stepwell.job set progress = %s, claimed_at = claimed_at - interval '90 minutes' where id = %s",
+        ('{"done": 3, "say": "\\u001b[31m"}', job),
+    )
+    (as_json,) = run("jobs", "list", "--state", "running", "--json").json
+    assert as_json["progress"] == {"done": 3, "say": "\x1b[31m"}
+    heading, line = run("jobs", "list", "--state", "running").out.splitlines()
+    assert heading.split() == ["id", "state", "task", "queue", "attempt", "since", "for", "worker", "progress"]
+    assert line.split()[:5] == [job, "running", "add", "default", "1"]
+    since = datetime.fromisoformat(" ".join(line.split()[5:7]))
+    assert since == datetime.fromisoformat(as_json["claimed_at"]).replace(microsecond=since.microsecond)
+    assert line.split()[7:9] == ["1.5h", as_json["worker_id"]]
+    assert line.endswith('{"done": 3, "say": "\\u001b[31m"}')
+    run("jobs", "cancel", job)
+    assert run("jobs", "list", "--state", "running").out.splitlines()[1].split()[1] == "cancelling"
+    assert run("jobs", "list", "--state", "running", "--task", "greet").out == "no job matches\n"
 
 
 def test_an_empty_list_says_so(run: Run) -> None:

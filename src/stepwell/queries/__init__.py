@@ -60,12 +60,15 @@ from stepwell.queries.health import (
 from stepwell.queries.limits import SizeLimit, set_size_limit, size_limits
 from stepwell.queries.locks import Holder, bounded, lock_holders
 from stepwell.queries.looks import (
+    MOST_COUNTED,
+    HeldJobs,
     JobFilter,
     QueueInfo,
     WorkerInfo,
     clock,
     count_jobs,
     failures,
+    held_jobs,
     info,
     job_ids,
     job_states,
@@ -131,11 +134,13 @@ from stepwell.queries.transitions import (
 
 __all__ = [
     "LISTEN_FOR_DOCTOR",
+    "MOST_COUNTED",
     "Control",
     "DeadRows",
     "DefaultRows",
     "Fired",
     "Grant",
+    "HeldJobs",
     "HeldMisfits",
     "Holder",
     "JobFilter",
@@ -186,6 +191,7 @@ __all__ = [
     "grant_role",
     "grants",
     "hand_back_unknown",
+    "held_jobs",
     "hidden_sessions",
     "hold_misfits",
     "info",
