@@ -20,7 +20,7 @@ def check_can_ask(command: str, *, yes: bool) -> None:
         raise Usage(f"{command} changes all that match, and there is no terminal to ask on: add --yes (-y) to do it")
 
 
-def ask(question: str, *, yes: bool) -> None:
-    """Ask, unless the act is confirmed already, and end the command if the answer is no."""
-    if not yes and not typer.confirm(question, err=True):
+def ask(question: str) -> None:
+    """Ask, and end the command if the answer is no."""
+    if not typer.confirm(question, err=True):
         raise typer.Exit(1)

@@ -22,8 +22,9 @@ WorkerOption = Annotated[
     str | None,
     typer.Option("--worker", "-w", metavar="ID", help="This worker, by the id that 'stepwell workers' shows."),
 ]
-_SEE = ": 'stepwell workers' shows what they do"
 AllOption = Annotated[bool, typer.Option("--all", help="Everything.")]
+
+_SEE = ": 'stepwell workers' shows the queues and tasks of each"
 
 
 def pause(
@@ -79,8 +80,9 @@ def stop(
     if scope.worker is None:
         check_can_ask("stop", yes=yes)
     with session(database) as connection:
-        if scope.worker is None and (concerned := _concerned(connection, scope)):
-            ask(f"stop {_workers(concerned)}?", yes=yes)
+        concerned = _concerned(connection, scope) if scope.worker is None else 0
+        if concerned and not yes:
+            ask(f"stop {_workers(concerned)}?")
         asked = fetch(connection, queries.stop(scope))[0]
     say(f"asked {_workers(asked)} to stop")
 

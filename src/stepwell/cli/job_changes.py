@@ -87,7 +87,7 @@ def _change_filtered(what: Change, which: JobFilter, database: str | None, *, ye
     to_retry = what.verb == "retry"
     with session(database) as connection:
         if not yes and (count := fetch(connection, queries.count_jobs(which, to_retry=to_retry))[0]):
-            ask(f"{what.verb} {_jobs(count)}?", yes=yes)
+            ask(f"{what.verb} {_jobs(count)}?")
         total: Counter[Became] = Counter()
         for batch in _batches(connection, which, to_retry=to_retry):
             total.update(what.make(connection, batch).values())

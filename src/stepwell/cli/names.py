@@ -51,7 +51,8 @@ def doubts(connection: psycopg.Connection[Any], typed: Typed, *, served: bool = 
     for kind, name in given:
         known = {found.name for found in names if found.kind == kind and (found.served or not served)}
         if not _has(known, kind, name):
-            said.append(f"no live worker, schedule or recent job has the {kind} {name!r}" + nearest(name, known))
+            hint = nearest(name, known) or ": check the spelling, or start a worker that has it"
+            said.append(f"no live worker, schedule or recent job has the {kind} {name!r}{hint}")
     return said
 
 
