@@ -121,6 +121,16 @@ class App:
         return dsn
 
     @property
+    def url(self) -> str:
+        """The database as a URL, `postgresql://user:password@host:port/database?...`, for other libraries.
+
+        asyncpg takes it as it is, SQLAlchemy with a driver's name in it: `postgresql+psycopg://`. An embedded Postgres
+        is started and migrated for it. Unlike `dsn`, it has none of the settings that Stepwell adds.
+        """
+        _ = self.dsn
+        return self.database.url
+
+    @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks by name."""
         return MappingProxyType(self._tasks)

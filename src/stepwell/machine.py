@@ -46,6 +46,11 @@ class Machine(Task[[Any], Any]):
         return {self.queue, *(state.queue for state in self.states.values() if state.queue is not None)}
 
     @property
+    def starts(self) -> frozenset[str]:
+        """The states that jobs may begin with."""
+        return frozenset(self._starts)
+
+    @property
     def shape(self) -> str:
         """The names of its states, each with those of its fields."""
         fields = {name: _fields_of(state) for name, state in self._classes.items()}

@@ -158,7 +158,7 @@ async def test_a_job_goes_back_to_a_step_or_to_the_start(run: Run, app: App) -> 
     assert run("jobs", "retry", str(job.id), "--step", "wait:paid:a").code == 0
     assert [step["key"] for step in run("jobs", "show", str(job.id), "--json").json["steps"]] == ["reserve", "double"]
     await job.acancel()
-    assert run("jobs", "retry", "--state", "cancelled", "--from-start").out == "retried 1 job\n"
+    assert run("jobs", "retry", "--state", "cancelled", "--from-start", "-y").out == "retried 1 job\n"
     assert run("jobs", "show", str(job.id), "--json").json["steps"] == []
 
 
@@ -207,7 +207,7 @@ async def test_cancelling_what_has_steps_to_undo_says_so(run: Run, app: App) -> 
     ran = run("jobs", "cancel", str(job.id))
     assert (ran.code, ran.out) == (0, f"{job.id} undoes its steps, and is cancelled then\n")
     assert "ready, undoing its steps" in run("jobs", "show", str(job.id)).out
-    assert run("jobs", "cancel", "--task", "held").out == "cancelled 0 jobs; 1 undo their steps first\n"
+    assert run("jobs", "cancel", "--task", "held", "-y").out == "cancelled 0 jobs; 1 undo their steps first\n"
 
 
 async def test_only_a_live_job_can_be_sent_something(run: Run, app: App) -> None:

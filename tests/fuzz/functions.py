@@ -27,8 +27,9 @@ from .known import (
 )  # fmt: skip
 
 _FUNCTIONS: LiteralString = """
-select p.proname, p.prosecdef, a.name, format_type(a.type, null), a.n > p.pronargs - p.pronargdefaults,
-  a.n is not null
+select p.proname, p.prosecdef, a.name,
+  case when a.type = 'anycompatible'::regtype then 'json' else format_type(a.type, null) end,
+  a.n > p.pronargs - p.pronargdefaults, a.n is not null
 from pg_proc p
 left join lateral (
   select p.proargnames[u.n] as name, u.type, u.n
@@ -288,11 +289,25 @@ class Arguments:
         if dice.chance(0.05):
             return dice.json()
         limits: dict[str, Any] = {
-            task: {"max_attempts": dice.randrange(1, 5), "keep_failed": dice.one((86400, "Infinity"))} for task in TASKS
+            task: {
+                "max_attempts": dice.randrange(1, 5),
+                "keep_failed": dice.one((86400, "Infinity")),
+                "queue": self._queue(),
+                "priority": dice.randrange(-3, 4),
+            }
+            for task in TASKS
         }
         if dice.chance(0.1):
             limits[dice.one(TASKS)] = dice.one(
-                ([], None, {"max_attempts": "x"}, {"keep_failed": "x"}, {"max_attempts": 1e12})
+                (
+                    [],
+                    None,
+                    {"max_attempts": "x"},
+                    {"keep_failed": "x"},
+                    {"max_attempts": 1e12},
+                    {"queue": ""},
+                    {"queue": None, "priority": "x"},
+                )
             )
         return json.dumps(limits)
 

@@ -123,6 +123,7 @@ still_held              owner   worker
 stop                    owner   operator
 suspend                 owner   worker
 take_events             caller
+task_options            caller
 tick                    owner   worker
 tick_many               caller
 tick_one                caller

@@ -20,6 +20,7 @@ _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 _ID = "01a1e0af-c50b-7b66-94ec-ea018e1e252e"
 _SAMPLES: dict[str, Any] = {
     "jobs": [NewJob("t", "{}")],
+    "job": NewJob("t", "{}", delay=1.0),
     "worker_id": _ID,
     "job_id": _ID,
     "ids": [_ID],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,8 @@ import psycopg
 import typer
 
 from stepwell import queries
-from stepwell.cli import usage
+from stepwell.cli import names, usage
+from stepwell.cli.confirm import ask, check_can_ask
 from stepwell.cli.job_steps import lacks_step, no_such_step
 from stepwell.cli.output import say
 from stepwell.cli.session import session
@@ -65,6 +65,7 @@ def change(
     for state in which.states or ():
         if state not in what.states:
             raise usage.Usage(f"--state is {state!r}: jobs {what.verb} is for those {', '.join(what.states)}")
+    check_can_ask(f"jobs {what.verb}", yes=yes)
     _change_filtered(what, replace(which, states=which.states or what.default), database, yes=yes)
 
 
@@ -85,13 +86,13 @@ def _change_ids(what: Change, ids: list[str], database: str | None) -> None:
 def _change_filtered(what: Change, which: JobFilter, database: str | None, *, yes: bool) -> None:
     to_retry = what.verb == "retry"
     with session(database) as connection:
-        if not yes and sys.stdin.isatty():
-            count = fetch(connection, queries.count_jobs(which, to_retry=to_retry))[0]
-            if count and not typer.confirm(f"{what.verb} {_jobs(count)}?", err=True):
-                raise typer.Exit(1)
+        if not yes and (count := fetch(connection, queries.count_jobs(which, to_retry=to_retry))[0]):
+            ask(f"{what.verb} {_jobs(count)}?")
         total: Counter[Became] = Counter()
         for batch in _batches(connection, which, to_retry=to_retry):
             total.update(what.make(connection, batch).values())
+        if not total:
+            names.refuse(connection, {"queue": which.queue, "task": which.task, "owner": which.owner})
     if to_retry:
         say(f"retried {_jobs(total['ready'])}")
     else:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from stepwell import queries
-from stepwell.cli import usage
+from stepwell.cli import names, usage
+from stepwell.cli.confirm import YesOption
 from stepwell.cli.filters import (
     MetadataOption,
     NewerOption,
@@ -23,8 +24,9 @@ from stepwell.cli.group import new_group
 from stepwell.cli.job_changes import cancelling, change, retrying
 from stepwell.cli.job_page import print_job
 from stepwell.cli.job_steps import lacks_step, no_such_step
+from stepwell.cli.job_table import print_jobs, print_running
 from stepwell.cli.options import JsonOption, ValueOption
-from stepwell.cli.output import Column, ago, dump, record, say, table
+from stepwell.cli.output import dump, record, say
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.db import fetch
 from stepwell.errors import JobNotFound, StepNotFound
@@ -34,7 +36,6 @@ group = new_group("List, show, retry, cancel, fork and signal jobs.")
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)]
 IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The jobs' ids.", show_default=False)]
 AllOption = Annotated[bool, typer.Option("--all", help="All that there are: for when no filter is given.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @group.command("list")
@@ -50,7 +51,7 @@ def list_(
     json: JsonOption = False,
     database: DatabaseOption = None,
 ) -> None:
-    """List jobs, live and finished, the newest first."""
+    """List jobs, live and finished, the newest first. --state running shows since when, where and how far they run."""
     which = job_filter(state, queue, task, older_than, newer_than, metadata, owner)
     with session(database) as connection:
         found = fetch(connection, queries.list_jobs(which, limit))
@@ -58,38 +59,12 @@ def list_(
         errors = dict(fetch(connection, queries.last_errors(retried))) if retried else {}
         found = [dataclasses.replace(job, error=errors.get(str(job.id), job.error)) for job in found]
         now = fetch(connection, queries.clock())[0]
+        if not found:
+            names.warn_of(connection, {"queue": queue, "task": task, "owner": owner})
     if json:
         dump([record(job, "failures", "steps") for job in found])
         return
-    owned = any(job.owner is not None for job in found)
-    table(
-        [
-            Column("id"),
-            Column("state"),
-            Column("task", cut=True),
-            Column("queue", cut=True),
-            *([Column("owner", cut=True)] if owned else []),
-            Column("attempt", right=True),
-            Column("enqueued"),
-            Column("due"),
-            Column("error", cut=True),
-        ],
-        (
-            (
-                job.id,
-                job.state,
-                job.task,
-                job.queue,
-                *([job.owner] if owned else []),
-                job.attempt,
-                ago(job.enqueued_at, now),
-                ago(job.run_at, now) if job.state in ("scheduled", "waiting") else "",
-                job.error,
-            )
-            for job in found
-        ),
-        empty="no job matches",
-    )
+    (print_running if state == ["running"] else print_jobs)(found, now)
 
 
 @group.command()

@@ -59,12 +59,15 @@ from stepwell.queries.health import (
 from stepwell.queries.limits import SizeLimit, set_size_limit, size_limits
 from stepwell.queries.locks import Holder, bounded, lock_holders
 from stepwell.queries.looks import (
+    MOST_COUNTED,
+    HeldJobs,
     JobFilter,
     QueueInfo,
     WorkerInfo,
     clock,
     count_jobs,
     failures,
+    held_jobs,
     info,
     job_ids,
     job_states,
@@ -74,6 +77,7 @@ from stepwell.queries.looks import (
     steps,
     workers,
 )
+from stepwell.queries.names import KnownName, NameKind, known_names
 from stepwell.queries.query import Query
 from stepwell.queries.rights import Grant, Kind, Who, grant_role, grants, may_use_schema, revoke_role, who
 from stepwell.queries.schedules import (
@@ -105,6 +109,7 @@ from stepwell.queries.transitions import (
     cancel_branches,
     claim,
     enqueue,
+    enqueue_one,
     fail,
     finish,
     first_ready,
@@ -129,18 +134,22 @@ from stepwell.queries.transitions import (
 
 __all__ = [
     "LISTEN_FOR_DOCTOR",
+    "MOST_COUNTED",
     "Control",
     "DeadRows",
     "DefaultRows",
     "Fired",
     "FirstReady",
     "Grant",
+    "HeldJobs",
     "HeldMisfits",
     "Holder",
     "JobFilter",
     "Kind",
+    "KnownName",
     "MisfitTask",
     "Move",
+    "NameKind",
     "NewJob",
     "OldestReady",
     "Orders",
@@ -173,6 +182,7 @@ __all__ = [
     "due_schedules",
     "emit",
     "enqueue",
+    "enqueue_one",
     "fail",
     "failures",
     "finish",
@@ -182,11 +192,13 @@ __all__ = [
     "grant_role",
     "grants",
     "hand_back_unknown",
+    "held_jobs",
     "hidden_sessions",
     "hold_misfits",
     "info",
     "job_ids",
     "job_states",
+    "known_names",
     "large_value",
     "last_errors",
     "lead",

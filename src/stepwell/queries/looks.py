@@ -227,6 +227,31 @@ class WorkerInfo:
     versions before did."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldJobs:
+    """How many jobs of a task a worker holds: those that it runs, and those that it has claimed ahead."""
+
+    worker_id: UUID
+    task: str
+    count: int
+
+
+MOST_COUNTED = 1000
+"""Of one worker's jobs no more are counted."""
+
+
+def held_jobs() -> Query[HeldJobs]:
+    """What each worker holds, the most numerous task first."""
+    return Query(
+        "select w.id, j.task, count(*) from stepwell.workers w cross join lateral ("
+        "select j.task from stepwell.jobs j where j.state = 'running'::stepwell.state and j.worker_id = w.id"
+        " limit %s::integer) j group by w.id, j.task order by w.id, count(*) desc, j.task",
+        (MOST_COUNTED,),
+        HeldJobs,
+        repeatable=True,
+    )
+
+
 def workers() -> Query[WorkerInfo]:
     return Query(
         "select id, host, pid, version, queues, tasks, concurrency, running, started_at, renewed_at, lease_until,"

@@ -50,6 +50,16 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
     )
 
 
+def enqueue_one(job: NewJob) -> Query[UUID]:
+    """As plain SQL does it: a queue or priority that is None is the task's own, as far as live workers know it."""
+    return Query(
+        "select stepwell.enqueue(%s::text, %s::json, %s::text, %s::integer,"
+        " make_interval(secs => %s::double precision), %s::timestamptz, %s::jsonb, %s::integer, %s::text)",
+        (job.task, job.args, job.queue, job.priority, job.delay, job.run_at, job.metadata, job.max_attempts, job.owner),
+        only,
+    )
+
+
 def _ids(text: str | bytes) -> list[str]:
     # Bytes if the connection says that its text has no encoding (SQL_ASCII).
     return (text.decode() if isinstance(text, bytes) else text).split()

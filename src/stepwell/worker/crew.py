@@ -203,6 +203,8 @@ class Crew:
             name: {
                 "max_attempts": task.retry.max_attempts,
                 "keep_failed": "Infinity" if task.keep_failed == float("inf") else task.keep_failed,
+                "queue": task.queue,
+                "priority": task.priority,
             }
             for name, task in self._app.tasks.items()
         }

@@ -15,3 +15,11 @@ comment on column stepwell.place.run_at is 'Among jobs of one rank, the earliest
 drop function if exists stepwell.notify_ready(text[], double precision);
 drop function if exists stepwell.promote_one(uuid);
 drop function if exists stepwell.claim(uuid, text[], integer[], timestamptz[], uuid[], text[], integer, double precision[], bigint, boolean);
+
+-- The options of a task.
+
+comment on column stepwell.worker.tasks is 'The tasks it registered, each with the limits that rescue needs and the options of jobs that name none: {"max_attempts", "keep_failed", "queue", "priority"}. Workers of schema 6 register the limits only.';
+create index worker_number on stepwell.worker (number);
+comment on index stepwell.worker_number is 'Finds the worker that registered last of those that know a task.';
+-- Its args may be jsonb, too.
+drop function if exists stepwell.enqueue(text, json, text, integer, interval, timestamptz, jsonb, integer, text);
