@@ -124,9 +124,9 @@ def claim(
     after = positions or [FRONT] * len(queues)
     with conn.cursor(row_factory=class_row(Held)) as cursor:
         cursor.execute(
-            "select id::text, queue, task, epoch, attempt, rank, extract(epoch from run_at)::double precision as run_at"
-            " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
-            " (select array_agg(to_timestamp(u.s) order by u.n) from unnest(%s::double precision[])"
+            "select id, queue, task, epoch, attempt, rank, run_at / 1e6::double precision as run_at"
+            " from stepwell.claim_jobs(%s::uuid, %s::text[], %s::integer[],"
+            " (select array_agg((u.s * 1e6)::bigint order by u.n) from unnest(%s::double precision[])"
             " with ordinality as u (s, n)), %s::uuid[], %s::text[], %s, %s::double precision[],"
             " _last_ranks => %s::integer[])",
             (

@@ -188,7 +188,7 @@ def enqueue_many(conn: Connection, count: int) -> Act:
     )
 
 
-@case("claim")
+@case("claim_jobs")
 def claim_of_many_tasks(conn: Connection, count: int) -> Act:
     worker = calls.register_worker(conn)
     calls.enqueue_many(conn, ["{}"] * count)
@@ -197,7 +197,7 @@ def claim_of_many_tasks(conn: Connection, count: int) -> Act:
     return lambda: calls.claim(conn, worker, count, tasks=tasks)
 
 
-@case("claim", longest=200e-6)  # a statement for each queue
+@case("claim_jobs", longest=200e-6)  # a statement for each queue
 def claim_from_many_queues(conn: Connection, count: int) -> Act:
     worker = calls.register_worker(conn)
     queues = [f"q{n}" for n in range(count)]
@@ -205,7 +205,7 @@ def claim_from_many_queues(conn: Connection, count: int) -> Act:
     return lambda: calls.claim(conn, worker, count, queues=queues, shares=[1.0] * count)
 
 
-@case("claim")
+@case("claim_jobs")
 def claim_with_many_pauses(conn: Connection, count: int) -> Act:
     worker = calls.register_worker(conn)
     calls.enqueue_many(conn, ["{}"] * count)
@@ -230,6 +230,18 @@ def ready_queues_of_many_patterns(conn: Connection, count: int) -> Act:
     calls.enqueue_many(conn, ["{}"] * count, queues=[f"q{n}" for n in range(count)])
     patterns = [f"q{n}" for n in range(count)]
     return lambda: calls.ready_queues(conn, *patterns)
+
+
+@case("claim")
+def claim_by_a_worker_of_schema_6(conn: Connection, count: int) -> Act:
+    calls.enqueue_many(conn, ["{}"] * count, queues=[f"q{n}" for n in range(count)])
+    worker = calls.register_worker(conn)
+    nulls: list[None] = [None] * count
+    queues, tasks = [f"q{n}" for n in range(count)], ["work", *(f"t{n}" for n in range(count))]
+    return lambda: conn.execute(
+        "select id from stepwell.claim(%s, %s, %s::integer[], %s::timestamptz[], %s::uuid[], %s, %s)",
+        (worker, queues, nulls, nulls, nulls, tasks, count),
+    )
 
 
 @case("first_ready")

@@ -33,6 +33,7 @@ check_sizes             caller
 check_value             caller
 check_values            caller
 claim                   owner   worker
+claim_jobs              owner   worker
 control_scope           caller
 deliver                 caller
 deliver_events          owner

@@ -13,7 +13,7 @@ from (
     -- To run jobs, and the upkeep.
     (
       '{worker}', 'function', '{
-        register_worker, rivals, renew, unregister_worker, first_ready, ready_queues, claim, read_claimed, report_progress, still_held,
+        register_worker, rivals, renew, unregister_worker, first_ready, ready_queues, claim, claim_jobs, read_claimed, report_progress, still_held,
         hand_back_unknown, lock_holders, hold_misfits,
         finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, forget_waits, large_value,
         promote, rescue, lead, admit, add_stats,

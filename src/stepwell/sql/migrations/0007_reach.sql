@@ -14,7 +14,6 @@ comment on column stepwell.place.run_at is 'Among jobs of one rank, the earliest
 -- Its parameters or result have changed.
 drop function if exists stepwell.notify_ready(text[], double precision);
 drop function if exists stepwell.promote_one(uuid);
-drop function if exists stepwell.claim(uuid, text[], integer[], timestamptz[], uuid[], text[], integer, double precision[], bigint, boolean);
 
 -- The options of a task.
 
