@@ -38,6 +38,7 @@ from stepwell.queries.fleet import (
     stop,
     unregister_worker,
 )
+from stepwell.queries.found import MOST_LOOKED_AT, JobFilter, count_jobs, job_ids, list_jobs
 from stepwell.queries.health import (
     LISTEN_FOR_DOCTOR,
     DeadRows,
@@ -60,19 +61,17 @@ from stepwell.queries.health import (
 from stepwell.queries.limits import SizeLimit, set_size_limit, size_limits
 from stepwell.queries.locks import Holder, bounded, lock_holders
 from stepwell.queries.looks import (
-    JobFilter,
     QueueInfo,
     WorkerInfo,
     clock,
-    count_jobs,
     failures,
     info,
-    job_ids,
+    job_exists,
     job_states,
     last_errors,
-    list_jobs,
     queues,
     steps,
+    task_of,
     workers,
 )
 from stepwell.queries.query import Query
@@ -104,6 +103,7 @@ from stepwell.queries.transitions import (
     cancel,
     cancel_branches,
     claim,
+    edit_args,
     enqueue,
     fail,
     finish,
@@ -121,6 +121,7 @@ from stepwell.queries.transitions import (
     report_progress,
     results,
     retry,
+    run_now,
     snooze,
     still_held,
     transaction_mark,
@@ -129,6 +130,7 @@ from stepwell.queries.transitions import (
 
 __all__ = [
     "LISTEN_FOR_DOCTOR",
+    "MOST_LOOKED_AT",
     "Control",
     "DeadRows",
     "DefaultRows",
@@ -171,6 +173,7 @@ __all__ = [
     "default_rows",
     "deliver_late",
     "due_schedules",
+    "edit_args",
     "emit",
     "enqueue",
     "fail",
@@ -184,6 +187,7 @@ __all__ = [
     "hidden_sessions",
     "hold_misfits",
     "info",
+    "job_exists",
     "job_ids",
     "job_states",
     "large_value",
@@ -228,6 +232,7 @@ __all__ = [
     "revoke_role",
     "rewind_schedules",
     "rivals",
+    "run_now",
     "save_steps",
     "schedule_times",
     "schedules",
@@ -243,6 +248,7 @@ __all__ = [
     "still_held",
     "stop",
     "suspend",
+    "task_of",
     "tick",
     "transaction_mark",
     "trigger_schedule",
