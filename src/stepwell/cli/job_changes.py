@@ -65,7 +65,7 @@ def change_ids(what: Change, typed: Sequence[str], database: str | None) -> None
         states = dict(fetch(connection, queries.job_states(left))) if left else {}
         refused = {job_id: _refusal(connection, what, job_id, states.get(job_id)) for job_id in left}
     for job_id in ids:
-        say(f"{job_id} {_BECAME[became[job_id]] if job_id in became else refused[job_id]}")
+        say(f"{job_id} {_outcome(what, became[job_id]) if job_id in became else refused[job_id]}")
     if left:
         raise typer.Exit(1)
 
@@ -125,6 +125,10 @@ _BECAME: dict[Became, str] = {
     "running": "is running: its worker was told to stop it",
     "undoing": "undoes its steps, and is cancelled then",
 }
+
+
+def _outcome(what: Change, became: Became) -> str:
+    return "is ready to run" if what.verb == "run" else _BECAME[became]
 
 
 def _refusal(connection: psycopg.Connection[Any], what: Change, job_id: str, state: str | None) -> str:
