@@ -7,6 +7,9 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set jit = off
 set enable_seqscan = off
+-- Arrays are joined by a hash: a nested loop would sort them for each row.
+set enable_nestloop = off
+set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
