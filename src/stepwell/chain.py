@@ -110,6 +110,11 @@ class Chain(Task[..., Any]):
         if found is None:
             names = ", ".join(known.name for known in self.steps)
             raise StepNotFound(f"chain {self.name!r} has no step {step!r}: it has {names}")
+        if found is self.steps[0] and len(self.codec.arguments) != 1:
+            raise ConfigError(
+                f"step {step!r} of chain {self.name!r} takes the arguments of the chain: give the job others by "
+                "edit_args(...), and have it begin anew by retry(from_start=True)"
+            )
         return enter_step(found, value, f"chain {self.name!r}")
 
 

@@ -82,7 +82,10 @@ def check_text(text: str | None, what: str) -> str | None:
 def _check_states(state: State | Sequence[State] | None, what: str) -> tuple[State, ...] | None:
     if state is None:
         return None
-    states = (state,) if isinstance(state, str) else tuple(state)
+    try:
+        states = (state,) if isinstance(state, str) else tuple(state)
+    except TypeError:
+        raise ConfigError(f"{what} is {state!r}: it must be one or several of {', '.join(_STATES)}") from None
     for one in states:
         if one not in _STATES:
             raise ConfigError(f"{what} is {one!r}: it must be one of {', '.join(_STATES)}")

@@ -126,6 +126,7 @@ async def test_a_look_that_takes_too_long_says_what_to_do(
     [
         ({"state": "done"}, ConfigError, "state is 'done': it must be one of scheduled"),
         ({"state": []}, ConfigError, "state is empty"),
+        ({"state": 7}, ConfigError, "state is 7"),
         ({"queue": ""}, ConfigError, "queue is ''"),
         ({"task": "a\0b"}, ConfigError, "task is"),
         ({"error": "\ud800"}, ConfigError, "error is"),

@@ -265,6 +265,28 @@ async def test_a_chain_is_resumed_at_any_step_with_any_input(app: App) -> None:
     assert {step.key: step.value for step in info.steps} == {"parse": "", "store": ["a", "b"]}
 
 
+async def test_the_first_step_of_a_chain_is_given_an_input_if_it_takes_one(app: App) -> None:
+    async def one(n: int) -> int:
+        if n == 0:
+            raise Fail("zero")
+        return n
+
+    async def two(a: int, b: int) -> int:
+        raise Fail("no")
+
+    single, several = app.chain("single", one), app.chain("several", two, one)
+    async with Worker(app):
+        job, other = await single.aenqueue(0), await several.aenqueue(1, 2)
+        await ended(job)
+        await ended(other)
+        with pytest.raises(ConfigError, match=r"takes the arguments of the chain.*edit_args"):
+            await other.aretry(step="two", input=1)
+        assert await job.aretry(step="one", input=0)
+        await ended(job)
+        assert await job.aretry(step="one", input=3)
+        assert await job.aresult(timeout="20s") == 3
+
+
 async def test_an_input_that_does_not_fit_is_refused(app: App) -> None:
     async def first(n: int) -> int:
         raise Fail("no")

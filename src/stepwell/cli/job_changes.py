@@ -81,8 +81,9 @@ def _change_filtered(what: Change, which: JobFilter, database: str | None, *, ye
         told = _Progress()
         try:
             total = run(change_matching(what, which, told), found)
-        except KeyboardInterrupt:
+        except BaseException:
             told.clear()
+            # What was done before Ctrl-C or a lost database is committed.
             complain(f"interrupted: {_summary(what, told.total)}; to go on, give the same command again")
             raise
         told.clear()

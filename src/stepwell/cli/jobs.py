@@ -28,7 +28,7 @@ from stepwell.cli.job_steps import lacks_step, no_such_step
 from stepwell.cli.options import JsonOption, ValueOption
 from stepwell.cli.output import Column, ago, dump, record, say, table
 from stepwell.cli.session import DatabaseOption, opened, session
-from stepwell.db import fetch
+from stepwell.db import Database, fetch
 from stepwell.errors import JobNotFound, StepNotFound, StepwellError
 from stepwell.job import FINISHED
 from stepwell.many_jobs import cancelling, count_matching, hurrying, list_matching, retrying
@@ -69,12 +69,13 @@ def list_(
     """List jobs, live and finished, the newest first."""
     which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     last = None if before is None else usage.job_id(before)
-    found = _read(list_matching(which, limit, last, usage.length(timeout, "--timeout")), database)
-    with session(database) as connection:
+    looking = list_matching(which, limit, last, usage.length(timeout, "--timeout"))
+    with opened(database) as home:
+        found = _read(looking, home)
         retried = [str(job.id) for job in found if job.state == "scheduled" and job.attempt and job.error is None]
-        errors = dict(fetch(connection, queries.last_errors(retried))) if retried else {}
+        errors = dict(home.fetch(queries.last_errors(retried))) if retried else {}
         found = [dataclasses.replace(job, error=errors.get(str(job.id), job.error)) for job in found]
-        now = fetch(connection, queries.clock())[0]
+        now = home.fetch(queries.clock())[0]
     if json:
         dump([record(job, "failures", "steps") for job in found])
         return
@@ -128,7 +129,9 @@ def count(
 ) -> None:
     """Print how many jobs there are, live and finished."""
     which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
-    say(str(_read(count_matching(which, at_most, usage.length(timeout, "--timeout")), database)))
+    counting = count_matching(which, at_most, usage.length(timeout, "--timeout"))
+    with opened(database) as home:
+        say(str(_read(counting, home)))
 
 
 @group.command()
@@ -294,12 +297,11 @@ def send(
     raise JobNotFound(f"job {job_id} is {states[0][1]}: only a job that has not ended can be sent something")
 
 
-def _read(plan: Plan[T], database: str | None) -> T:
-    with opened(database) as found:
-        try:
-            return run(plan, found)
-        except TimeoutError as error:
-            raise StepwellError(str(error)) from None
+def _read(plan: Plan[T], home: Database) -> T:
+    try:
+        return run(plan, home)
+    except TimeoutError as error:
+        raise StepwellError(str(error)) from None
 
 
 def _not_known(job_id: str) -> JobNotFound:
