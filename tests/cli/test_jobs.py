@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import pytest
 from cli.commands import Answer, Jobs, Run
+
+from stepwell import queries
+from stepwell.queries import found
 
 
 def ids(run: Run, *options: str) -> list[str]:
@@ -28,6 +33,104 @@ def test_jobs_are_listed_newest_first_by_filters(run: Run, jobs: Jobs) -> None:
     assert run("jobs", "list").out.splitlines()[1].split()[:5] == [third, "scheduled", "greet", "default", "shop"]
     assert ids(run, "--older-than", "1h") == []
     assert ids(run, "--newer-than", "1h") == [third, second, first]
+
+
+def test_the_filters_of_list_are_those_of_count(run: Run, jobs: Jobs) -> None:
+    failed, running = jobs.failed("Out of Stock"), jobs.running("slow")
+    worker = run("jobs", "show", running, "--json").json["worker_id"]
+    for options, wanted in (
+        (("--error", "out of"), [failed]),
+        (("--worker", worker), [running]),
+        (("--state", "running", "-w", worker), [running]),
+        (("--before", running), [failed]),
+        ((), [running, failed]),
+    ):
+        assert ids(run, *options) == wanted
+        if "--before" not in options:
+            assert run("jobs", "count", *options).out == f"{len(wanted)}\n"
+    assert run("jobs", "count", "--at-most", "1").out == "1\n"
+
+
+def test_a_look_that_takes_too_long_is_an_error(run: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found, "MOST_LOOKED_AT", 1)
+    jobs.ready()
+    jobs.ready()
+    ran = run("jobs", "list", "--task", "rare", "--timeout", "0s")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("stepwell: found 0 of 50 jobs within 0s")
+    assert run("jobs", "count", "--task", "rare", "--timeout", "0s").code == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("list", "--worker", "x"), "--worker is 'x'"),
+        (("count", "--state", "done"), "--state is 'done'"),
+        (("list", "--metadata", "[1]"), "--metadata is a JSON array"),
+        (("list", "--older-than", "soon"), "--older-than is 'soon'"),
+        (("list", "--timeout", "soon"), "--timeout is 'soon'"),
+        (("list", "--before", "x"), "'x' is not a job's id"),
+        (("cancel", "--state", "failed"), "--state is 'failed': cancel is for jobs that are"),
+        (("run",), "Missing argument"),
+        (("edit", str(uuid.UUID(int=7)), "--args", "7"), "--args is a JSON number"),
+        (("retry", str(uuid.UUID(int=7)), "--input", "7"), "--input is for a step"),
+        (("retry", str(uuid.UUID(int=7)), "--step", "a", "--input", "{"), "--input is not JSON"),
+        (("retry", str(uuid.UUID(int=7)), "--input", "7", "--from-start"), "exclude each other"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(run: Run, argv: tuple[str, ...], said: str) -> None:
+    ran = run("jobs", *argv)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_jobs_that_wait_for_their_time_are_run_now(run: Run, jobs: Jobs) -> None:
+    later, failed, waits = jobs.ready(delay=3600.0), jobs.failed(task="two"), jobs.failed(task="three", delay=3600.0)
+    running, absent = jobs.running("four"), str(uuid.uuid4())
+    ran = run("jobs", "run", later, waits)
+    assert (ran.code, ran.out) == (0, f"{later} is ready to run\n{waits} is ready to run\n")
+    assert jobs.state(later) == "ready"
+    ran = run("jobs", "run", later, failed, running, absent)
+    assert ran.code == 1
+    assert ran.out.splitlines() == [
+        f"{later} is already ready: nothing to run",
+        f"{failed} is failed: 'stepwell jobs retry' runs it again",
+        f"{running} is running: nothing to run",
+        f"{absent} is not known: no such job, or its history is not kept any more",
+    ]
+
+
+def test_the_args_of_a_job_are_edited(run: Run, jobs: Jobs) -> None:
+    ready, failed, running = jobs.ready("one"), jobs.failed(task="two"), jobs.running("three")
+    ran = run("jobs", "edit", ready, "--args", '{"x": 2}')
+    assert (ran.code, ran.out) == (0, f"{ready} has new args, and is ready\n")
+    assert run("jobs", "show", ready, "--json").json["args"] == {"x": 2}
+    ran = run("jobs", "edit", failed, "--args", '{"x": 3}')
+    assert ran.out == f"{failed} has new args, and is failed: 'stepwell jobs retry' runs it\n"
+    ran = run("jobs", "edit", running, "--args", "{}")
+    assert (ran.code, ran.out) == (1, "")
+    assert f"job {running} is running: only a job that is ready" in ran.err
+    absent = str(uuid.uuid4())
+    assert f"there is no job {absent}" in run("jobs", "edit", absent, "--args", "{}").err
+
+
+def test_a_change_that_is_interrupted_says_how_far_it_came(
+    run_without_database: Run, dsn: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.connection.execute("select stepwell.enqueue('many') from generate_series(1, 1500)")
+    monkeypatch.setenv("STEPWELL_DATABASE_URL", dsn)
+    change, calls = queries.cancel, iter(range(9))
+
+    def interrupted(ids: Sequence[str], reason: str | None) -> Any:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return change(ids, reason)
+
+    monkeypatch.setattr(queries, "cancel", interrupted)
+    ran = run_without_database("jobs", "cancel", "--task", "many", "--yes")
+    assert (ran.code, ran.out) == (130, "")
+    assert ran.err == "stepwell: interrupted: cancelled 1000 jobs; to go on, give the same command again\n"
+    assert run_without_database("jobs", "cancel", "--task", "many", "--yes").out == "cancelled 500 jobs\n"
 
 
 def test_a_list_for_people_has_whole_ids_and_no_colours(run: Run, jobs: Jobs) -> None:

@@ -43,7 +43,7 @@ _KINDS = (
     "step", "step", "step", "transaction", "retry", "sleep", "wait", "receive", "child", "first", "now", "random",
     "uuid", "patch", "state", "undo", "taken",
 )  # fmt: skip
-_TO_JOBS = {"cancel", "retry", "results", "fork", "send"}
+_TO_JOBS = {"cancel", "retry", "run_now", "edit_args", "results", "fork", "send"}
 _TO_SCHEDULES = {"tick", "rewind_schedules", "resume_schedule", "due_schedules", "admit"}
 
 
@@ -177,6 +177,15 @@ class Arguments:
             "send.name": lambda: dice.one(EVENTS),
             "fork._step": lambda: dice.one(STEP_KEYS + CURSORS),
             "retry._step": lambda: dice.one((*STEP_KEYS, *CURSORS, None, None, None, None)),
+            "retry._input": lambda: dice.json() if dice.chance(0.2) else None,
+            "find_jobs._states": lambda: dice.one(("ready", "running", "waiting", "failed", "succeeded", "cancelled")),
+            "find_jobs._task": lambda: dice.one((*TASKS, None, None)),
+            "find_jobs._queue": lambda: dice.one((*QUEUES, None, None)),
+            "find_jobs._owner": lambda: dice.one((*OWNERS, None, None)),
+            "find_jobs._worker_id": lambda: known.worker(dice) if dice.chance(0.2) else None,
+            "find_jobs._error": lambda: dice.one(("boom", None, None)),
+            "find_jobs._before": lambda: subject.job_id if dice.chance(0.3) else None,
+            "find_jobs._look": lambda: dice.one(("1", "100", "50000")),
             "prune_stats._keep": lambda: dice.one(("0", "1 hour", "7 days")),
             "remove_schedules._names": lambda: dice.one(SCHEDULES),
             "make_partitions._keeps": dice.keep,

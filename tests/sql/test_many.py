@@ -34,8 +34,8 @@ MANY = 5000
 LONGEST = 150e-6
 """Processor seconds for one element. Most take a tenth of it; what goes by the square takes several times as much."""
 
-FEW = {"grant_kinds", "grant_role", "known_role", "revoke_role"}
-"""Functions whose arrays name roles or kinds of rights."""
+FEW = {"find_jobs", "grant_kinds", "grant_role", "known_role", "revoke_role"}
+"""Functions whose arrays name states, roles or kinds of rights."""
 
 Act = Callable[[], object]
 
@@ -435,6 +435,38 @@ def advance(conn: Connection, count: int) -> Act:
 def restart(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     return lambda: fetch(conn, queries.restart(calls.ids(held), calls.epochs(held), ["{}"] * count))
+
+
+@case("run_now")
+def run_now(conn: Connection, count: int) -> Act:
+    ids = calls.enqueue_many(conn, ["{}"] * count, delays=[60.0])
+    return lambda: fetch(conn, queries.run_now(ids))
+
+
+@case("run_now", "wake")
+def run_now_the_next_attempts_of_steps(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    wait = '{"steps": [{"key": "e~1", "n": 1, "kind": "retry", "delay": 9, "pending": true}], "groups": [["e~1"]]}'
+    fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
+
+    def act() -> None:
+        assert len(fetch(conn, queries.run_now(calls.ids(held)))[0]) == count
+
+    return act
+
+
+@case("edit_args", "check_values")
+def edit_args(conn: Connection, count: int) -> Act:
+    half = count // 2
+    ids = calls.enqueue_many(conn, ["{}"] * half)
+    held = running(conn, half)
+    calls.fail(conn, held, delay=None)
+    ids += calls.ids(held)
+
+    def act() -> None:
+        assert len(fetch(conn, queries.edit_args(ids, ['{"n": "\\u00e9"}'] * len(ids)))[0]) == count
+
+    return act
 
 
 @case("report_progress")

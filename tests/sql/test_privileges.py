@@ -39,6 +39,7 @@ deliver                 caller
 deliver_events          owner
 deliver_late            owner   worker
 due_schedules           owner   worker
+edit_args               owner   operator
 emit                    owner   producer worker
 end_children            caller
 end_waits               caller
@@ -48,8 +49,10 @@ expiry                  caller
 fail                    owner   worker
 fail_broken             caller
 fail_held               caller
+find_jobs               owner   viewer operator
 finish                  owner   worker
 first_ready             owner   worker
+first_uuid_at           caller
 forget_waits            owner   worker
 fork                    owner   operator
 grant_kinds             caller
@@ -109,6 +112,7 @@ revoke_role             caller
 rewind_schedules        owner   worker
 rivals                  owner   worker
 role_name               caller
+run_now                 owner   operator
 runs_to_replace         caller
 save_steps              owner   worker
 saved_size              caller

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -54,7 +55,7 @@ _SAMPLES: dict[str, Any] = {
     "payload": "p",
     "reason": None,
     "queue": "q",
-    "which": JobFilter(("failed",), "q", "t", 1.0, 2.0, "{}"),
+    "which": JobFilter(("failed",), "q", "t", 1.0, 2.0, "{}", UUID(_ID), "o", "e"),
     "seconds": 1.0,
     "scope": Scope(queue="q"),
     "owner": "o",

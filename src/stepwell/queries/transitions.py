@@ -325,5 +325,23 @@ def cancel_branches(ids: Sequence[str], reason: str) -> Query[object]:
     return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), only)
 
 
-def retry(ids: Sequence[str], step: str | None = None, *, from_start: bool = False) -> Query[list[UUID]]:
-    return Query("select stepwell.retry(%s::uuid[], %s::text, %s::boolean)", (list(ids), step, from_start), only)
+def retry(
+    ids: Sequence[str],
+    step: str | None = None,
+    *,
+    from_start: bool = False,
+    input: str | None = None,  # noqa: A002
+) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.retry(%s::uuid[], %s::text, %s::boolean, %s::text)",
+        (list(ids), step, from_start, input),
+        only,
+    )
+
+
+def run_now(ids: Sequence[str]) -> Query[list[UUID]]:
+    return Query("select stepwell.run_now(%s::uuid[])", (list(ids),), only)
+
+
+def edit_args(ids: Sequence[str], args: Sequence[str]) -> Query[list[UUID]]:
+    return Query("select stepwell.edit_args(%s::uuid[], %s::text[])", (list(ids), list(args)), only)

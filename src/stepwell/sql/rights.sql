@@ -26,11 +26,11 @@ from (
       '{viewer,operator}', 'view',
       '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits}'
     ),
-    ('{viewer,operator}', 'function', '{large_value}'),
+    ('{viewer,operator}', 'function', '{find_jobs,large_value}'),
     -- To steer.
     (
       '{operator}', 'function', '{
-        cancel, retry, fork, pause, resume, stop,
+        cancel, retry, run_now, edit_args, fork, pause, resume, stop,
         put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule
       }'
     )

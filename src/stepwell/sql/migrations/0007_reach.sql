@@ -22,3 +22,5 @@ create index worker_number on stepwell.worker (number);
 comment on index stepwell.worker_number is 'Finds the worker that registered last of those that know a task.';
 -- Its args may be jsonb, too.
 drop function if exists stepwell.enqueue(text, json, text, integer, interval, timestamptz, jsonb, integer, text);
+-- It has another parameter now.
+drop function if exists stepwell.retry(uuid[], text, boolean);
