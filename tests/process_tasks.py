@@ -31,6 +31,12 @@ def die() -> None:
 
 
 @_app.task(process=True, retry=_once)
+def kill(number: int) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(60)
+
+
+@_app.task(process=True, retry=_once)
 def leave() -> None:
     os._exit(0)
 
@@ -76,7 +82,7 @@ def polite(place: str) -> None:
 def register(app: App) -> dict[str, Task[..., Any]]:
     """The same functions as tasks of another app, by name."""
     registered: dict[str, Task[..., Any]] = {}
-    for task in (square, divide, die, leave, sleep, progress, stubborn, polite):
+    for task in (square, divide, die, kill, leave, sleep, progress, stubborn, polite):
         limit = "1s" if task is sleep else None
         registered[task.name] = app.task(process=True, retry=task.retry, timeout=limit)(task.fn)
     return registered

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from stepwell.duration import describe
-from stepwell.error_text import user_place
+from stepwell.error_text import error_line, user_place
 
 logger = logging.getLogger("stepwell")
 
@@ -121,9 +121,9 @@ class AttemptFailed(Event, frozen=True):
         said = f"{self.task} {self.job_id} attempt {self.attempt} of {self.max_attempts} failed ({self.reason}): "
         if self.delay is not None and self.attempt < self.max_attempts:
             place = user_place(self.traceback or "")
-            said = f"{said}{self.type}: {self.message}" + (f" at {place}" if place else "")
+            said = f"{said}{error_line(self.type, self.message)}" + (f" at {place}" if place else "")
             return f"{said}; next try in {self.delay:.3g} s"
-        return f"{said}{self.type}: {self.message}; it is not tried again\n{self.traceback or ''}".rstrip()
+        return f"{said}{error_line(self.type, self.message)}; it is not tried again\n{self.traceback or ''}".rstrip()
 
 
 class JobMisfit(Event, frozen=True):

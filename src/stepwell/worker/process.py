@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from stepwell.aside import aside
-from stepwell.errors import ConfigError
+from stepwell.errors import ConfigError, ProcessCrashed
 from stepwell.executor import execute_plain
 from stepwell.job import ClaimedJob
 from stepwell.outcome import HandedBack, Outcome
@@ -90,8 +90,10 @@ class Processes:
         """Run a job in a process, which is ended when `stopping` is set: it gets SIGTERM, and a second later SIGKILL.
 
         When this returns the function has ended, or its process has, whatever it did about signals. Raises
-        `TimeoutError` when its time is up, and an error of the pool's when the process has died by itself.
+        `TimeoutError` when its time is up, and `ProcessCrashed` when the process has died by itself.
         """
+        from pebble import ProcessExpired
+
         if not await self._enter(stopping):
             return HandedBack(0)
         try:
@@ -102,6 +104,10 @@ class Processes:
             try:
                 future: Future[str] = pool.schedule(_obey, args=[order], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 return await self._outcome((job.id, job.epoch), future, stopping)
+            except ProcessExpired as expired:
+                # The pool's own handler of SIGTERM ends a process with that number as its exit code.
+                code = expired.exitcode
+                raise ProcessCrashed(-code if code == signal.SIGTERM else code) from None
             except BrokenProcessPool:
                 # It was not this job that broke it: one that ran when its process died is told so.
                 await self._close_pool(pool)
@@ -182,7 +188,7 @@ class Processes:
             if gone and not ended.done():
                 stopped.cancel()
                 future.cancel()
-                raise _expired()
+                raise ProcessCrashed(0)
         stopped.cancel()
         if not ended.done():
             await aside(lambda: self._end(key, future))
@@ -226,12 +232,6 @@ class Processes:
                 self._pids[said.job_id, said.epoch] = said.pid
             else:
                 self._said(said.job_id, said.text)
-
-
-def _expired() -> Exception:
-    from pebble import ProcessExpired
-
-    return ProcessExpired("its process ended by itself with exit code 0, as by os._exit(0)")
 
 
 # What follows runs in the process.
