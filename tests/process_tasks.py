@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -23,6 +24,11 @@ def square(n: int) -> tuple[int, int]:
 @_app.task(process=True, retry=_once)
 def divide(n: int) -> float:
     return 1 / n
+
+
+@_app.task(process=True)
+def speak(ctx: Context) -> None:
+    logging.getLogger("shop").info("it speaks")
 
 
 @_app.task(process=True, retry=_once)
@@ -82,7 +88,7 @@ def polite(place: str) -> None:
 def register(app: App) -> dict[str, Task[..., Any]]:
     """The same functions as tasks of another app, by name."""
     registered: dict[str, Task[..., Any]] = {}
-    for task in (square, divide, die, kill, leave, sleep, progress, stubborn, polite):
+    for task in (square, divide, speak, die, kill, leave, sleep, progress, stubborn, polite):
         limit = "1s" if task is sleep else None
         registered[task.name] = app.task(process=True, retry=task.retry, timeout=limit)(task.fn)
     return registered

@@ -31,6 +31,7 @@ from stepwell.errors import (
 from stepwell.handle import JobHandle
 from stepwell.job import Failure, JobInfo, State
 from stepwell.journal import Drift
+from stepwell.logs import JobFilter
 from stepwell.machine import Machine
 from stepwell.moves import Done, Next, Restart
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
@@ -70,6 +71,7 @@ __all__ = [
     "First",
     "JobCancelled",
     "JobFailed",
+    "JobFilter",
     "JobHandle",
     "JobInfo",
     "JobNotFound",

@@ -226,4 +226,7 @@ def _raised_by_us(error: BadArgs) -> bool:
 def _failed(reason: str, error: BaseException, delay: float | None) -> Failed:
     # The first frame is this file's own.
     frames = error.__traceback__.tb_next if error.__traceback__ else None
-    return Failed(reason, error_name(error), error_message(error), format_traceback(error, frames), delay)
+    # Not by assignment, which the class may refuse: a frozen dataclass does.
+    BaseException.with_traceback(error, frames)
+    trace = format_traceback(error, frames)
+    return Failed(reason, error_name(error), error_message(error), trace, delay, error=error)

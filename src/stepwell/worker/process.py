@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
+from stepwell import logs
 from stepwell.aside import aside
 from stepwell.errors import ConfigError, ProcessCrashed
 from stepwell.executor import execute_plain
 from stepwell.job import ClaimedJob
+from stepwell.logs import LoggedRun, log_as
 from stepwell.outcome import HandedBack, Outcome
 from stepwell.task import Task
 
@@ -163,7 +165,10 @@ class Processes:
             os.set_blocking(self._pipes[0].fileno(), False)
             asyncio.get_running_loop().add_reader(self._pipes[0].fileno(), self._read)
         pool = ProcessPool(
-            max_workers=self._size, context=cast("Any", context), initializer=_begin, initargs=(self._pipes[1],)
+            max_workers=self._size,
+            context=cast("Any", context),
+            initializer=_begin,
+            initargs=(self._pipes[1], logs.set_up_in_processes),
         )
         # The pool starts its processes with the first call.
         await aside(lambda: pool.schedule(_be_there).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
@@ -237,11 +242,12 @@ class Processes:
 # What follows runs in the process.
 
 _pipe: Pipe | None = None
+_set_up_logging: Callable[[], None] | None = None
 
 
-def _begin(pipe: Pipe) -> None:
-    global _pipe
-    _pipe = pipe
+def _begin(pipe: Pipe, set_up_logging: Callable[[], None] | None) -> None:
+    global _pipe, _set_up_logging
+    _pipe, _set_up_logging = pipe, set_up_logging
     os.set_blocking(pipe.fileno(), False)
     # Ctrl-C on a terminal reaches the whole group: what becomes of running jobs is for the worker to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -277,6 +283,7 @@ def _obey(encoded: str) -> str:
     order = msgspec.json.decode(encoded, type=Order)
     _say_who_runs(order.job)
     found: Any = importlib.import_module(order.module)
+    _log_as_the_worker_does()
     for name in order.function.split("."):
         found = getattr(found, name)
     if not isinstance(found, Task):
@@ -296,4 +303,18 @@ def _obey(encoded: str) -> str:
 
     task = cast("Task[..., Any]", found)
     ctx = task.context_for(order.job, report, None)
-    return msgspec.json.encode(execute_plain(task, order.job.args, ctx, order.max_result_size)).decode()
+    log_as(run := LoggedRun(order.job))
+    try:
+        outcome = execute_plain(task, order.job.args, ctx, order.max_result_size)
+    finally:
+        run.end()
+    # An exception cannot be told in JSON: it stays here.
+    return msgspec.json.encode(outcome, enc_hook=lambda _: None).decode()
+
+
+def _log_as_the_worker_does() -> None:
+    """Once the module is imported, so that an app which sets up logging itself has done so."""
+    global _set_up_logging
+    set_up, _set_up_logging = _set_up_logging, None
+    if set_up is not None:
+        set_up()
