@@ -252,6 +252,21 @@ class JobsRescued(Event, frozen=True):
         return f"rescued {self.count} jobs from dead workers"
 
 
+class RescuedJobFailed(Event, frozen=True):
+    """A job has failed for good because a worker died on its last attempt. Its own worker cannot say so any more."""
+
+    level = logging.ERROR
+    job_id: str
+    task: str
+    message: str
+
+    def text(self) -> str:
+        return (
+            f"{self.task} {self.job_id} has failed for good: {self.message}, and it has no attempt left; if the job "
+            f'did not cause that, run "stepwell jobs retry {self.job_id}"'
+        )
+
+
 class LeaseLost(Event, frozen=True):
     level = logging.ERROR
     worker_id: str

@@ -25,6 +25,7 @@ from stepwell.queries.durable import (
 from stepwell.queries.fleet import (
     Control,
     Orders,
+    Rescued,
     Rival,
     Scope,
     lead,
@@ -147,6 +148,7 @@ __all__ = [
     "Promoted",
     "Query",
     "QueueInfo",
+    "Rescued",
     "Rival",
     "Saving",
     "Scope",
