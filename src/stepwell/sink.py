@@ -64,11 +64,11 @@ def _naming_the_item(calls: list[Call[Any]]) -> Generator[None]:
     try:
         yield
     except TooLarge as error:
+        said = str(error)
         for index, call in enumerate(calls):
-            if f"args of {len(call.job.args.encode())} bytes" in str(error) or (
-                f"metadata of {len((call.job.metadata or '').encode())} bytes" in str(error)
-            ):
-                raise of_item(index, error) from error
+            for name, text in (("args", call.job.args), ("metadata", call.job.metadata or "")):
+                if f"{name} of {len(text.encode())} bytes" in said:
+                    raise of_item(index, error) from error
         raise
 
 
