@@ -17,6 +17,7 @@ from stepwell.errors import (
     JobFailed,
     JobNotFound,
     NotAwaited,
+    ProcessCrashed,
     ScheduleNotFound,
     SchemaMismatch,
     StepChanged,
@@ -31,6 +32,7 @@ from stepwell.handle import JobHandle
 from stepwell.job import Failure, JobInfo, State
 from stepwell.job_filter import JobFilters
 from stepwell.journal import Drift
+from stepwell.logs import JobLogFilter
 from stepwell.machine import Machine
 from stepwell.moves import Done, Next, Restart
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
@@ -73,12 +75,14 @@ __all__ = [
     "JobFilters",
     "JobHandle",
     "JobInfo",
+    "JobLogFilter",
     "JobNotFound",
     "Keep",
     "Machine",
     "Next",
     "NotAwaited",
     "Overlap",
+    "ProcessCrashed",
     "Restart",
     "Retry",
     "RetryIn",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -36,6 +35,7 @@ from stepwell.scheduler import Scheduler, new_declaration
 from stepwell.sink import JobSink
 from stepwell.sync_context import SyncContext
 from stepwell.task import Call, Task, TaskDecorator
+from stepwell.task_function import check_function
 from stepwell.waiter import Waiter
 
 P = ParamSpec("P")
@@ -220,9 +220,7 @@ class App:
         def register(fn: Callable[..., Any]) -> Task[..., Any]:
             if isinstance(fn, Task):
                 raise ConfigError(f"{fn.name!r} is a task already")
-            given: object = fn
-            if not inspect.isroutine(given):
-                raise ConfigError(f"app.task takes a function, not {fn!r}: write one around it; options go by name")
+            fn = check_function(fn)
             task = Task[..., Any](
                 self._sink,
                 fn,
@@ -684,9 +682,9 @@ def _check_drift(drift: Drift) -> Drift:
 
 
 def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:
-    for call in calls:
+    for index, call in enumerate(calls):
         if not isinstance(call, Call):
-            raise BadArgs(f"app.enqueue_many takes calls, as task.call(...) makes them, not {call!r}")
+            raise BadArgs(f"item {index}: app.enqueue_many takes calls, as task.call(...) makes them, not {call!r}")
         yield call
 
 

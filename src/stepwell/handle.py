@@ -16,6 +16,7 @@ from stepwell.bridge import afetch_on, fetch_on
 from stepwell.codec import Codec
 from stepwell.db import Database
 from stepwell.duration import Duration, describe, seconds
+from stepwell.error_text import error_line
 from stepwell.errors import BadArgs, BadValue, ConfigError, JobCancelled, JobFailed, JobNotFound, StepwellError
 from stepwell.job import Ended, JobInfo
 from stepwell.names import check_name
@@ -281,7 +282,9 @@ class JobHandle(Generic[R]):
             return None if ended.result is None else msgspec.json.decode(ended.result)
         task = ended.task or "unknown task"
         if ended.state == "failed":
-            raise JobFailed(ended.id, task, ended.type or "Error", ended.message or ended.error or "", ended.traceback)
+            # Where no row of the failure is kept, its line is all that is left.
+            message = ended.error if ended.message is None else ended.message
+            raise JobFailed(ended.id, task, ended.type or "Error", message or "", ended.traceback)
         if ended.state == "cancelled":
             raise JobCancelled(ended.id, task, ended.error)
         raise JobNotFound(
@@ -352,4 +355,4 @@ def _timed_out(job_id: str, limit: float | None, info: JobInfo | None) -> str:
     if not info.failures:
         return said
     last = info.failures[-1]
-    return f"{said}; attempt {last.attempt} failed: {last.type}: {last.message}"
+    return f"{said}; attempt {last.attempt} failed: {error_line(last.type, last.message)}"

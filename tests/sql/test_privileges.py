@@ -103,6 +103,7 @@ remove_worker           caller
 renew                   owner   worker
 report_progress         owner   worker
 rescue                  owner   worker
+rescue_jobs             owner   worker
 restart                 owner   worker
 results                 owner   producer worker
 resume                  owner   operator

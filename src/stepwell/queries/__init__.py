@@ -24,6 +24,7 @@ from stepwell.queries.durable import (
 from stepwell.queries.fleet import (
     Control,
     Orders,
+    Rescued,
     Rival,
     Scope,
     lead,
@@ -159,6 +160,7 @@ __all__ = [
     "Promoted",
     "Query",
     "QueueInfo",
+    "Rescued",
     "Rival",
     "Saving",
     "Scope",

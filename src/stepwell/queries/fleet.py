@@ -117,8 +117,19 @@ def lead(worker_id: str, lease: float) -> Query[bool]:
     return Query("select stepwell.lead(%s::uuid, %s::double precision)", (worker_id, lease), only)
 
 
-def rescue() -> Query[list[UUID]]:
-    return Query("select stepwell.rescue()", (), only)
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """A job that a dead worker held."""
+
+    job_id: str
+    task: str
+    message: str
+    failed: bool
+    """It was its last attempt: the job has failed for good."""
+
+
+def rescue() -> Query[Rescued]:
+    return Query("select job_id::text, task, message, failed from stepwell.rescue_jobs()", (), Rescued)
 
 
 _SCOPE: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"

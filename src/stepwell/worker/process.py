@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
+from stepwell import logs
 from stepwell.aside import aside
-from stepwell.errors import ConfigError
+from stepwell.errors import ConfigError, ProcessCrashed
 from stepwell.executor import execute_plain
 from stepwell.job import ClaimedJob
+from stepwell.logs import LoggedRun, log_as
 from stepwell.outcome import HandedBack, Outcome
 from stepwell.task import Task
 
@@ -90,8 +92,10 @@ class Processes:
         """Run a job in a process, which is ended when `stopping` is set: it gets SIGTERM, and a second later SIGKILL.
 
         When this returns the function has ended, or its process has, whatever it did about signals. Raises
-        `TimeoutError` when its time is up, and an error of the pool's when the process has died by itself.
+        `TimeoutError` when its time is up, and `ProcessCrashed` when the process has died by itself.
         """
+        from pebble import ProcessExpired
+
         if not await self._enter(stopping):
             return HandedBack(0)
         try:
@@ -102,6 +106,10 @@ class Processes:
             try:
                 future: Future[str] = pool.schedule(_obey, args=[order], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 return await self._outcome((job.id, job.epoch), future, stopping)
+            except ProcessExpired as expired:
+                # The pool's own handler of SIGTERM ends a process with that number as its exit code.
+                code = expired.exitcode
+                raise ProcessCrashed(-code if code == signal.SIGTERM else code) from None
             except BrokenProcessPool:
                 # It was not this job that broke it: one that ran when its process died is told so.
                 await self._close_pool(pool)
@@ -157,7 +165,10 @@ class Processes:
             os.set_blocking(self._pipes[0].fileno(), False)
             asyncio.get_running_loop().add_reader(self._pipes[0].fileno(), self._read)
         pool = ProcessPool(
-            max_workers=self._size, context=cast("Any", context), initializer=_begin, initargs=(self._pipes[1],)
+            max_workers=self._size,
+            context=cast("Any", context),
+            initializer=_begin,
+            initargs=(self._pipes[1], logs.set_up_in_processes),
         )
         # The pool starts its processes with the first call.
         await aside(lambda: pool.schedule(_be_there).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
@@ -182,7 +193,7 @@ class Processes:
             if gone and not ended.done():
                 stopped.cancel()
                 future.cancel()
-                raise _expired()
+                raise ProcessCrashed(0)
         stopped.cancel()
         if not ended.done():
             await aside(lambda: self._end(key, future))
@@ -228,20 +239,15 @@ class Processes:
                 self._said(said.job_id, said.text)
 
 
-def _expired() -> Exception:
-    from pebble import ProcessExpired
-
-    return ProcessExpired("its process ended by itself with exit code 0, as by os._exit(0)")
-
-
 # What follows runs in the process.
 
 _pipe: Pipe | None = None
+_set_up_logging: Callable[[], None] | None = None
 
 
-def _begin(pipe: Pipe) -> None:
-    global _pipe
-    _pipe = pipe
+def _begin(pipe: Pipe, set_up_logging: Callable[[], None] | None) -> None:
+    global _pipe, _set_up_logging
+    _pipe, _set_up_logging = pipe, set_up_logging
     os.set_blocking(pipe.fileno(), False)
     # Ctrl-C on a terminal reaches the whole group: what becomes of running jobs is for the worker to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -277,6 +283,7 @@ def _obey(encoded: str) -> str:
     order = msgspec.json.decode(encoded, type=Order)
     _say_who_runs(order.job)
     found: Any = importlib.import_module(order.module)
+    _log_as_the_worker_does()
     for name in order.function.split("."):
         found = getattr(found, name)
     if not isinstance(found, Task):
@@ -296,4 +303,18 @@ def _obey(encoded: str) -> str:
 
     task = cast("Task[..., Any]", found)
     ctx = task.context_for(order.job, report, None)
-    return msgspec.json.encode(execute_plain(task, order.job.args, ctx, order.max_result_size)).decode()
+    log_as(run := LoggedRun(order.job))
+    try:
+        outcome = execute_plain(task, order.job.args, ctx, order.max_result_size)
+    finally:
+        run.end()
+    # An exception cannot be told in JSON: it stays here.
+    return msgspec.json.encode(outcome, enc_hook=lambda _: None).decode()
+
+
+def _log_as_the_worker_does() -> None:
+    """Once the module is imported, so that an app which sets up logging itself has done so."""
+    global _set_up_logging
+    set_up, _set_up_logging = _set_up_logging, None
+    if set_up is not None:
+        set_up()

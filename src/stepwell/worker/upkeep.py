@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from stepwell import queries
-from stepwell.events import Events, JobBroken, JobsRescued, LeaderChanged, SchedulesRemoved
-from stepwell.queries import Query
+from stepwell.events import Events, JobBroken, JobsRescued, LeaderChanged, RescuedJobFailed, SchedulesRemoved
+from stepwell.queries import Query, Rescued
 from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
 from stepwell.worker.pruning import Pruning
@@ -41,8 +41,8 @@ class _Chore:
     name: str
     every: float
     query: Callable[[], Query[Any]]
-    found: Callable[[Any], object] = lambda _: None
-    """Told what came of it."""
+    found: Callable[[list[Any]], object] = lambda _: None
+    """Told the rows that came of it."""
     everyone: bool = False
     at: float = 0.0
 
@@ -139,7 +139,7 @@ class Upkeep:
                 if (self.leads or chore.everyone) and loop.time() >= chore.at:
                     done = await self._house.do(chore.name, chore.query())
                     if done:
-                        chore.found(done[0])
+                        chore.found(done)
                     chore.at = loop.time() + (chore.every if done is not None else min(chore.every, _AGAIN))
             until = loop.time() + _PRUNES_FOR
             for pruning in self._prunings:
@@ -163,10 +163,13 @@ class Upkeep:
                 self._alarm.ring_in(0)
                 self._elected()
 
-    def _rescued(self, ids: list[Any]) -> None:
-        if ids:
-            self._events.emit(JobsRescued(len(ids)))
+    def _rescued(self, jobs: list[Rescued]) -> None:
+        self._events.emit(JobsRescued(len(jobs)))
+        for job in jobs:
+            if job.failed:
+                self._events.emit(RescuedJobFailed(job.job_id, job.task, job.message))
 
-    def _removed(self, names: list[str]) -> None:
+    def _removed(self, found: list[list[str]]) -> None:
+        [names] = found
         if names:
             self._events.emit(SchedulesRemoved(tuple(names)))
