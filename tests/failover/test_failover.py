@@ -111,10 +111,10 @@ async def test_a_killed_primary_costs_no_acknowledged_job(primary: Server, stand
 async def test_work_goes_on_after_a_switchover_that_keeps_the_sessions(
     primary: Server, standby: Server, both: str
 ) -> None:
-    # By polling alone nobody would find out so soon: an idle worker looks only once a minute.
+    # An idle worker that asks for nothing: only the producer beside it finds out that the server takes no writes.
     async with app_on(both) as app, app_on(both) as waits:
         add = app.tasks["add"]
-        async with Worker(app, poll="60s") as worker:
+        async with Worker(app, poll="60s", lease="60s", renew="20s") as worker:
             heard = Heard(worker)
             assert await (await add.aenqueue(1, 2)).aresult(timeout="20s") == 3
             later = waits.job((await add.using(queue="later").aenqueue(2, 3)).id)

@@ -356,6 +356,7 @@ class Crew:
             if seen != switchovers.count:
                 # Another connection found that the server takes no writes. These may be idle, and would get no error.
                 seen = switchovers.count
+                self._lease.renew_now()
                 self._listener.leave_old_server()
                 for link in self._links.values():
                     link.leave_old_server()

@@ -73,7 +73,6 @@ class Lease:
         self._stopping = False
         self._gate = threading.Lock()
         self._connection: psycopg.Connection[Any] | None = None
-        self._switchovers = 0
         self._worker_id: str | None = None
         self._thread = threading.Thread(target=self._run, name="stepwell-lease", daemon=True)
         self._every = renew
@@ -85,7 +84,6 @@ class Lease:
         """Register and begin to renew. Raises what keeps it from registering, and may be tried again then. Blocks: call
         it in a thread."""
         with self._gate:
-            self._switchovers = self._database.switchovers.count
             self._connection = self._database.connect()
             asked_at = time.monotonic()
             try:
@@ -147,9 +145,7 @@ class Lease:
                     continue
                 # A connection that was cut gave up the advisory lock: peers take that for death in a second or two.
                 cut = self._connection is not None and not self._connection.closed and stirs(self._connection)
-                if not (kicked or cut or self._is_stale()) and time.monotonic() < min(
-                    renew_at, self._renewed_at + self._every
-                ):
+                if not (kicked or cut) and time.monotonic() < min(renew_at, self._renewed_at + self._every):
                     continue
                 renew_at = time.monotonic() + (self._every if self._try_to_renew() else _TICK)
             except StepwellError as error:  # what only a person can mend ends the worker, loudly
@@ -160,10 +156,7 @@ class Lease:
 
     def _try_to_renew(self) -> bool:
         try:
-            if self._connection is not None and self._is_stale():
-                self._connection.close()
             if self._connection is None or self._connection.broken or self._connection.closed:
-                self._switchovers = self._database.switchovers.count
                 self._connection = psycopg.connect(self._database.dsn, connect_timeout=3, **CONNECTION)
             if self._worker_id is None:
                 asked_at = time.monotonic()
@@ -183,10 +176,6 @@ class Lease:
             return False
         self._was_missing = False
         return True
-
-    def _is_stale(self) -> bool:
-        """Whether the connection leads to a server that has handed over to another."""
-        return self._switchovers != self._database.switchovers.count
 
     def _overdue(self) -> bool:
         """Whether the lease ends soon. By the database's clock it began no earlier than by ours."""
