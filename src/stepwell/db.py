@@ -126,6 +126,7 @@ class Database:
         self._dsn: str | None = None
         self._embedded: EmbeddedPostgres | None = None
         self._checked = False
+        self._is_for_handlers = False
         self._pool: SyncPool | None = None
         self._async_pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
         self._process = os.getpid()
@@ -139,9 +140,11 @@ class Database:
             return self._dsn
 
     def with_pool_of(self, size: int) -> Database:
-        """The same database, known to be ready, with pools of another size, for statements that may take any time."""
+        """The same database, known to be ready, with pools of another size, for the statements of handlers, which may
+        take any time."""
         other = Database(self.dsn, pool_size=size, switchovers=self.switchovers)
         other._checked = self._checked
+        other._is_for_handlers = True
         return other
 
     def connect(self) -> SyncConnection:
@@ -227,8 +230,9 @@ class Database:
                 raise
 
     def _hands_over(self, connection: AnyConnection, error: psycopg.Error) -> bool:
-        """Whether the server takes no writes any more, and not only a transaction, by its owner's own wish."""
-        return takes_no_writes(connection) is not False and self.switchovers.notice(error)
+        """Whether the server takes no writes any more, and not only a transaction, as its handler wished."""
+        wished = self._is_for_handlers and takes_no_writes(connection) is False
+        return not wished and self.switchovers.notice(error)
 
     def _close_pools_of_closed_loops(self) -> None:
         """A script that calls `asyncio.run` again and again must not leave a connection behind each time."""
@@ -241,6 +245,7 @@ class Database:
             self._process = os.getpid()
             self._lock = threading.RLock()
             self._checking = threading.Lock()
+            self.switchovers = Switchovers()
             self._pool = None
             self._async_pools.clear()
 

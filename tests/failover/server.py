@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +73,15 @@ class Server:
 
     def stop(self, mode: str = "immediate") -> None:
         """Stop it, if it runs."""
-        with contextlib.suppress(OSError, psutil.NoSuchProcess):
+        if processes := self._processes():
             self.resume()
             self._run("pg_ctl", "-D", self._data, "-m", mode, "-w", "stop")
+            psutil.wait_procs(processes, timeout=10)
 
     def kill(self) -> None:
         """End it as a machine does that loses its power: nobody gets a word."""
         processes = self._processes()
-        for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        _each(processes, psutil.Process.kill)
         psutil.wait_procs(processes, timeout=10)
 
     def promote(self) -> None:
@@ -89,12 +89,10 @@ class Server:
 
     def pause(self) -> None:
         """From now on it says nothing, and keeps all its connections."""
-        for process in self._processes():
-            process.suspend()
+        _each(self._processes(), psutil.Process.suspend)
 
     def resume(self) -> None:
-        for process in self._processes():
-            process.resume()
+        _each(self._processes(), psutil.Process.resume)
 
     def take_writes(self, *, allowed: bool) -> None:
         """Refuse writes, or allow them again, in the sessions that there are and in new ones."""
@@ -119,9 +117,12 @@ class Server:
             return connection.execute("select from pg_stat_activity where application_name = 'stepwell'").rowcount
 
     def _processes(self) -> list[psutil.Process]:
-        master = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
-        # The master first: while it stands still, it starts no others.
-        return [master, *master.children(recursive=True)]
+        """The master first: while it stands still, it starts no others. None, if it does not run."""
+        try:
+            master = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
+            return [master, *master.children(recursive=True)]
+        except (FileNotFoundError, psutil.NoSuchProcess):
+            return []
 
     def _own_place(self) -> None:
         self.place.mkdir()
@@ -138,3 +139,9 @@ class Server:
         if done.returncode:
             log = self.place / "log"
             raise OSError(f"{done.args[0]}: {done.stdout}\n{log.read_text() if log.exists() else ''}")
+
+
+def _each(processes: list[psutil.Process], act: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):  # a session that has just ended
+            act(process)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import App, DatabaseError, Worker
+from stepwell import App, Context, DatabaseError, JobFailed, Worker
 from stepwell.aside import aside
 from tests.waiting import Heard, auntil, until
 
@@ -164,10 +163,14 @@ async def test_a_server_that_takes_no_writes_for_a_while_is_used_again(primary: 
 
 async def test_a_transaction_that_only_reads_by_its_own_wish_drops_no_connection(primary: Server) -> None:
     async with app_on(primary.dsn) as app:
-        with contextlib.suppress(psycopg.errors.ReadOnlySqlTransaction):
-            async with app.database.aconnection() as connection, connection.transaction():
-                await connection.execute("set transaction read only")
-                await connection.execute("create table t ()")
+
+        @app.task(transaction=True)
+        async def read(ctx: Context) -> None:
+            await ctx.connection.execute("set transaction read only")
+
+        async with Worker(app):
+            with pytest.raises(JobFailed, match="read-only"):
+                await (await read.using(max_attempts=1).aenqueue()).aresult(timeout="20s")
         assert app.database.switchovers.count == 0
 
 
