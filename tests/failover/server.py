@@ -73,10 +73,9 @@ class Server:
 
     def stop(self, mode: str = "immediate") -> None:
         """Stop it, if it runs."""
-        if processes := self._processes():
+        if self._processes():
             self.resume()
             self._run("pg_ctl", "-D", self._data, "-m", mode, "-w", "stop")
-            psutil.wait_procs(processes, timeout=10)
 
     def kill(self) -> None:
         """End it as a machine does that loses its power: nobody gets a word."""
