@@ -67,6 +67,10 @@ class App:
     A job that has an argument which the worker's code does not know, or lacks one that it needs, was made for other
     code, as happens during a deploy. It waits for `misfit_grace` for a worker whose code takes it, and then fails; with
     0 it fails at once.
+
+    A call raises `DatabaseTimeout` when it gets no connection, or no answer from the server, within `call_timeout`.
+    With None it waits for as long as the server is silent. The limit is for silence: `enqueue_many` of a million jobs
+    takes longer and is not cut off.
     """
 
     def __init__(
@@ -86,13 +90,18 @@ class App:
         schedule_grace: Duration = "10m",
         drift: Drift = "warn",
         misfit_grace: Duration = "1h",
+        call_timeout: Duration | None = "10s",
     ) -> None:
         self.name = check_name(_module_of_caller() if name is None else name, "name")
         self.owner = None if name is None else self.name
         """To whom its jobs belong: the name that it was given; None: any worker that knows the task runs them."""
         self.queue = check_name(queue, "queue")
         self.max_result_size = _positive(max_result_size, "max_result_size")
-        self.database = Database(database, pool_size=_positive(pool_size, "pool_size"))
+        self.database = Database(
+            database,
+            pool_size=_positive(pool_size, "pool_size"),
+            call_timeout=_call_timeout(call_timeout),
+        )
         self._retry = _check_retry(retry) or Retry()
         self._timeout = _timeout(timeout)
         self._keep = _keep(keep, "keep")
@@ -706,6 +715,13 @@ def _timeout(timeout: Duration | None) -> float | None:
     limit = seconds(timeout, "timeout")
     if limit == 0:
         raise ConfigError("timeout is 0: leave it out for no timeout")
+    return limit
+
+
+def _call_timeout(call_timeout: Duration | None) -> float | None:
+    limit = None if call_timeout is None else seconds(call_timeout, "call_timeout")
+    if limit == 0:
+        raise ConfigError("call_timeout is 0: give some seconds, or None for no limit")
     return limit
 
 

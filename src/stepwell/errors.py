@@ -4,6 +4,7 @@
     ├── ConfigError          the app, the worker or a call is wrong: a person must fix it; never tried again
     │   └── DuplicateTask    two tasks with one name
     ├── DatabaseError        the database cannot be used as it is: a person must fix it
+    │   ├── DatabaseTimeout  it gave no answer, or no connection, within `App(call_timeout=)`
     │   └── SchemaMismatch   its schema is older or newer than this stepwell needs
     ├── EmbeddedError        the embedded Postgres did not start
     ├── BadArgs              args do not fit the task's signature, or do not encode (a TypeError, too)
@@ -48,6 +49,11 @@ class DuplicateTask(ConfigError):
 
 class DatabaseError(StepwellError):
     """The database cannot be used as it is; the message says what a person must do."""
+
+
+class DatabaseTimeout(DatabaseError):
+    """The database gave no answer, or no connection, within `App(call_timeout=)`. The message says whether the call may
+    have been carried out."""
 
 
 class SchemaMismatch(DatabaseError):

@@ -308,6 +308,17 @@ class ListenerHears(Event, frozen=True):
         return "notifications arrive again"
 
 
+class DatabaseAwaited(Event, frozen=True):
+    """A worker was started while its database is away."""
+
+    level = logging.WARNING
+    database: str
+    error: str
+
+    def text(self) -> str:
+        return f"waiting for {self.database}, which cannot be used yet: {self.error}"
+
+
 class DatabaseLost(Event, frozen=True):
     level = logging.WARNING
     what: str

@@ -358,9 +358,18 @@ class Crew:
 
     async def _watch_lease(self) -> None:
         assert self._lease is not None
+        switchovers = self._app.database.switchovers
+        seen = switchovers.count
         while not self._failed.done():
             await asyncio.wait([self._failed], timeout=_LEASE_LOOK)
             self._lease.check()
+            if seen != switchovers.count:
+                # Another connection found that the server takes no writes. These may be idle, and would get no error.
+                seen = switchovers.count
+                self._lease.renew_now()
+                self._listener.leave_old_server()
+                for link in self._links.values():
+                    link.leave_old_server()
         await self._failed
 
     def _room(self) -> int:

@@ -35,6 +35,7 @@ class Link:
         self._database = database
         self._events = events
         self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._switchovers = 0
         self.losses = 0
         """How often `insist` had to try again: each time what it asked may have been done, and only the reply lost."""
 
@@ -46,8 +47,9 @@ class Link:
             rows = await afetch(connection, query)
             written(rows)
             return rows
-        except BaseException:
-            if self._connection is not None and (self._connection.broken or self._connection.closed):
+        except BaseException as error:
+            lost = self._connection is not None and (self._connection.broken or self._connection.closed)
+            if self._database.switchovers.notice(error) or lost:
                 await self.close()
             raise
 
@@ -102,10 +104,19 @@ class Link:
         return Link(name, self._database, self._events)
 
     async def connect(self) -> psycopg.AsyncConnection[Any]:
-        """The connection, opened if there is none."""
+        """The connection, opened if there is none, or none since the last switchover."""
+        count = self._database.switchovers.count
+        if self._switchovers != count:
+            await self.close()
         if self._connection is None:
+            self._switchovers = count
             self._connection = await self._database.aconnect()
         return self._connection
+
+    def leave_old_server(self) -> None:
+        """Close the connection, which somebody may be using, if it is older than the last switchover."""
+        if self._switchovers != self._database.switchovers.count:
+            self.sever()
 
     def sever(self) -> None:
         """Make whatever waits for an answer on this connection fail now, and the next call open another."""

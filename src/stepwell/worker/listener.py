@@ -18,10 +18,11 @@ from psycopg import sql
 
 from stepwell import queries
 from stepwell.advice import aexplain
+from stepwell.connection import takes_no_writes
 from stepwell.db import Database
 from stepwell.events import Events, ListenerDeaf, ListenerHears
 from stepwell.queries import Position
-from stepwell.trouble import is_hopeless
+from stepwell.trouble import is_hopeless, is_read_only
 from stepwell.worker.link import Link, sever
 from stepwell.worker.places import Place
 
@@ -78,6 +79,9 @@ class Listener:
                     for channel in _CHANNELS:
                         await connection.execute(_listen(channel))
                     await connection.execute(_listen(self._channel))
+                    if takes_no_writes(connection):
+                        # Nobody will ever notify here: most likely another server takes over.
+                        raise psycopg.errors.ReadOnlySqlTransaction("the server takes no writes")
                     self._listening.set()
                     # What was sent while nobody listened is found by looking.
                     self._callbacks.ready()
@@ -90,7 +94,7 @@ class Listener:
                 self._listening.clear()
                 if is_hopeless(error):
                     raise await aexplain(error, self._database.dsn) from error
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(1.0 if is_read_only(error) else 0.2)
 
     async def test(self) -> None:
         """Send a notification to oneself every half minute, until cancelled."""
@@ -127,6 +131,11 @@ class Listener:
     def sever(self) -> None:
         """Listen and test on new connections: these give no answer."""
         self._sender.sever()
+        self._reconnect()
+
+    def leave_old_server(self) -> None:
+        """Listen elsewhere: no error will come over this connection, and no notification either."""
+        self._sender.leave_old_server()
         self._reconnect()
 
     def _reconnect(self) -> None:
