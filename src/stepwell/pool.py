@@ -31,11 +31,12 @@ _LONGEST_IDLE = 10 * 60.0
 _LONGEST_LIFE = 60 * 60.0
 
 
-class _Idle(Generic[Connection]):
+class IdleConnections(Generic[Connection]):
     """Connections that nobody uses, the last used on top."""
 
-    def __init__(self, switchovers: Switchovers) -> None:
+    def __init__(self, switchovers: Switchovers, longest_idle: float = _LONGEST_IDLE) -> None:
         self._switchovers = switchovers
+        self._longest_idle = longest_idle
         self._connections: list[tuple[Connection, float]] = []
         # When each was opened, and at which count of switchovers; whether it is lent or not.
         self._opened: weakref.WeakKeyDictionary[Connection, tuple[float, int]] = weakref.WeakKeyDictionary()
@@ -66,7 +67,7 @@ class _Idle(Generic[Connection]):
                 self._connections.append((connection, now))
             else:
                 connection.pgconn.finish()
-            while self._connections and now - self._connections[0][1] > _LONGEST_IDLE:
+            while self._connections and now - self._connections[0][1] > self._longest_idle:
                 self._connections.pop(0)[0].pgconn.finish()
 
     def drop_old(self) -> None:
@@ -79,8 +80,12 @@ class _Idle(Generic[Connection]):
 
     def close(self) -> None:
         """Close these now, and those that are lent when they come back."""
+        self._closed = True
+        self.clear()
+
+    def clear(self) -> None:
+        """Close these now."""
         with self._lock:
-            self._closed = True
             connections, self._connections = self._connections, []
         for connection, _ in connections:
             connection.pgconn.finish()
@@ -91,13 +96,16 @@ class _Idle(Generic[Connection]):
         for connection in list(self._opened):
             connection.pgconn.finish()
 
+    def is_old(self, connection: Connection) -> bool:
+        """Whether it was opened before the last switchover."""
+        return self._opened[connection][1] != self._switchovers.count
+
     def _fit(self, connection: Connection) -> bool:
-        born, count = self._opened[connection]
         return (
             connection.pgconn.transaction_status == TransactionStatus.IDLE
             and not in_pipeline(connection)
-            and count == self._switchovers.count
-            and time.monotonic() - born < _LONGEST_LIFE
+            and not self.is_old(connection)
+            and time.monotonic() - self._opened[connection][0] < _LONGEST_LIFE
         )
 
 
@@ -108,7 +116,7 @@ class SyncPool:
         self._dsn = dsn
         self._size = size
         self._switchovers = switchovers
-        self._idle = _Idle[SyncConnection](switchovers)
+        self._idle = IdleConnections[SyncConnection](switchovers)
         self._slots = threading.Semaphore(size)
 
     @contextmanager
@@ -148,7 +156,7 @@ class LoopPool:
         self._dsn = dsn
         self._size = size
         self._switchovers = switchovers
-        self._idle = _Idle[AsyncConnection](switchovers)
+        self._idle = IdleConnections[AsyncConnection](switchovers)
         self._slots = asyncio.Semaphore(size)
 
     @asynccontextmanager

@@ -180,7 +180,7 @@ def test_many_who_believe_to_lead_do_every_duty_at_once_and_none_fails(
             duties: list[Callable[[], object]] = [
                 lambda: fetch(connection, queries.promote()),
                 lambda: fire(connection),
-                lambda: fetch(connection, queries.rescue()),
+                lambda: connection.execute("select from stepwell.rescue_jobs()"),
                 lambda: fetch(connection, queries.remove_stale_schedules()),
                 lambda: fetch(connection, queries.admit_stranded()),
                 lambda: fetch(connection, queries.prune_ticks(10_000)),

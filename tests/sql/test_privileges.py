@@ -67,6 +67,7 @@ kept_steps              caller
 known_role              caller
 large_value             owner   worker viewer operator
 lead                    owner   worker
+lead_and_rescue         owner   worker
 lock_event              caller
 lock_family             caller
 lock_holders            owner   worker

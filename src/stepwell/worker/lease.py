@@ -25,7 +25,7 @@ from stepwell.db import Database, fetch
 from stepwell.errors import StepwellError
 from stepwell.queries import Orders, Query
 from stepwell.trouble import is_hopeless, is_missing
-from stepwell.worker.link import sever
+from stepwell.worker.sever import sever
 
 _TICK = 0.25
 # A lease that could not be renewed is given up after this part of it, well before others may take the jobs.

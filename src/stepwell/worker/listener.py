@@ -23,8 +23,9 @@ from stepwell.db import Database
 from stepwell.events import Events, ListenerDeaf, ListenerHears
 from stepwell.queries import Position
 from stepwell.trouble import is_hopeless, is_read_only
-from stepwell.worker.link import Link, sever
+from stepwell.worker.link import Link
 from stepwell.worker.places import Place
+from stepwell.worker.sever import sever
 
 _TEST_EVERY = 30.0
 _TEST_PATIENCE = 2.0
@@ -115,7 +116,7 @@ class Listener:
                     if missed:
                         self._found(hears=False)
                     missed = True
-                    self._reconnect()
+                    self.reconnect()
                 continue
             missed = False
             self._found(hears=True)
@@ -128,23 +129,11 @@ class Listener:
         except psycopg.Error:  # or the queue is full
             return False
 
-    def sever(self) -> None:
-        """Listen and test on new connections: these give no answer."""
-        self._sender.sever()
-        self._reconnect()
-
-    def leave_old_server(self) -> None:
-        """Listen elsewhere: no error will come over this connection, and no notification either."""
-        self._sender.leave_old_server()
-        self._reconnect()
-
-    def _reconnect(self) -> None:
+    def reconnect(self) -> None:
+        """Listen on another connection: this one gives no answer, or leads to a server that notifies nobody."""
         if self._connection is not None:
             self._listening.clear()
             sever(self._connection)
-
-    async def close(self) -> None:
-        await self._sender.close()
 
     def _found(self, *, hears: bool) -> None:
         if hears != self._hears:
