@@ -265,7 +265,7 @@ def test_a_duty_that_fails_is_said_once_and_stops_no_other(
             run_delayed()
             until(lambda: looks() >= 3, "it is tried again and again")
         assert said("looking for due schedules") == 1
-        with broken(witness, "rescue") as rescues:
+        with broken(witness, "rescue_jobs") as rescues:
             run_delayed()
             timetable.await_ticks()
             until(lambda: rescues() >= 2, "it is tried again")
