@@ -163,11 +163,14 @@ class LoopPool:
     async def connection(self, within: float) -> AsyncGenerator[AsyncConnection]:
         """A connection of one's own for as long as this lasts, or `NoConnection`."""
         deadline = time.monotonic() + within
-        try:
-            async with asyncio.timeout(within):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise _all_in_use(within, self._size) from None
+        if not self._slots.locked():
+            await self._slots.acquire()  # at once
+        else:
+            try:
+                async with asyncio.timeout(within):
+                    await self._slots.acquire()
+            except TimeoutError:
+                raise _all_in_use(within, self._size) from None
         try:
             connection = self._idle.take() or await self._open(within, deadline)
             try:

@@ -27,7 +27,8 @@ class Alarm:
         while (left := self._at - self._loop.time()) > 0:
             self._sooner.clear()
             try:
-                await asyncio.wait_for(self._sooner.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._sooner.wait()
             except TimeoutError:
                 break
         self._at = inf

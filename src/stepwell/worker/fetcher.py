@@ -158,8 +158,10 @@ class Fetcher:
         return min(_MOST_PREFETCH, int(self._rate * (self._claim_seconds + 0.005) * 3))
 
     async def _wait(self, event: asyncio.Event, patience: float) -> None:
+        # Not `wait_for`, which makes a task to wait in before Python 3.12: whoever wakes us would wake that first.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(event.wait(), patience)
+            async with asyncio.timeout(patience):
+                await event.wait()
 
     def _merge_heard(self) -> None:
         """Enter into the places what was heard."""
