@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import LiteralString, cast
 from uuid import uuid4
 
@@ -297,6 +298,14 @@ def test_one_migration_that_needs_newer_code_is_enough_to_refuse_older(conn: Con
 
 def test_the_newest_migration_lets_workers_of_the_version_before_go_on() -> None:
     assert migrations()[-1].compatible_from == newest() - 1
+
+
+def test_the_schema_understands_every_call_of_version_6(conn: Connection) -> None:
+    lines = (Path(__file__).parent / "version_6_calls.sql").read_text().splitlines()
+    calls = [line for line in lines if not line.startswith("--")]
+    assert calls
+    for call in calls:
+        conn.execute(f"explain {call}".encode())
 
 
 @pytest.fixture
