@@ -23,6 +23,7 @@ from benchmarks.interrupt import interruptible
 from benchmarks.run import STEPWELL, Run
 from benchmarks.scenarios.latency import percentile
 from benchmarks.scenarios.snapshot import drain_beside_snapshot
+from benchmarks.scenarios.soak import RATE, record_soak, soak
 from benchmarks.server import running
 from benchmarks.system import SYSTEMS, System
 
@@ -50,6 +51,8 @@ _DRAIN_TIMES = {
 _STEP_TIMES = {"dbos": 100, "absurd": 30}
 _STEPS = 5
 _FEW_WORKFLOWS = 500
+# Jobs a second, of which each can run several times as many when nothing holds it up.
+_SOAK_RATES = {"pgqueuer": RATE, "procrastinate": 100}
 # It runs one job in a process, so as many processes as there are cores.
 _ONE_PER_CORE = {"rq"}
 
@@ -76,15 +79,19 @@ class Peer:
 
 
 def main() -> None:
-    """Measure, print, and write `results/peers.*`, or with `--steps` `results/steps-peers.*`."""
+    """Measure, print, and write `results/peers.*`; `steps-peers.*` with `--steps`, `soak.*` with `--soak`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(venvs.names())}")
     parser.add_argument("--steps", action="store_true", help="only workflows of steps, of those that have them")
+    parser.add_argument("--soak", action="store_true", help="only a steady load beside a held snapshot, half an hour")
+    parser.add_argument("--quick", action="store_true", help="with --soak: a minute for each system, not ten")
     parser.add_argument("--rounds", type=int, default=3, help="3 if not given; of fewer the results are kept as a part")
     given = parser.parse_args()
     for name in given.names:
         if name not in venvs.names():
             parser.error(f"{name!r} is no peer: choose from {', '.join(venvs.names())}")
+        if given.soak and name not in _SOAK_RATES:
+            parser.error(f"{name!r} is not soaked: with --soak choose from {', '.join(_SOAK_RATES)}")
         if given.steps and name not in _STEP_TIMES:
             parser.error(f"{name!r} has no steps: with --steps choose from {', '.join(_STEP_TIMES)}")
     if given.rounds < 1:
@@ -97,6 +104,14 @@ def main() -> None:
         whole = not given.names and given.rounds >= 3
         # What is published is a whole run; of any other what there is.
         name = "part"
+        if given.soak:
+            run.quick = given.quick
+            try:
+                _soak(run, [_ours(), *_installed(run, given.names or list(_SOAK_RATES), redis)])
+                name = "soak" if not given.names and not given.quick else "part"
+            finally:
+                report.write(run, name)
+            return
         if given.steps:
             try:
                 _steps(run, [_ours(), *_installed(run, given.names or list(_STEP_TIMES), redis)])
@@ -216,6 +231,19 @@ def _snapshots(run: Run, peers: list[Peer]) -> None:
             wanted = 3.0 if name == "pgqueuer" else None
             ours = [last["stepwell"]]
             run.record("peers", "last second beside a snapshot", ours, "jobs/s", name, [rate], at_least=wanted)
+
+
+def _soak(run: Run, peers: list[Peer]) -> None:
+    """A steady load beside a held snapshot, for those that can bear one for so long."""
+    for peer in peers:
+        print(f"-- soak: {peer.name}", flush=True)
+        try:
+            if peer.system is STEPWELL:
+                soak(run)
+            else:
+                record_soak(run, peer.system, _SOAK_RATES[peer.name])
+        except Exception as error:
+            run.note(f"{peer.name}: was not soaked: {error}")
 
 
 def _steps(run: Run, peers: list[Peer]) -> None:

@@ -21,6 +21,7 @@ _OTHER_LINES = ("#e07a5f", "#6a994e", "#8d6a9f", "#bc8f3a")
 def draw(run: Run, place: Path, name: str) -> None:
     """Draw what this run has something to show for."""
     _bars(run, place / f"{name}-drain.svg")
+    _lines(run, "soak: ", "seconds", "p50 in ms, while a snapshot is held", place / f"{name}-soak.svg")
     _lines(run, "snapshot: ", "seconds", "jobs/s, while a snapshot is held", place / f"{name}-snapshot.svg")
     _lines(run, "memory", "jobs done", "MB held by a worker", place / f"{name}-memory.svg")
     _lines(run, "growth: backlog", "jobs in the queue", "jobs/s", place / f"{name}-backlog.svg", log=True)

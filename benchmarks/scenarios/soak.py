@@ -34,10 +34,10 @@ class Soaked:
 
 def soak(run: Run) -> None:
     """The latency after ten minutes must be about that before."""
-    record(run, STEPWELL, at_most=1.5)
+    record_soak(run, STEPWELL, at_most=1.5)
 
 
-def record(run: Run, system: System, rate: int = RATE, at_most: float | None = None) -> None:
+def record_soak(run: Run, system: System, rate: int = RATE, at_most: float | None = None) -> None:
     """Soak one system, and record its latencies beside those it had before."""
     seconds = 60 if run.quick else 600
     soaked = soak_one(run, system, rate, seconds, _QUICK_WINDOW if run.quick else _WINDOW)
