@@ -29,8 +29,8 @@ from stepwell.worker.unread import Refuse, read_each, without_too_large
 _MOST_PREFETCH = 2000
 _PATIENCE = 1.0
 _LONGEST_WAIT = 10.0
-# While no slot is free, so many places that were heard are kept one by one.
-_MOST_HEARD = 1000
+# While no slot is free, places of so many queues are kept. Anybody may notify; the lookout finds the others.
+_MOST_HEARD = 20_000
 # So many are claimed at once when they must be read one by one.
 _MOST_UNREAD = 20
 
@@ -71,7 +71,7 @@ class Fetcher:
         self._freed = freed
         self._lease_gone = lease_gone
         self._wake = asyncio.Event()
-        self._heard: list[tuple[str, Place]] = []
+        self._heard = Places()
         self._places = Places()
         self._claim_seconds = 0.002
         self._rate = 0.0
@@ -81,9 +81,8 @@ class Fetcher:
     def heard(self, queue: str, place: Place) -> None:
         """Something may be ready there, in one of the pool's queues."""
         # Kept apart until the next claim: the one under way may have begun before the job was there.
-        self._heard.append((queue, place))
-        if len(self._heard) > _MOST_HEARD:
-            self._merge_heard()
+        if len(self._heard) < _MOST_HEARD or queue in self._heard:
+            self._heard.add(queue, place)
         self._wake.set()
 
     def wake(self) -> None:
@@ -163,16 +162,9 @@ class Fetcher:
             async with asyncio.timeout(patience):
                 await event.wait()
 
-    def _merge_heard(self) -> None:
-        """Enter into the places what was heard."""
-        for queue, place in self._heard:
-            self._places.add(queue, place)
-            self._turns.add((queue,))
-        self._heard.clear()
-
     async def _claim(self, worker_id: str, wanted: int) -> bool:
         """Claim once. True: there is nothing more to claim until woken."""
-        self._merge_heard()
+        self._turns.add(self._places.merge(self._heard))
         asked = self._turns.next()
         if asked:
             brought = await self._claim_from(asked, worker_id, wanted)

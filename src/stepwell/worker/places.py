@@ -35,6 +35,18 @@ class Places:
     def __contains__(self, queue: str) -> bool:
         return queue in self._places
 
+    def __len__(self) -> int:
+        """How many queues have one."""
+        return len(self._places)
+
+    def merge(self, others: Places) -> list[str]:
+        """Take over the places of others, which have none after this. Returns their queues."""
+        queues = list(others._places)
+        for queue in queues:
+            for place in others._places.pop(queue):
+                self.add(queue, place)
+        return queues
+
     def add(self, queue: str, place: Place) -> None:
         """Something may be ready there."""
         places = self._places.setdefault(queue, [])
