@@ -1,6 +1,6 @@
 """Background jobs and durable steps for Python, kept in the Postgres you already run."""
 
-from stepwell.app import App, Keep
+from stepwell.app import App
 from stepwell.branches import First
 from stepwell.chain import Chain, Step
 from stepwell.context import Child, Context
@@ -27,12 +27,14 @@ from stepwell.errors import (
     TooManySteps,
     WorkerNotFound,
 )
+from stepwell.function_task import AsyncContextTask, AsyncTask, SyncContextTask, SyncTask
 from stepwell.handle import JobHandle
 from stepwell.job import Failure, JobInfo, State
 from stepwell.journal import Drift
 from stepwell.machine import Machine
 from stepwell.moves import Done, Next, Restart
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
+from stepwell.policy import Keep
 from stepwell.retry import Backoff, Retry
 from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, When, preview
 from stepwell.schedule_handle import ScheduleHandle
@@ -46,6 +48,8 @@ from stepwell.worker import Worker
 __all__ = [
     "AmbiguousKey",
     "App",
+    "AsyncContextTask",
+    "AsyncTask",
     "Backoff",
     "BadArgs",
     "BadValue",
@@ -96,6 +100,8 @@ __all__ = [
     "StepwellError",
     "SyncChild",
     "SyncContext",
+    "SyncContextTask",
+    "SyncTask",
     "SyncTransaction",
     "Task",
     "Tick",

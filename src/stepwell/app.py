@@ -4,43 +4,51 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
 from stepwell import queries
 from stepwell.aside import aside
 from stepwell.bridge import afetch_on, fetch_on
 from stepwell.chain import Chain, Step
+from stepwell.chain_types import MakeChain
 from stepwell.context import Context
 from stepwell.control import cancel_matching, to_scope
 from stepwell.cron import parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask, JobNotFound
+from stepwell.function_task import (
+    Anything,
+    AsyncContextTask,
+    AsyncTask,
+    SyncContextTask,
+    SyncTask,
+    TaskDecorator,
+    new_task,
+)
 from stepwell.handle import JobHandle, check_reason, check_step, encode_event, refuse_in_event_loop
 from stepwell.journal import Drift
 from stepwell.machine import Machine
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.names import check_name
 from stepwell.plan import arun, run
+from stepwell.policy import Keep, check_keep, check_retry, check_timeout
 from stepwell.retry import Retry
 from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, When, check_stale
 from stepwell.schedule_handle import ScheduleHandle
 from stepwell.scheduler import Scheduler, new_declaration
 from stepwell.sink import JobSink
 from stepwell.sync_context import SyncContext
-from stepwell.task import Call, Task, TaskDecorator
+from stepwell.task import Call, Task
 from stepwell.waiter import Waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
-
-Keep = Duration | Literal["forever"]
-"""How long a finished job is kept: a length of time, 0 (not at all) or "forever"."""
 
 
 class App:
@@ -90,10 +98,10 @@ class App:
         self.queue = check_name(queue, "queue")
         self.max_result_size = _positive(max_result_size, "max_result_size")
         self.database = Database(database, pool_size=_positive(pool_size, "pool_size"))
-        self._retry = _check_retry(retry) or Retry()
-        self._timeout = _timeout(timeout)
-        self._keep = _keep(keep, "keep")
-        self._keep_failed = _keep(keep_failed, "keep_failed")
+        self._retry = check_retry(retry) or Retry()
+        self._timeout = check_timeout(timeout)
+        self._keep = check_keep(keep, "keep")
+        self._keep_failed = check_keep(keep_failed, "keep_failed")
         self._drift: Drift = _check_drift(drift)
         self._tasks: dict[str, Task[..., Any]] = {}
         self._waiter = Waiter(self.database)
@@ -153,16 +161,29 @@ class App:
         await aside(self._waiter.close)
         await self.database.aclose()
 
+    # In this order: what fits several of them is what the first says.
     @overload
-    def task(self, fn: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
+    def task(self, fn: Callable[Concatenate[Anything, ...], Anything], /) -> SyncTask[..., Any]: ...
     @overload
-    def task(self, fn: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    def task(  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[Concatenate[Anything, ...], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[..., R]: ...
     @overload
-    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    def task(  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[Concatenate[Anything, ...], R], /
+    ) -> SyncTask[..., R]: ...
     @overload
-    def task(self, fn: Callable[Concatenate[SyncContext, P], R], /) -> Task[P, R]: ...
+    def task(  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncContextTask[P, R]: ...
     @overload
-    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    def task(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> SyncContextTask[P, R, Context]: ...
+    @overload
+    def task(self, fn: Callable[Concatenate[SyncContext, P], R], /) -> SyncContextTask[P, R, SyncContext]: ...
+    @overload
+    def task(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
     @overload
     def task(
         self,
@@ -201,6 +222,8 @@ class App:
         is killed when its time is up. After `timeout` a run is asked to stop, after `timeout_grace` more it is given
         up. `keep` and `keep_failed` say how long finished jobs are kept. With `transaction`, `ctx.connection` is in a
         transaction that commits together with the job's completion, or not at all.
+
+        Called, the task is its function: `send_mail("a")` runs it here, and enqueues nothing.
         """
 
         def register(fn: Callable[..., Any]) -> Task[..., Any]:
@@ -209,17 +232,17 @@ class App:
             given: object = fn
             if not inspect.isroutine(given):
                 raise ConfigError(f"app.task takes a function, not {fn!r}: write one around it; options go by name")
-            task = Task[..., Any](
+            task = new_task(
                 self._sink,
                 fn,
-                name=name if name is not None else getattr(fn, "__name__", type(fn).__name__),
+                name if name is not None else getattr(fn, "__name__", type(fn).__name__),
                 queue=queue if queue is not None else self.queue,
                 priority=priority,
-                retry=_check_retry(retry) or self._retry,
-                timeout=self._timeout if timeout is None else _timeout(timeout),
+                retry=check_retry(retry) or self._retry,
+                timeout=self._timeout if timeout is None else check_timeout(timeout),
                 timeout_grace=seconds(timeout_grace, "timeout_grace"),
-                keep=self._keep if keep is None else _keep(keep, "keep"),
-                keep_failed=self._keep_failed if keep_failed is None else _keep(keep_failed, "keep_failed"),
+                keep=self._keep if keep is None else check_keep(keep, "keep"),
+                keep_failed=self._keep_failed if keep_failed is None else check_keep(keep_failed, "keep_failed"),
                 process=process,
                 transaction=transaction,
                 drift=_check_drift(self._drift if drift is None else drift),
@@ -228,26 +251,30 @@ class App:
 
         return register if fn is None else register(fn)
 
-    def chain(
-        self,
-        name: str,
-        *steps: Callable[..., Any] | Step,
-        queue: str | None = None,
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        keep: Keep | None = None,
-        keep_failed: Keep | None = None,
-    ) -> Chain:
-        """A task whose work is a chain of functions: what one returns is given to the next, and saved in between.
+    if TYPE_CHECKING:
+        chain: MakeChain
+    else:
 
-        `Step(fn, retry=..., timeout=..., queue=...)` gives one a policy of its own. A function may return `Next(value,
-        after="1h")` to have the next one wait, or `Done(value)` to end the chain. A job is enqueued with the arguments
-        of the first.
-        """
-        return self._register(
-            Chain(self._sink, name, steps, **self._flow_options(queue, priority, retry, timeout, keep, keep_failed))
-        )
+        def chain(
+            self,
+            name: str,
+            *steps: Callable[..., Any] | Step[..., Any],
+            queue: str | None = None,
+            priority: int = 0,
+            retry: Retry | None = None,
+            timeout: Duration | None = None,
+            keep: Keep | None = None,
+            keep_failed: Keep | None = None,
+        ) -> Chain[..., Any]:
+            """A task whose work is a chain of functions: what one returns is given to the next, and saved in between.
+
+            `Step(fn, retry=..., timeout=..., queue=...)` gives one a policy of its own. A function may return
+            `Next(value, after="1h")` to have the next one wait, or `Done(value)` to end the chain. A job is enqueued
+            with the arguments of the first.
+            """
+            return self._register(
+                Chain(self._sink, name, steps, **self._flow_options(queue, priority, retry, timeout, keep, keep_failed))
+            )
 
     def machine(
         self,
@@ -278,11 +305,11 @@ class App:
         return {
             "queue": queue if queue is not None else self.queue,
             "priority": priority,
-            "retry": _check_retry(retry) or self._retry,
-            "timeout": self._timeout if timeout is None else _timeout(timeout),
+            "retry": check_retry(retry) or self._retry,
+            "timeout": self._timeout if timeout is None else check_timeout(timeout),
             "timeout_grace": 5.0,
-            "keep": self._keep if keep is None else _keep(keep, "keep"),
-            "keep_failed": self._keep_failed if keep_failed is None else _keep(keep_failed, "keep_failed"),
+            "keep": self._keep if keep is None else check_keep(keep, "keep"),
+            "keep_failed": self._keep_failed if keep_failed is None else check_keep(keep_failed, "keep_failed"),
         }
 
     def _register(self, task: AnyTask) -> AnyTask:
@@ -602,34 +629,10 @@ def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:
         yield call
 
 
-def _check_retry(retry: Retry | None) -> Retry | None:
-    if retry is not None and not isinstance(retry, Retry):
-        raise ConfigError(f"retry is {retry!r}: give a Retry, such as Retry(max_attempts=5)")
-    return retry
-
-
 def _positive(number: int, what: str) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ConfigError(f"{what} is {number!r}: it must be a whole number of at least 1")
     return number
-
-
-def _timeout(timeout: Duration | None) -> float | None:
-    if timeout is None:
-        return None
-    limit = seconds(timeout, "timeout")
-    if limit == 0:
-        raise ConfigError("timeout is 0: leave it out for no timeout")
-    return limit
-
-
-def _keep(keep: Keep, what: str) -> float:
-    if keep == "forever":
-        return float("inf")
-    try:
-        return seconds(keep, what)
-    except ConfigError as error:
-        raise ConfigError(f'{error}, or "forever"') from None
 
 
 def _place(fn: Callable[..., Any]) -> str:

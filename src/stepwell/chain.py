@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Union, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Union, cast, overload
 
 from stepwell.annotations import ends_of, fits, hints_of, output_of, written
 from stepwell.codec import Codec
@@ -13,6 +13,7 @@ from stepwell.context import Context
 from stepwell.duration import Duration
 from stepwell.errors import ConfigError
 from stepwell.flow import Flow, FlowStep, Moved, check_policy, seconds_or
+from stepwell.function_task import Anything
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
 from stepwell.names import check_name
@@ -21,25 +22,72 @@ from stepwell.sync_context import SyncContext
 from stepwell.task import Task
 from stepwell.values import encode_value, new_decoder
 
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+Returned = TypeVar("Returned", covariant=True)
+Args = ParamSpec("Args")
+Given = TypeVar("Given")
+
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Generic[P, Returned]):
     """A function of a chain with a policy of its own: `app.chain("name", fetch, Step(parse, retry=Retry(...)))`."""
 
-    fn: Callable[..., Any]
+    fn: Callable[..., Returned]
     name: str | None = None
     retry: Retry | None = None
     timeout: Duration | None = None
     queue: str | None = None
 
+    if TYPE_CHECKING:  # P is what the function takes besides a context
 
-class Chain(Task[..., Any]):
+        @overload
+        def __init__(
+            self: Step[..., Given],
+            fn: Callable[Concatenate[Anything, ...], Given],
+            name: str | None = None,
+            retry: Retry | None = None,
+            timeout: Duration | None = None,
+            queue: str | None = None,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Step[Args, Given],
+            fn: Callable[Concatenate[Context, Args], Given],
+            name: str | None = None,
+            retry: Retry | None = None,
+            timeout: Duration | None = None,
+            queue: str | None = None,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Step[Args, Given],
+            fn: Callable[Concatenate[SyncContext, Args], Given],
+            name: str | None = None,
+            retry: Retry | None = None,
+            timeout: Duration | None = None,
+            queue: str | None = None,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Step[Args, Given],
+            fn: Callable[Args, Given],
+            name: str | None = None,
+            retry: Retry | None = None,
+            timeout: Duration | None = None,
+            queue: str | None = None,
+        ) -> None: ...
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+        def given(self, *args: P.args, **kwargs: P.kwargs) -> Returned: ...
+
+
+class Chain(Task[P, R]):
     """A task whose work is a chain of functions. Made by `app.chain`."""
 
     def __init__(self, sink: Any, name: str, given: tuple[Any, ...], **options: Any) -> None:
         if not given:
             raise ConfigError(f"chain {name!r} has no steps: app.chain(name, first, second, ...)")
-        policies = [step if isinstance(step, Step) else Step(step) for step in given]
+        policies: list[Step[..., Any]] = [step if isinstance(step, Step) else Step(step) for step in given]
         for policy in policies:
             if not inspect.isroutine(policy.fn):
                 raise ConfigError(f"chain {name!r}: a step is a function, not {policy.fn!r}: write one around it")
@@ -115,7 +163,7 @@ def _result_of(annotations: list[Any]) -> Any:
     return either
 
 
-def _chain_step(chain: str, place: int, policy: Step, retry: Retry, timeout: float | None) -> FlowStep:
+def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, timeout: float | None) -> FlowStep:
     fn = policy.fn
     name = check_name(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
     if name == "<lambda>":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -26,8 +26,6 @@ from stepwell.sync_context import PlainContext, SyncContext
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
-Args = ParamSpec("Args")
-Result = TypeVar("Result")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -186,7 +184,11 @@ class Enqueuer(Generic[P, R]):
 
 
 class Task(Enqueuer[P, R]):
-    """A function that can be enqueued. Made by `@app.task`; `fn` is the function itself."""
+    """Work that can be enqueued: a function that `@app.task` was given, which is `fn`, or a chain or a machine.
+
+    The arguments `P` are those that a job is enqueued with, `R` is its result. What `@app.task` returns knows its
+    function, too, and can be called as that: see `AsyncTask` and `SyncTask`.
+    """
 
     def __init__(
         self,
@@ -260,26 +262,13 @@ class Task(Enqueuer[P, R]):
     def __repr__(self) -> str:
         return f"<Task {self.name}({self.codec.describe()})>"
 
-    def __call__(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError(
-            f"{self.name!r} is a task: enqueue it with {self.name}.enqueue(...) or await {self.name}.aenqueue(...), "
-            f"or call the function itself as {self.name}.fn(...)"
-        )
+    if not TYPE_CHECKING:  # to a type checker a chain or a machine is not callable
 
-
-class TaskDecorator(Protocol):
-    """What `@app.task(...)` returns: it takes the function and gives back the task."""
-
-    @overload
-    def __call__(self, fn: Callable[Concatenate[Context, Args], Awaitable[Result]], /) -> Task[Args, Result]: ...
-    @overload
-    def __call__(self, fn: Callable[Args, Awaitable[Result]], /) -> Task[Args, Result]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[Context, Args], Result], /) -> Task[Args, Result]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[SyncContext, Args], Result], /) -> Task[Args, Result]: ...
-    @overload
-    def __call__(self, fn: Callable[Args, Result], /) -> Task[Args, Result]: ...
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            raise TypeError(
+                f"{self.name!r} is not one function, and cannot be called: enqueue it with {self.name}.enqueue(...) or "
+                f"await {self.name}.aenqueue(...)"
+            )
 
 
 def check_priority(priority: int) -> int:
