@@ -405,6 +405,11 @@ class App:
         jitter: Duration = 0,
         queue: str | None = None,
         priority: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
     ) -> Callable[[AnyTask], AnyTask]:
         """Enqueue a task by cron or at an interval: `@app.schedule("0 9 * * mon-fri", tz="Europe/Paris")`, above
         `@app.task`. A task may have several, each with a `name`; the first is named as the task.
@@ -412,16 +417,18 @@ class App:
         `when` is cron text of five fields, or six with seconds first, in the time zone `tz` (default UTC), or an
         interval such as "15m", whose ticks are counted from 1970. `overlap` says what a tick does while the run before
         has not ended, `catchup` what becomes of ticks that nobody was there to see; `jitter` puts each job off by up to
-        that long. It takes effect when a worker starts.
+        that long. The other options are for its jobs, as in `using`. It takes effect when a worker starts.
         """
 
         parse_timing(when, tz)  # so that what is wrong is said here, also where no task is given
 
         def declare(task: AnyTask) -> AnyTask:
             own = self._own(task, "@app.schedule")
-            self.scheduler.declare(
-                new_declaration(own, when, tz, args, name, overlap, catchup, jitter, queue, priority)
-            )
+            options = own.using(
+                queue=queue, priority=priority, metadata=metadata, retry=retry, timeout=timeout, keep=keep,
+                keep_failed=keep_failed,
+            )  # fmt: skip
+            self.scheduler.declare(new_declaration(own, when, tz, args, name, overlap, catchup, jitter, options))
             return task
 
         return declare
@@ -439,13 +446,22 @@ class App:
         jitter: Duration = 0,
         queue: str | None = None,
         priority: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
         connection: object | None = None,
     ) -> ScheduleInfo:
         """Make a schedule at run time, or change the one of that name. Options as for `schedule`; with `connection`, a
         psycopg connection of your own, if and only if your transaction commits."""
         refuse_in_event_loop("schedule_task", "aschedule_task")
         task = self._own(task, "schedule_task")
-        made = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, queue, priority)
+        options = task.using(
+            queue=queue, priority=priority, metadata=metadata, retry=retry, timeout=timeout, keep=keep,
+            keep_failed=keep_failed,
+        )  # fmt: skip
+        made = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, options)
         return run(self.scheduler.put(made), self.database, connection)
 
     async def aschedule_task(
@@ -461,11 +477,20 @@ class App:
         jitter: Duration = 0,
         queue: str | None = None,
         priority: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
         connection: object | None = None,
     ) -> ScheduleInfo:
         """The same as `schedule_task`, for async code."""
         task = self._own(task, "aschedule_task")
-        made = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, queue, priority)
+        options = task.using(
+            queue=queue, priority=priority, metadata=metadata, retry=retry, timeout=timeout, keep=keep,
+            keep_failed=keep_failed,
+        )  # fmt: skip
+        made = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, options)
         return await arun(self.scheduler.put(made), self.database, connection)
 
     def schedules(self) -> list[ScheduleInfo]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Union, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, cast, overload
 
 from stepwell.annotations import ends_of, fits, hints_of, output_of, written
 from stepwell.codec import Codec
@@ -17,6 +17,7 @@ from stepwell.function_task import Anything
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
 from stepwell.names import check_name
+from stepwell.policy import JobPolicy
 from stepwell.retry import Retry
 from stepwell.sync_context import SyncContext
 from stepwell.task import Task
@@ -128,6 +129,11 @@ class Chain(Task[P, R]):
     def flow(self) -> Flow:
         """Itself: it is more than a function."""
         return self
+
+    def _with_policy(self, policy: JobPolicy) -> Self:
+        made = super()._with_policy(policy)
+        made.steps = [step.with_policy(policy) for step in self.steps]
+        return made
 
     def first(self, args: str) -> FlowStep:  # noqa: ARG002 a machine's tell
         """The step that a job begins with."""

@@ -424,6 +424,18 @@ class UndoFailed(Event, frozen=True):
         return f"step {self.key} of job {self.job_id} ({self.task}) could not be undone, and is left so: {self.error}"
 
 
+class PolicyUnreadable(Event, frozen=True):
+    level = logging.WARNING
+    job_id: str
+    task: str
+    error: str
+
+    def text(self) -> str:
+        return (
+            f"the options of job {self.job_id} ({self.task}) cannot be read, and those of its task hold: {self.error}"
+        )
+
+
 class JobSuspended(Event, frozen=True):
     level = logging.DEBUG
     job_id: str

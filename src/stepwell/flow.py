@@ -7,7 +7,7 @@ may add steps before or after it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from stepwell.duration import Duration, seconds
@@ -15,6 +15,7 @@ from stepwell.errors import ConfigError
 from stepwell.job_context import JobContext
 from stepwell.moves import Done
 from stepwell.names import check_name
+from stepwell.policy import JobPolicy
 from stepwell.retry import Retry
 
 
@@ -31,6 +32,11 @@ class FlowStep:
     """From what was stored, and a context, make the call."""
     begin_first: Callable[[str, JobContext], Callable[[], Any]] | None = None
     """The same from the args of the job, for a step that it may begin with."""
+
+    def with_policy(self, policy: JobPolicy) -> FlowStep:
+        """The same step in a job that has a policy of its own."""
+        timeout = self.timeout if policy.timeout is None else policy.timeout
+        return replace(self, retry=policy.retry_after(self.retry), timeout=timeout)
 
 
 @dataclass(frozen=True, slots=True)

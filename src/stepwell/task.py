@@ -5,21 +5,24 @@ from __future__ import annotations
 import inspect
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 import msgspec
 
 from stepwell.codec import Codec, encode_metadata
 from stepwell.context import Context
 from stepwell.duration import HUNDRED_YEARS, Duration, seconds
-from stepwell.errors import BadArgs, ConfigError
+from stepwell.errors import BadArgs, ConfigError, StepwellError
+from stepwell.events import PolicyUnreadable, log
 from stepwell.handle import JobHandle
 from stepwell.job import ClaimedJob
 from stepwell.job_context import Durability, JobContext
 from stepwell.journal import Drift
 from stepwell.names import check_name
+from stepwell.policy import JobPolicy, Keep, check_timeout, read_policy, stored_keep, stored_retry
 from stepwell.queries import NewJob
 from stepwell.retry import Retry, check_max_attempts
 from stepwell.sync_context import PlainContext, SyncContext
@@ -28,6 +31,9 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Policies of jobs that are kept read. Each is a few hundred bytes.
+_MOST_POLICIES = 1000
 
 Kind = Literal["async", "thread", "process"]
 
@@ -65,6 +71,9 @@ class Options:
     run_at: datetime | None = None
     metadata: str | None = None
     max_attempts: int | None = None
+    policy: JobPolicy = JobPolicy()  # noqa: RUF009 it is frozen
+    stored_policy: str | None = None
+    """The policy as JSON; None: it says nothing."""
     connection: object | None = None
 
 
@@ -84,12 +93,18 @@ class Enqueuer(Generic[P, R]):
         run_at: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
         max_attempts: int | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
         connection: object | None = None,
     ) -> Enqueuer[P, R]:
         """The same task with these options for its jobs.
 
-        `delay` and `run_at` (with a time zone) exclude each other. A higher `priority` goes first. With `connection`, a
-        psycopg connection of your own, the job exists if and only if your transaction commits.
+        `delay` and `run_at` (with a time zone) exclude each other. A higher `priority` goes first. `retry`, `timeout`,
+        `keep` and `keep_failed` are stored with the job, and go before what the task says, also in each step of a
+        chain. With `connection`, a psycopg connection of your own, the job exists if and only if your transaction
+        commits.
         """
         given = self._options
         if queue is not None:
@@ -102,6 +117,18 @@ class Enqueuer(Generic[P, R]):
             given = replace(given, run_at=_check_run_at(run_at))
         if metadata is not None:
             given = replace(given, metadata=encode_metadata(metadata))
+        policy = given.policy
+        if retry is not None:
+            policy = msgspec.structs.replace(policy, retry=stored_retry(retry))
+            given = replace(given, max_attempts=retry.max_attempts)
+        if timeout is not None:
+            policy = msgspec.structs.replace(policy, timeout=check_timeout(timeout))
+        if keep is not None:
+            policy = msgspec.structs.replace(policy, keep=stored_keep(keep, "keep"))
+        if keep_failed is not None:
+            policy = msgspec.structs.replace(policy, keep_failed=stored_keep(keep_failed, "keep_failed"))
+        if policy is not given.policy:
+            given = replace(given, policy=policy, stored_policy=policy.encoded())
         if max_attempts is not None:
             given = replace(given, max_attempts=check_max_attempts(max_attempts, "max_attempts"))
         if connection is not None:
@@ -109,6 +136,11 @@ class Enqueuer(Generic[P, R]):
         if given.delay is not None and given.run_at is not None:
             raise ConfigError("delay and run_at exclude each other: give one")
         return Enqueuer(self._task, given)
+
+    @property
+    def options(self) -> Options:
+        """What `using` was given."""
+        return self._options
 
     @property
     def connection(self) -> object | None:
@@ -179,6 +211,7 @@ class Enqueuer(Generic[P, R]):
                 options.metadata,
                 options.max_attempts,
                 task.sink.owner,
+                options.stored_policy,
             ),
         )
 
@@ -221,6 +254,7 @@ class Task(Enqueuer[P, R]):
         self.keep_failed = keep_failed
         self.transaction = transaction
         self.drift: Drift = drift
+        self._by_policy: dict[str, Task[P, R]] = {}
         self.kind: Kind = _kind(name, fn, process=process)
         if transaction and process:
             raise ConfigError(f"task {name!r}: transaction=True and process=True exclude each other")
@@ -251,6 +285,31 @@ class Task(Enqueuer[P, R]):
     def flow(self) -> Any:
         """The chain or machine that it is; None: it is a function."""
         return None
+
+    def for_job(self, job: ClaimedJob) -> Task[P, R]:
+        """This task with the policy that a job has of its own. What cannot be read, as only SQL can have put it in, is
+        left to the task."""
+        if job.options is None:
+            return self
+        known = self._by_policy.get(job.options)
+        if known is None:
+            try:
+                known = self._with_policy(read_policy(job.options))
+            except (ValueError, RecursionError, StepwellError) as error:
+                log(PolicyUnreadable(job.id, self.name, str(error)))
+                return self
+            if len(self._by_policy) >= _MOST_POLICIES:
+                self._by_policy.clear()
+            self._by_policy[job.options] = known
+        return known
+
+    def _with_policy(self, policy: JobPolicy) -> Self:
+        made = copy(self)
+        made.retry = policy.retry_after(self.retry)
+        made.timeout = self.timeout if policy.timeout is None else policy.timeout
+        made.keep = self.keep if policy.keep is None else float(policy.keep)
+        made.keep_failed = self.keep_failed if policy.keep_failed is None else float(policy.keep_failed)
+        return made
 
     def context_for(
         self, job: ClaimedJob, report: Callable[[ClaimedJob, str], None], durability: Durability | None

@@ -75,7 +75,8 @@ def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
     jobs = [child.job for child in children]
     return Query(
         "select stepwell.spawn(%s::uuid[], %s::integer[], %s::text[], %s::integer[], %s::text[], %s::text[],"
-        " %s::text[], %s::integer[], %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[])",
+        " %s::text[], %s::integer[], %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[],"
+        " %s::text[])",
         (
             Bare(child.job_id for child in children),
             Bare(child.epoch for child in children),
@@ -90,6 +91,7 @@ def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
             shared(Texts(job.metadata for job in jobs)),
             shared([job.max_attempts for job in jobs]),
             shared([job.owner for job in jobs]),
+            shared(Texts(job.options for job in jobs)),
         ),
         only,
     )

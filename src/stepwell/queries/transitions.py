@@ -27,13 +27,15 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     max_attempts: int | None = None
     owner: str | None = None
     """Only workers of the app of that name run it; None: any that knows the task."""
+    options: str | None = None
+    """Its own policy, as JSON; None: the task's."""
 
 
 def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
     # As one text: an array of so many would be written, quoted and read element by element.
     return Query(
         "select array_to_string(stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[]), ' ')",
+        " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[], %s::text[]), ' ')",
         (
             shared([job.task for job in jobs]),
             Texts([job.args for job in jobs]),
@@ -44,6 +46,7 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
             shared(Texts([job.metadata for job in jobs])),
             shared([job.max_attempts for job in jobs]),
             shared([job.owner for job in jobs]),
+            shared(Texts([job.options for job in jobs])),
         ),
         _ids,
     )
@@ -77,7 +80,7 @@ def claim(
     return Query(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
         " (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from scheduled_for) * 1000000)::bigint,"
-        " parent_id::text, journal, max_attempts, unread, more"
+        " parent_id::text, journal, max_attempts, unread, more, options::text"
         " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
         " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
         " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"

@@ -294,6 +294,6 @@ def _obey(encoded: str) -> str:
             with contextlib.suppress(BlockingIOError):
                 os.write(_pipe.fileno(), line)
 
-    task = cast("Task[..., Any]", found)
+    task = cast("Task[..., Any]", found).for_job(order.job)
     ctx = task.context_for(order.job, report, None)
     return msgspec.json.encode(execute_plain(task, order.job.args, ctx, order.max_result_size)).decode()

@@ -189,7 +189,7 @@ class Runner:
         self._fill()
 
     def _new(self, job: ClaimedJob) -> Run:
-        task = self._tasks[job.task]
+        task = self._tasks[job.task].for_job(job)
         return Run(job, task, self._new_context(job, task))
 
     def _new_context(self, job: ClaimedJob, task: Task[..., Any]) -> JobContext:
