@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, overload
 from uuid import UUID
 
 from stepwell import queries
@@ -49,6 +49,9 @@ from stepwell.waiter import Waiter
 P = ParamSpec("P")
 R = TypeVar("R")
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
+Hook: TypeAlias = Callable[[], object]
+"""Called by a worker; what it returns is awaited if it can be."""
+AnyHook = TypeVar("AnyHook", bound=Hook)
 
 
 class App:
@@ -104,6 +107,8 @@ class App:
         self._keep_failed = check_keep(keep_failed, "keep_failed")
         self._drift: Drift = _check_drift(drift)
         self._tasks: dict[str, Task[..., Any]] = {}
+        self.start_hooks: list[Hook] = []
+        self.stop_hooks: list[Hook] = []
         self._waiter = Waiter(self.database)
         self._sink = JobSink(
             self.database,
@@ -250,6 +255,25 @@ class App:
             return self._register(task)
 
         return register if fn is None else register(fn)
+
+    def on_worker_start(self, fn: AnyHook, /) -> AnyHook:
+        """Have each worker of this app call a function before it claims its first job: to open a client that handlers
+        share, say. Plain or `async def`, it takes no arguments and runs on the worker's event loop.
+
+        They are called in order. If one fails, the worker does not start.
+        """
+        self.start_hooks.append(_check_hook("on_worker_start", fn))
+        return fn
+
+    def on_worker_stop(self, fn: AnyHook, /) -> AnyHook:
+        """Have each worker of this app call a function after its last handler has ended, or was abandoned. As with
+        `on_worker_start`, but the last goes first, and each is called whatever became of the others.
+
+        If the k-th start hook failed, only the stop hooks before the k-th are called: give each start hook its stop
+        hook, in the same order. An `async def` that takes longer than 10 seconds is cancelled.
+        """
+        self.stop_hooks.append(_check_hook("on_worker_stop", fn))
+        return fn
 
     if TYPE_CHECKING:
         chain: MakeChain
@@ -639,6 +663,24 @@ def _found(forked: UUID | None, handle: JobHandle[Any]) -> str:
             f"job {handle.id} is not known: it was never there, or its history has expired or is not kept"
         )
     return str(forked)
+
+
+def _check_hook(who: str, hook: Any) -> Hook:
+    if isinstance(hook, Task):
+        raise ConfigError(f"@app.{who} takes a function, and {hook.name!r} is a task: write one around it")
+    if not callable(hook) or isinstance(hook, type):
+        raise ConfigError(f"@app.{who} takes a function without arguments, not {hook!r}")
+    if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+        raise ConfigError(
+            f"@app.{who}: {_place(hook)} is a generator: open in a start hook, and close in a stop hook of its own"
+        )
+    try:
+        inspect.signature(hook).bind()
+    except TypeError:
+        raise ConfigError(f"@app.{who}: {_place(hook)} takes arguments: it is called without any") from None
+    except ValueError:
+        pass  # a builtin that does not tell
+    return hook
 
 
 def _check_drift(drift: Drift) -> Drift:

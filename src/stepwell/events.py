@@ -84,6 +84,30 @@ class WorkerStopped(Event, frozen=True):
         return f"stopped: {self.succeeded} jobs succeeded, {self.failed} attempts failed"
 
 
+class HookFailed(Event, frozen=True):
+    level = logging.ERROR
+    kind: str
+    """on_worker_start or on_worker_stop."""
+    hook: str
+    error: str
+    traceback: str
+
+    def text(self) -> str:
+        return f"{self.kind} hook {self.hook} failed: {self.error}\n{self.traceback}"
+
+
+class HookSlow(Event, frozen=True):
+    level = logging.WARNING
+    hook: str
+    seconds: float
+
+    def text(self) -> str:
+        return (
+            f"on_worker_start hook {self.hook} has not ended after {describe(self.seconds)}: the worker claims nothing "
+            "before it has"
+        )
+
+
 class JobStarted(Event, frozen=True):
     level = logging.DEBUG
     job_id: str

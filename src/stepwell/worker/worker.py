@@ -23,6 +23,7 @@ from stepwell.events import (
 from stepwell.trouble import where
 from stepwell.worker.balance import Balance, BalanceOption
 from stepwell.worker.crew import Crew
+from stepwell.worker.hooks import Hooks
 from stepwell.worker.pools import Pools, check_concurrency, read_pools
 
 _ALWAYS_REPLAY = "STEPWELL_ALWAYS_REPLAY"
@@ -198,6 +199,14 @@ class Worker:
             raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'")
         if not self._app.tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
+        hooks = Hooks(tuple(self._app.start_hooks), tuple(self._app.stop_hooks), self._events)
+        try:
+            if await hooks.start(self._stop_asked):
+                await self._run_crew()
+        finally:
+            await hooks.stop()
+
+    async def _run_crew(self) -> None:
         crew = self._crew = Crew(
             self._app,
             self._events,
