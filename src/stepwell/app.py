@@ -292,12 +292,19 @@ class App:
         ) -> Chain[..., Any]:
             """A task whose work is a chain of functions: what one returns is given to the next, and saved in between.
 
-            `Step(fn, retry=..., timeout=..., queue=...)` gives one a policy of its own. A function may return
+            `Step(fn, retry=..., timeout=..., queue=...)` gives one a policy of its own; with `transaction` or `process`
+            it runs as a task with that would. A function may return
             `Next(value, after="1h")` to have the next one wait, or `Done(value)` to end the chain. A job is enqueued
             with the arguments of the first.
             """
             return self._register(
-                Chain(self._sink, name, steps, **self._flow_options(queue, priority, retry, timeout, keep, keep_failed))
+                Chain(
+                    self._sink,
+                    name,
+                    steps,
+                    sys._getframe(1).f_globals.get("__name__", "?"),
+                    **self._flow_options(queue, priority, retry, timeout, keep, keep_failed),
+                )
             )
 
     def machine(

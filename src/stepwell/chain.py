@@ -5,7 +5,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypedDict,
+    TypeVar,
+    Union,
+    Unpack,
+    cast,
+    overload,
+)
 
 from stepwell.annotations import ends_of, fits, hints_of, output_of, written
 from stepwell.codec import Codec
@@ -20,7 +34,7 @@ from stepwell.names import check_name
 from stepwell.policy import JobPolicy
 from stepwell.retry import Retry
 from stepwell.sync_context import SyncContext
-from stepwell.task import Task
+from stepwell.task import Task, check_priority
 from stepwell.values import encode_value, new_decoder
 
 P = ParamSpec("P")
@@ -28,6 +42,17 @@ R = TypeVar("R", covariant=True)
 Returned = TypeVar("Returned", covariant=True)
 Args = ParamSpec("Args")
 Given = TypeVar("Given")
+
+
+class StepOptions(TypedDict, total=False):
+    """What a `Step` is given by name."""
+
+    retry: Retry | None
+    timeout: Duration | None
+    queue: str | None
+    priority: int | None
+    transaction: bool
+    process: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +64,9 @@ class Step(Generic[P, Returned]):
     retry: Retry | None = None
     timeout: Duration | None = None
     queue: str | None = None
+    priority: int | None = None
+    transaction: bool = False
+    process: bool = False
 
     if TYPE_CHECKING:  # P is what the function takes besides a context
 
@@ -47,36 +75,28 @@ class Step(Generic[P, Returned]):
             self: Step[..., Given],
             fn: Callable[Concatenate[Anything, ...], Given],
             name: str | None = None,
-            retry: Retry | None = None,
-            timeout: Duration | None = None,
-            queue: str | None = None,
+            **options: Unpack[StepOptions],
         ) -> None: ...
         @overload
         def __init__(
             self: Step[Args, Given],
             fn: Callable[Concatenate[Context, Args], Given],
             name: str | None = None,
-            retry: Retry | None = None,
-            timeout: Duration | None = None,
-            queue: str | None = None,
+            **options: Unpack[StepOptions],
         ) -> None: ...
         @overload
         def __init__(
             self: Step[Args, Given],
             fn: Callable[Concatenate[SyncContext, Args], Given],
             name: str | None = None,
-            retry: Retry | None = None,
-            timeout: Duration | None = None,
-            queue: str | None = None,
+            **options: Unpack[StepOptions],
         ) -> None: ...
         @overload
         def __init__(
             self: Step[Args, Given],
             fn: Callable[Args, Given],
             name: str | None = None,
-            retry: Retry | None = None,
-            timeout: Duration | None = None,
-            queue: str | None = None,
+            **options: Unpack[StepOptions],
         ) -> None: ...
         def __init__(self, *args: Any, **kwargs: Any) -> None: ...
         def given(self, *args: P.args, **kwargs: P.kwargs) -> Returned: ...
@@ -85,7 +105,10 @@ class Step(Generic[P, Returned]):
 class Chain(Task[P, R]):
     """A task whose work is a chain of functions. Made by `app.chain`."""
 
-    def __init__(self, sink: Any, name: str, given: tuple[Any, ...], **options: Any) -> None:
+    made: ClassVar[dict[tuple[str, str], Chain[..., Any]]] = {}
+    """Those that have steps to be run in processes, by the module that makes them, and their name."""
+
+    def __init__(self, sink: Any, name: str, given: tuple[Any, ...], module: str, **options: Any) -> None:
         if not given:
             raise ConfigError(f"chain {name!r} has no steps: app.chain(name, first, second, ...)")
         policies: list[Step[..., Any]] = [step if isinstance(step, Step) else Step(step) for step in given]
@@ -95,6 +118,10 @@ class Chain(Task[P, R]):
         if policies[0].queue is not None:
             raise ConfigError(
                 f"chain {name!r}: its first step runs in the chain's own queue: app.chain(..., queue=...)"
+            )
+        if policies[0].priority is not None:
+            raise ConfigError(
+                f"chain {name!r}: its first step has the priority of the job: app.chain(..., priority=...)"
             )
         default: Retry = options["retry"]
         self.steps = [
@@ -111,9 +138,18 @@ class Chain(Task[P, R]):
         super().__init__(sink, policies[0].fn, name=name, process=False, transaction=False, codec=codec, **options)
         self.kind = "async"
         self.codec.wants_sync_context = False
+        self.has_apart = any(step.apart for step in self.steps)
+        self.module = "__main__" if module == "__mp_main__" else module
+        if self.uses_processes:
+            Chain.made[self.module, name] = self
 
     def __repr__(self) -> str:
         return f"<Chain {self.name}: {' > '.join(step.name for step in self.steps)}>"
+
+    @property
+    def uses_processes(self) -> bool:
+        """Whether one of its steps runs in a process of its own."""
+        return any(step.process for step in self.steps)
 
     @property
     def queues(self) -> set[str]:
@@ -179,6 +215,7 @@ def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, ti
     codec = Codec(f"{chain}.{name}", fn, result=Any)
     if is_async and codec.wants_sync_context:
         raise ConfigError(f"step {name!r} of chain {chain!r} is 'async def': its parameter is 'ctx: Context'")
+    _check_apart(f"step {name!r} of chain {chain!r}", policy, codec, is_async=is_async)
     common = (policy.retry or retry, seconds_or(policy.timeout, timeout), policy.queue, is_async)
 
     def begin_first(args: str, ctx: JobContext) -> Callable[[], Any]:
@@ -190,7 +227,24 @@ def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, ti
     def begin(stored: str, ctx: JobContext) -> Callable[[], Any]:
         return begin_first(f'{{"{_input_of(chain, fn)}":{stored}}}', ctx)
 
-    return FlowStep(name, *common, begin, begin_first if place == 0 else None)
+    return FlowStep(
+        name, *common, begin, begin_first if place == 0 else None,
+        priority=None if policy.priority is None else check_priority(policy.priority),
+        transaction=policy.transaction, process=policy.process, fn=fn, codec=codec,
+        input_name="" if place == 0 else _input_of(chain, fn),
+    )  # fmt: skip
+
+
+def _check_apart(what: str, policy: Step[..., Any], codec: Codec, *, is_async: bool) -> None:
+    """Raise if a step cannot be run in a transaction, or in a process, as it says."""
+    if policy.transaction and policy.process:
+        raise ConfigError(f"{what}: transaction=True and process=True exclude each other")
+    if policy.transaction and codec.context_parameter is None:
+        raise ConfigError(f"{what}: with transaction=True it needs a parameter 'ctx: Context' for ctx.connection")
+    if policy.process and is_async:
+        raise ConfigError(f"{what}: process=True is for plain functions: drop 'async', or the option")
+    if policy.process and "<locals>" in getattr(policy.fn, "__qualname__", "<locals>"):
+        raise ConfigError(f"{what}: with process=True the function must stand at the top of its module")
 
 
 def _input_of(chain: str, fn: Callable[..., Any]) -> str:

@@ -21,7 +21,9 @@ from stepwell.handle import JobHandle
 from stepwell.job import ClaimedJob
 from stepwell.job_context import Durability, JobContext
 from stepwell.journal import Drift
+from stepwell.moves import Restart
 from stepwell.names import check_name
+from stepwell.outcome import Outcome, Restarted, Succeeded
 from stepwell.policy import JobPolicy, Keep, check_timeout, read_policy, stored_keep, stored_retry
 from stepwell.queries import NewJob
 from stepwell.retry import Retry, check_max_attempts
@@ -285,6 +287,21 @@ class Task(Enqueuer[P, R]):
     def flow(self) -> Any:
         """The chain or machine that it is; None: it is a function."""
         return None
+
+    @property
+    def uses_processes(self) -> bool:
+        """Whether its jobs, or steps of them, run in processes of their own."""
+        return self.kind == "process"
+
+    def ended(self, result: Any, most: int) -> Outcome:
+        """What becomes of a job whose handler has returned this."""
+        if isinstance(result, Restart):
+            return Restarted(self.codec.encode_args(result.args, result.kwargs, self.sink.max_args_size))
+        return Succeeded(self.codec.encode_result(result, most))
+
+    def judged(self, outcome: Outcome) -> Outcome:
+        """How a run of it ended, with all that is to be written of that."""
+        return outcome
 
     def for_job(self, job: ClaimedJob) -> Task[P, R]:
         """This task with the policy that a job has of its own. What cannot be read, as only SQL can have put it in, is

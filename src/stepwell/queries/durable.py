@@ -114,12 +114,13 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     n: int
     delay: float | None = None
     queue: str | None = None
+    priority: int | None = None
 
 
 def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
     return Query(
         "select stepwell.advance(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::text[])",
+        " %s::double precision[], %s::text[], %s::integer[])",
         (
             Bare(move.job_id for move in moves),
             Bare(move.epoch for move in moves),
@@ -129,6 +130,7 @@ def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
             Bare(move.n for move in moves),
             Bare(move.delay for move in moves),
             Texts(move.queue for move in moves),
+            Bare(move.priority for move in moves),
         ),
         only,
     )

@@ -195,7 +195,7 @@ class Worker:
         await aside(self._app.database.ensure_ready)
         for task in self._app.tasks.values():
             task.codec.prepare()
-        if any(task.kind == "process" for task in self._app.tasks.values()) and not _installed("pebble"):
+        if any(task.uses_processes for task in self._app.tasks.values()) and not _installed("pebble"):
             raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'")
         if not self._app.tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")

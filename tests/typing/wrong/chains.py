@@ -22,6 +22,8 @@ app.chain("stepped", parse, Step(report))  # error: pyright
 app.chain("moved", check, report, report)  # error: pyright
 app.chain("none")  # error
 Step(7)  # error
+Step(parse, transaction="yes")  # error
+Step(parse, colour="red")  # error
 
 
 async def main() -> None:
