@@ -4,6 +4,7 @@
     fill JOBS           enqueue so many no-ops, by the system's best way to enqueue many
     work CONCURRENCY    be one worker process, until SIGTERM
     ping JOBS           enqueue one job at a time, each when the one before has run
+    flow RATE           enqueue so many jobs a second, in small batches, until killed
     watch JOBS          say that it is ready; wait until so many handlers have run and no job is left unfinished; print
                         the time
 
@@ -41,6 +42,7 @@ def main(
     work: Callable[[int], None],
     ping: Callable[[int], None],
     left: Callable[[], int],
+    flow: Callable[[int], None] | None = None,
 ) -> None:
     """Do what the command line says. `left` is how many jobs are not finished."""
     command, *rest = sys.argv[1:]
@@ -54,6 +56,8 @@ def main(
             work(number)
         case "ping":
             ping(number)
+        case "flow" if flow is not None:
+            flow(number)
         case "watch":
             print(_watch(number, left))
         case _:
@@ -70,6 +74,17 @@ def _watch(jobs: int, left: Callable[[], int]) -> float:
     while left() > 0:
         time.sleep(0.005)
     return time.monotonic()
+
+
+async def aflow(rate: int, enqueue: Callable[[list[int]], Awaitable[object]]) -> None:
+    """Call `enqueue` every ten milliseconds with as many times as are due by then, until killed."""
+    began, sent = time.monotonic(), 0
+    while True:
+        due = int((time.monotonic() - began) * rate) - sent
+        if due > 0:
+            await enqueue([time.monotonic_ns()] * due)
+            sent += due
+        await asyncio.sleep(0.01)
 
 
 def ping_each(jobs: int, enqueue: Callable[[int], object]) -> None:

@@ -13,6 +13,7 @@ from benchmarks.scenarios.growth import growth
 from benchmarks.scenarios.latency import latency
 from benchmarks.scenarios.lateness import lateness
 from benchmarks.scenarios.snapshot import snapshot
+from benchmarks.scenarios.soak import soak
 from benchmarks.scenarios.steps import steps
 
 SCENARIOS: dict[str, Callable[[Run], None]] = {
@@ -21,9 +22,10 @@ SCENARIOS: dict[str, Callable[[Run], None]] = {
     "latency": latency,
     "lateness": lateness,
     "snapshot": snapshot,
+    "soak": soak,
     "cost": cost,
     "growth": growth,
     "backlog": backlog,
     "steps": steps,
 }
-QUICK = ("drain", "enqueue", "latency", "lateness", "snapshot", "cost")
+QUICK = ("drain", "enqueue", "latency", "lateness", "snapshot", "soak", "cost")

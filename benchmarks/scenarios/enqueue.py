@@ -12,7 +12,7 @@ import psycopg
 
 from benchmarks.run import BARE, Run
 from stepwell import App, Task
-from stepwell.queries.arrays import Texts
+from stepwell.queries.arrays import texts
 
 # With ids from the same source as ours, so that the difference is what the engine costs.
 _INSERT = """
@@ -58,7 +58,7 @@ async def _measure(dsn: str, rates: dict[str, list[float]], one: int, side_by_si
         # The connection that a caller has is open already: so is the app's.
         await greet.aenqueue(0)
         numbers = [{"n": n} for n in range(many)]
-        encoded = Texts([json.dumps(number) for number in numbers])
+        encoded = texts([json.dumps(number) for number in numbers])
         await keep("bare one", one, lambda: _bare_one(connection, one))
         await keep("one", one, lambda: _one_by_one(greet, one))
         await keep("bare side", side_by_side, lambda: _bare_batches(connection, side_by_side))
@@ -88,7 +88,7 @@ async def _side_by_side(task: Task[[int], None], jobs: int) -> None:
 
 
 async def _bare_batches(connection: psycopg.AsyncConnection[Any], jobs: int) -> None:
-    batch = Texts([f'{{"n":{n}}}' for n in range(_SIDE_BY_SIDE)])
+    batch = texts([f'{{"n":{n}}}' for n in range(_SIDE_BY_SIDE)])
     for _ in range(jobs // _SIDE_BY_SIDE):
         await connection.execute(_INSERT, (batch,))
 

@@ -30,13 +30,14 @@ def snapshot(run: Run) -> None:
 
 def drain_beside_snapshot(run: Run, system: System, jobs: int, patience: float = 300) -> Drained:
     """Drain while a snapshot that is older than the jobs is held."""
-    with run.stage(system) as stage, _held_snapshot(stage.dsn):
+    with run.stage(system) as stage, held_snapshot(stage.dsn):
         stage.fill(jobs)
         return stage.drain(jobs, 50, patience=patience, at_most=patience - 10)
 
 
 @contextmanager
-def _held_snapshot(dsn: str) -> Generator[None]:
+def held_snapshot(dsn: str) -> Generator[None]:
+    """A transaction that stays open and keeps every dead row that comes after it."""
     with psycopg.connect(dsn) as connection:
         connection.execute("set transaction isolation level repeatable read")
         connection.execute("select count(*) from pg_class")

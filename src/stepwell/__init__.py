@@ -30,6 +30,7 @@ from stepwell.errors import (
 from stepwell.function_task import AsyncContextTask, AsyncTask, SyncContextTask, SyncTask
 from stepwell.handle import JobHandle
 from stepwell.job import Failure, JobInfo, State
+from stepwell.job_filter import JobFilters
 from stepwell.journal import Drift
 from stepwell.machine import Machine
 from stepwell.moves import Done, Next, Restart
@@ -73,6 +74,7 @@ __all__ = [
     "First",
     "JobCancelled",
     "JobFailed",
+    "JobFilters",
     "JobHandle",
     "JobInfo",
     "JobNotFound",

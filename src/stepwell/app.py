@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack, overload
 from uuid import UUID
 
 from stepwell import queries
@@ -16,7 +16,7 @@ from stepwell.bridge import afetch_on, fetch_on
 from stepwell.chain import Chain, Step
 from stepwell.chain_types import MakeChain
 from stepwell.context import Context
-from stepwell.control import cancel_matching, to_scope
+from stepwell.control import to_scope
 from stepwell.cron import parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
@@ -30,9 +30,12 @@ from stepwell.function_task import (
     TaskDecorator,
     new_task,
 )
-from stepwell.handle import JobHandle, check_reason, check_step, encode_event, refuse_in_event_loop
+from stepwell.handle import JobHandle, check_reason, check_step, encode_event, refuse_in_event_loop, to_job_id
+from stepwell.job import JobInfo
+from stepwell.job_filter import JobFilters
 from stepwell.journal import Drift
 from stepwell.machine import Machine
+from stepwell.many_jobs import cancelling, change_jobs, count_jobs, list_jobs, retrying
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.names import check_name
 from stepwell.plan import arun, run
@@ -116,6 +119,7 @@ class App:
             _positive(max_args_size, "max_args_size"),
             self.owner,
             seconds(misfit_grace, "misfit_grace"),
+            self._tasks,
         )
         self.scheduler = Scheduler(
             self.name,
@@ -132,6 +136,16 @@ class App:
         if self.database.is_embedded:
             self.database.ensure_ready()
         return dsn
+
+    @property
+    def url(self) -> str:
+        """The database as a URL, `postgresql://user:password@host:port/database?...`, for other libraries.
+
+        asyncpg takes it as it is, SQLAlchemy with a driver's name in it: `postgresql+psycopg://`. An embedded Postgres
+        is started and migrated for it. Unlike `dsn`, it has none of the settings that Stepwell adds.
+        """
+        _ = self.dsn
+        return self.database.url
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
@@ -355,11 +369,7 @@ class App:
 
     def job(self, job_id: UUID | str) -> JobHandle[Any]:
         """A handle to a job whose id is known. Its result comes as plain JSON values."""
-        try:
-            known = job_id if isinstance(job_id, UUID) else UUID(job_id)
-        except (ValueError, AttributeError, TypeError):
-            raise ConfigError(f"{job_id!r} is not a job's id: give a uuid") from None
-        return JobHandle(str(known), self.database, self._waiter)
+        return JobHandle(to_job_id(job_id), self.database, self._waiter, encoder=self._sink)
 
     def enqueue_many(self, calls: Iterable[Call[Any]], *, connection: object | None = None) -> list[JobHandle[Any]]:
         """Put calls of any tasks in, all or none: `app.enqueue_many([add.call(1, 2), greet.call("Ada")])`."""
@@ -610,33 +620,111 @@ class App:
         """The same as `stop`, for async code."""
         return (await self.database.afetch(queries.stop(to_scope("astop", queue, task, worker, everything))))[0]
 
+    def jobs(
+        self,
+        *,
+        limit: int = 100,
+        before: JobInfo | UUID | str | None = None,
+        timeout: Duration = "30s",
+        **filters: Unpack[JobFilters],
+    ) -> list[JobInfo]:
+        """The newest jobs in the database that fit all the filters, live and finished, whichever app's they are; the
+        newest first: `app.jobs(state="failed", task=send, newer_than="1d")`. They have neither `failures` nor `steps`:
+        `app.job(id).info()` has.
+
+        `before` is the last of the page before. If all jobs that there are must be looked at and that is not done
+        within `timeout`, this raises `TimeoutError`.
+        """
+        refuse_in_event_loop("jobs", "ajobs")
+        return run(list_jobs("jobs", filters, limit, before, timeout), self.database)
+
+    async def ajobs(
+        self,
+        *,
+        limit: int = 100,
+        before: JobInfo | UUID | str | None = None,
+        timeout: Duration = "30s",
+        **filters: Unpack[JobFilters],
+    ) -> list[JobInfo]:
+        """The same as `jobs`, for async code."""
+        return await arun(list_jobs("ajobs", filters, limit, before, timeout), self.database)
+
+    def count_jobs(
+        self, *, at_most: int | None = None, timeout: Duration = "30s", **filters: Unpack[JobFilters]
+    ) -> int:
+        """How many jobs fit all the filters. Postgres has to look at each of them: where there may be millions, say up
+        to which number it matters with `at_most`. After `timeout` this raises `TimeoutError`."""
+        refuse_in_event_loop("count_jobs", "acount_jobs")
+        return run(count_jobs("count_jobs", filters, at_most, timeout), self.database)
+
+    async def acount_jobs(
+        self, *, at_most: int | None = None, timeout: Duration = "30s", **filters: Unpack[JobFilters]
+    ) -> int:
+        """The same as `count_jobs`, for async code."""
+        return await arun(count_jobs("acount_jobs", filters, at_most, timeout), self.database)
+
+    def retry_jobs(
+        self,
+        in_queue: str | None = None,
+        /,
+        *,
+        everything: bool = False,
+        from_start: bool = False,
+        **filters: Unpack[JobFilters],
+    ) -> int:
+        """Run all failed jobs that fit the filters again, whichever app's they are, as `JobHandle.retry` does; with
+        `state`, cancelled ones, or scheduled ones that wait for their next attempt. Returns how many.
+
+        It works in batches, each of which is committed: if it is interrupted, call it again.
+        """
+        refuse_in_event_loop("retry_jobs", "aretry_jobs")
+        change = retrying(from_start=from_start)
+        return run(change_jobs("retry_jobs", change, in_queue, everything, filters), self.database)
+
+    async def aretry_jobs(
+        self,
+        in_queue: str | None = None,
+        /,
+        *,
+        everything: bool = False,
+        from_start: bool = False,
+        **filters: Unpack[JobFilters],
+    ) -> int:
+        """The same as `retry_jobs`, for async code."""
+        change = retrying(from_start=from_start)
+        return await arun(change_jobs("aretry_jobs", change, in_queue, everything, filters), self.database)
+
     def cancel_jobs(
         self,
-        queue: str | None = None,
+        in_queue: str | None = None,
+        /,
         *,
-        task: str | Task[..., Any] | None = None,
-        worker: UUID | str | None = None,
         everything: bool = False,
         reason: str | None = None,
+        **filters: Unpack[JobFilters],
     ) -> int:
-        """Cancel all live jobs of a queue or a task, that a worker runs, or all in the database, whichever app's they
-        are. Returns how many; those that run are told to stop."""
+        """Cancel all live jobs that fit the filters, whichever app's they are; `worker` means those that it runs.
+        Returns how many; those that run are told to stop.
+
+        It works in batches, each of which is committed: if it is interrupted, call it again. A job that is enqueued
+        meanwhile stays.
+        """
         refuse_in_event_loop("cancel_jobs", "acancel_jobs")
-        scope = to_scope("cancel_jobs", queue, task, worker, everything)
-        return run(cancel_matching(scope, check_reason(reason)), self.database)
+        change = cancelling(check_reason(reason))
+        return run(change_jobs("cancel_jobs", change, in_queue, everything, filters), self.database)
 
     async def acancel_jobs(
         self,
-        queue: str | None = None,
+        in_queue: str | None = None,
+        /,
         *,
-        task: str | Task[..., Any] | None = None,
-        worker: UUID | str | None = None,
         everything: bool = False,
         reason: str | None = None,
+        **filters: Unpack[JobFilters],
     ) -> int:
         """The same as `cancel_jobs`, for async code."""
-        scope = to_scope("acancel_jobs", queue, task, worker, everything)
-        return await arun(cancel_matching(scope, check_reason(reason)), self.database)
+        change = cancelling(check_reason(reason))
+        return await arun(change_jobs("acancel_jobs", change, in_queue, everything, filters), self.database)
 
     def _own(self, task: Any, who: str) -> Task[..., Any]:
         if not isinstance(task, Task):

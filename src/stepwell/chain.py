@@ -25,8 +25,8 @@ from stepwell.annotations import ends_of, fits, hints_of, output_of, written
 from stepwell.codec import Codec
 from stepwell.context import Context
 from stepwell.duration import Duration
-from stepwell.errors import ConfigError
-from stepwell.flow import Flow, FlowStep, Moved, check_policy, seconds_or
+from stepwell.errors import ConfigError, StepNotFound
+from stepwell.flow import Flow, FlowStep, Moved, check_policy, enter_step, seconds_or
 from stepwell.function_task import Anything
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
@@ -191,6 +191,21 @@ class Chain(Task[P, R]):
         what = "step {!r} of chain {!r} returned"
         encoded = encode_value(value, most, "App(max_result_size=...)", what, step.name, self.name)
         return Moved(self.steps[place].name, encoded, after)
+
+    def enter(self, step: str | None, value: Any) -> Moved:
+        """A step with this value as its input, whatever came before."""
+        if step is None:
+            raise ConfigError(f"chain {self.name!r}: name the step that the input is for: retry(step=..., input=...)")
+        found = self.find(step)
+        if found is None:
+            names = ", ".join(known.name for known in self.steps)
+            raise StepNotFound(f"chain {self.name!r} has no step {step!r}: it has {names}")
+        if found is self.steps[0] and len(self.codec.arguments) != 1:
+            raise ConfigError(
+                f"step {step!r} of chain {self.name!r} takes the arguments of the chain: give the job others by "
+                "edit_args(...), and have it begin anew by retry(from_start=True)"
+            )
+        return enter_step(found, value, f"chain {self.name!r}")
 
 
 def _result_of(annotations: list[Any]) -> Any:

@@ -131,6 +131,12 @@ class Codec:
             return None
         return self._result_decoder.decode(encoded)
 
+    @property
+    def arguments(self) -> list[str]:
+        """The names of the arguments, without the context."""
+        self.prepare()
+        return list(self._fields)
+
     def describe(self) -> str:
         """The arguments as a person would write them, for lists of tasks."""
         return ", ".join(str(p) for p in self._parameters if p.name != self.context_parameter)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from stepwell import queries
 from stepwell.errors import ConfigError
+from stepwell.job_filter import check_worker
 from stepwell.names import check_name
-from stepwell.plan import Plan
-from stepwell.queries import JobFilter, Scope
+from stepwell.queries import Scope
 from stepwell.task import Task
-
-_BATCH = 1000
 
 
 def to_scope(
@@ -30,36 +27,10 @@ def to_scope(
     return Scope(
         None if queue is None else check_name(queue, "queue"),
         None if task is None else check_name(task.name if isinstance(task, Task) else task, "task"),
-        None if worker is None else _check_worker(worker),
+        None if worker is None else check_worker(worker),
         everything,
     )
 
 
-def cancel_matching(scope: Scope, reason: str | None) -> Plan[int]:
-    """Cancel every live job of a queue or a task, that a worker runs, or all; returns how many.
-
-    From the newest to the oldest, so none is met twice; what is enqueued meanwhile stays.
-    """
-    which = JobFilter(
-        states=("scheduled", "ready", "running", "waiting", "blocked"),
-        queue=scope.queue,
-        task=scope.task,
-        worker_id=scope.worker,
-    )
-    before: str | None = None
-    cancelled = 0
-    while batch := (yield queries.job_ids(which, before, _BATCH)):
-        cancelled += len((yield queries.cancel(batch, reason)))
-        before = batch[-1]
-    return cancelled
-
-
 def _named(*values: object) -> zip[tuple[str, object]]:
     return zip(("a queue", "task=", "worker=", "everything="), values, strict=True)
-
-
-def _check_worker(worker: UUID | str) -> UUID:
-    try:
-        return worker if isinstance(worker, UUID) else UUID(worker)
-    except (ValueError, AttributeError, TypeError):
-        raise ConfigError(f"worker is {worker!r}: give its id, as 'stepwell workers' shows it") from None

@@ -26,6 +26,7 @@ from stepwell import migrate
 from stepwell.advice import aexplain, explain
 from stepwell.aside import aside
 from stepwell.connection import CONNECTION, apipeline, in_pipeline, pipeline
+from stepwell.database_url import to_url
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError, EmbeddedError
 from stepwell.pool import LoopPool, new_pool
@@ -79,6 +80,7 @@ class Database:
         self._pool_size = pool_size
         self._lock = threading.RLock()
         self._dsn: str | None = None
+        self._named: dict[str, Any] = {}
         self._embedded: EmbeddedPostgres | None = None
         self._checked = False
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
@@ -92,6 +94,13 @@ class Database:
             if self._dsn is None:
                 self._dsn = self._find()
             return self._dsn
+
+    @property
+    def url(self) -> str:
+        """The database that `dsn` names, as a URL that other libraries read, without the settings that are ours."""
+        with self._lock:
+            _ = self.dsn
+            return to_url(self._named)
 
     def with_pool_of(self, size: int) -> Database:
         """The same database, known to be ready, with pools of another size."""
@@ -269,6 +278,11 @@ class Database:
                 with contextlib.suppress(EmbeddedError):
                     self._embedded.start()
 
+    def adopt(self, other: Database) -> None:
+        """Look after the embedded Postgres that another has started, and whose URL this one was given."""
+        with self._lock:
+            self._embedded = self._embedded or other._embedded
+
     @property
     def url_in_code(self) -> str | None:
         """What the app names as its database; None: it leaves that to the environment."""
@@ -318,7 +332,7 @@ class Database:
         else:
             dsn = url
         try:
-            given = conninfo_to_dict(dsn)
+            self._named = given = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:
             # Without the text itself, which may hold a password, unless it is just a word.
             given = f"{url!r}" if re.fullmatch(r"[\w-]+", url) else "the database URL"

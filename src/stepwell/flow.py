@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from stepwell.codec import Codec
 from stepwell.duration import Duration, seconds
-from stepwell.errors import ConfigError
+from stepwell.errors import BadArgs, BadValue, ConfigError
 from stepwell.job import ClaimedJob
 from stepwell.job_context import JobContext
 from stepwell.moves import Done
@@ -21,6 +21,7 @@ from stepwell.outcome import Advanced
 from stepwell.policy import JobPolicy
 from stepwell.retry import Retry
 from stepwell.task import Task
+from stepwell.values import encode_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ class Flow(Protocol):
     def first(self, args: str) -> FlowStep: ...
     def find(self, name: str) -> FlowStep | None: ...
     def follow(self, step: FlowStep, result: Any, most: int) -> Moved | Done[Any]: ...
+    def enter(self, step: str | None, value: Any) -> Moved: ...
 
 
 def check_policy(what: str, retry: Retry | None, queue: str | None) -> None:
@@ -129,3 +131,21 @@ def check_policy(what: str, retry: Retry | None, queue: str | None) -> None:
 def seconds_or(timeout: Duration | None, default: float | None) -> float | None:
     """The timeout of a step: its own, else that of all."""
     return default if timeout is None else seconds(timeout, "timeout")
+
+
+# No database can be told to accept more; most accept less, and say so ("stepwell limits").
+_LARGEST_INPUT = 512 * 1024 * 1024
+
+
+def enter_step(step: FlowStep, value: Any, whose: str) -> Moved:
+    """The step with this value as its input. Raises `BadArgs` if it does not fit."""
+    what = f"the input of step {step.name!r} of {whose}"
+    try:
+        encoded = encode_value(value, _LARGEST_INPUT, "a step", "{} is", what)
+        # The call is made, and not run.
+        step.begin(encoded, cast("Any", None))
+    except BadValue as error:
+        raise BadArgs(str(error)) from None
+    except BadArgs as error:
+        raise BadArgs(f"{what} does not fit: {error}") from None
+    return Moved(step.name, encoded, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -19,6 +19,7 @@ from stepwell.duration import Duration, describe, seconds
 from stepwell.errors import BadArgs, BadValue, ConfigError, JobCancelled, JobFailed, JobNotFound, StepwellError
 from stepwell.job import Ended, JobInfo
 from stepwell.names import check_name
+from stepwell.plan import Plan, arun, run
 from stepwell.queries import Query
 from stepwell.values import encode_value
 from stepwell.waiter import Waiter
@@ -30,10 +31,20 @@ _LARGEST_EVENT = 512 * 1024 * 1024
 _LONGEST_REASON = 10_000
 
 
+class ArgsEncoder(Protocol):
+    """What a handle needs of its app: arguments as JSON, by the task that the job is of."""
+
+    def encode_args(self, task: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str: ...
+
+    def encode_input(self, task: str, step: str | None, value: Any) -> tuple[str, str]:
+        """The name of the step, and what it is given."""
+        ...
+
+
 class JobHandle(Generic[R]):
     """One job. `R` is what its task returns."""
 
-    __slots__ = ("_codec", "_database", "_id", "_waiter", "inserted")
+    __slots__ = ("_codec", "_database", "_encoder", "_id", "_waiter", "inserted")
 
     def __init__(
         self,
@@ -42,6 +53,7 @@ class JobHandle(Generic[R]):
         waiter: Waiter,
         codec: Codec | None = None,
         *,
+        encoder: ArgsEncoder,
         inserted: bool = True,
     ) -> None:
         self._id = job_id
@@ -50,6 +62,7 @@ class JobHandle(Generic[R]):
         self._database = database
         self._waiter = waiter
         self._codec = codec
+        self._encoder = encoder
 
     @property
     def id(self) -> UUID:
@@ -117,6 +130,15 @@ class JobHandle(Generic[R]):
             steps=tuple(await self._database.afetch(queries.steps(self._id))),
         )
 
+    def exists(self) -> bool:
+        """Whether there is such a job, live or finished and still kept."""
+        refuse_in_event_loop("exists", "aexists")
+        return self._database.fetch(queries.job_exists(self._id))[0]
+
+    async def aexists(self) -> bool:
+        """The same as `exists`, for async code."""
+        return (await self._database.afetch(queries.job_exists(self._id)))[0]
+
     def _glance(self) -> JobInfo | None:
         """How things stand, for a message: not worth waiting for."""
         info: JobInfo | None = None
@@ -143,19 +165,85 @@ class JobHandle(Generic[R]):
         """The same as `cancel`, for async code."""
         return bool(await self._database.afetch(queries.cancel([self._id], check_reason(reason))))
 
-    def retry(self, *, step: str | None = None, from_start: bool = False) -> bool:
+    def retry(self, *, step: str | None = None, from_start: bool = False, input: Any = msgspec.UNSET) -> bool:  # noqa: A002
         """Run a failed or cancelled job again under the same id, with fresh attempts; one that waits for its next try,
         now. False: it runs, is ready already, or has succeeded.
 
         A durable job goes on where it stood. With `step` it goes back to that one, and with `from_start` it begins
         anew; so does one whose steps were undone.
+
+        With `input`, a chain goes on at any of its steps, which is given that value, and a machine at any of its
+        states: `retry(input=Active("ada"))`. Raises `BadArgs` if the value does not fit.
         """
         refuse_in_event_loop("retry", "aretry")
-        return bool(self._database.fetch(_retry(self._id, step, from_start))[0])
+        return run(self._retry(step, from_start, input), self._database)
 
-    async def aretry(self, *, step: str | None = None, from_start: bool = False) -> bool:
+    async def aretry(
+        self,
+        *,
+        step: str | None = None,
+        from_start: bool = False,
+        input: Any = msgspec.UNSET,  # noqa: A002
+    ) -> bool:
         """The same as `retry`, for async code."""
-        return bool((await self._database.afetch(_retry(self._id, step, from_start)))[0])
+        return await arun(self._retry(step, from_start, input), self._database)
+
+    def _retry(self, step: str | None, from_start: bool, value: Any) -> Plan[bool]:
+        step = None if step is None else check_step(step)
+        given: str | None = None
+        if from_start and (step is not None or value is not msgspec.UNSET):
+            raise ConfigError(f"{'input' if step is None else 'step'} and from_start exclude each other: give one")
+        if value is not msgspec.UNSET:
+            step, given = self._encoder.encode_input((yield from self._find_task()), step, value)
+        return bool((yield queries.retry([self._id], step, from_start=from_start, input=given))[0])
+
+    def run_now(self) -> bool:
+        """Have a job that waits for its time run as soon as a worker is free: one that was enqueued with a delay, that
+        waits for its next attempt or that of a step, or a chain or machine that waits before its next step. Its
+        priority stays.
+
+        False: it is ready or runs already, it has ended (`retry` runs it again), it is a run of a schedule that waits
+        for the one before, or it sleeps or waits for an event or a child, which belongs to its work.
+        """
+        refuse_in_event_loop("run_now", "arun_now")
+        return run(self._run_now(), self._database)
+
+    async def arun_now(self) -> bool:
+        """The same as `run_now`, for async code."""
+        return await arun(self._run_now(), self._database)
+
+    def _run_now(self) -> Plan[bool]:
+        made = (yield queries.run_now([self._id]))[0]
+        if not made:
+            yield from self._find_task()
+        return bool(made)
+
+    def edit_args(self, *args: Any, **kwargs: Any) -> bool:
+        """Give a job other arguments, all of them, as to `enqueue`: one that has not begun or waits for its next
+        attempt, or one that has failed or was cancelled, to be run with them by `retry`. Raises `BadArgs` if they do
+        not fit the task's signature.
+
+        False: it runs, waits in the middle of its work, or has succeeded. A chain or machine that has left its first
+        step needs them only if it begins anew: give a step its input by `retry`.
+        """
+        refuse_in_event_loop("edit_args", "aedit_args")
+        return run(self._edit_args(args, kwargs), self._database)
+
+    async def aedit_args(self, *args: Any, **kwargs: Any) -> bool:
+        """The same as `edit_args`, for async code."""
+        return await arun(self._edit_args(args, kwargs), self._database)
+
+    def _edit_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan[bool]:
+        encoded = self._encoder.encode_args((yield from self._find_task()), args, kwargs)
+        return bool((yield queries.edit_args([self._id], [encoded]))[0])
+
+    def _find_task(self) -> Plan[str]:
+        found = yield queries.task_of(self._id)
+        if not found:
+            raise JobNotFound(
+                f"there is no job {self._id}: it was never committed, or its history is not kept any more"
+            )
+        return found[0]
 
     def send(self, name: str, value: Any = None, *, connection: object | None = None) -> None:
         """Send something to this job, which takes it by `ctx.receive(name)`: what is sent first is taken first, once.
@@ -178,7 +266,7 @@ class JobHandle(Generic[R]):
 
     def same_task(self, job_id: str) -> JobHandle[R]:
         """A handle to another job of the same task."""
-        return JobHandle(job_id, self._database, self._waiter, self._codec)
+        return JobHandle(job_id, self._database, self._waiter, self._codec, encoder=self._encoder)
 
     def _unwrap(self, ended: Ended) -> Any:
         if ended.state == "succeeded":
@@ -201,10 +289,12 @@ class JobHandle(Generic[R]):
         )
 
 
-def _retry(job_id: str, step: str | None, from_start: bool) -> Query[list[UUID]]:
-    if step is not None and from_start:
-        raise ConfigError("step and from_start exclude each other: give one")
-    return queries.retry([job_id], None if step is None else check_step(step), from_start=from_start)
+def to_job_id(job_id: UUID | str) -> str:
+    """A job's id as queries take it."""
+    try:
+        return str(job_id if isinstance(job_id, UUID) else UUID(job_id))
+    except (ValueError, AttributeError, TypeError):
+        raise ConfigError(f"{job_id!r} is not a job's id: give a uuid") from None
 
 
 def _send(job_id: str, name: str, value: Any) -> Query[bool]:

@@ -10,8 +10,8 @@ import msgspec
 
 from stepwell.codec import Codec
 from stepwell.duration import Duration
-from stepwell.errors import BadArgs, ConfigError, MisfitArgs
-from stepwell.flow import Flow, FlowStep, Moved, check_policy, seconds_or
+from stepwell.errors import BadArgs, ConfigError, MisfitArgs, StepNotFound
+from stepwell.flow import Flow, FlowStep, Moved, check_policy, enter_step, seconds_or
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
 from stepwell.names import check_name
@@ -45,6 +45,11 @@ class Machine(Task[[Any], Any]):
     def queues(self) -> set[str]:
         """The queues that its jobs come to: its own, and those of its states."""
         return {self.queue, *(state.queue for state in self.states.values() if state.queue is not None)}
+
+    @property
+    def starts(self) -> frozenset[str]:
+        """The states that jobs may begin with."""
+        return frozenset(self._starts)
 
     @property
     def shape(self) -> str:
@@ -135,6 +140,19 @@ class Machine(Task[[Any], Any]):
         what = "state {!r} of machine {!r} goes on with"
         encoded = encode_value(going_on.value, most, "App(max_result_size=...)", what, step.name, self.name)
         return Moved(name, encoded, going_on.after)
+
+    def enter(self, step: str | None, value: Any) -> Moved:
+        """A state, whatever came before: as it is given, or by its name and its fields."""
+        try:
+            name = step if step is not None and isinstance(value, Mapping) else self.name_of(value)
+        except TypeError as error:
+            raise BadArgs(str(error)) from None
+        if step is not None and step != name:
+            raise BadArgs(f"machine {self.name!r}: step is {step!r}, but the input is a state {name!r}: leave step out")
+        found = self.find(name)
+        if found is None:
+            raise StepNotFound(f"machine {self.name!r} has no state {name!r}: it has {', '.join(self.states)}")
+        return enter_step(found, cast("Any", value), f"machine {self.name!r}")
 
     def name_of(self, state: Any) -> str:
         """The name under which a state's class was added."""

@@ -14,7 +14,7 @@ import re
 import shlex
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -203,9 +203,14 @@ def _migrate(connection: psycopg.Connection[Any], target: int | None) -> list[st
                     "insert into stepwell.migration (version, name, compatible_from) values (%s, %s, %s)",
                     (migration.version, migration.name, migration.compatible_from),
                 )
-            # Short of the newest there may not be yet what views select.
-            for sql in _replaceable() if pending[-1].version == newest() else _functions():
-                connection.execute(sql)
+            if pending[-1].version == newest():
+                for sql in _replaceable():
+                    connection.execute(sql)
+            else:
+                # Short of the newest there may not be yet what views select, nor the types that functions take.
+                for sql in _functions():
+                    with suppress(psycopg.errors.UndefinedObject), connection.transaction():
+                        connection.execute(sql)
         return [migration.name for migration in pending]
 
 

@@ -106,6 +106,11 @@ class Scheduler:
         return list(self._declared)
 
     @property
+    def declared(self) -> list[Declaration]:
+        """The same, as they were written down."""
+        return list(self._declared.values())
+
+    @property
     def stale_after(self) -> float | None:
         """After how many seconds in no live worker's code a schedule is removed; None: it is kept."""
         return None if self._stale == "keep" else self._stale_after

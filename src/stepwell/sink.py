@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from stepwell.db import Database
+from stepwell.errors import ConfigError
+from stepwell.flow import Flow
 from stepwell.handle import JobHandle, refuse_in_event_loop
 from stepwell.producer import Producer
 from stepwell.queries import NewJob
-from stepwell.task import Call
+from stepwell.task import Call, Task
 from stepwell.waiter import Waiter
 
 
@@ -17,7 +19,13 @@ class JobSink:
     """What all tasks of an app share."""
 
     def __init__(
-        self, database: Database, waiter: Waiter, max_args_size: int, owner: str | None, misfit_grace: float
+        self,
+        database: Database,
+        waiter: Waiter,
+        max_args_size: int,
+        owner: str | None,
+        misfit_grace: float,
+        tasks: Mapping[str, Task[..., Any]],
     ) -> None:
         self.max_args_size = max_args_size
         self.owner = owner
@@ -25,6 +33,7 @@ class JobSink:
         self._database = database
         self._waiter = waiter
         self._producer = Producer(database)
+        self._tasks = tasks
 
     def put(self, call: Call[Any], connection: object | None) -> JobHandle[Any]:
         """Put one call in."""
@@ -47,7 +56,28 @@ class JobSink:
         return self._handles(await self._producer.aput_many(_jobs(calls, made), connection), made)
 
     def _handle(self, job_id: str, call: Call[Any]) -> JobHandle[Any]:
-        return JobHandle(job_id, self._database, self._waiter, call.task.codec)
+        return JobHandle(job_id, self._database, self._waiter, call.task.codec, encoder=self)
+
+    def encode_args(self, task: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The args of a job of this task, as JSON."""
+        return self._known(task).codec.encode_args(args, kwargs, self.max_args_size)
+
+    def encode_input(self, task: str, step: str | None, value: Any) -> tuple[str, str]:
+        """The name of a step of a chain, or of a state of a machine, and what it is given, as JSON."""
+        flow: Flow | None = self._known(task).flow
+        if flow is None:
+            raise ConfigError(f"{task!r} is neither a chain nor a machine: only a step of one is given an input")
+        entered = flow.enter(step, value)
+        return entered.name, entered.input
+
+    def _known(self, task: str) -> Task[..., Any]:
+        known = self._tasks.get(task)
+        if known is None:
+            raise ConfigError(
+                f"the job is of task {task!r}, which this app does not have, so nobody can tell whether the arguments "
+                'fit: call this on the app that has it, or use "stepwell jobs edit" and "stepwell jobs retry"'
+            )
+        return known
 
     def _handles(self, ids: list[str], calls: list[Call[Any]]) -> list[JobHandle[Any]]:
         return [self._handle(job_id, call) for job_id, call in zip(ids, calls, strict=True)]

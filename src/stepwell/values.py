@@ -101,8 +101,8 @@ def shape_of(known: Collection[str], needed: Collection[str]) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    # Whoever enqueued chose them: some may be long, and there may be many.
-    shown = ", ".join(repr(name if len(name) <= 50 else f"{name[:50]}...") for name in names[:5])
+    # Whoever enqueued chose them: some may be long, some no text, and there may be many.
+    shown = ", ".join(repr(f"{str(name)[:50]}..." if len(str(name)) > 50 else name) for name in names[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 

@@ -35,6 +35,7 @@ class Ran:
 
 
 Run = Callable[..., Ran]
+Answer = Callable[[str], None]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 

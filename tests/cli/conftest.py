@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from cli.commands import HERE, Jobs, Ran, Run, Start
+from cli.commands import HERE, Answer, Jobs, Ran, Run, Start
 
 from stepwell.cli import main
 from stepwell.db import ENVIRONMENT
@@ -40,6 +41,20 @@ def run(run_without_database: Run, monkeypatch: pytest.MonkeyPatch, dsn: str) ->
     """The same on this test's database."""
     monkeypatch.setenv(ENVIRONMENT, dsn)
     return run_without_database
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answer]:
+    """Have commands that are run in this process read from a terminal, on which this was typed."""
+    person, terminal = pty.openpty()
+    with os.fdopen(terminal, "r") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+
+        def answer(typed: str) -> None:
+            os.write(person, f"{typed}\n".encode())
+
+        yield answer
+    os.close(person)
 
 
 @pytest.fixture

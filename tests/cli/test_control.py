@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from cli.commands import Jobs, Run
+from cli.commands import Answer, Jobs, Run
 
 
 @pytest.mark.parametrize(
@@ -19,15 +19,26 @@ def test_what_is_paused_is_resumed(run: Run, jobs: Jobs, scope: tuple[str, ...],
 
 
 def test_a_name_that_nobody_has_is_paused_with_a_hint(run: Run, jobs: Jobs) -> None:
-    ran = run("pause", "mial")
-    assert (ran.code, ran.out) == (
-        0,
-        "queue mial is paused, but no worker claims from a queue of that name, and no live job is in one: is the name "
-        "right?\n",
+    jobs.worker("add", queues_=("ma*",))
+    jobs.ready(queue="slow")
+    ran = run("pause", "slwo")
+    assert (ran.code, ran.out) == (0, "queue slwo is paused\n")
+    assert ran.err == (
+        "stepwell: warning: no live worker, schedule or recent job has the queue 'slwo': did you mean 'slow'?\n"
     )
-    assert "no worker knows a task of that name" in run("pause", "--task", "ad").out
-    jobs.ready(queue="mail")
-    assert run("pause", "mail").out == "queue mail is paused\n"
+    assert "has the task 'ad': did you mean 'add'?" in run("pause", "--task", "ad").err
+    for known in (("slow",), ("mail",), ("--task", "add"), ("--all",)):
+        assert run("pause", *known).err == ""
+
+
+def test_resuming_a_name_that_nobody_has_is_an_error(run: Run, jobs: Jobs) -> None:
+    jobs.worker("add", queues_=("mail",))
+    run("pause", "mail")
+    ran = run("resume", "mial")
+    assert (ran.code, ran.out) == (1, "queue mial is not paused\nstill paused: queue mail\n")
+    assert "did you mean 'mail'?" in ran.err
+    run("pause", "mial")
+    assert run("resume", "mial").code == 0
 
 
 def test_resuming_says_what_is_still_paused(run: Run) -> None:
@@ -43,7 +54,49 @@ def test_a_worker_is_paused_and_stopped_by_its_id(run: Run, jobs: Jobs) -> None:
     assert run("stop", "--worker", worker).out == "asked 1 worker to stop\n"
     assert run("workers").out.splitlines()[1].split()[:2] == [worker, "stopping"]
     jobs.worker("add")
-    assert run("stop", "--all").out == "asked 2 workers to stop\n"
+    assert run("stop", "--all", "--yes").out == "asked 2 workers to stop\n"
+
+
+def test_stopping_what_no_live_worker_does_is_an_error_and_asks_nothing_of_anybody(run: Run, jobs: Jobs) -> None:
+    jobs.worker("add", queues_=("mail*",))
+    jobs.worker("dead", queues_=("dead",), lease=0)
+    jobs.ready(queue="nope")
+    for scope, said in (
+        (("nope",), "no live worker claims from queue 'nope': 'stepwell workers' shows"),
+        (("mail*",), "mail* is a pattern"),
+        (("dead",), "no live worker claims from queue 'dead'"),
+        (("--task", "ad"), "no live worker knows task 'ad': did you mean 'add'?"),
+    ):
+        ran = run("stop", "-y", *scope)
+        assert (ran.code, ran.out) == (1, "")
+        assert said in ran.err
+    assert jobs.connection.execute("select * from stepwell.controls").fetchall() == []
+    assert run("stop", "-y", "mail-eu").out == "asked 1 worker to stop\n"
+
+
+def test_stopping_all_when_none_lives_is_done_already(run: Run) -> None:
+    ran = run("stop", "--all", "-y")
+    assert (ran.code, ran.out, ran.err) == (0, "asked 0 workers to stop\n", "")
+
+
+def test_many_workers_are_not_stopped_unless_somebody_says_yes(run: Run, jobs: Jobs) -> None:
+    jobs.worker("add")
+    for scope in (("--all",), ("default",), ("--task", "add")):
+        ran = run("stop", *scope)
+        assert (ran.code, ran.out) == (2, "")
+        assert "there is no terminal to ask on: add --yes" in ran.err
+    assert jobs.connection.execute("select * from stepwell.controls").fetchall() == []
+
+
+def test_on_a_terminal_one_is_asked_before_many_workers_are_stopped(run: Run, jobs: Jobs, answer: Answer) -> None:
+    jobs.worker("add")
+    answer("n")
+    ran = run("stop", "--all")
+    assert (ran.code, ran.out.strip()) == (1, "")
+    assert "stop 1 worker?" in ran.err
+    assert jobs.connection.execute("select * from stepwell.controls").fetchall() == []
+    answer("y")
+    assert "asked 1 worker to stop\n" in run("stop", "--all").out
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop"])

@@ -11,17 +11,20 @@ import psycopg
 import pytest
 from cli.commands import Jobs, Run, Start
 from cli.process import Process
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from stepwell.database_url import to_url
 from stepwell.db import ENVIRONMENT
 
 CODE = """
+import os
 from stepwell import App
 app = App({database})
+url = os.environ["STEPWELL_DATABASE_URL"]
 
 @app.task
-async def {task}() -> int:
-    return 1
+async def {task}() -> str:
+    return url
 """
 
 
@@ -40,6 +43,12 @@ def test_jobs_run_in_a_database_of_ones_own_and_the_code_may_change(start: Start
         jobs = Jobs(connection)
         job = jobs.ready("first", "{}")
         process.until(lambda: jobs.state(job) == "succeeded")
+        # Code that knows nothing of Stepwell has its own tables in the same database.
+        exported = connection.execute("select result from stepwell.jobs where id = %s", (job,)).fetchone()
+        assert exported is not None
+        with psycopg.connect(exported[0]) as other:
+            other.execute("create table customer (id integer)")
+        assert connection.execute("select count(*) from customer").fetchone() == (0,)
         (open_dir / "made.py").write_text(CODE.format(database='"embedded"', task="the_second"))
         job = jobs.ready("the_second", "{}")
         process.until(lambda: jobs.state(job) == "succeeded")
@@ -67,6 +76,8 @@ def test_a_database_that_is_named_is_used(start: Start, jobs: Jobs, dsn: str, tm
     elsewhere = {**os.environ, ENVIRONMENT: "postgresql://nowhere.invalid/x"}
     process = Process(start, tmp_path, command=("-d", dsn, "dev", "made:app"), cwd=tmp_path, env=elsewhere)
     process.until(lambda: jobs.state(job) == "succeeded")
+    exported = jobs.connection.execute("select result from stepwell.jobs where id = %s", (job,)).fetchone()
+    assert exported == (to_url(conninfo_to_dict(dsn)),)
     assert process.log.startswith("database ")
     assert ENVIRONMENT not in process.log
     process.signal()

@@ -149,6 +149,23 @@ async def test_a_chain_is_shown_with_where_it_stands_and_goes_back_to_a_step(run
     assert line(run("jobs", "show", str(job.id)), "store")[1:3] == ["state", "done"]
 
 
+async def test_a_chain_is_resumed_at_any_step_with_an_input(run: Run, app: App) -> None:
+    async def fetch(n: int) -> int:
+        raise Fail("no such host")
+
+    async def store(n: int) -> int:
+        return n
+
+    chain = app.chain("ingest", fetch, store)
+    async with Worker(app):
+        job = await chain.aenqueue(1)
+        await ended(job)
+        ran = run("jobs", "retry", str(job.id), "--step", "store", "--input", "42")
+        assert (ran.code, ran.out) == (0, f"{job.id} is ready to run again\n")
+        assert await job.aresult(timeout="20s") == 42
+    assert line(run("jobs", "show", str(job.id)), "store")[1:] == ["state", "done", "42"]
+
+
 async def test_a_job_goes_back_to_a_step_or_to_the_start(run: Run, app: App) -> None:
     order, _ = tasks(app)
     async with Worker(app):
@@ -158,7 +175,7 @@ async def test_a_job_goes_back_to_a_step_or_to_the_start(run: Run, app: App) -> 
     assert run("jobs", "retry", str(job.id), "--step", "wait:paid:a").code == 0
     assert [step["key"] for step in run("jobs", "show", str(job.id), "--json").json["steps"]] == ["reserve", "double"]
     await job.acancel()
-    assert run("jobs", "retry", "--state", "cancelled", "--from-start").out == "retried 1 job\n"
+    assert run("jobs", "retry", "--state", "cancelled", "--from-start", "-y").out == "retried 1 job\n"
     assert run("jobs", "show", str(job.id), "--json").json["steps"] == []
 
 
@@ -207,7 +224,7 @@ async def test_cancelling_what_has_steps_to_undo_says_so(run: Run, app: App) -> 
     ran = run("jobs", "cancel", str(job.id))
     assert (ran.code, ran.out) == (0, f"{job.id} undoes its steps, and is cancelled then\n")
     assert "ready, undoing its steps" in run("jobs", "show", str(job.id)).out
-    assert run("jobs", "cancel", "--task", "held").out == "cancelled 0 jobs; 1 undo their steps first\n"
+    assert run("jobs", "cancel", "--task", "held", "-y").out == "cancelled 0 jobs; 1 undo their steps first\n"
 
 
 async def test_only_a_live_job_can_be_sent_something(run: Run, app: App) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from cli.commands import Run
+from cli.commands import Jobs, Run
 
-from stepwell import App
+from stepwell import App, Worker
 
 
-async def test_a_job_is_put_in_with_its_options(run: Run, app: App) -> None:
+async def test_a_job_is_put_in_with_its_options(run: Run, app: App, jobs: Jobs) -> None:
+    jobs.worker("greet", queues_=("mail",), owner="shop", named=True)
     options = ("-q", "mail", "--priority", "-3", "--run-at", "2031-02-03T04:05:06+01:00", "--max-attempts", "4")
     options += ("--owner", "shop")
     ran = run("enqueue", "greet", '{"name": "Ada"}', *options, "--metadata", '{"tenant": "ä"}')
@@ -21,6 +22,18 @@ async def test_a_job_is_put_in_with_its_options(run: Run, app: App) -> None:
     assert (job.metadata, job.max_attempts, job.state) == ({"tenant": "ä"}, 4, "scheduled")
     assert job.owner == "shop"
     assert job.run_at == datetime(2031, 2, 3, 3, 5, 6, tzinfo=UTC)
+
+
+async def test_a_job_takes_the_queue_and_priority_that_its_task_has_in_a_live_workers_code(run: Run, app: App) -> None:
+    @app.task(queue="mail", priority=7)
+    async def greet() -> None: ...
+
+    async with Worker(app):
+        ran = run("enqueue", "greet", "--delay", "1h")
+        assert (ran.code, ran.err) == (0, "")
+        job = await app.job(ran.out.strip()).ainfo()
+        assert job is not None
+        assert (job.queue, job.priority) == ("mail", 7)
 
 
 async def test_args_are_an_empty_object_unless_given(run: Run, app: App) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from cli.commands import Run, Start
@@ -117,7 +118,8 @@ def test_a_database_without_the_schema_names_the_next_act(run: Run, empty_dsn: s
 
 def test_an_embedded_database_is_started_and_migrated(run_without_database: Run, tmp_path: Path) -> None:
     ran = run_without_database("enqueue", "add", "-d", f"embedded:{tmp_path / 'pg'}")
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
+    assert UUID(ran.out.strip())
 
 
 @pytest.mark.parametrize("command", [("jobs", "list"), ("doctor",), ("pause", "mail"), ("schema", "version")])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
 import pytest
-from cli.commands import Jobs, Run, Start
-from waiting import until
+from cli.commands import Answer, Jobs, Run
+
+from stepwell import queries
+from stepwell.queries import found
 
 
 def ids(run: Run, *options: str) -> list[str]:
@@ -32,6 +35,104 @@ def test_jobs_are_listed_newest_first_by_filters(run: Run, jobs: Jobs) -> None:
     assert ids(run, "--newer-than", "1h") == [third, second, first]
 
 
+def test_the_filters_of_list_are_those_of_count(run: Run, jobs: Jobs) -> None:
+    failed, running = jobs.failed("Out of Stock"), jobs.running("slow")
+    worker = run("jobs", "show", running, "--json").json["worker_id"]
+    for options, wanted in (
+        (("--error", "out of"), [failed]),
+        (("--worker", worker), [running]),
+        (("--state", "running", "-w", worker), [running]),
+        (("--before", running), [failed]),
+        ((), [running, failed]),
+    ):
+        assert ids(run, *options) == wanted
+        if "--before" not in options:
+            assert run("jobs", "count", *options).out == f"{len(wanted)}\n"
+    assert run("jobs", "count", "--at-most", "1").out == "1\n"
+
+
+def test_a_look_that_takes_too_long_is_an_error(run: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found, "MOST_LOOKED_AT", 1)
+    jobs.ready()
+    jobs.ready()
+    ran = run("jobs", "list", "--task", "rare", "--timeout", "0s")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("stepwell: found 0 of 50 jobs within 0s")
+    assert run("jobs", "count", "--task", "rare", "--timeout", "0s").code == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("list", "--worker", "x"), "--worker is 'x'"),
+        (("count", "--state", "done"), "--state is 'done'"),
+        (("list", "--metadata", "[1]"), "--metadata is a JSON array"),
+        (("list", "--older-than", "soon"), "--older-than is 'soon'"),
+        (("list", "--timeout", "soon"), "--timeout is 'soon'"),
+        (("list", "--before", "x"), "'x' is not a job's id"),
+        (("cancel", "--state", "failed"), "--state is 'failed': cancel is for jobs that are"),
+        (("run",), "Missing argument"),
+        (("edit", str(uuid.UUID(int=7)), "--args", "7"), "--args is a JSON number"),
+        (("retry", str(uuid.UUID(int=7)), "--input", "7"), "--input is for a step"),
+        (("retry", str(uuid.UUID(int=7)), "--step", "a", "--input", "{"), "--input is not JSON"),
+        (("retry", str(uuid.UUID(int=7)), "--input", "7", "--from-start"), "exclude each other"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(run: Run, argv: tuple[str, ...], said: str) -> None:
+    ran = run("jobs", *argv)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_jobs_that_wait_for_their_time_are_run_now(run: Run, jobs: Jobs) -> None:
+    later, failed, waits = jobs.ready(delay=3600.0), jobs.failed(task="two"), jobs.failed(task="three", delay=3600.0)
+    running, absent = jobs.running("four"), str(uuid.uuid4())
+    ran = run("jobs", "run", later, waits)
+    assert (ran.code, ran.out) == (0, f"{later} is ready to run\n{waits} is ready to run\n")
+    assert jobs.state(later) == "ready"
+    ran = run("jobs", "run", later, failed, running, absent)
+    assert ran.code == 1
+    assert ran.out.splitlines() == [
+        f"{later} is already ready: nothing to run",
+        f"{failed} is failed: 'stepwell jobs retry' runs it again",
+        f"{running} is running: nothing to run",
+        f"{absent} is not known: no such job, or its history is not kept any more",
+    ]
+
+
+def test_the_args_of_a_job_are_edited(run: Run, jobs: Jobs) -> None:
+    ready, failed, running = jobs.ready("one"), jobs.failed(task="two"), jobs.running("three")
+    ran = run("jobs", "edit", ready, "--args", '{"x": 2}')
+    assert (ran.code, ran.out) == (0, f"{ready} has new args, and is ready\n")
+    assert run("jobs", "show", ready, "--json").json["args"] == {"x": 2}
+    ran = run("jobs", "edit", failed, "--args", '{"x": 3}')
+    assert ran.out == f"{failed} has new args, and is failed: 'stepwell jobs retry' runs it\n"
+    ran = run("jobs", "edit", running, "--args", "{}")
+    assert (ran.code, ran.out) == (1, "")
+    assert f"job {running} is running: only a job that is ready" in ran.err
+    absent = str(uuid.uuid4())
+    assert f"there is no job {absent}" in run("jobs", "edit", absent, "--args", "{}").err
+
+
+def test_a_change_that_is_interrupted_says_how_far_it_came(
+    run_without_database: Run, dsn: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.connection.execute("select stepwell.enqueue('many') from generate_series(1, 1500)")
+    monkeypatch.setenv("STEPWELL_DATABASE_URL", dsn)
+    change, calls = queries.cancel, iter(range(9))
+
+    def interrupted(ids: Sequence[str], reason: str | None) -> Any:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return change(ids, reason)
+
+    monkeypatch.setattr(queries, "cancel", interrupted)
+    ran = run_without_database("jobs", "cancel", "--task", "many", "--yes")
+    assert (ran.code, ran.out) == (130, "")
+    assert ran.err == "stepwell: interrupted: cancelled 1000 jobs; to go on, give the same command again\n"
+    assert run_without_database("jobs", "cancel", "--task", "many", "--yes").out == "cancelled 500 jobs\n"
+
+
 def test_a_list_for_people_has_whole_ids_and_no_colours(run: Run, jobs: Jobs) -> None:
     job = jobs.failed("out of stock")
     lines = run("jobs", "list").out.splitlines()
@@ -48,6 +149,27 @@ def test_a_job_that_waits_for_its_next_try_is_listed_with_its_last_error(run: Ru
     assert (waits["state"], waits["error"]) == ("scheduled", None)
     assert (failed["state"], failed["error"]) == ("scheduled", "ValueError: the first")
     assert "ValueError: the first" in run("jobs", "list").out
+
+
+def test_running_jobs_are_listed_with_their_worker_their_progress_and_how_long_they_run(run: Run, jobs: Jobs) -> None:
+    jobs.ready("greet", "{}")
+    job = jobs.running()
+    jobs.connection.execute(
+        "update stepwell.job set progress = %s, claimed_at = claimed_at - interval '90 minutes' where id = %s",
+        ('{"done": 3, "say": "\\u001b[31m"}', job),
+    )
+    (as_json,) = run("jobs", "list", "--state", "running", "--json").json
+    assert as_json["progress"] == {"done": 3, "say": "\x1b[31m"}
+    heading, line = run("jobs", "list", "--state", "running").out.splitlines()
+    assert heading.split() == ["id", "state", "task", "queue", "attempt", "since", "for", "worker", "progress"]
+    assert line.split()[:5] == [job, "running", "add", "default", "1"]
+    since = datetime.fromisoformat(" ".join(line.split()[5:7]))
+    assert since == datetime.fromisoformat(as_json["claimed_at"]).replace(microsecond=since.microsecond)
+    assert line.split()[7:9] == ["1.5h", as_json["worker_id"]]
+    assert line.endswith('{"done": 3, "say": "\\u001b[31m"}')
+    run("jobs", "cancel", job)
+    assert run("jobs", "list", "--state", "running").out.splitlines()[1].split()[1] == "cancelling"
+    assert run("jobs", "list", "--state", "running", "--task", "greet").out == "no job matches\n"
 
 
 def test_an_empty_list_says_so(run: Run) -> None:
@@ -121,10 +243,10 @@ def test_retrying_by_filter_takes_the_failed_ones_unless_told(run: Run, jobs: Jo
     planned = jobs.ready("greet", "{}", delay=3600)
     cancelled = jobs.ready("add")
     run("jobs", "cancel", cancelled)
-    assert run("jobs", "retry", "--task", "greet").out == "retried 0 jobs\n"
-    assert run("jobs", "retry", "--all").out == "retried 1 job\n"
+    assert run("jobs", "retry", "--task", "greet", "-y").out == "retried 0 jobs\n"
+    assert run("jobs", "retry", "--all", "-y").out == "retried 1 job\n"
     assert jobs.state(failed) == "ready"
-    assert run("jobs", "retry", "--state", "scheduled", "--state", "cancelled").out == "retried 2 jobs\n"
+    assert run("jobs", "retry", "-y", "--state", "scheduled", "--state", "cancelled").out == "retried 2 jobs\n"
     assert [jobs.state(job) for job in (waits, cancelled, planned)] == ["ready", "ready", "scheduled"]
 
 
@@ -132,9 +254,9 @@ def test_cancelling_by_filter_works_in_batches_and_meets_running_jobs_once(run: 
     running = jobs.running()
     jobs.connection.execute("select stepwell.enqueue('many') from generate_series(1, 2500)")
     other = jobs.ready("other")
-    assert run("jobs", "cancel", "--task", "many").out == "cancelled 2500 jobs\n"
+    assert run("jobs", "cancel", "--task", "many", "-y").out == "cancelled 2500 jobs\n"
     assert jobs.state(other) == "ready"
-    assert run("jobs", "cancel", "--all").out == "cancelled 1 job; told the workers of 1 that run\n"
+    assert run("jobs", "cancel", "--all", "-y").out == "cancelled 1 job; told the workers of 1 that run\n"
     assert jobs.state(running) == "running"
 
 
@@ -148,29 +270,39 @@ def test_which_jobs_are_meant_must_be_said(run: Run, jobs: Jobs, verb: str) -> N
     assert jobs.state(job) == "ready"
 
 
-@pytest.mark.parametrize(("answer", "code", "state"), [("n", 1, "ready"), ("y", 0, "cancelled")])
-def test_on_a_terminal_one_is_asked_first(start: Start, jobs: Jobs, answer: str, code: int, state: str) -> None:
+@pytest.mark.parametrize(("typed", "code", "state"), [("n", 1, "ready"), ("y", 0, "cancelled")])
+def test_on_a_terminal_one_is_asked_first(
+    run: Run, jobs: Jobs, answer: Answer, typed: str, code: int, state: str
+) -> None:
     job = jobs.ready()
-    ours, theirs = pty.openpty()
-    process = start("jobs", "cancel", "--task", "add", stdin=theirs)
-    os.write(ours, f"{answer}\n".encode())
-    out, err = process.communicate(timeout=60)
-    os.close(ours)
-    os.close(theirs)
-    assert process.returncode == code
-    assert "cancel 1 job?" in err
-    assert ("cancelled 1 job" in out) is (code == 0)
+    answer(typed)
+    ran = run("jobs", "cancel", "--task", "add")
+    assert ran.code == code
+    assert "cancel 1 job?" in ran.err
+    assert ("cancelled 1 job" in ran.out) is (code == 0)
     assert jobs.state(job) == state
 
 
-def test_on_a_terminal_yes_asks_nothing(start: Start, jobs: Jobs) -> None:
+@pytest.mark.usefixtures("answer")
+def test_on_a_terminal_yes_asks_nothing(run: Run, jobs: Jobs) -> None:
     job = jobs.ready()
-    ours, theirs = pty.openpty()
-    process = start("jobs", "cancel", "--all", "--yes", stdin=theirs)
-    assert process.communicate(timeout=60) == ("cancelled 1 job\n", "")
-    os.close(ours)
-    os.close(theirs)
-    until(lambda: jobs.state(job) == "cancelled")
+    ran = run("jobs", "cancel", "--all", "--yes")
+    assert (ran.code, ran.out, ran.err) == (0, "cancelled 1 job\n", "")
+    assert jobs.state(job) == "cancelled"
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry"])
+@pytest.mark.parametrize("which", [("--all",), ("--task", "add"), ("--older-than", "0s")])
+def test_without_a_terminal_nothing_is_changed_unless_yes_is_said(
+    run: Run, jobs: Jobs, verb: str, which: tuple[str, ...]
+) -> None:
+    ready, failed = jobs.ready("greet"), jobs.failed()
+    ran = run("jobs", verb, *which)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"stepwell: jobs {verb} changes all that match, and there is no terminal to ask on: add --yes (-y) to do it\n"
+    )
+    assert (jobs.state(ready), jobs.state(failed)) == ("ready", "failed")
 
 
 def test_deep_and_odd_json_is_printed_as_json(run: Run, jobs: Jobs) -> None:

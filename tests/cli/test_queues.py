@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from cli.commands import Jobs, Run
 
+from stepwell import queries
+from stepwell.db import fetch
+from stepwell.queries import Position
+
 
 def test_queues_are_counted_by_state(run: Run, jobs: Jobs) -> None:
     jobs.running()
@@ -37,3 +41,23 @@ def test_workers_are_listed_with_what_they_run(run: Run, jobs: Jobs) -> None:
     assert lines[1].split()[:2] == [alive, "alive"]
     assert lines[2].split()[:2] == [dead, "dead"]
     assert "0/5" in lines[1]
+
+
+def test_workers_are_listed_with_the_tasks_of_the_jobs_they_hold(run: Run, jobs: Jobs) -> None:
+    idle = jobs.worker("add")
+    for task in ("add", "greet", "greet"):
+        jobs.ready(task, "{}")
+    busy = jobs.worker("add", "greet")
+    fetch(jobs.connection, queries.claim(busy, ["default"], [Position()], ["add", "greet"], 10))
+    found = {worker["id"]: worker["holds"] for worker in run("workers", "--json").json}
+    assert found == {idle: {}, busy: {"greet": 2, "add": 1}}
+    lines = run("workers").out.splitlines()
+    assert "greet 2, add 1" in next(line for line in lines if line.startswith(busy))
+
+
+def test_of_what_a_worker_holds_no_more_than_a_thousand_jobs_are_counted(run: Run, jobs: Jobs) -> None:
+    busy = jobs.worker("add")
+    jobs.connection.execute("select stepwell.enqueue_many('{add}', array_fill('{}'::text, '{1001}'))")
+    fetch(jobs.connection, queries.claim(busy, ["default"], [Position()], ["add"], 1001))
+    assert run("workers", "--json").json[0]["holds"] == {"add": 1000}
+    assert "add 1000, ..." in run("workers").out

@@ -372,6 +372,6 @@ def test_processes_that_the_fleet_was_told_to_stop_are_not_replaced(
 ) -> None:
     process = Process(start, tmp_path, "--processes", "2", command=PLANT)
     process.until(lambda: len(pids(jobs)) == 2)
-    assert run("stop", "--all").out == "asked 2 workers to stop\n"
+    assert run("stop", "--all", "-y").out == "asked 2 workers to stop\n"
     assert process.end() == 0
     assert process.log.count("asked to stop, by a command to the fleet") == 2

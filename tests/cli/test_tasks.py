@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from cli.commands import Run
@@ -24,6 +26,39 @@ def test_tasks_are_listed_without_a_database(run_without_database: Run) -> None:
     assert lines[1].split()[:3] == ["add", "async", "default"]
     assert "20 attempts, exponential from 1s to 1h" in lines[1]
     assert "for ever" in lines[2]
+
+
+def test_steps_states_and_schedules_are_listed_without_a_database(run_without_database: Run) -> None:
+    clean, ingest, subscription = run_without_database("tasks", "flows:app", "--json").json
+    assert [task["flow"] for task in (clean, ingest, subscription)] == [None, "chain", "machine"]
+    assert [(step["name"], step["begins"], step["queue"], step["timeout"], step["max_attempts"])
+            for step in (*ingest["steps"], *subscription["steps"])] == [
+        ("fetch", True, "web", None, 20),
+        ("parse", False, "cpu", 3.0, 1),
+        ("Trial", True, "default", None, 20),
+        ("Active", False, "billing", 60.0, 20),
+    ]  # fmt: skip
+    nightly, often = clean["schedules"]
+    assert (nightly["name"], nightly["cron"], nightly["tz"], nightly["every"]) == (
+        "clean",
+        "0 3 * * *",
+        "Europe/Paris",
+        None,
+    )
+    assert (nightly["overlap"], nightly["catchup"], nightly["args"], nightly["queue"]) == ("queue", 3, {"x": 1}, "late")
+    assert (often["name"], often["every"], often["catchup"], often["queue"]) == ("often", 900.0, 0, "night")
+    assert datetime.fromisoformat(nightly["next_run_at"]).astimezone(ZoneInfo("Europe/Paris")).hour == 3
+
+    tasks, steps, schedules = run_without_database("tasks", "flows:app").out.split("\n\n")
+    assert [line.split()[:2] for line in tasks.splitlines()[1:]] == [
+        ["clean", "async"],
+        ["ingest", "chain"],
+        ["subscription", "machine"],
+    ]
+    assert steps.splitlines()[1].split()[:4] == ["ingest", "fetch", "begins", "web"]
+    assert steps.splitlines()[4].split()[:3] == ["subscription", "Active", "billing"]
+    assert "0 3 * * * Europe/Paris" in schedules.splitlines()[1]
+    assert "every 15m" in schedules.splitlines()[2]
 
 
 @pytest.mark.parametrize(

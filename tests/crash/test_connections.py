@@ -17,7 +17,7 @@ pytestmark = pytest.mark.crash
 # A backend is known by what it did last.
 _CONNECTIONS: Mapping[str, str] = {
     "lease": "stepwell.(renew|register_worker)",
-    "claim": "stepwell.(claim|hand_back_unknown)",
+    "claim": "stepwell.(claim_jobs|hand_back_unknown)",
     "outcomes": "stepwell.(finish|fail|snooze)",
     "listen": "^listen",
     "due": "stepwell.promote",

@@ -188,7 +188,7 @@ def test_many_who_believe_to_lead_do_every_duty_at_once_and_none_fails(
                 lambda: fetch(connection, queries.prune_rows("failure_default", 100)),
                 lambda: fetch(connection, queries.prune_rows("large_value", 100)),
                 lambda: fetch(connection, queries.prune_signals(100)),
-                lambda: fetch(connection, queries.deliver_late()),
+                lambda: connection.execute("select stepwell.deliver_late()"),
                 lambda: rewind(connection),
                 lambda: fetch(connection, queries.lead(own.choice(workers), 0.01)),
             ]

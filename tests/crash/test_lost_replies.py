@@ -20,7 +20,7 @@ def test_whichever_exchange_is_lost_every_job_is_done(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, loss: Loss
 ) -> None:
     worker = fleet.start(dsn=proxy.dsn, lease="6s", renew="0.5s")
-    for statements in (["claim"], ["finish"], ["fail"], ["renew", "rescue", "promote"]):
+    for statements in (["claim_jobs"], ["finish"], ["fail"], ["renew", "rescue", "promote"]):
         proxy.lose(loss, *(f"stepwell.{statement}(" for statement in statements))
         enqueue(witness, "quick", 20)
         enqueue(witness, "sour", 5, until=2)
@@ -48,7 +48,7 @@ def test_whichever_claim_of_several_pools_is_lost_no_job_of_another_is_handed_ba
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, loss: Loss
 ) -> None:
     worker = fleet.start(dsn=proxy.dsn, queues={"default": 3, "mail": 5, "*": 5})
-    for statement in ("claim", "claim", "ready_queues"):
+    for statement in ("claim_jobs", "claim_jobs", "first_ready"):
         # These run while the others' claims are lost and the worker reckons what it holds.
         enqueue(witness, "quick", 3, ms=1500)
         until(lambda: running(witness) == 3, "they run")

@@ -54,7 +54,7 @@ def test_a_worker_cut_off_while_the_server_holds_locks_for_it_holds_up_nobody(
     until(lambda: started(witness, 1) == 3, "it runs some")
     if statement == "claim":
         # The server cannot even finish its reply. No other claim will do: most of them find nothing.
-        proxy.lose("long reply", "stepwell.claim(")
+        proxy.lose("long reply", "stepwell.claim_jobs(")
         stuck = enqueue(witness, "held", 7, until=1, ballast="." * 200_000)
     else:
         # Its commit never comes.

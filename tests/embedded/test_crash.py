@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from stepwell.db import Database
 from stepwell.embedded import EmbeddedPostgres, keeper
 from stepwell.embedded.account import server_user
 
@@ -48,6 +49,18 @@ def test_a_killed_server_comes_back_with_all_it_had_committed(place: Path) -> No
             assert pid(place) != killed
         with psycopg.connect(embedded.dsn) as connection:
             assert connection.execute("select count(*) from crashed").fetchone() == (1000,)
+
+
+def test_a_database_that_was_given_only_the_url_brings_a_server_back_that_it_has_adopted(place: Path) -> None:
+    server = Database(f"embedded:{place}", pool_size=1)
+    worker = Database(server.url, pool_size=1)
+    worker.adopt(server)
+    crash(place)
+    worker.revive()
+    worker.connect().close()
+    worker.close()
+    server.close()
+    assert not runs(place)
 
 
 def test_who_uses_it_already_brings_a_killed_server_back_by_start(place: Path) -> None:

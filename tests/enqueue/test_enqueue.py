@@ -24,7 +24,6 @@ from stepwell import (
     DuplicateTask,
     StepwellError,
     SyncContext,
-    queries,
 )
 from stepwell.batches import batches
 from stepwell.queries import NewJob
@@ -299,6 +298,12 @@ async def test_one_dict_for_many_jobs_is_refused_with_how_to_write_it(app: App) 
         await note.aenqueue_many({"n": 1})  # pyright: ignore[reportArgumentType]
 
 
+async def test_a_name_that_is_no_text_is_refused(app: App) -> None:
+    note = app.task(_note)
+    with pytest.raises(BadArgs, match=r"it does not know 1\.5"):
+        await note.aenqueue_many([{1.5: 1}])  # pyright: ignore[reportArgumentType]
+
+
 class Odd:
     pass
 
@@ -494,7 +499,7 @@ async def test_wrong_things_given_to_the_app_are_named(app: App) -> None:
             await job.acancel(reason)  # pyright: ignore[reportArgumentType]
 
 
-async def test_a_task_that_is_called_is_its_function_and_enqueues_nothing(app: App) -> None:
+async def test_a_task_that_is_called_is_its_function_and_enqueues_nothing(app: App, conn: Connection[Any]) -> None:
     @app.task
     async def double(n: int) -> int:
         return 2 * n
@@ -513,7 +518,7 @@ async def test_a_task_that_is_called_is_its_function_and_enqueues_nothing(app: A
     assert await settle(ctx, 3) == await settle.fn(ctx, 3) == (ctx, 6)
     # As frameworks ask that run what they are given, in a thread or not.
     assert inspect.iscoroutinefunction(double.__call__)
-    assert await app.database.afetch(queries.count_jobs(queries.JobFilter())) == [0]
+    assert rows(conn) == []
 
 
 async def test_a_task_that_takes_a_context_says_so_when_it_is_called_without(app: App) -> None:

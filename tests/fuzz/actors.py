@@ -124,7 +124,7 @@ class RawWorker:
             self._session.in_a_mood(lambda: self._do("register_worker"))
             return
         what = dice.one(
-            ("claim", "claim", "claim", "finish", "finish", "fail", "snooze", "suspend", "suspend", "advance",
+            ("claim", "claim_jobs", "claim_jobs", "finish", "finish", "fail", "snooze", "suspend", "suspend", "advance",
             "restart", "save_steps", "save_steps", "spawn", "report_progress", "renew", "forget_waits", "step_saved",
             "still_held")
         )  # fmt: skip

@@ -56,7 +56,7 @@ class ApiCaller:
         calls: tuple[Callable[[], object], ...] = (
             self._enqueue, self._enqueue, self._enqueue_many, self._emit, self._send, self._cancel, self._cancel_jobs,
             self._retry, self._fork, self._result, self._look, self._schedule, self._steer_schedule, self._pause,
-            self._resume,
+            self._resume, self._hurry, self._edit, self._list,
         )  # fmt: skip
         call = self._dice.one(calls)
         what = f"api {call.__name__.strip('_')}"
@@ -148,6 +148,26 @@ class ApiCaller:
             self._job().retry()
         else:
             self._job().retry(step=self._or_hostile(dice.one(STEP_KEYS)), from_start=dice.chance(0.2))
+
+    def _hurry(self) -> None:
+        self._job().run_now()
+
+    def _edit(self) -> None:
+        self._job().edit_args(self._value(self._dice.randrange(9)))
+
+    def _list(self) -> None:
+        dice = self._dice
+        filters: dict[str, Any] = {}
+        for word, decent in (
+            ("state", dice.one(("failed", "ready", ["running", "waiting"]))), ("queue", dice.one(QUEUES)),
+            ("task", "plain"), ("metadata", {"by": 1}), ("error", "boom"), ("newer_than", "1m"), ("owner", "fuzz"),
+        ):  # fmt: skip
+            if dice.chance(0.3):
+                filters[word] = self._or_hostile(decent)
+        self._app.jobs(limit=self._or_hostile(10), before=self._or_hostile(None, 0.05), **filters)
+        self._app.count_jobs(at_most=self._or_hostile(100), **filters)
+        if dice.chance(0.05):
+            self._app.retry_jobs(dice.one(QUEUES), error="boom")
 
     def _fork(self) -> None:
         self._known.add(

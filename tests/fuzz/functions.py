@@ -27,8 +27,9 @@ from .known import (
 )  # fmt: skip
 
 _FUNCTIONS: LiteralString = """
-select p.proname, p.prosecdef, a.name, format_type(a.type, null), a.n > p.pronargs - p.pronargdefaults,
-  a.n is not null
+select p.proname, p.prosecdef, a.name,
+  case when a.type = 'anycompatible'::regtype then 'json' else format_type(a.type, null) end,
+  a.n > p.pronargs - p.pronargdefaults, a.n is not null
 from pg_proc p
 left join lateral (
   select p.proargnames[u.n] as name, u.type, u.n
@@ -42,7 +43,7 @@ _KINDS = (
     "step", "step", "step", "transaction", "retry", "sleep", "wait", "receive", "child", "first", "now", "random",
     "uuid", "patch", "state", "undo", "taken",
 )  # fmt: skip
-_TO_JOBS = {"cancel", "retry", "results", "fork", "send"}
+_TO_JOBS = {"cancel", "retry", "run_now", "edit_args", "results", "fork", "send"}
 _TO_SCHEDULES = {"tick", "rewind_schedules", "resume_schedule", "due_schedules", "admit"}
 
 
@@ -144,6 +145,12 @@ class Arguments:
             "claim._worker_id": lambda: known.pick(dice, known.workers),
             "claim._limit": lambda: dice.one(("1", "3", "10")),
             "claim._queues": self._queue,
+            "claim_jobs._ids": lambda: None,
+            "claim_jobs._ranks": lambda: None,
+            "claim_jobs._run_ats": lambda: None,
+            "claim_jobs._worker_id": lambda: known.pick(dice, known.workers),
+            "claim_jobs._limit": lambda: dice.one(("1", "3", "10")),
+            "claim_jobs._queues": self._queue,
             "register_worker._tasks": self._limits,
             "register_worker._pid": lambda: str(dice.randrange(1, 99999)),
             "register_worker._lease": lambda: dice.one(("0.5", "3", "8", "8")),
@@ -170,6 +177,15 @@ class Arguments:
             "send.name": lambda: dice.one(EVENTS),
             "fork._step": lambda: dice.one(STEP_KEYS + CURSORS),
             "retry._step": lambda: dice.one((*STEP_KEYS, *CURSORS, None, None, None, None)),
+            "retry._input": lambda: dice.json() if dice.chance(0.2) else None,
+            "find_jobs._states": lambda: dice.one(("ready", "running", "waiting", "failed", "succeeded", "cancelled")),
+            "find_jobs._task": lambda: dice.one((*TASKS, None, None)),
+            "find_jobs._queue": lambda: dice.one((*QUEUES, None, None)),
+            "find_jobs._owner": lambda: dice.one((*OWNERS, None, None)),
+            "find_jobs._worker_id": lambda: known.worker(dice) if dice.chance(0.2) else None,
+            "find_jobs._error": lambda: dice.one(("boom", None, None)),
+            "find_jobs._before": lambda: subject.job_id if dice.chance(0.3) else None,
+            "find_jobs._look": lambda: dice.one(("1", "100", "50000")),
             "prune_stats._keep": lambda: dice.one(("0", "1 hour", "7 days")),
             "remove_schedules._names": lambda: dice.one(SCHEDULES),
             "make_partitions._keeps": dice.keep,
@@ -289,11 +305,25 @@ class Arguments:
         if dice.chance(0.05):
             return dice.json()
         limits: dict[str, Any] = {
-            task: {"max_attempts": dice.randrange(1, 5), "keep_failed": dice.one((86400, "Infinity"))} for task in TASKS
+            task: {
+                "max_attempts": dice.randrange(1, 5),
+                "keep_failed": dice.one((86400, "Infinity")),
+                "queue": self._queue(),
+                "priority": dice.randrange(-3, 4),
+            }
+            for task in TASKS
         }
         if dice.chance(0.1):
             limits[dice.one(TASKS)] = dice.one(
-                ([], None, {"max_attempts": "x"}, {"keep_failed": "x"}, {"max_attempts": 1e12})
+                (
+                    [],
+                    None,
+                    {"max_attempts": "x"},
+                    {"keep_failed": "x"},
+                    {"max_attempts": 1e12},
+                    {"queue": ""},
+                    {"queue": None, "priority": "x"},
+                )
             )
         return json.dumps(limits)
 

@@ -135,6 +135,12 @@ AT_REST: Mapping[str, LiteralString] = {
     "a control is for a worker that is gone": """
         select c.action, c.name, c.asked_at from stepwell.control c
         where c.scope = 'worker' and not exists (select from stepwell.worker w where w.id::text = c.name)""",
+    "a job became ready, and the workers were not told where": """
+        select r.job_id, r.place from fuzz.ready r
+        where not exists (
+          select from fuzz.told t
+          where t.transaction = r.transaction and (t.place).queue = (r.place).queue
+            and (t.place).rank = (r.place).rank and (t.place).run_at <= (r.place).run_at)""",
     "a session holds a lock for ever": """
         select l.classid, l.objid, l.mode, l.granted, a.pid, a.usename, a.application_name, a.state, a.query
         from pg_locks l left join pg_stat_activity a on a.pid = l.pid

@@ -30,6 +30,28 @@ create table fuzz.witness (job_id uuid not null, task text not null);
 create table fuzz.effect (job_id uuid not null);
 grant usage on schema fuzz to public;
 grant insert, select on fuzz.effect to public;
+
+-- Which jobs became ready, and of which places the workers were told in the same transaction.
+create table fuzz.ready (transaction xid8 not null, place stepwell.place not null, job_id uuid not null);
+create table fuzz.told (transaction xid8 not null, place stepwell.place not null);
+create function fuzz.note_ready() returns trigger language plpgsql security definer as $$
+begin
+  insert into fuzz.ready values (pg_current_xact_id(), row(new.queue, new.rank, new.run_at)::stepwell.place, new.id);
+  return null;
+end
+$$;
+create trigger inserted after insert on stepwell.job for each row when (new.state = 'ready')
+execute function fuzz.note_ready();
+create trigger updated after update on stepwell.job for each row when (new.state = 'ready' and old.state <> 'ready')
+execute function fuzz.note_ready();
+alter function stepwell.notify_ready set schema fuzz;
+create function stepwell.notify_ready(_places stepwell.place[], _due_in double precision) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into fuzz.told select pg_current_xact_id(), p from unnest(_places) p;
+  perform fuzz.notify_ready(_places, _due_in);
+end
+$$;
 """
 _VIEWS = "select c.relname from pg_class c where c.relnamespace = 'stepwell'::regnamespace and c.relkind = 'v'"
 

@@ -151,7 +151,7 @@ class Session:
                 known.add(known.jobs, *[str(made) for row in rows for made in row[0] or () if made])
             case "register_worker":
                 known.add(known.workers, str(rows[0][0]))
-            case "claim":
+            case "claim" | "claim_jobs":
                 known.add(known.fences, *[Fence(str(row[0]), row[5], str(given["_worker_id"])) for row in rows])
             case "due_schedules":
                 known.add(known.dues, *[Due(str(row[0]), row[2], row[7].isoformat()) for row in rows])

@@ -46,6 +46,7 @@ _WAITING = "update stepwell.job set state = 'waiting', run_at = 'infinity', dura
 _PLANTED: Mapping[str, tuple[LiteralString, ...]] = {
     "a job is live and in history": (_JOB, _ENDED),
     "a job is twice in history": (_ENDED, _ENDED),
+    "a job became ready, and the workers were not told where": ("set session_replication_role = origin", _JOB),
     "a job runs under a worker that is not registered": (
         _JOB,
         "update stepwell.job set state = 'running', worker_id = '{other}', attempt = 1, epoch = 1",

@@ -44,6 +44,15 @@ class Position(NamedTuple):
 FRONT = Position()
 
 
+class FirstReady(NamedTuple):
+    """Where the first ready job of a queue stands, of this rank or of all ranks up to the last."""
+
+    queue: str
+    rank: int
+    last_rank: int
+    run_at: float
+
+
 def enqueue(
     conn: Connection,
     task: str = "work",
@@ -110,15 +119,17 @@ def claim(
     tasks: Sequence[str] = ("work",),
     positions: Sequence[Position] | None = None,
     shares: Sequence[float] | None = None,
+    last_ranks: Sequence[int] | None = None,
 ) -> list[Held]:
     """In the order of the positions, whatever order the rows came in."""
     after = positions or [FRONT] * len(queues)
     with conn.cursor(row_factory=class_row(Held)) as cursor:
         cursor.execute(
-            "select id::text, queue, task, epoch, attempt, rank, extract(epoch from run_at)::double precision as run_at"
-            " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
-            " (select array_agg(to_timestamp(u.s) order by u.n) from unnest(%s::double precision[])"
-            " with ordinality as u (s, n)), %s::uuid[], %s::text[], %s, %s::double precision[])",
+            "select id, queue, task, epoch, attempt, rank, run_at / 1e6::double precision as run_at"
+            " from stepwell.claim_jobs(%s::uuid, %s::text[], %s::integer[],"
+            " (select array_agg((u.s * 1e6)::bigint order by u.n) from unnest(%s::double precision[])"
+            " with ordinality as u (s, n)), %s::uuid[], %s::text[], %s, %s::double precision[],"
+            " _last_ranks => %s::integer[])",
             (
                 worker,
                 list(queues),
@@ -128,9 +139,19 @@ def claim(
                 list(tasks),
                 limit,
                 None if shares is None else list(shares),
+                None if last_ranks is None else list(last_ranks),
             ),
         )
         return sorted(cursor, key=lambda held: (held.rank, held.run_at, held.id))
+
+
+def first_ready(conn: Connection, worker: str, *patterns: str, tasks: Sequence[str] = ("work",)) -> list[FirstReady]:
+    rows = conn.execute(
+        "select queue, rank, last_rank, extract(epoch from run_at)::double precision"
+        " from stepwell.first_ready(%s::uuid, %s::text[], %s::text[])",
+        (worker, list(patterns), list(tasks)),
+    )
+    return [FirstReady(*row) for row in rows]
 
 
 def ready_queues(conn: Connection, *patterns: str) -> list[str]:

@@ -129,7 +129,9 @@ def test_shares_are_among_the_queues_that_are_not_paused(conn: Connection, worke
 
 def test_a_claim_without_shares_needs_no_eighth_argument(conn: Connection, worker: str) -> None:
     calls.enqueue(conn)
-    claimed = conn.execute("select id from stepwell.claim(%s, '{default}', null, null, null, '{work}', 5)", (worker,))
+    claimed = conn.execute(
+        "select id from stepwell.claim_jobs(%s, '{default}', null, null, null, '{work}', 5)", (worker,)
+    )
     assert len(claimed.fetchall()) == 1
 
 

@@ -24,8 +24,8 @@ def claim(
     """Each job's id, whether it came with its args, its size if it did not, and whether there is more."""
     names = list(queues or ("default",))
     return conn.execute(
-        "select id::text, args is not null, unread, more from stepwell.claim(%s::uuid, %s::text[],"
-        " array_fill(null::integer, array[%s]), array_fill(null::timestamptz, array[%s]),"
+        "select id, args is not null, unread, more from stepwell.claim_jobs(%s::uuid, %s::text[],"
+        " array_fill(null::integer, array[%s]), array_fill(null::bigint, array[%s]),"
         " array_fill(null::uuid, array[%s]), '{work}', %s, _most_bytes => %s, _unread => %s) order by id",
         (worker, names, len(names), len(names), len(names), limit, most, unread),
     ).fetchall()

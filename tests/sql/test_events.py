@@ -189,7 +189,7 @@ def due_in(conn: Connection, job: Held) -> float | None:
 
 
 def deliver_late(conn: Connection) -> int:
-    return fetch(conn, queries.deliver_late())[0]
+    return calls.one(conn.execute("select stepwell.deliver_late()"))
 
 
 def late(conn: Connection) -> int:
@@ -524,7 +524,7 @@ def test_a_claim_does_not_carry_what_a_large_event_or_signal_says(conn: Connecti
     with conn.transaction():
         emit_large(conn)
         conn.execute("select stepwell.send(%s::uuid, 'big', %s::json)", (job.id, LARGE))
-    claim = "stepwell.claim(%s::uuid, '{default}', '{null}', '{null}', '{null}', '{work}', 1)"
+    claim = "stepwell.claim_jobs(%s::uuid, '{default}', '{null}', '{null}', '{null}', '{work}', 1)"
     assert calls.one(conn.execute(f"select length(c.journal) from {claim} c", (worker,))) < 1000
     assert [large(conn, job.id, key) for key in ("w1", "w2")] == [LARGE, LARGE]
 

@@ -34,8 +34,8 @@ MANY = 5000
 LONGEST = 150e-6
 """Processor seconds for one element. Most take a tenth of it; what goes by the square takes several times as much."""
 
-FEW = {"grant_kinds", "grant_role", "known_role", "revoke_role"}
-"""Functions whose arrays name roles or kinds of rights."""
+FEW = {"find_jobs", "grant_kinds", "grant_role", "known_role", "revoke_role"}
+"""Functions whose arrays name states, roles or kinds of rights."""
 
 Act = Callable[[], object]
 
@@ -189,7 +189,7 @@ def enqueue_many(conn: Connection, count: int) -> Act:
     )
 
 
-@case("claim")
+@case("claim_jobs")
 def claim_of_many_tasks(conn: Connection, count: int) -> Act:
     worker = calls.register_worker(conn)
     calls.enqueue_many(conn, ["{}"] * count)
@@ -198,7 +198,7 @@ def claim_of_many_tasks(conn: Connection, count: int) -> Act:
     return lambda: calls.claim(conn, worker, count, tasks=tasks)
 
 
-@case("claim", longest=200e-6)  # a statement for each queue
+@case("claim_jobs", longest=200e-6)  # a statement for each queue
 def claim_from_many_queues(conn: Connection, count: int) -> Act:
     worker = calls.register_worker(conn)
     queues = [f"q{n}" for n in range(count)]
@@ -206,7 +206,7 @@ def claim_from_many_queues(conn: Connection, count: int) -> Act:
     return lambda: calls.claim(conn, worker, count, queues=queues, shares=[1.0] * count)
 
 
-@case("claim")
+@case("claim_jobs")
 def claim_with_many_pauses(conn: Connection, count: int) -> Act:
     worker = calls.register_worker(conn)
     calls.enqueue_many(conn, ["{}"] * count)
@@ -231,6 +231,26 @@ def ready_queues_of_many_patterns(conn: Connection, count: int) -> Act:
     calls.enqueue_many(conn, ["{}"] * count, queues=[f"q{n}" for n in range(count)])
     patterns = [f"q{n}" for n in range(count)]
     return lambda: calls.ready_queues(conn, *patterns)
+
+
+@case("claim")
+def claim_by_a_worker_of_schema_6(conn: Connection, count: int) -> Act:
+    calls.enqueue_many(conn, ["{}"] * count, queues=[f"q{n}" for n in range(count)])
+    worker = calls.register_worker(conn)
+    nulls: list[None] = [None] * count
+    queues, tasks = [f"q{n}" for n in range(count)], ["work", *(f"t{n}" for n in range(count))]
+    return lambda: conn.execute(
+        "select id from stepwell.claim(%s, %s, %s::integer[], %s::timestamptz[], %s::uuid[], %s, %s)",
+        (worker, queues, nulls, nulls, nulls, tasks, count),
+    )
+
+
+@case("first_ready")
+def first_ready(conn: Connection, count: int) -> Act:
+    calls.enqueue_many(conn, ["{}"] * count, queues=[f"q{n}" for n in range(count)])
+    worker = calls.register_worker(conn)
+    patterns, tasks = [f"q{n}" for n in range(count)], ["work", *(f"t{n}" for n in range(count))]
+    return lambda: calls.first_ready(conn, worker, "a*", *patterns, tasks=tasks)
 
 
 @case("finish", "notify_done")
@@ -416,6 +436,38 @@ def advance(conn: Connection, count: int) -> Act:
 def restart(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     return lambda: fetch(conn, queries.restart(calls.ids(held), calls.epochs(held), ["{}"] * count))
+
+
+@case("run_now")
+def run_now(conn: Connection, count: int) -> Act:
+    ids = calls.enqueue_many(conn, ["{}"] * count, delays=[60.0])
+    return lambda: fetch(conn, queries.run_now(ids))
+
+
+@case("run_now", "wake")
+def run_now_the_next_attempts_of_steps(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    wait = '{"steps": [{"key": "e~1", "n": 1, "kind": "retry", "delay": 9, "pending": true}], "groups": [["e~1"]]}'
+    fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
+
+    def act() -> None:
+        assert len(fetch(conn, queries.run_now(calls.ids(held)))[0]) == count
+
+    return act
+
+
+@case("edit_args", "check_values")
+def edit_args(conn: Connection, count: int) -> Act:
+    half = count // 2
+    ids = calls.enqueue_many(conn, ["{}"] * half)
+    held = running(conn, half)
+    calls.fail(conn, held, delay=None)
+    ids += calls.ids(held)
+
+    def act() -> None:
+        assert len(fetch(conn, queries.edit_args(ids, ['{"n": "\\u00e9"}'] * len(ids)))[0]) == count
+
+    return act
 
 
 @case("report_progress")

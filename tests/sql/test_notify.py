@@ -20,9 +20,14 @@ def heard(conn: Connection) -> list[tuple[str, str]]:
     heard: list[tuple[str, str]] = []
     conn.add_notify_handler(lambda notify: heard.append((notify.channel, notify.payload)))
     calls.set_clock(conn, CLOCK)
-    for channel in ("stepwell_ready", "stepwell_due", "stepwell_done", "stepwell_cancel", "stepwell_control"):
+    for channel in ("stepwell_ready_at", "stepwell_due", "stepwell_done", "stepwell_cancel", "stepwell_control"):
         conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
     return heard
+
+
+def ready_at(queue: str, rank: int = 0, last_rank: int | None = None, at: float = CLOCK) -> tuple[str, str]:
+    payload = f"{rank} {rank if last_rank is None else last_rank} {at * 1e6:.0f} {queue}"
+    return "stepwell_ready_at", payload
 
 
 @pytest.fixture
@@ -36,7 +41,30 @@ def waiting(dsn: str) -> Generator[Connection]:
 
 def test_an_enqueue_notifies_once_for_each_queue(conn: Connection, heard: list[tuple[str, str]]) -> None:
     calls.enqueue_many(conn, ["{}"] * 30, queues=["a", "b", "a"] * 10)
-    assert sorted(heard) == [("stepwell_ready", "a"), ("stepwell_ready", "b")]
+    assert sorted(heard) == [ready_at("a"), ready_at("b")]
+
+
+def test_a_worker_of_schema_6_is_told_the_queue(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    conn.execute("listen stepwell_ready")
+    conn.execute("unlisten stepwell_ready_at")
+    calls.enqueue(conn)
+    calls.enqueue_many(conn, ["{}"] * 3, queues=["a", "b", "a"])
+    assert sorted(heard) == [("stepwell_ready", queue) for queue in ("a", "b", "default")]
+
+
+def test_each_rank_of_a_queue_is_told_by_itself(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    calls.enqueue_many(conn, ["{}"] * 4, queues=["a", "b", "a", "a"], priorities=[5, 0, -3, 5])
+    assert sorted(heard) == sorted([ready_at("a", -5), ready_at("a", 3), ready_at("b")])
+
+
+def test_of_many_ranks_the_first_is_told_for_all(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    calls.enqueue_many(conn, ["{}"] * 9, queues=["a"], priorities=list(range(9)))
+    assert heard == [ready_at("a", -8, 32767)]
+
+
+def test_the_earliest_time_is_told(conn: Connection, heard: list[tuple[str, str]]) -> None:
+    calls.enqueue_many(conn, ["{}"] * 3, queues=["a"], run_ats=[CLOCK - 5, CLOCK - 9.5, CLOCK + 100])
+    assert heard == [ready_at("a", at=CLOCK - 9.5), ("stepwell_due", "100000")]
 
 
 def test_an_enqueue_for_later_notifies_when_the_first_is_due(conn: Connection, heard: list[tuple[str, str]]) -> None:
@@ -65,9 +93,12 @@ def test_whatever_makes_a_job_ready_notifies_its_queue(conn: Connection, heard: 
     job_id = calls.enqueue(conn, delay=5.0)
     heard.clear()
     calls.set_clock(conn, CLOCK + 5)
-    ready = [("stepwell_ready", "default")]
+    ready = [ready_at("default", at=CLOCK + 5)]
     assert heard_after(calls.promote(conn)) == ready
     assert heard_after(calls.snooze(conn, calls.claim(conn, worker))) == ready
+    calls.set_clock(conn, CLOCK + 6)
+    assert heard_after(calls.snooze(conn, calls.claim(conn, worker))) == ready, "its old place"
+    ready = [ready_at("default", at=CLOCK + 6)]
     assert heard_after(calls.fail(conn, calls.claim(conn, worker), delay=0.0)) == ready
     assert heard_after(calls.fail(conn, calls.claim(conn, worker), delay=7.0)) == [("stepwell_due", "7000")]
     assert heard_after(calls.retry(conn, [job_id])) == ready

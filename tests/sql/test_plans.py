@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -20,7 +20,7 @@ from psycopg.conninfo import make_conninfo
 from stepwell import queries
 from stepwell.db import fetch
 from stepwell.migrate import migrate
-from stepwell.queries import Move
+from stepwell.queries import MOST_LOOKED_AT, JobFilter, Move
 
 from . import calls
 from .calls import FRONT, Connection, Held
@@ -31,6 +31,7 @@ WAYS = {
     "claim": {"job_ready"},
     "claim after a position": {"job_ready"},
     "ready_queues": {"job_ready"},
+    "first_ready": {"job_ready"},
     "still_held": {"job_pkey"},
     "report_progress": {"job_pkey"},
     "finish": {"job_pkey"},
@@ -46,6 +47,14 @@ WAYS = {
     "results": {"job_pkey"},
     "retry": {"job_pkey"},
     "hold_misfits": {"job_pkey"},
+    "run_now": {"job_pkey"},
+    "edit_args": {"job_pkey"},
+    "find any jobs": {"job_pkey"},
+    "find ready jobs of a task": {"job_pkey"},
+    "find failed jobs": set[str](),
+    "find succeeded jobs": set[str](),
+    "find running jobs": {"job_running"},
+    "find jobs that are not there": {"job_pkey"},
     "promote": {"job_due", "job_misfit"},
     "unregister_worker": {"job_running", "job_pkey", "job_parent"},
     "rescue": {"job_running"},
@@ -169,6 +178,7 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     after = [max((job.place for job in held if job.queue == queue), default=FRONT) for queue in queues]
     call("claim after a position", calls.claim, worker, 20, queues=queues, positions=after)
     call("ready_queues", calls.ready_queues, "*")
+    call("first_ready", calls.first_ready, worker, "default", "m*")
     held = held or [Held(str(uuid4()), "default", "work", 1, 1, 0, 0.0) for _ in range(90)]
     call("still_held", calls.still_held, held[0])
     call("report_progress", calls.report_progress, held[:40])
@@ -185,6 +195,14 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     call("renew", calls.renew, worker)
     call("results", results, [job.id for job in held[:60]])
     call("retry", calls.retry, [job.id for job in held[:60]])
+    call("run_now", run_now, [job.id for job in held[:60]])
+    call("edit_args", edit_args, [job.id for job in held[:60]])
+    call("find any jobs", find_jobs, JobFilter())
+    call("find ready jobs of a task", find_jobs, JobFilter(("ready",), task="work"))
+    call("find failed jobs", find_jobs, JobFilter(("failed",)))
+    call("find succeeded jobs", find_jobs, JobFilter(("succeeded",)), look=1000)
+    call("find running jobs", find_jobs, JobFilter(("running",)))
+    call("find jobs that are not there", find_jobs, JobFilter(task="nobody", newer_than=3600.0), look=1000)
     call("promote", calls.promote, 50)
     call("unregister_worker", calls.unregister_worker, worker)
     call("rescue", calls.rescue)
@@ -217,6 +235,19 @@ def restart(conn: Connection, held: list[Held]) -> None:
 
 def fork(conn: Connection, job: Held) -> None:
     fetch(conn, queries.fork(job.id, "next"))
+
+
+def run_now(conn: Connection, ids: list[str]) -> None:
+    fetch(conn, queries.run_now(ids))
+
+
+def edit_args(conn: Connection, ids: list[str]) -> None:
+    fetch(conn, queries.edit_args(ids, ["{}"] * len(ids)))
+
+
+def find_jobs(conn: Connection, which: JobFilter, look: int = 50_000) -> None:
+    query = queries.job_ids(which, None, 100)
+    fetch(conn, replace(query, params=[look if value == MOST_LOOKED_AT else value for value in query.params]))
 
 
 def results(conn: Connection, ids: list[str]) -> None:

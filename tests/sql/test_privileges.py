@@ -34,11 +34,13 @@ check_sizes             caller
 check_value             caller
 check_values            caller
 claim                   owner   worker
+claim_jobs              owner   worker
 control_scope           caller
 deliver                 caller
 deliver_events          owner
 deliver_late            owner   worker
 due_schedules           owner   worker
+edit_args               owner   operator
 emit                    owner   producer worker
 end_children            caller
 end_waits               caller
@@ -48,7 +50,10 @@ expiry                  caller
 fail                    owner   worker
 fail_broken             caller
 fail_held               caller
+find_jobs               owner   viewer operator
 finish                  owner   worker
+first_ready             owner   worker
+first_uuid_at           caller
 forget_waits            owner   worker
 fork                    owner   operator
 grant_kinds             caller
@@ -79,6 +84,7 @@ notify_ready            caller
 now                     owner   everybody
 pause                   owner   operator
 pause_schedule          owner   operator
+place_text              caller
 promote                 owner   worker
 promote_one             caller
 prune                   owner   worker
@@ -107,6 +113,7 @@ revoke_role             caller
 rewind_schedules        owner   worker
 rivals                  owner   worker
 role_name               caller
+run_now                 owner   operator
 runs_to_replace         caller
 save_steps              owner   worker
 saved_size              caller
@@ -122,6 +129,7 @@ still_held              owner   worker
 stop                    owner   operator
 suspend                 owner   worker
 take_events             caller
+task_options            caller
 tick                    owner   worker
 tick_many               caller
 tick_one                caller

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -20,6 +21,7 @@ _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 _ID = "01a1e0af-c50b-7b66-94ec-ea018e1e252e"
 _SAMPLES: dict[str, Any] = {
     "jobs": [NewJob("t", "{}")],
+    "job": NewJob("t", "{}", delay=1.0),
     "worker_id": _ID,
     "job_id": _ID,
     "ids": [_ID],
@@ -53,7 +55,7 @@ _SAMPLES: dict[str, Any] = {
     "payload": "p",
     "reason": None,
     "queue": "q",
-    "which": JobFilter(("failed",), "q", "t", 1.0, 2.0, "{}"),
+    "which": JobFilter(("failed",), "q", "t", 1.0, 2.0, "{}", UUID(_ID), "o", "e"),
     "seconds": 1.0,
     "scope": Scope(queue="q"),
     "owner": "o",

@@ -28,12 +28,19 @@ class Queues:
             asked = self.turns.next()
             queue = next((queue for queue in asked if self.waiting[queue]), None)
             if queue is None:
-                self.turns.gave(asked, {}, all_they_had=True)
+                end(self.turns, asked)
                 break
             self.waiting[queue] -= 1
-            self.turns.gave(asked, {queue: 1}, all_they_had=False)
+            for ended in self.turns.gave(asked, {queue: 1}, all_they_had=False):
+                self.turns.remove(ended)
             claimed.append(queue)
         return claimed
+
+
+def end(turns: Turns, asked: list[str]) -> None:
+    """A claim finds nothing more in any of these queues."""
+    for queue in turns.gave(asked, {}, all_they_had=True):
+        turns.remove(queue)
 
 
 def test_queues_take_turns() -> None:
@@ -112,23 +119,5 @@ def test_with_thousands_of_queues_a_claim_asks_some_and_the_next_others(balance:
     while asked := turns.next():
         assert len(asked) <= MOST_ASKED
         met += asked
-        turns.gave(asked, {}, all_they_had=True)
+        end(turns, asked)
     assert met == names
-
-
-def test_what_is_new_does_not_overtake_those_that_wait() -> None:
-    turns = Turns(["*"], Balance("round_robin"))
-    turns.add(["waits"])
-    for number in range(9, 0, -1):
-        turns.add([f"new{number}"])
-        turns.replace([f"new{number}", "waits"])
-        assert turns.next() == ["waits", f"new{number}"]
-
-
-def test_queues_that_are_no_longer_found_are_forgotten() -> None:
-    turns = Turns(["*"], Balance("round_robin"))
-    turns.add(["a", "b"])
-    turns.gave(["a", "b"], {"a": 3, "b": 1}, all_they_had=False)
-    turns.replace(["a", "c"])
-    assert turns.next() == ["c", "a"]
-    assert len(turns) == 2

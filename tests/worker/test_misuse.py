@@ -9,9 +9,8 @@ import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import App, BadArgs, Context, JobFailed, Retry, SyncContext, Worker, queries
+from stepwell import App, BadArgs, Context, JobFailed, Retry, SyncContext, Worker
 from stepwell.machine import Done
-from stepwell.queries import JobFilter
 
 # Deeper than any Python reads: 3.13 reads some 10,000 levels, 3.11 a thousand.
 DEEP = "[" * 12000 + "]" * 12000
@@ -124,7 +123,7 @@ async def test_values_nested_too_deep_fail_for_good(app: App, conn: psycopg.Conn
     assert found == [[(reason, 1, "failed")] for reason in reasons]
     # Lists and pages show the others, too.
     conn.execute("select stepwell.enqueue('long', (%s)::json)", ('{"x": ' + "1" * 5000 + "}",))
-    shown = {job.task: job for job in await app.database.afetch(queries.list_jobs(JobFilter(), 10))}
+    shown = {job.task: job for job in await app.ajobs()}
     assert shown["take"].args == {"": "(nested too deep to be shown: 24010 characters)"}
     assert shown["long"].args[""].startswith("(cannot be shown: Exceeds the limit (4300 digits)")
     assert shown["give"].args == {}

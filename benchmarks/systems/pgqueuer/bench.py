@@ -20,7 +20,7 @@ import uvloop
 from pgqueuer import PgQueuer
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
-from program import DSN, aping_each, main, open_tally
+from program import DSN, aflow, aping_each, main, open_tally
 
 
 def install() -> None:
@@ -76,6 +76,21 @@ def ping(jobs: int) -> None:
     uvloop.run(each())
 
 
+def flow(rate: int) -> None:
+    """A steady load."""
+
+    async def each() -> None:
+        async with _queries() as queries:
+            await aflow(
+                rate,
+                lambda times: queries.enqueue(
+                    ["answer"] * len(times), [str(sent).encode() for sent in times], [0] * len(times)
+                ),
+            )
+
+    uvloop.run(each())
+
+
 def left() -> int:
     """Jobs that are queued or picked: a finished one moves to the log."""
 
@@ -96,4 +111,4 @@ async def _queries() -> AsyncGenerator[Queries]:
         await connection.close()
 
 
-main(install=install, fill=fill, work=work, ping=ping, left=left)
+main(install=install, fill=fill, work=work, ping=ping, left=left, flow=flow)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 import psycopg
-from program import DSN, aping_each, main
+from program import DSN, aflow, aping_each, main
 
 _PROCRASTINATE = [sys.executable, "-m", "procrastinate", "--app", "tasks.app"]
 
@@ -48,6 +48,17 @@ def ping(jobs: int) -> None:
     asyncio.run(each())
 
 
+def flow(rate: int) -> None:
+    """A steady load."""
+    from tasks import answer, app
+
+    async def each() -> None:
+        async with app.open_async():
+            await aflow(rate, lambda times: answer.batch_defer_async(*[{"sent": sent} for sent in times]))
+
+    asyncio.run(each())
+
+
 def left() -> int:
     """Jobs to do or being done."""
     with psycopg.connect(DSN) as connection:
@@ -57,4 +68,4 @@ def left() -> int:
         return int(row[0])
 
 
-main(install=install, fill=fill, work=work, ping=ping, left=left)
+main(install=install, fill=fill, work=work, ping=ping, left=left, flow=flow)

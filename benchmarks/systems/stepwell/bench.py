@@ -8,7 +8,7 @@ import sys
 
 import psycopg
 import uvloop
-from program import DSN, aping_each, main
+from program import DSN, aflow, aping_each, main
 
 from stepwell.migrate import migrate
 
@@ -49,6 +49,20 @@ def ping(jobs: int) -> None:
     uvloop.run(each())
 
 
+def flow(rate: int) -> None:
+    """A steady load."""
+    from tasks import answer, app
+
+    async def put(times: list[int]) -> None:
+        await answer.aenqueue_many([{"sent": sent} for sent in times])
+
+    async def each() -> None:
+        async with app:
+            await aflow(rate, put)
+
+    uvloop.run(each())
+
+
 def left() -> int:
     """Jobs that a worker has or could have: by their indexes, however many sleep beside them."""
     with psycopg.connect(DSN) as connection:
@@ -60,4 +74,4 @@ def left() -> int:
         return int(row[0])
 
 
-main(install=install, fill=fill, work=work, ping=ping, left=left)
+main(install=install, fill=fill, work=work, ping=ping, left=left, flow=flow)

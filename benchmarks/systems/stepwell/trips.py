@@ -35,8 +35,8 @@ async def counted(self: Link, query: Query[Any]) -> list[Any]:
     if name in FOR_A_JOB:
         asked.append(name)
     rows = await fetch(self, query)
-    if name == "claim" and rows:
-        asked.append(name)
+    if name == "claim_jobs" and rows:
+        asked.append("claim")
     return rows
 
 

@@ -8,10 +8,12 @@ import psycopg
 import typer
 
 from stepwell import queries
-from stepwell.cli import usage
+from stepwell.cli import names, usage
+from stepwell.cli.confirm import YesOption, ask, check_can_ask
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.db import fetch
+from stepwell.errors import StepwellError
 from stepwell.queries import Scope, WorkerInfo
 
 QueueArgument = Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name.", show_default=False)]
@@ -21,6 +23,8 @@ WorkerOption = Annotated[
     typer.Option("--worker", "-w", metavar="ID", help="This worker, by the id that 'stepwell workers' shows."),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Everything.")]
+
+_SEE = ": 'stepwell workers' shows the queues and tasks of each"
 
 
 def pause(
@@ -37,8 +41,8 @@ def pause(
     scope = _scope("pause", queue, task, worker, everything)
     with session(database) as connection:
         fetch(connection, queries.pause(scope))
-        known = _is_known(connection, scope)
-    say(f"{_name(scope)} is paused" + ("" if known else f", but {_unknown(scope)}: is the name right?"))
+        say(f"{_name(scope)} is paused")
+        names.warn_of(connection, _typed(scope))
 
 
 def resume(
@@ -53,9 +57,11 @@ def resume(
     with session(database) as connection:
         was_paused = fetch(connection, queries.resume(scope))[0]
         left = fetch(connection, queries.pauses())
-    say(f"{_name(scope)} is {'resumed' if was_paused else 'not paused'}")
-    if left:
-        say(f"still paused: {', '.join(f'{p.scope} {p.name}'.rstrip() for p in left)}")
+        say(f"{_name(scope)} is {'resumed' if was_paused else 'not paused'}")
+        if left:
+            say(f"still paused: {', '.join(f'{p.scope} {p.name}'.rstrip() for p in left)}")
+        if not was_paused:
+            names.refuse(connection, _typed(scope))
 
 
 def stop(
@@ -63,19 +69,22 @@ def stop(
     task: TaskOption = None,
     worker: WorkerOption = None,
     everything: AllOption = False,
+    yes: YesOption = False,
     database: DatabaseOption = None,
 ) -> None:
     """Ask workers to finish what they run and stop: those that claim from a queue, know a task, one, or all.
 
-    Those that start later are not meant.
+    Those that start later are not meant. Asks first, unless it is one worker that is named.
     """
     scope = _scope("stop", queue, task, worker, everything)
+    if scope.worker is None:
+        check_can_ask("stop", yes=yes)
     with session(database) as connection:
+        concerned = _concerned(connection, scope) if scope.worker is None else 0
+        if concerned and not yes:
+            ask(f"stop {_workers(concerned)}?")
         asked = fetch(connection, queries.stop(scope))[0]
-    if asked:
-        say(f"asked {'1 worker' if asked == 1 else f'{asked} workers'} to stop")
-    else:
-        say(f"no live worker is concerned by {_name(scope)}: 'stepwell workers' shows them all")
+    say(f"asked {_workers(asked)} to stop")
 
 
 def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, everything: bool) -> Scope:
@@ -97,17 +106,22 @@ def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, e
     )
 
 
-def _is_known(connection: psycopg.Connection[Any], scope: Scope) -> bool:
-    """Whether a worker or a live job has the name of the queue, or a worker that of the task."""
-    if scope.queue is None and scope.task is None:
-        return True
-    if any(_has(worker, scope) for worker in fetch(connection, queries.workers())):
-        return True
-    return scope.queue is not None and any(
-        queue.ready + queue.scheduled + queue.running + queue.waiting + queue.blocked
-        for queue in fetch(connection, queries.queues())
-        if queue.name == scope.queue
-    )
+def _typed(scope: Scope) -> names.Typed:
+    return {"queue": scope.queue, "task": scope.task}
+
+
+def _concerned(connection: psycopg.Connection[Any], scope: Scope) -> int:
+    """How many live workers claim from the queue, or know the task. Raises if there is none."""
+    alive = [worker for worker in fetch(connection, queries.workers()) if worker.alive]
+    if scope.everything:
+        return len(alive)
+    if count := sum(_has(worker, scope) for worker in alive):
+        return count
+    if scope.queue is not None:
+        near = names.nearest(scope.queue, {name for worker in alive for name in worker.queues})
+        raise StepwellError(f"no live worker claims from queue {scope.queue!r}{near or _SEE}")
+    near = names.nearest(scope.task or "", {name for worker in alive for name in worker.tasks})
+    raise StepwellError(f"no live worker knows task {scope.task!r}{near or _SEE}")
 
 
 def _has(worker: WorkerInfo, scope: Scope) -> bool:
@@ -118,10 +132,8 @@ def _has(worker: WorkerInfo, scope: Scope) -> bool:
     )
 
 
-def _unknown(scope: Scope) -> str:
-    if scope.queue is None:
-        return "no worker knows a task of that name"
-    return "no worker claims from a queue of that name, and no live job is in one"
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"
 
 
 def _name(scope: Scope) -> str:

@@ -96,30 +96,32 @@ def _ready(url: str) -> Generator[str]:
 def _work(
     path: str, url: str, queue: list[str] | None, concurrency: int | None, log_level: str | None, supervisor: Obeying
 ) -> int:
-    os.environ[ENVIRONMENT] = url
-    with exits.telling(supervised=True):
-        app = load_app(path)
-        _check_database(app, path, url)
-    app.scheduler.hurry()  # nobody deploys here
-
-    from stepwell.cli.running import run
-    from stepwell.worker import Worker
-
-    with usage.refusing():
-        worker = Worker(app, queues=read_queues(queue or [], concurrency), concurrency=concurrency)
-    set_up_logging(log_level, one_of_many=True)
-    return run(app, worker, supervisor)
-
-
-def _check_database(app: App, path: str, url: str) -> None:
-    ours = Database(url, pool_size=1)
+    database = Database(url, pool_size=1)
     try:
-        if app.dsn != ours.dsn:
-            # Not a matter of the code: it is right as it is, only not for this command.
-            raise Usage(
-                f"{path!r} names its own database in the code, {where(app.dsn)}, and dev would use "
-                f"{where(ours.dsn)}: run 'stepwell worker --reload {path}' to work with its own, or write App() to "
-                "leave that to dev"
-            )
+        with exits.telling(supervised=True):
+            # Also for code of the user's that reads the variable, and does not know the word "embedded".
+            os.environ[ENVIRONMENT] = database.url
+            app = load_app(path)
+            _check_database(app, path, database)
+            app.database.adopt(database)
+        app.scheduler.hurry()  # nobody deploys here
+
+        from stepwell.cli.running import run
+        from stepwell.worker import Worker
+
+        with usage.refusing():
+            worker = Worker(app, queues=read_queues(queue or [], concurrency), concurrency=concurrency)
+        set_up_logging(log_level, one_of_many=True)
+        return run(app, worker, supervisor)
     finally:
-        ours.close()
+        database.close()
+
+
+def _check_database(app: App, path: str, ours: Database) -> None:
+    if app.url != ours.url:
+        # Not a matter of the code: it is right as it is, only not for this command.
+        raise Usage(
+            f"{path!r} names its own database in the code, {where(app.dsn)}, and dev would use "
+            f"{where(ours.dsn)}: run 'stepwell worker --reload {path}' to work with its own, or write App() to "
+            "leave that to dev"
+        )

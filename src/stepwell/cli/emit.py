@@ -24,7 +24,7 @@ def emit(
 ) -> None:
     """Emit an event: jobs that wait for this name and key by ctx.wait_for go on, and those that begin to wait later
     find it for as long as it is kept."""
-    named, said = usage.event_name(name, "NAME"), usage.signal_value(value, "--value")
+    named, said = usage.event_name(name, "NAME"), usage.json_value(value, "--value")
     about = None if key is None else usage.event_name(key, "--key")
     kept = usage.length(keep, "--keep")
     with session(database) as connection:

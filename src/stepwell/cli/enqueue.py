@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from stepwell import queries
-from stepwell.cli import usage
-from stepwell.cli.output import say
+from stepwell.cli import names, usage
+from stepwell.cli.output import say, warn
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.codec import encode_metadata
 from stepwell.db import fetch
@@ -17,8 +17,22 @@ from stepwell.db import fetch
 def enqueue(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.", show_default=False)],
     args: Annotated[str, typer.Argument(metavar="JSON", help="The arguments by name, a JSON object.")] = "{}",
-    queue: Annotated[str, typer.Option("--queue", "-q", metavar="NAME", help="Into this queue.")] = "default",
-    priority: Annotated[int, typer.Option(help="A higher one goes first.", min=-32767, max=32767)] = 0,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            "-q",
+            metavar="NAME",
+            help="Into this queue.  [default: the task's, if a live worker knows it, else 'default']",
+            show_default=False,
+        ),
+    ] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            help="A higher one goes first.  [default: the task's, or 0]", min=-32767, max=32767, show_default=False
+        ),
+    ] = None,
     delay: Annotated[str | None, typer.Option(metavar="LENGTH", help="Not before then: 30s, 1h30m, 7d.")] = None,
     run_at: Annotated[str | None, typer.Option(metavar="TIME", help="Not before 2030-12-31T23:59:00+01:00.")] = None,
     metadata: Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to find the job by.")] = None,
@@ -37,7 +51,7 @@ def enqueue(
     job = queries.NewJob(
         usage.name(task, "TASK"),
         args,
-        usage.name(queue, "--queue"),
+        None if queue is None else usage.name(queue, "--queue"),
         priority,
         None if delay is None else usage.length(delay, "--delay"),
         None if run_at is None else usage.moment(run_at, "--run-at"),
@@ -46,4 +60,8 @@ def enqueue(
         None if owner is None else usage.name(owner, "--owner"),
     )
     with session(database, create=True) as connection:
-        say(str(fetch(connection, queries.enqueue([job]))[0][0]))
+        # Before the job makes its names known itself.
+        doubts = names.doubts(connection, {"task": job.task, "queue": job.queue, "owner": job.owner}, served=True)
+        say(str(fetch(connection, queries.enqueue_one(job))[0]))
+    for doubt in doubts:
+        warn(doubt)

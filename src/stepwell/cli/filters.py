@@ -1,14 +1,14 @@
-"""Which jobs: the options by which they are listed, retried and cancelled."""
+"""Which jobs: the options by which they are listed, counted, retried and cancelled. The words are those of Python."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
 from stepwell.cli import usage
-from stepwell.job import FINISHED, LIVE
+from stepwell.job_filter import JobFilters, to_filter
 from stepwell.queries import JobFilter
 
 StateOption = Annotated[
@@ -24,8 +24,13 @@ NewerOption = Annotated[str | None, typer.Option("--newer-than", metavar="LENGTH
 MetadataOption = Annotated[
     str | None, typer.Option("--metadata", "-m", metavar="JSON", help="With all of this in its metadata.")
 ]
-
 OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Of the app of this name.")]
+WorkerOption = Annotated[
+    str | None, typer.Option("--worker", "-w", metavar="ID", help="That this worker runs, or was the last to run.")
+]
+ErrorOption = Annotated[
+    str | None, typer.Option("--error", metavar="TEXT", help="With this text in its error, in upper or lower case.")
+]
 
 
 def job_filter(
@@ -36,19 +41,25 @@ def job_filter(
     newer_than: str | None,
     metadata: str | None,
     owner: str | None = None,
+    worker: str | None = None,
+    error: str | None = None,
 ) -> JobFilter:
     """The filter that the options describe."""
-    for state in states or ():
-        if state not in (*LIVE, *FINISHED):
-            raise usage.Usage(f"--state is {state!r}: it must be one of {', '.join((*LIVE, *FINISHED))}")
-    if metadata is not None:
-        usage.json_object(metadata, "--metadata")
-    return JobFilter(
-        tuple(states) if states else None,
-        queue,
-        task,
-        None if older_than is None else usage.length(older_than, "--older-than"),
-        None if newer_than is None else usage.length(newer_than, "--newer-than"),
-        metadata,
-        owner=owner,
-    )
+    filters: JobFilters = {
+        "state": cast("Any", states or None),
+        "queue": queue,
+        "task": task,
+        "older_than": older_than,
+        "newer_than": newer_than,
+        "metadata": None if metadata is None else usage.json_object(metadata, "--metadata"),
+        "owner": owner,
+        "worker": worker,
+        "error": error,
+    }
+    with usage.refusing():
+        return to_filter("jobs", filters, option)
+
+
+def option(word: str) -> str:
+    """A word of Python as it is written on the command line."""
+    return "--" + word.replace("_", "-")

@@ -1,15 +1,17 @@
-"""`stepwell jobs`: list, show, retry, cancel, fork, send."""
+"""`stepwell jobs`: list, count, show, retry, run, edit, cancel, fork, send."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from stepwell import queries
-from stepwell.cli import usage
+from stepwell.cli import names, usage
+from stepwell.cli.confirm import YesOption
 from stepwell.cli.filters import (
+    ErrorOption,
     MetadataOption,
     NewerOption,
     OlderOption,
@@ -17,24 +19,33 @@ from stepwell.cli.filters import (
     QueueOption,
     StateOption,
     TaskOption,
+    WorkerOption,
     job_filter,
 )
 from stepwell.cli.group import new_group
-from stepwell.cli.job_changes import cancelling, change, retrying
+from stepwell.cli.job_changes import change, change_ids
 from stepwell.cli.job_page import print_job
 from stepwell.cli.job_steps import lacks_step, no_such_step
+from stepwell.cli.job_table import print_jobs, print_running
 from stepwell.cli.options import JsonOption, ValueOption
-from stepwell.cli.output import Column, ago, dump, record, say, table
-from stepwell.cli.session import DatabaseOption, session
-from stepwell.db import fetch
-from stepwell.errors import JobNotFound, StepNotFound
+from stepwell.cli.output import dump, record, say
+from stepwell.cli.session import DatabaseOption, opened, session
+from stepwell.db import Database, fetch
+from stepwell.errors import JobNotFound, StepNotFound, StepwellError
+from stepwell.job import FINISHED
+from stepwell.many_jobs import cancelling, count_matching, hurrying, list_matching, retrying
+from stepwell.plan import Plan, run
 
-group = new_group("List, show, retry, cancel, fork and signal jobs.")
+group = new_group("List, count, show, retry, run, edit, cancel, fork and signal jobs.")
+
+T = TypeVar("T")
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)]
 IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The jobs' ids.", show_default=False)]
 AllOption = Annotated[bool, typer.Option("--all", help="All that there are: for when no filter is given.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+TimeoutOption = Annotated[
+    str, typer.Option("--timeout", metavar="LENGTH", help="Look no longer than this, where few jobs match.")
+]
 
 
 @group.command("list")
@@ -46,50 +57,57 @@ def list_(
     newer_than: NewerOption = None,
     metadata: MetadataOption = None,
     owner: OwnerOption = None,
+    worker: WorkerOption = None,
+    error: ErrorOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1, max=1_000_000)] = 50,
+    before: Annotated[
+        str | None, typer.Option(metavar="ID", help="Older than this job: the last of the page before.")
+    ] = None,
+    timeout: TimeoutOption = "30s",
     json: JsonOption = False,
     database: DatabaseOption = None,
 ) -> None:
-    """List jobs, live and finished, the newest first."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner)
-    with session(database) as connection:
-        found = fetch(connection, queries.list_jobs(which, limit))
+    """List jobs, live and finished, the newest first. --state running shows since when, where and how far they run."""
+    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    last = None if before is None else usage.job_id(before)
+    looking = list_matching(which, limit, last, usage.length(timeout, "--timeout"))
+    with opened(database) as home:
+        found = _read(looking, home)
         retried = [str(job.id) for job in found if job.state == "scheduled" and job.attempt and job.error is None]
-        errors = dict(fetch(connection, queries.last_errors(retried))) if retried else {}
+        errors = dict(home.fetch(queries.last_errors(retried))) if retried else {}
         found = [dataclasses.replace(job, error=errors.get(str(job.id), job.error)) for job in found]
-        now = fetch(connection, queries.clock())[0]
+        now = home.fetch(queries.clock())[0]
+        if not found:
+            with home.connect() as connection:
+                names.warn_of(connection, {"queue": queue, "task": task, "owner": owner})
     if json:
         dump([record(job, "failures", "steps") for job in found])
         return
-    owned = any(job.owner is not None for job in found)
-    table(
-        [
-            Column("id"),
-            Column("state"),
-            Column("task", cut=True),
-            Column("queue", cut=True),
-            *([Column("owner", cut=True)] if owned else []),
-            Column("attempt", right=True),
-            Column("enqueued"),
-            Column("due"),
-            Column("error", cut=True),
-        ],
-        (
-            (
-                job.id,
-                job.state,
-                job.task,
-                job.queue,
-                *([job.owner] if owned else []),
-                job.attempt,
-                ago(job.enqueued_at, now),
-                ago(job.run_at, now) if job.state in ("scheduled", "waiting") else "",
-                job.error,
-            )
-            for job in found
-        ),
-        empty="no job matches",
-    )
+    (print_running if state == ["running"] else print_jobs)(found, now)
+
+
+@group.command()
+def count(
+    state: StateOption = None,
+    queue: QueueOption = None,
+    task: TaskOption = None,
+    older_than: OlderOption = None,
+    newer_than: NewerOption = None,
+    metadata: MetadataOption = None,
+    owner: OwnerOption = None,
+    worker: WorkerOption = None,
+    error: ErrorOption = None,
+    at_most: Annotated[
+        int | None, typer.Option(metavar="N", help="Count no further than this.", min=1, show_default=False)
+    ] = None,
+    timeout: TimeoutOption = "30s",
+    database: DatabaseOption = None,
+) -> None:
+    """Print how many jobs there are, live and finished."""
+    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    counting = count_matching(which, at_most, usage.length(timeout, "--timeout"))
+    with opened(database) as home:
+        say(str(_read(counting, home)))
 
 
 @group.command()
@@ -122,10 +140,20 @@ def retry(
     newer_than: NewerOption = None,
     metadata: MetadataOption = None,
     owner: OwnerOption = None,
+    worker: WorkerOption = None,
+    error: ErrorOption = None,
     step: Annotated[
         str | None, typer.Option(metavar="KEY", help="Go back to this step, as 'stepwell jobs show' names it.")
     ] = None,
     from_start: Annotated[bool, typer.Option("--from-start", help="Forget all that the jobs have saved.")] = False,
+    input_: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="JSON",
+            help="With --step: what that step of a chain, or that state of a machine, is given. It may be any.",
+        ),
+    ] = None,
     all_: AllOption = False,
     yes: YesOption = False,
     database: DatabaseOption = None,
@@ -133,8 +161,12 @@ def retry(
     """Run jobs again under the same id: failed ones unless --state says cancelled, or scheduled for those that wait for
     their next try. A durable job goes on where it stood. Name them by id or by filters; exit code 1 if one of the ids
     could not be retried."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner)
-    what = retrying(step, from_start=from_start)
+    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    if from_start and (step is not None or input_ is not None):
+        raise usage.Usage(f"--{'input' if step is None else 'step'} and --from-start exclude each other: give one")
+    if input_ is not None and step is None:
+        raise usage.Usage("--input is for a step: name it with --step")
+    what = retrying(step, from_start=from_start, input=usage.json_value(input_, "--input"))
     change(what, ids or [], which, everything=all_, yes=yes, database=database)
 
 
@@ -148,6 +180,8 @@ def cancel(
     newer_than: NewerOption = None,
     metadata: MetadataOption = None,
     owner: OwnerOption = None,
+    worker: WorkerOption = None,
+    error: ErrorOption = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why: kept with the job.")] = None,
     all_: AllOption = False,
     yes: YesOption = False,
@@ -156,8 +190,44 @@ def cancel(
     """Cancel jobs, and their children: at once if they wait, while the workers of those that run are told to stop them.
     What has steps to be undone is run once more for that. Name them by id or by filters; exit code 1 if one of the ids
     could not be cancelled."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner)
+    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     change(cancelling(reason), ids or [], which, everything=all_, yes=yes, database=database)
+
+
+@group.command("run")
+def run_(
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The jobs' ids.", show_default=False)],
+    database: DatabaseOption = None,
+) -> None:
+    """Run jobs now that wait for their time: put off, or until their next attempt. Their priority stays. Exit code 1 if
+    one of them does not wait for that."""
+    change_ids(hurrying(), ids, database)
+
+
+@group.command()
+def edit(
+    id: IdArgument,  # noqa: A002
+    args: Annotated[
+        str, typer.Option(metavar="JSON", help="All arguments by name, a JSON object.", show_default=False)
+    ],
+    database: DatabaseOption = None,
+) -> None:
+    """Give a job other arguments: one that is ready, scheduled or blocked, or a failed or cancelled one, which
+    'stepwell jobs retry' runs with them. Whether they fit the task is seen when it runs: the app is not asked."""
+    job_id = usage.job_id(id)
+    usage.json_object(args, "--args")
+    with session(database) as connection:
+        edited = fetch(connection, queries.edit_args([job_id], [args]))[0]
+        states = fetch(connection, queries.job_states([job_id]))
+    if not states:
+        raise _not_known(job_id)
+    state = states[0][1]
+    if not edited:
+        raise StepwellError(
+            f"job {job_id} is {state}: only a job that is ready, scheduled, blocked, failed or cancelled can be edited"
+        )
+    again = ": 'stepwell jobs retry' runs it" if state in FINISHED else ""
+    say(f"{job_id} has new args, and is {state}{again}")
 
 
 @group.command()
@@ -190,7 +260,7 @@ def send(
     database: DatabaseOption = None,
 ) -> None:
     """Send something to one live job, which takes it by ctx.receive: what is sent first is taken first, each once."""
-    job_id, said = usage.job_id(id), usage.signal_value(value, "--value")
+    job_id, said = usage.job_id(id), usage.json_value(value, "--value")
     named = usage.event_name(name, "NAME")
     with session(database) as connection:
         sent = fetch(connection, queries.send(job_id, named, said))[0]
@@ -201,6 +271,13 @@ def send(
     if not states:
         raise _not_known(job_id)
     raise JobNotFound(f"job {job_id} is {states[0][1]}: only a job that has not ended can be sent something")
+
+
+def _read(plan: Plan[T], home: Database) -> T:
+    try:
+        return run(plan, home)
+    except TimeoutError as error:
+        raise StepwellError(str(error)) from None
 
 
 def _not_known(job_id: str) -> JobNotFound:

@@ -67,6 +67,11 @@ def complain(message: str) -> None:
     sys.stderr.write(f"stepwell: {clean(' '.join(message.split()))}\n")
 
 
+def warn(message: str) -> None:
+    """Say in one line on stderr what may be wrong, of a command that did its work all the same."""
+    complain(f"warning: {message}")
+
+
 def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print a table, or that it is `empty`. Cells that say how something is have the colour for it, on a terminal."""
     from rich.cells import cell_len

@@ -16,6 +16,7 @@ from stepwell.cli import usage
 from stepwell.cli.group import new_group
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, compact, dump, fields, local, record, say, table
+from stepwell.cli.schedule_text import said_catchup, said_timing
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.db import fetch
 from stepwell.duration import describe
@@ -61,7 +62,7 @@ def list_schedules(json: JsonOption = False, database: DatabaseOption = None) ->
                 schedule.name,
                 schedule.owner,
                 schedule.task,
-                _when(schedule),
+                said_timing(schedule.cron, schedule.tz, schedule.every),
                 "paused" if schedule.paused_at else ago(schedule.next_run_at, now) or "never",
                 ago(schedule.last_run_at, now),
                 schedule.live,
@@ -98,9 +99,9 @@ def show(
             ("args", compact(schedule.args)),
             ("queue", schedule.queue),
             ("priority", schedule.priority),
-            ("when", _when(schedule)),
+            ("when", said_timing(schedule.cron, schedule.tz, schedule.every)),
             ("overlap", schedule.overlap),
-            ("catchup", {0: "skip", 1: "once"}.get(schedule.catchup, f"up to {schedule.catchup}")),
+            ("catchup", said_catchup(schedule.catchup)),
             ("jitter", describe(schedule.jitter) if schedule.jitter else "none"),
             ("made in", "code" if schedule.declared else "run time"),
             ("paused", local(schedule.paused_at) or "no"),
@@ -176,12 +177,6 @@ def _find(connection: psycopg.Connection[Any], name: str, owner: str | None) -> 
             + " or --owner ".join(schedule.owner for schedule in found)
         )
     return found[0]
-
-
-def _when(schedule: ScheduleInfo) -> str:
-    if schedule.every is not None:
-        return f"every {describe(schedule.every)}"
-    return f"{schedule.cron} {schedule.tz}"
 
 
 def _told(tick: Tick, schedule: ScheduleInfo) -> str:

@@ -31,13 +31,19 @@ def session(
 ) -> Generator[psycopg.Connection[Any]]:
     """A connection in autocommit. Unless `any_schema` will do, the schema is checked first. An embedded Postgres must
     be there, unless this may `create` one: a command in the wrong directory would find an empty one."""
+    with opened(database, any_schema=any_schema, create=create) as found, found.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def opened(database: str | None, *, any_schema: bool = False, create: bool = False) -> Generator[Database]:
+    """The database itself, for plans: a query that meets another transaction is run again."""
     found = Database(database, pool_size=1, create=create)
     try:
         with explained(found):
             if not any_schema:
                 found.ensure_ready()
-            with found.connect() as connection:
-                yield connection
+            yield found
     finally:
         found.close()
 

@@ -2,80 +2,81 @@
 
 from __future__ import annotations
 
+import json as json_text
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from stepwell.cli.load import load_app
 from stepwell.cli.options import AppArgument, JsonOption
-from stepwell.cli.output import Column, dump, table
-from stepwell.duration import describe, seconds
+from stepwell.cli.output import dump, say
+from stepwell.cli.task_parts import begins, flow_of, next_tick, said_retry, schedules_of, steps_of
+from stepwell.cli.task_tables import print_schedules, print_steps, print_tasks
+from stepwell.flow import FlowStep
+from stepwell.schedule import NewSchedule, from_timing
 from stepwell.task import Task
 
 
 def tasks(app: AppArgument, json: JsonOption = False) -> None:
-    """List the tasks of an app. Needs no database."""
-    found = sorted(load_app(app).tasks.values(), key=lambda task: task.name)
+    """List the tasks of an app, the steps of its chains, the states of its machines, and the schedules in its code.
+    Needs no database."""
+    loaded = load_app(app)
+    found = sorted(loaded.tasks.values(), key=lambda task: task.name)
+    schedules = sorted(schedules_of(loaded), key=lambda schedule: schedule.name)
     if json:
-        dump([_record(task) for task in found])
+        dump([_record(task, schedules) for task in found])
         return
-    table(
-        [
-            Column("task", cut=True),
-            Column("kind"),
-            Column("queue", cut=True),
-            Column("priority", right=True),
-            Column("retry", cut=True),
-            Column("timeout"),
-            Column("keep"),
-            Column("keep failed"),
-            Column("arguments", cut=True),
-        ],
-        (
-            (
-                task.name,
-                task.kind,
-                task.queue,
-                task.priority,
-                _retry(task),
-                "none" if task.timeout is None else describe(task.timeout),
-                _keep(task.keep),
-                _keep(task.keep_failed),
-                task.codec.describe(),
-            )
-            for task in found
-        ),
-        empty="the app has no tasks",
-    )
+    print_tasks(found)
+    if steps := [(task, step) for task in found for step in steps_of(task)]:
+        say("")
+        print_steps(steps)
+    if schedules:
+        say("")
+        print_schedules(schedules)
 
 
-def _record(task: Task[..., Any]) -> dict[str, Any]:
+def _record(task: Task[..., Any], schedules: Sequence[NewSchedule]) -> dict[str, Any]:
     return {
         "name": task.name,
         "kind": task.kind,
+        "flow": flow_of(task),
         "transaction": task.transaction,
         "queue": task.queue,
         "priority": task.priority,
         "max_attempts": task.retry.max_attempts,
-        "retry": _retry(task),
+        "retry": said_retry(task.retry),
         "timeout": task.timeout,
         "keep": "forever" if task.keep == math.inf else task.keep,
         "keep_failed": "forever" if task.keep_failed == math.inf else task.keep_failed,
         "arguments": task.codec.describe(),
+        "steps": [_step_record(task, step) for step in steps_of(task)],
+        "schedules": [_schedule_record(schedule) for schedule in schedules if schedule.task == task.name],
     }
 
 
-def _retry(task: Task[..., Any]) -> str:
-    retry = task.retry
-    if retry.max_attempts == 1:
-        return "1 attempt"
-    said = f"{retry.max_attempts} attempts, "
-    if callable(retry.backoff):
-        return said + f"pauses by {getattr(retry.backoff, '__qualname__', repr(retry.backoff))}"
-    initial, cap = seconds(retry.initial, "initial"), seconds(retry.cap, "cap")
-    if retry.backoff == "fixed":
-        return said + f"every {describe(min(initial, cap))}"
-    return said + f"{retry.backoff} from {describe(initial)} to {describe(cap)}"
+def _step_record(task: Task[..., Any], step: FlowStep) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "begins": begins(task, step),
+        "queue": step.queue or task.queue,
+        "max_attempts": step.retry.max_attempts,
+        "retry": said_retry(step.retry),
+        "timeout": step.timeout,
+    }
 
 
-def _keep(length: float) -> str:
-    return describe(length) if length else "not at all"
+def _schedule_record(schedule: NewSchedule) -> dict[str, Any]:
+    cron, tz, every = from_timing(schedule.timing)
+    return {
+        "name": schedule.name,
+        "cron": cron,
+        "tz": tz,
+        "every": every,
+        "next_run_at": next_tick(schedule),
+        "args": json_text.loads(schedule.args),
+        "queue": schedule.queue,
+        "priority": schedule.priority,
+        "overlap": schedule.overlap,
+        "catchup": schedule.catchup,
+        "jitter": schedule.jitter,
+    }

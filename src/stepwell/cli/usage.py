@@ -28,7 +28,7 @@ def refusing() -> Generator[None]:
     """Within this, what is refused was typed as an option."""
     try:
         yield
-    except ConfigError as error:
+    except (ConfigError, BadArgs) as error:
         raise Usage(str(error)) from None
 
 
@@ -77,8 +77,8 @@ def json_object(typed: str, what: str) -> dict[str, Any]:
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
-def signal_value(typed: str | None, what: str) -> str | None:
-    """The value of an event, any JSON, as it was typed."""
+def json_value(typed: str | None, what: str) -> str | None:
+    """Any JSON, as it was typed."""
     if typed is None:
         return None
     try:

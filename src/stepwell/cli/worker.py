@@ -46,7 +46,7 @@ def worker(
         str, typer.Option(metavar="LENGTH", help="Others take its jobs over when it has been silent for so long.")
     ] = "20s",
     renew: Annotated[str, typer.Option(metavar="LENGTH", help="How often it says that it lives.")] = "5s",
-    poll: Annotated[str, typer.Option(metavar="LENGTH", help="How often it looks without being told.")] = "1s",
+    poll: Annotated[str, typer.Option(metavar="LENGTH", help="How often it looks without being told.")] = "2s",
     processes: Annotated[
         int | None,
         typer.Option(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from uuid import UUID
+
 from stepwell import queries
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, dump, record, table
@@ -11,12 +14,19 @@ from stepwell.queries import WorkerInfo
 
 
 def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
-    """List the workers that are registered; a dead one stays until a live one has rescued its jobs."""
+    """List the workers that are registered; a dead one stays until a live one has rescued its jobs.
+
+    "running" is how many jobs ran when the worker last renewed its lease, of how many at most. "holds" is how many it
+    has claimed of each task by now, those included that it has not begun.
+    """
     with session(database) as connection:
         found = fetch(connection, queries.workers())
+        held: dict[UUID, dict[str, int]] = {}
+        for holds in fetch(connection, queries.held_jobs()):
+            held.setdefault(holds.worker_id, {})[holds.task] = holds.count
         now = fetch(connection, queries.clock())[0]
     if json:
-        dump([record(worker) for worker in found])
+        dump([{**record(worker), "holds": held.get(worker.id, {})} for worker in found])
         return
     table(
         [
@@ -25,6 +35,7 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
             Column("host", cut=True),
             Column("pid", right=True),
             Column("running", right=True),
+            Column("holds", cut=True),
             Column("started"),
             Column("renewed"),
             Column("leads"),
@@ -40,6 +51,7 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
                 worker.host,
                 worker.pid,
                 f"{worker.running}/{worker.concurrency}",
+                _holds(held.get(worker.id, {})),
                 ago(worker.started_at, now),
                 ago(worker.renewed_at, now),
                 "leads" if worker.leads else "",
@@ -52,6 +64,11 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
         ),
         empty="no worker is registered",
     )
+
+
+def _holds(counts: Mapping[str, int]) -> str:
+    more = ", ..." if sum(counts.values()) >= queries.MOST_COUNTED else ""
+    return ", ".join(f"{task} {count}" for task, count in counts.items()) + more
 
 
 def _state(worker: WorkerInfo) -> str:

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import msgspec
 
-from stepwell.queries.arrays import Bare, Texts
-from stepwell.queries.query import WITHIN, Query, milliseconds, only, same, shared
+from stepwell.queries.arrays import bare, shared, texts, times
+from stepwell.queries.query import WITHIN, Query, milliseconds, only, same
 from stepwell.queries.transitions import NewJob
 from stepwell.step import SHORT, NewStep, is_large
 
@@ -38,28 +38,28 @@ def save_steps(savings: Sequence[Saving], within: float | None = None) -> Query[
     values = [step.value for step in steps]
     large = [value is not None and len(value) > SHORT and is_large(value) for value in values]
     params = (
-        Bare([saving.job_id for saving in savings for _ in saving.steps]),
-        Bare([saving.epoch for saving in savings for _ in saving.steps]),
-        Texts([step.key for step in steps]),
-        Bare([step.n for step in steps]),
-        shared([step.kind for step in steps]),
-        Texts(values),
+        bare([saving.job_id for saving in savings for _ in saving.steps]),
+        bare([saving.epoch for saving in savings for _ in saving.steps]),
+        texts([step.key for step in steps]),
+        bare([step.n for step in steps]),
+        shared([step.kind for step in steps], texts),
+        texts(values),
         _errors(steps),
-        Bare([step.fingerprint for step in steps]),
-        Bare([step.seconds for step in steps]),
+        bare([step.fingerprint for step in steps]),
+        bare([step.seconds for step in steps]),
         shared([step.undo for step in steps]),
-        large if any(large) else None,
-        [step.replaced for step in steps] if any(step.replaced for step in steps) else None,
+        bare(large) if any(large) else None,
+        bare(step.replaced for step in steps) if any(step.replaced for step in steps) else None,
     )
     if within is None:
         return Query("select refused, saved_at from " + _SAVE, params, same)  # noqa: S608
     return Query(_SAVE_WITHIN, (*params, milliseconds(within)), same)
 
 
-def _errors(steps: Sequence[NewStep]) -> Texts | None:
+def _errors(steps: Sequence[NewStep]) -> str | None:
     if all(step.error is None for step in steps):
         return None
-    return Texts(None if step.error is None else msgspec.json.encode(step.error).decode() for step in steps)
+    return texts(None if step.error is None else msgspec.json.encode(step.error).decode() for step in steps)
 
 
 class Spawning(msgspec.Struct, frozen=True, gc=False):
@@ -78,20 +78,20 @@ def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
         " %s::text[], %s::integer[], %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[],"
         " %s::text[])",
         (
-            Bare(child.job_id for child in children),
-            Bare(child.epoch for child in children),
-            Texts(child.step.key for child in children),
-            Bare(child.step.n for child in children),
-            shared([job.task for job in jobs]),
-            Texts(job.args for job in jobs),
-            shared([job.queue for job in jobs]),
+            bare(child.job_id for child in children),
+            bare(child.epoch for child in children),
+            texts(child.step.key for child in children),
+            bare(child.step.n for child in children),
+            shared([job.task for job in jobs], texts),
+            texts(job.args for job in jobs),
+            shared([job.queue for job in jobs], texts),
             shared([job.priority for job in jobs]),
             shared([job.delay for job in jobs]),
-            shared([job.run_at for job in jobs]),
-            shared(Texts(job.metadata for job in jobs)),
+            shared([job.run_at for job in jobs], times),
+            shared([job.metadata for job in jobs], texts),
             shared([job.max_attempts for job in jobs]),
-            shared([job.owner for job in jobs]),
-            shared(Texts(job.options for job in jobs)),
+            shared([job.owner for job in jobs], texts),
+            shared([job.options for job in jobs], texts),
         ),
         only,
     )
@@ -99,7 +99,7 @@ def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
 
 def suspend(ids: list[str], epochs: list[int], waits: list[str]) -> Query[list[UUID]]:
     return Query(
-        "select stepwell.suspend(%s::uuid[], %s::integer[], %s::text[])", (Bare(ids), Bare(epochs), Texts(waits)), only
+        "select stepwell.suspend(%s::uuid[], %s::integer[], %s::text[])", (bare(ids), bare(epochs), texts(waits)), only
     )
 
 
@@ -122,15 +122,15 @@ def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
         "select stepwell.advance(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::integer[],"
         " %s::double precision[], %s::text[], %s::integer[])",
         (
-            Bare(move.job_id for move in moves),
-            Bare(move.epoch for move in moves),
-            Texts(move.left for move in moves),
-            Texts(move.cursor for move in moves),
-            Texts(move.input for move in moves),
-            Bare(move.n for move in moves),
-            Bare(move.delay for move in moves),
-            Texts(move.queue for move in moves),
-            Bare(move.priority for move in moves),
+            bare(move.job_id for move in moves),
+            bare(move.epoch for move in moves),
+            texts(move.left for move in moves),
+            texts(move.cursor for move in moves),
+            texts(move.input for move in moves),
+            bare(move.n for move in moves),
+            bare(move.delay for move in moves),
+            texts(move.queue for move in moves),
+            bare(move.priority for move in moves),
         ),
         only,
     )
@@ -138,12 +138,12 @@ def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
 
 def restart(ids: list[str], epochs: list[int], args: list[str]) -> Query[list[UUID]]:
     return Query(
-        "select stepwell.restart(%s::uuid[], %s::integer[], %s::text[])", (Bare(ids), Bare(epochs), Texts(args)), only
+        "select stepwell.restart(%s::uuid[], %s::integer[], %s::text[])", (bare(ids), bare(epochs), texts(args)), only
     )
 
 
 def forget_waits(job_id: str, epoch: int, keys: list[str]) -> Query[bool]:
-    return Query("select stepwell.forget_waits(%s::uuid, %s::integer, %s::text[])", (job_id, epoch, Texts(keys)), only)
+    return Query("select stepwell.forget_waits(%s::uuid, %s::integer, %s::text[])", (job_id, epoch, texts(keys)), only)
 
 
 def large_value(job_id: str, key: str) -> Query[str]:
@@ -168,10 +168,6 @@ def send(job_id: str, name: str, value: str | None) -> Query[bool]:
 
 def fork(job_id: str, step: str) -> Query[UUID | None]:
     return Query("select stepwell.fork(%s::uuid, %s::text)", (job_id, step), only)
-
-
-def deliver_late() -> Query[int]:
-    return Query("select stepwell.deliver_late()", (), only)
 
 
 def prune_events(limit: int) -> Query[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from stepwell.queries.arrays import Bare
+from stepwell.queries.arrays import bare
 from stepwell.queries.query import WITHIN, Query, milliseconds
 
 Row = TypeVar("Row")
@@ -34,6 +34,6 @@ def bounded(query: Query[Row], seconds: float) -> Query[Row]:
 def lock_holders(job_ids: Sequence[str], *, with_family: bool) -> Query[Holder]:
     return Query(
         "select id::text, pid, role, application, since from stepwell.lock_holders(%s::uuid[], %s::boolean)",
-        (Bare(job_ids), with_family),
+        (bare(job_ids), with_family),
         Holder,
     )

@@ -13,7 +13,7 @@ from stepwell.job import Failure, JobInfo
 from stepwell.queries.query import Query, only, same
 from stepwell.step import StepInfo
 
-_INFO: LiteralString = (
+INFO: LiteralString = (
     "select id, state::text, task, queue, priority, args::text, metadata::text, result::text, error, progress::text,"
     " epoch, attempt,"
     " max_attempts, cancelling, worker_id, enqueued_at,"
@@ -25,7 +25,11 @@ _INFO: LiteralString = (
 
 
 def info(job_id: str) -> Query[JobInfo]:
-    return Query(_INFO + " where id = %s::uuid", (job_id,), _job_info, repeatable=True)
+    return Query(INFO + " where id = %s::uuid", (job_id,), to_info, repeatable=True)
+
+
+def job_exists(job_id: str) -> Query[bool]:
+    return Query("select exists (select from stepwell.jobs where id = %s::uuid)", (job_id,), only, repeatable=True)
 
 
 def failures(job_id: str) -> Query[Failure]:
@@ -64,7 +68,8 @@ def steps(job_id: str) -> Query[StepInfo]:
     )
 
 
-def _job_info(*columns: Any) -> JobInfo:
+def to_info(*columns: Any) -> JobInfo:
+    """A row of `INFO` as a value."""
     id_, state, task, queue, priority, args, metadata, result, error, progress, *rest, options = columns
     return JobInfo(
         id_, state, task, queue, priority, _object(args), None if metadata is None else _object(metadata),
@@ -93,77 +98,8 @@ def _object(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {"": value}
 
 
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    """Which jobs to list; None: any. Ages in seconds since they were enqueued."""
-
-    states: tuple[str, ...] | None = None
-    queue: str | None = None
-    task: str | None = None
-    older_than: float | None = None
-    newer_than: float | None = None
-    metadata: str | None = None
-    worker_id: UUID | None = None
-    owner: str | None = None
-
-
-def list_jobs(which: JobFilter, limit: int) -> Query[JobInfo]:
-    """The newest first."""
-    where, params = _where(which)
-    return Query(
-        _INFO + " where " + where + " order by id desc limit %s::integer", (*params, limit), _job_info, repeatable=True
-    )
-
-
-def count_jobs(which: JobFilter, *, to_retry: bool = False) -> Query[int]:
-    where, params = _where(which, to_retry=to_retry)
-    return Query("select count(*) from stepwell.jobs where " + where, params, only, repeatable=True)  # noqa: S608
-
-
-def job_ids(which: JobFilter, before: str | None, limit: int, *, to_retry: bool = False) -> Query[str]:
-    """The newest first, older than the one with the id `before`: so a walk in batches meets no job twice."""
-    where, params = _where(which, to_retry=to_retry)
-    return Query(
-        "select id::text from stepwell.jobs where (%s::uuid is null or id < %s::uuid) and "  # noqa: S608
-        + where
-        + " order by jobs.id desc limit %s::integer",
-        (before, before, *params, limit),
-        only,
-        repeatable=True,
-    )
-
-
-def _where(which: JobFilter, *, to_retry: bool = False) -> tuple[LiteralString, list[Any]]:
-    conditions: list[LiteralString] = ["true"]
-    params: list[Any] = []
-    if which.states is not None:
-        conditions.append("state = any (%s::stepwell.state[])")
-        params.append(list(which.states))
-    if which.queue is not None:
-        conditions.append("queue = %s::text")
-        params.append(which.queue)
-    if which.task is not None:
-        conditions.append("task = %s::text")
-        params.append(which.task)
-    if which.older_than is not None:
-        conditions.append("enqueued_at <= (select stepwell.now()) - %s::double precision * interval '1 second'")
-        params.append(which.older_than)
-    if which.newer_than is not None:
-        conditions.append("enqueued_at > (select stepwell.now()) - %s::double precision * interval '1 second'")
-        params.append(which.newer_than)
-    if which.metadata is not None:
-        conditions.append("metadata @> %s::jsonb")
-        params.append(which.metadata)
-    if which.worker_id is not None:
-        conditions.append("worker_id = %s::uuid")
-        params.append(which.worker_id)
-    if which.owner is not None:
-        conditions.append("owner = %s::text")
-        params.append(which.owner)
-    if to_retry:
-        # A scheduled job that was never tried waits because somebody said so.
-        conditions.append("(state <> 'scheduled'::stepwell.state or attempt > 0 or misfit_until is not null)")
-    return " and ".join(conditions), params
+def task_of(job_id: str) -> Query[str]:
+    return Query("select task from stepwell.jobs where id = %s::uuid", (job_id,), only, repeatable=True)
 
 
 def job_states(ids: Sequence[str]) -> Query[tuple[str, str]]:
@@ -226,6 +162,31 @@ class WorkerInfo:
     named: bool | None
     """Its app was given its name, and it also claims the jobs of that owner. None: it claims those of every owner, as
     versions before did."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJobs:
+    """How many jobs of a task a worker holds: those that it runs, and those that it has claimed ahead."""
+
+    worker_id: UUID
+    task: str
+    count: int
+
+
+MOST_COUNTED = 1000
+"""Of one worker's jobs no more are counted."""
+
+
+def held_jobs() -> Query[HeldJobs]:
+    """What each worker holds, the most numerous task first."""
+    return Query(
+        "select w.id, j.task, count(*) from stepwell.workers w cross join lateral ("
+        "select j.task from stepwell.jobs j where j.state = 'running'::stepwell.state and j.worker_id = w.id"
+        " limit %s::integer) j group by w.id, j.task order by w.id, count(*) desc, j.task",
+        (MOST_COUNTED,),
+        HeldJobs,
+        repeatable=True,
+    )
 
 
 def workers() -> Query[WorkerInfo]:

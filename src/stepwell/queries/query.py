@@ -38,11 +38,3 @@ def only(value: Any) -> Any:
 
 def same(*columns: Any) -> tuple[Any, ...]:
     return columns
-
-
-def shared(values: list[Any]) -> list[Any] | None:
-    """An option of a batch: None if nobody has it, one element if it is the same for all, else all of them."""
-    first = values[0]
-    if values.count(first) == len(values):
-        return None if first is None else [first]
-    return values

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from stepwell.queries.arrays import Bare
+from stepwell.queries.arrays import bare, times
 from stepwell.queries.query import Query, only
 from stepwell.schedule import DueSchedule, NewSchedule, ScheduleInfo, Tick, from_timing
 
@@ -117,20 +117,15 @@ def tick(
         "select enqueued, left_ids::text[], left_why from stepwell.tick(%s::uuid[], %s::integer[], %s::timestamptz[],"
         " %s::timestamptz[], %s::uuid[], %s::timestamptz[])",
         (
-            Bare(schedule.id for schedule in due),
-            Bare(schedule.version for schedule in due),
-            _times(schedule.due_at for schedule in due),
-            _times(nexts),
-            Bare(schedule_id for schedule_id, _ in pairs),
-            _times(at for _, at in pairs),
+            bare(schedule.id for schedule in due),
+            bare(schedule.version for schedule in due),
+            times(schedule.due_at for schedule in due),
+            times(nexts),
+            bare(schedule_id for schedule_id, _ in pairs),
+            times(at for _, at in pairs),
         ),
         Fired,
     )
-
-
-def _times(times: Iterable[datetime | None]) -> Bare:
-    """As text, which is quicker made than by psycopg, one by one: there may be thousands."""
-    return Bare(None if time is None else time.isoformat() for time in times)
 
 
 def admit_stranded() -> Query[int]:

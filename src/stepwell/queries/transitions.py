@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, LiteralString
+from typing import Any, Literal, LiteralString, NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from stepwell.job import ClaimedJob, Ended
-from stepwell.queries.arrays import Bare, Texts
-from stepwell.queries.query import WITHIN, Query, milliseconds, only, same, shared
+from stepwell.queries.arrays import bare, shared, texts, times
+from stepwell.queries.query import WITHIN, Query, milliseconds, only, same
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False):
@@ -37,18 +38,28 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
         "select array_to_string(stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[],"
         " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[], %s::text[]), ' ')",
         (
-            shared([job.task for job in jobs]),
-            Texts([job.args for job in jobs]),
-            shared([job.queue for job in jobs]),
+            shared([job.task for job in jobs], texts),
+            texts([job.args for job in jobs]),
+            shared([job.queue for job in jobs], texts),
             shared([job.priority for job in jobs]),
             shared([job.delay for job in jobs]),
-            shared([job.run_at for job in jobs]),
-            shared(Texts([job.metadata for job in jobs])),
+            shared([job.run_at for job in jobs], times),
+            shared([job.metadata for job in jobs], texts),
             shared([job.max_attempts for job in jobs]),
-            shared([job.owner for job in jobs]),
-            shared(Texts([job.options for job in jobs])),
+            shared([job.owner for job in jobs], texts),
+            shared([job.options for job in jobs], texts),
         ),
         _ids,
+    )
+
+
+def enqueue_one(job: NewJob) -> Query[UUID]:
+    """As plain SQL does it: a queue or priority that is None is the task's own, as far as live workers know it."""
+    return Query(
+        "select stepwell.enqueue(%s::text, %s::json, %s::text, %s::integer,"
+        " make_interval(secs => %s::double precision), %s::timestamptz, %s::jsonb, %s::integer, %s::text)",
+        (job.task, job.args, job.queue, job.priority, job.delay, job.run_at, job.metadata, job.max_attempts, job.owner),
+        only,
     )
 
 
@@ -57,13 +68,13 @@ def _ids(text: str | bytes) -> list[str]:
     return (text.decode() if isinstance(text, bytes) else text).split()
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a fetcher stands in a queue: after this job. Nones: at the front."""
+class Position(NamedTuple):
+    """Where a fetcher stands in a queue: after this job. By default at the front."""
 
-    rank: int | None = None
-    run_at: int | None = None
-    id: str | None = None
+    rank: int = -32768
+    run_at: float = -math.inf
+    """In microseconds since 1970."""
+    id: str = ""
 
 
 def claim(
@@ -76,27 +87,25 @@ def claim(
     *,
     most_bytes: int = 64 * 1024 * 1024,
     unread: bool = False,
+    last_ranks: Sequence[int] | None = None,
 ) -> Query[ClaimedJob]:
     return Query(
-        "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank,"
-        " (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from scheduled_for) * 1000000)::bigint,"
-        " parent_id::text, journal, max_attempts, unread, more, options::text"
-        " from stepwell.claim(%s::uuid, %s::text[], %s::integer[],"
-        " array(select 'epoch'::timestamptz + u.us * interval '1 microsecond'"
-        " from unnest(%s::bigint[]) with ordinality as u (us, n) order by u.n),"
-        " %s::uuid[], %s::text[], %s::integer, %s::double precision[],"
-        " _most_bytes => %s::bigint, _unread => %s::boolean)",
+        "select id, queue, task, args, metadata, epoch, attempt, rank, run_at, scheduled_for, parent_id, journal,"
+        " max_attempts, unread, more, options"
+        " from stepwell.claim_jobs(%s::uuid, %s::text[], %s::integer[], %s::bigint[], %s::uuid[], %s::text[],"
+        " %s::integer, %s::double precision[], %s::bigint, %s::boolean, %s::integer[])",
         (
             worker_id,
-            list(queues),
-            [position.rank for position in positions],
-            [position.run_at for position in positions],
-            [position.id for position in positions],
-            list(tasks),
+            texts(queues),
+            bare(position.rank for position in positions),
+            bare(None if math.isinf(position.run_at) else int(position.run_at) for position in positions),
+            bare(position.id or None for position in positions),
+            texts(tasks),
             limit,
-            None if shares is None else list(shares),
+            None if shares is None else bare(shares),
             most_bytes,
             unread,
+            None if last_ranks is None else bare(last_ranks),
         ),
         ClaimedJob,
     )
@@ -110,8 +119,23 @@ def read_claimed(job_id: str, epoch: int) -> Query[tuple[str, str | None, str | 
     )
 
 
-def ready_queues(patterns: Sequence[str]) -> Query[str]:
-    return Query("select name from stepwell.ready_queues(%s::text[]) as r (name)", (list(patterns),), only)
+class FirstReady(NamedTuple):
+    """Where the first ready job of a queue stands, of this rank or of all ranks up to the last."""
+
+    queue: str
+    rank: int
+    last_rank: int
+    run_at: int
+    """In microseconds since 1970."""
+
+
+def first_ready(worker_id: str, patterns: Sequence[str], tasks: Sequence[str]) -> Query[FirstReady]:
+    return Query(
+        "select queue, rank, last_rank, (extract(epoch from run_at) * 1000000)::bigint"
+        " from stepwell.first_ready(%s::uuid, %s::text[], %s::text[])",
+        (worker_id, texts(patterns), texts(tasks)),
+        FirstReady,
+    )
 
 
 def finish(
@@ -127,13 +151,13 @@ def finish(
         "select stepwell.finish(%s::uuid[], %s::integer[], %s::text[], %s::double precision[], %s::stepwell.state[],"
         " %s::text[], %s::uuid[])",
         (
-            Bare(ids),
-            Bare(epochs),
-            Texts(results),
+            bare(ids),
+            bare(epochs),
+            texts(results),
             shared(keeps),
-            shared(states),
-            Texts(errors) if any(errors) else None,
-            Bare(parent_ids) if parent_ids else None,
+            shared(states, texts),
+            texts(errors) if any(errors) else None,
+            bare(parent_ids) if parent_ids else None,
         ),
         only,
     )
@@ -157,18 +181,18 @@ def fail(
         "select stepwell.fail(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],"
         " %s::double precision[], %s::integer[], %s::double precision[], %s::text[], %s::uuid[], %s::text[])",
         (
-            Bare(ids),
-            Bare(epochs),
-            Bare(reasons),
-            Texts(types),
-            Texts(messages),
-            Texts(tracebacks),
-            Bare(delays),
-            Bare(max_attempts),
-            Bare(keeps),
-            Texts(failed_steps) if any(failed_steps) else None,
-            Bare(parent_ids) if parent_ids else None,
-            Texts(msgspec.json.encode(keys).decode() for keys in besides) if any(besides) else None,
+            bare(ids),
+            bare(epochs),
+            bare(reasons),
+            texts(types),
+            texts(messages),
+            texts(tracebacks),
+            bare(delays),
+            bare(max_attempts),
+            bare(keeps),
+            texts(failed_steps) if any(failed_steps) else None,
+            bare(parent_ids) if parent_ids else None,
+            texts(msgspec.json.encode(keys).decode() for keys in besides) if any(besides) else None,
         ),
         only,
     )
@@ -178,7 +202,7 @@ def snooze(ids: list[str], epochs: list[int], delays: list[float], *, began: boo
     """`began`: whether the handlers of these jobs ran."""
     return Query(
         "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean)",
-        (Bare(ids), Bare(epochs), Bare(delays), began),
+        (bare(ids), bare(epochs), bare(delays), began),
         only,
     )
 
@@ -210,7 +234,7 @@ def hold_misfits(
     """`within`: fail rather than wait longer than so many seconds for any one lock; 0 is no limit."""
     return Query(
         _HOLD_MISFITS,
-        (Bare(ids), Bare(epochs), Bare(signatures), Texts(messages), Bare(graces), milliseconds(within)),
+        (bare(ids), bare(epochs), bare(signatures), texts(messages), bare(graces), milliseconds(within)),
         HeldMisfits,
     )
 
@@ -218,7 +242,7 @@ def hold_misfits(
 def hand_back_unknown(worker_id: str, ids: list[str], epochs: list[int]) -> Query[list[UUID] | None]:
     return Query(
         "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])",
-        (worker_id, Bare(ids), Bare(epochs)),
+        (worker_id, bare(ids), bare(epochs)),
         only,
     )
 
@@ -226,7 +250,7 @@ def hand_back_unknown(worker_id: str, ids: list[str], epochs: list[int]) -> Quer
 def report_progress(ids: list[str], epochs: list[int], progress: list[str]) -> Query[None]:
     return Query(
         "select stepwell.report_progress(%s::uuid[], %s::integer[], %s::text[])",
-        (Bare(ids), Bare(epochs), Texts(progress)),
+        (bare(ids), bare(epochs), texts(progress)),
         only,
     )
 
@@ -304,5 +328,23 @@ def cancel_branches(ids: Sequence[str], reason: str) -> Query[object]:
     return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), only)
 
 
-def retry(ids: Sequence[str], step: str | None = None, *, from_start: bool = False) -> Query[list[UUID]]:
-    return Query("select stepwell.retry(%s::uuid[], %s::text, %s::boolean)", (list(ids), step, from_start), only)
+def retry(
+    ids: Sequence[str],
+    step: str | None = None,
+    *,
+    from_start: bool = False,
+    input: str | None = None,  # noqa: A002
+) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.retry(%s::uuid[], %s::text, %s::boolean, %s::text)",
+        (list(ids), step, from_start, input),
+        only,
+    )
+
+
+def run_now(ids: Sequence[str]) -> Query[list[UUID]]:
+    return Query("select stepwell.run_now(%s::uuid[])", (list(ids),), only)
+
+
+def edit_args(ids: Sequence[str], args: Sequence[str]) -> Query[list[UUID]]:
+    return Query("select stepwell.edit_args(%s::uuid[], %s::text[])", (list(ids), list(args)), only)

@@ -13,7 +13,7 @@ from (
     -- To run jobs, and the upkeep.
     (
       '{worker}', 'function', '{
-        register_worker, rivals, renew, unregister_worker, ready_queues, claim, read_claimed, report_progress, still_held,
+        register_worker, rivals, renew, unregister_worker, first_ready, ready_queues, claim, claim_jobs, read_claimed, report_progress, still_held,
         hand_back_unknown, lock_holders, hold_misfits,
         finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, forget_waits, large_value,
         promote, rescue, lead, admit, add_stats,
@@ -26,11 +26,11 @@ from (
       '{viewer,operator}', 'view',
       '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits}'
     ),
-    ('{viewer,operator}', 'function', '{large_value}'),
+    ('{viewer,operator}', 'function', '{find_jobs,large_value}'),
     -- To steer.
     (
       '{operator}', 'function', '{
-        cancel, retry, fork, pause, resume, stop,
+        cancel, retry, run_now, edit_args, fork, pause, resume, stop,
         put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule
       }'
     )

@@ -32,6 +32,7 @@ class Claims:
         self._link = link
         self._books = books
         self._reckon_at = 0.0
+        self._asked = True
         self._losses = 0
         self.lock = asyncio.Lock()
         self.worker_id: str | None = None
@@ -39,6 +40,7 @@ class Claims:
 
     async def ask(self, worker_id: str, query: Query[Row]) -> list[Row] | None:
         """Ask for this worker until it is answered; None: its lease is gone, and with it the right to the answer."""
+        self._asked = True
         rows = await self._link.insist(
             query, lambda: self.worker_id == worker_id and not self.stopping, memory_tries=_MEMORY_TRIES
         )
@@ -59,6 +61,8 @@ class Claims:
             self._losses, self._reckon_at = self._link.losses, now
             found = await self.ask(worker_id, self._unknown(worker_id))
             if found is not None:
+                # Until something is asked again, nothing can be claimed without our knowing.
+                self._asked = found[0] is None
                 self._reckon_at = now + (_RECKON_AGAIN if found[0] is None else _RECKON_EVERY)
 
     async def take_back(self, worker_id: str) -> None:
@@ -74,7 +78,8 @@ class Claims:
     def _due(self) -> bool:
         if self.worker_id is None:
             return False
-        return self._link.losses != self._losses or asyncio.get_running_loop().time() >= self._reckon_at
+        is_time = self._asked and asyncio.get_running_loop().time() >= self._reckon_at
+        return is_time or self._link.losses != self._losses
 
     def _unknown(self, worker_id: str) -> Query[list[UUID] | None]:
         jobs = self._books()

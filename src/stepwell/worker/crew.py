@@ -28,7 +28,7 @@ from stepwell.events import (
 from stepwell.job import ClaimedJob
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.outcome import HandedBack, Outcome
-from stepwell.queries import Orders, Query
+from stepwell.queries import FirstReady, Orders, Position, Query
 from stepwell.trouble import is_hopeless, is_transient
 from stepwell.worker.balance import Balance
 from stepwell.worker.claims import Claims
@@ -39,7 +39,9 @@ from stepwell.worker.keep_going import keep_going, tell
 from stepwell.worker.lease import Lease, LeaseCallbacks
 from stepwell.worker.link import Link
 from stepwell.worker.listener import Listener, ListenerCallbacks
+from stepwell.worker.lookout import Lookout
 from stepwell.worker.outcomes import Outcomes
+from stepwell.worker.places import Place
 from stepwell.worker.pools import Pool, Pools
 from stepwell.worker.process import Processes
 from stepwell.worker.run import Why
@@ -50,7 +52,6 @@ from stepwell.worker.step_threads import StepThreads
 from stepwell.worker.ticker import Ticker
 from stepwell.worker.upkeep import Upkeep
 
-_DEAF_POLL = 0.2
 _LEASE_LOOK = 0.25
 _ARRIVAL_PAUSE = 0.5
 _DECLARE_PAUSE = 5.0
@@ -87,11 +88,11 @@ class Crew:
         self._paused = PauseChanged(False, (), ())
         self._undeclared = asyncio.Event()
         self._undeclared.set()
-        self._normal_poll = self._poll = poll
+        self._hears = True
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lease: Lease | None = None
         self._links = {
-            name: Link(name, app.database, events) for name in ("claim", "outcomes", "steps", "due", "upkeep")
+            name: Link(name, app.database, events) for name in ("claim", "outcomes", "steps", "due", "upkeep", "look")
         }
         self.outcomes = Outcomes(self._links["outcomes"], events, self._wrote, self._count)
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
@@ -112,13 +113,21 @@ class Crew:
         self._held = Held(max_held_size, self.runners, self.outcomes)
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
         due = Duties(self._links["due"], lambda: app.dsn, events)
+        self._lookout = Lookout(
+            Duties(self._links["look"], lambda: app.dsn, events),
+            lambda: self.worker_id,
+            pools.queues,
+            list(app.tasks),
+            poll,
+            self._first_ready,
+        )
         self._upkeep = Upkeep(
             due,
             self._duties,
             sorted(keeps),
             events,
             lambda: self.worker_id,
-            self._wake,
+            self._promoted,
             lambda: self._ticker.look(),
             lambda: self._ticker.rewind(),
         )
@@ -128,8 +137,8 @@ class Crew:
             Link("self-test", app.database, events),
             events,
             ListenerCallbacks(
-                self._wake,
-                self._ready_in,
+                self._lookout.look,
+                self._ready_at,
                 self._upkeep.due,
                 self._ticker.look,
                 self._cancel_asked,
@@ -160,13 +169,11 @@ class Crew:
             pool,
             balance,
             list(app.tasks),
-            lambda queue: self.pools.pool_of(queue) == number,
             self._room,
             lambda: self._held.room(number),
             lambda size: self._held.claimed(number, size),
             self._refuse,
             freed,
-            lambda: self._poll,
             self._lease_gone,
         )
         self.runners.append(runner)
@@ -196,6 +203,8 @@ class Crew:
             name: {
                 "max_attempts": task.retry.max_attempts,
                 "keep_failed": "Infinity" if task.keep_failed == float("inf") else task.keep_failed,
+                "queue": task.queue,
+                "priority": task.priority,
             }
             for name, task in self._app.tasks.items()
         }
@@ -236,6 +245,7 @@ class Crew:
             "writing outcomes": self.outcomes.run,
             "listening": self._listener.run,
             "testing the listener": self._listener.test,
+            "looking for ready jobs": self._lookout.run,
             "promoting due jobs": self._upkeep.promote,
             "upkeep": self._upkeep.keep_house,
             "firing schedules": self._ticker.run,
@@ -376,27 +386,32 @@ class Crew:
         for runner in self.runners:
             runner.process_said(job_id, text)
 
-    def _wake(self) -> None:
-        for fetcher in self.fetchers:
-            fetcher.wake()
-
-    def _ready_in(self, queue: str) -> None:
-        # Anybody may notify: what is not a queue's name, or none of ours, is nothing to us.
-        pool = self.pools.pool_of(queue) if len(queue) <= 200 else None
+    def _ready_at(self, queue: str, place: Place) -> None:
+        pool = self.pools.pool_of(queue)
         if pool is not None:
-            self.fetchers[pool].heard(queue)
+            self.fetchers[pool].heard(queue, place)
+
+    def _first_ready(self, first: FirstReady) -> None:
+        self._ready_at(first.queue, Place(Position(first.rank, first.run_at), first.last_rank))
+
+    def _promoted(self) -> None:
+        # A notification tells where: a look would walk over all dead rows.
+        if not self._hears:
+            self._lookout.look()
 
     def _hearing(self, hears: bool) -> None:
-        self._poll = self._normal_poll if hears else min(_DEAF_POLL, self._normal_poll)
+        self._hears = hears
         if self._lease is not None:
             self._lease.hurry(not hears)
         self._upkeep.hurry(not hears)
-        self._wake()  # they may be in a long pause that counted on being woken
+        self._lookout.hurry(not hears)
 
     def _gained(self, worker_id: str) -> None:
         self.worker_id = worker_id
         self._undeclared.set()
-        self._wake()
+        for fetcher in self.fetchers:
+            fetcher.wake()
+        self._lookout.look()
 
     def _lost(self, unanswered: bool) -> None:
         self._events.emit(LeaseLost(self.worker_id or "?", self.running))
@@ -438,12 +453,11 @@ class Crew:
         if paused != self._paused:
             self._paused = paused
             self._events.emit(paused)
+            self._lookout.look()  # something may have been resumed
         if paused.everything or paused.queues or paused.tasks:
             # What was claimed before, and waits for a slot, waits no longer here.
             self.hand_back(lambda job: paused.everything or job.queue in paused.queues or job.task in paused.tasks)
-        if not orders.stopping:
-            self._wake()  # something may have been resumed
-        elif not self._stopping:
+        if orders.stopping and not self._stopping:
             self._stopping = True
             self._events.emit(StopAsked())
             self._stop()

@@ -7,6 +7,7 @@ come back, as behind a pooler in transaction mode, the worker polls more often u
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,12 +20,17 @@ from stepwell import queries
 from stepwell.advice import aexplain
 from stepwell.db import Database
 from stepwell.events import Events, ListenerDeaf, ListenerHears
+from stepwell.queries import Position
 from stepwell.trouble import is_hopeless
 from stepwell.worker.link import Link, sever
+from stepwell.worker.places import Place
 
 _TEST_EVERY = 30.0
 _TEST_PATIENCE = 2.0
-_CHANNELS = ("stepwell_ready", "stepwell_due", "stepwell_tick", "stepwell_cancel", "stepwell_control")
+_CHANNELS = ("stepwell_ready_at", "stepwell_due", "stepwell_tick", "stepwell_cancel", "stepwell_control")
+
+# Anybody may notify: a payload of another form is not ours.
+_READY_AT = re.compile(r"(-?[0-9]{1,5}) (-?[0-9]{1,5}) (-?[0-9]{1,18}) (.{1,200})", re.DOTALL | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,8 @@ class ListenerCallbacks:
     """Whom to wake."""
 
     ready: Callable[[], None]
-    ready_in: Callable[[str], None]
+    """Something may be ready anywhere."""
+    ready_at: Callable[[str, Place], None]
     """With a queue's name, as somebody said it."""
     due: Callable[[float], None]
     tick: Callable[[], None]
@@ -138,10 +145,11 @@ class Listener:
 
     def _hear(self, channel: str, payload: str) -> None:
         match channel:
-            case "stepwell_ready":
-                self._callbacks.ready_in(payload)
+            case "stepwell_ready_at":
+                if (told := _READY_AT.fullmatch(payload)) is not None:
+                    rank, last_rank, run_at = int(told[1]), int(told[2]), int(told[3])
+                    self._callbacks.ready_at(told[4], Place(Position(rank, run_at), last_rank))
             case "stepwell_due":
-                # Anybody may notify: a payload that is not a number is not ours.
                 if payload.isdecimal() and len(payload) < 16:
                     self._callbacks.due(int(payload) / 1000)
             case "stepwell_tick":

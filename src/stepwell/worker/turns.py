@@ -39,13 +39,6 @@ class Turns:
             if queue not in self._times:
                 self._times[queue] = self._start(queue)
 
-    def replace(self, queues: Iterable[str]) -> None:
-        """These, and no others, may have something ready."""
-        kept = dict.fromkeys(queues)
-        # Among equals the first that came goes first. So those stay ahead of what is new, however much of it comes.
-        self._times = {queue: time for queue, time in self._times.items() if queue in kept}
-        self.add(kept)
-
     def next(self) -> list[str]:
         """Whom to ask now, in this order."""
         times = self._times
@@ -65,20 +58,22 @@ class Turns:
             return None
         return [float(self._weight(queue)) for queue in asked]
 
-    def gave(self, asked: Sequence[str], counts: Mapping[str, int], *, all_they_had: bool) -> None:
-        """Note what a claim brought. One that gave nothing, though asked before another that did, has nothing."""
+    def gave(self, asked: Sequence[str], counts: Mapping[str, int], *, all_they_had: bool) -> list[str]:
+        """Note what a claim brought. Returns the queues that have no more where they were asked: one that gave nothing,
+        though asked before another that did, has nothing."""
+        if self._places is None:
+            for queue, count in counts.items():
+                self._times[queue] += count / self._weight(queue)
+            if self._times:
+                self._earliest = min(self._times.values())
         if all_they_had:
-            for queue in asked:
-                del self._times[queue]
-        else:
-            last = max(place for place, queue in enumerate(asked) if queue in counts)
-            for place, queue in enumerate(asked):
-                count = counts.get(queue)
-                if count is not None:
-                    if self._places is None:
-                        self._times[queue] += count / self._weight(queue)
-                elif place < last:
-                    del self._times[queue]
+            return list(asked)
+        last = max(place for place, queue in enumerate(asked) if queue in counts)
+        return [queue for queue in asked[:last] if queue not in counts]
+
+    def remove(self, queue: str) -> None:
+        """Nothing is ready in this queue."""
+        del self._times[queue]
         if self._times and self._places is None:
             self._earliest = min(self._times.values())
 

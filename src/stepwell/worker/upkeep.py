@@ -25,7 +25,7 @@ _ROUND = 1.0
 _LEADER_LEASE = 5.0
 _AGAIN = 5.0
 _REWIND_EVERY = 10.0
-_LONGEST_NAP = 5.0
+_LONGEST_NAP = 10.0
 _LONGEST_NAP_IF_DEAF = 1.0
 _SHORTEST_NAP = 0.002
 # Those that do not lead look so much later than the leader: enough that they find nothing to do while it lives.
@@ -74,9 +74,8 @@ class Upkeep:
         self.leads = False
         self._chores = [
             _Chore("rescuing", 0, queries.rescue, self._rescued),
-            _Chore("delivering late events", 0, queries.deliver_late),
-            _Chore("admitting stranded runs", 5, queries.admit_stranded),
-            _Chore("removing stale schedules", 10, queries.remove_stale_schedules, self._removed),
+            _Chore("admitting stranded runs", 30, queries.admit_stranded),
+            _Chore("removing stale schedules", 30, queries.remove_stale_schedules, self._removed),
             # The leader may be of another app, or another version of this one, that keeps nothing for as long.
             _Chore("making partitions", 600, lambda: queries.make_partitions(keeps), everyone=True),
             _Chore("dropping expired partitions", 600, queries.prune),

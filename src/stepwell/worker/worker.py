@@ -62,7 +62,7 @@ class Worker:
         grace: Duration = "30s",
         lease: Duration = "20s",
         renew: Duration = "5s",
-        poll: Duration = "1s",
+        poll: Duration = "2s",
         blocked_after: Duration = "1s",
         max_held_size: int = 256 * 1024 * 1024,
         always_replay: bool | None = None,

@@ -23,7 +23,7 @@ declare
   _now timestamptz := stepwell.now();
   _ids uuid[];
   _admitted integer;
-  _queues text[];
+  _places stepwell.place[];
   _due_in double precision;
   _broken integer := 0;
   _schedule_id uuid;
@@ -86,11 +86,11 @@ begin
       update stepwell.job j
       set state = case when j.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end
       where j.id = any (array(select f.id from free f))
-      returning j.queue, j.state, j.run_at
+      returning j.queue, j.rank, j.state, j.run_at
     )
-    select count(*), array_agg(distinct a.queue) filter (where a.state = 'ready'),
+    select count(*), array_agg(row(a.queue, a.rank, a.run_at)::stepwell.place) filter (where a.state = 'ready'),
       extract(epoch from min(a.run_at) filter (where a.state = 'scheduled') - _now)
-    into _admitted, _queues, _due_in
+    into _admitted, _places, _due_in
     from admitted a;
   exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
     -- Whoever ends a run must not fail by the next one: each schedule is tried by itself.
@@ -111,10 +111,11 @@ begin
           update stepwell.job j
           set state = case when j.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end
           where j.id = _run_id
-          returning j.queue, j.state, extract(epoch from j.run_at - _now)::double precision as due_in into _run;
+          returning j.queue, j.rank, j.run_at, j.state, extract(epoch from j.run_at - _now)::double precision as due_in
+          into _run;
           _admitted := _admitted + 1;
           if _run.state = 'ready' then
-            _queues := array_append(_queues, _run.queue);
+            _places := _places || row(_run.queue, _run.rank, _run.run_at)::stepwell.place;
           else
             _due_in := least(_due_in, _run.due_in);
           end if;
@@ -132,7 +133,7 @@ begin
       end loop;
     end loop;
   end;
-  perform stepwell.notify_ready(_queues, _due_in);
+  perform stepwell.notify_ready(_places, _due_in);
   return _admitted;
 end
 $$;

@@ -27,7 +27,7 @@ declare
   _now timestamptz := stepwell.now();
   _accepted uuid[];
   _cancelling uuid[];
-  _ready text[];
+  _places stepwell.place[];
   _due_in double precision;
 begin
   if exists (select from unnest(_queues) as q (name) where length(q.name) not between 1 and 200) then
@@ -85,14 +85,14 @@ begin
       queue = coalesce(g.queue, j.queue), rank = coalesce(-g.priority, j.rank), progress = null, awaits = null
     from given g
     where j.id = any (_ids) and j.id = g.id
-    returning j.id, j.queue, j.state, j.run_at, j.cancelling and j.worker_id is null as cancelling
+    returning j.id, j.queue, j.rank, j.state, j.run_at, j.cancelling and j.worker_id is null as cancelling
   )
   select array_agg(m.id), array_agg(m.id) filter (where m.cancelling),
-    array_agg(distinct m.queue) filter (where m.state = 'ready'),
+    array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place) filter (where m.state = 'ready'),
     extract(epoch from min(m.run_at) filter (where m.state = 'waiting') - _now)
-  into _accepted, _cancelling, _ready, _due_in
+  into _accepted, _cancelling, _places, _due_in
   from moved m;
-  perform stepwell.notify_ready(_ready, _due_in);
+  perform stepwell.notify_ready(_places, _due_in);
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);
   end if;

@@ -20,7 +20,7 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _begun uuid[];
-  _queues text[];
+  _places stepwell.place[];
 begin
   with begun as (
     update stepwell.job j
@@ -35,10 +35,11 @@ begin
         select true from stepwell.step s
         where s.job_id = j.id and s.undo and s.error is null and not s.pending limit 1
       )
-    returning j.id, j.queue
+    returning j.id, j.queue, j.rank, j.run_at
   )
-  select coalesce(array_agg(b.id), '{}'), array_agg(distinct b.queue) into _begun, _queues from begun b;
-  perform stepwell.notify_ready(_queues, null);
+  select coalesce(array_agg(b.id), '{}'), array_agg(row(b.queue, b.rank, b.run_at)::stepwell.place)
+  into _begun, _places from begun b;
+  perform stepwell.notify_ready(_places, null);
   return _begun;
 end
 $$;

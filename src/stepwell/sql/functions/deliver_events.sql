@@ -1,5 +1,5 @@
 -- When a transaction that has emitted events commits: give them to those who wait. Waits for nobody longer than a moment: what
--- could not be delivered for certain by then is marked as late, and stepwell.deliver_late sees to it.
+-- could not be delivered for certain by then is marked as late, and stepwell.promote delivers it.
 create or replace function stepwell.deliver_events() returns trigger
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -31,6 +31,8 @@ begin
   _late := stepwell.deliver(_ids, false);
   if cardinality(_late) > 0 then
     update stepwell.event e set late = '0' where e.id = any (_late);
+    -- To stepwell.promote, which delivers them.
+    perform stepwell.notify_ready(null, 1);
   end if;
   return null;
 end

@@ -1,9 +1,12 @@
 -- Put one job in, from any language: select stepwell.enqueue('ship', '{"order_id": 7}', delay => '1 hour').
+-- args is a JSON object: json, jsonb or text. A literal, or a parameter without a type, counts as text. Had json and jsonb a
+-- function each, Postgres could not choose between the two for a literal.
+-- A queue or priority that is null is the task's own, as stepwell.task_options finds it.
 create or replace function stepwell.enqueue(
   task text,
-  args json default '{}',
-  queue text default 'default',
-  priority integer default 0,
+  args anycompatible default '{}'::text,
+  queue text default null,
+  priority integer default null,
   delay interval default null,
   run_at timestamptz default null,
   metadata jsonb default null,
@@ -13,7 +16,14 @@ create or replace function stepwell.enqueue(
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  _own record;
 begin
+  if queue is null or priority is null then
+    _own := stepwell.task_options(task, owner);
+    queue := coalesce(queue, _own.queue);
+    priority := coalesce(priority, _own.priority);
+  end if;
   return (stepwell.enqueue_many(
     array[task], array[args::text], array[queue], array[priority], array[extract(epoch from delay)::double precision],
     array[run_at], array[metadata::text], array[max_attempts],

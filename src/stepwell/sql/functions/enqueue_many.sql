@@ -33,7 +33,7 @@ declare
   _one_options text := case when cardinality(_options) = 1 then _options[1] end;
   _max integer := case when cardinality(_max_attempts) = 1 then _max_attempts[1] end;
   _ids uuid[];
-  _ready text[];
+  _places stepwell.place[];
   _due_in double precision;
 begin
   -- What most calls bring, one plain job, is seen to be good at a glance, by some of the rules of check_options.
@@ -57,21 +57,25 @@ begin
 
   _ids := case when _count = 1 then array[stepwell.uuid7()] else stepwell.uuids7(_count) end;
   if _delays is null and _run_ats is null then
-    _ready := case
-      when _queues is null then '{default}'
-      when _one_queue is not null then array[_one_queue]
-      else array(select distinct coalesce(q, 'default') from unnest(_queues) as q)
-    end;
+    if cardinality(_queues) > 1 or cardinality(_priorities) > 1 then
+      _places := array(
+        select distinct row(coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), _now)::stepwell.place
+        from unnest(_ids, _queues, _priorities) as u (id, queue, priority)
+      );
+    else
+      _places := array[row(coalesce(_one_queue, 'default'), -coalesce(_priority, 0), _now)::stepwell.place];
+    end if;
   else
     _run_ats := array(
       select coalesce(_now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now)
       from unnest(_ids, _delays, _run_ats) with ordinality as u (id, delay, run_at, n)
       order by u.n
     );
-    select array_agg(distinct coalesce(u.queue, _one_queue, 'default')) filter (where u.run_at <= _now),
+    select array_agg(row(coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), u.run_at)::stepwell.place)
+        filter (where u.run_at <= _now),
       extract(epoch from min(u.run_at) filter (where u.run_at > _now) - _now)
-    into _ready, _due_in
-    from unnest(_run_ats, _queues) as u (run_at, queue);
+    into _places, _due_in
+    from unnest(_run_ats, _queues, _priorities) as u (run_at, queue, priority);
   end if;
 
   insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, owner,
@@ -82,7 +86,7 @@ begin
     coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.options, _one_options)::json
   from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _options)
     as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, options);
-  perform stepwell.notify_ready(_ready, _due_in);
+  perform stepwell.notify_ready(_places, _due_in);
   return _ids;
 end
 $$;

@@ -35,7 +35,7 @@ declare
   _accepted uuid[];
   _final uuid[];
   _schedule_ids uuid[];
-  _queues text[];
+  _places stepwell.place[];
   _due_in double precision;
   _undo_ids uuid[];
   _undo_states text[];
@@ -100,7 +100,7 @@ begin
       attempt = h.attempt, steps_counted = h.steps
     from judged h
     where h.again and j.id = any (_ids) and j.id = h.id
-    returning j.queue, j.state, j.run_at
+    returning j.queue, j.rank, j.state, j.run_at
   ), ended as (
     delete from stepwell.job j
     using judged h
@@ -130,7 +130,7 @@ begin
   )
   select array(select h.id from held h), array(select e.id from ended e),
     array(select e.schedule_id from ended e where e.schedule_id is not null),
-    array(select distinct r.queue from retried r where r.state = 'ready'),
+    array(select row(r.queue, r.rank, r.run_at)::stepwell.place from retried r where r.state = 'ready'),
     (select extract(epoch from min(r.run_at) - _now) from retried r where r.state = 'scheduled'),
     array(select h.id from judged h where h.undo order by h.id),
     array(select h.state from judged h where h.undo order by h.id),
@@ -146,7 +146,7 @@ begin
         e.state, 'type', e.type, 'message', case when e.state = 'failed' then e.message else e.error end))
       from ended e where e.parent_id is not null
     )
-  into _accepted, _final, _schedule_ids, _queues, _due_in, _undo_ids, _undo_states, _undo_errors, _undo_steps,
+  into _accepted, _final, _schedule_ids, _places, _due_in, _undo_ids, _undo_states, _undo_errors, _undo_steps,
     _undo_types, _undo_messages, _durable, _kept, _expires_ats, _ends;
   if _failed_steps is not null then
     -- Those of jobs that are tried again, so that the step is, too; of the others nothing is left here.
@@ -181,7 +181,7 @@ begin
   if cardinality(_schedule_ids) > 0 then
     perform stepwell.admit(_schedule_ids);
   end if;
-  perform stepwell.notify_ready(_queues, _due_in);
+  perform stepwell.notify_ready(_places, _due_in);
   perform stepwell.notify_done(_final);
   if cardinality(_accepted) = cardinality(_ids) then
     return '{}';

@@ -56,7 +56,7 @@ begin
     _id, _job.owner, _job.options,
     case when _state.kind = 'state' and _state.n > 1 then _state.key end,
     case when _state.kind = 'state' and _state.n > 1 then _state.value end);
-  perform stepwell.notify_ready(array[_job.queue], null);
+  perform stepwell.notify_ready(array[row(_job.queue, _job.rank, _now)::stepwell.place], null);
   return _new;
 end
 $$;

@@ -19,14 +19,13 @@ set enable_sort = off
 as $$
 declare
   _now timestamptz := stepwell.now();
-  _queues text[];
+  _places stepwell.place[];
   _durable uuid[];
   _unsure uuid[];
   _released integer;
   _again_in double precision;
   _id uuid;
-  _queue text;
-  _why text;
+  _made record;
 begin
   failed := '{}';
   why := '{}';
@@ -42,11 +41,12 @@ begin
       update stepwell.job j
       set state = 'ready'
       where j.ctid = any (array(select d.ctid from due d where not d.unsure))
-      returning j.id, j.queue, j.durable
+      returning j.id, j.queue, j.rank, j.run_at, j.durable
     )
-    select count(*), array_agg(distinct m.queue), array_agg(m.id) filter (where m.durable),
+    select count(*), array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place),
+      array_agg(m.id) filter (where m.durable),
       array(select d.id from due d where d.unsure)
-    into promoted, _queues, _durable, _unsure
+    into promoted, _places, _durable, _unsure
     from made m;
     if cardinality(_unsure) > 0 then
       perform stepwell.look_again(_unsure);
@@ -57,7 +57,7 @@ begin
   exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
     -- One of them at least. Now each by itself, and no more than can be done in a moment.
     promoted := 0;
-    _queues := '{}';
+    _places := '{}';
     for _id in
       select j.id
       from stepwell.job j
@@ -67,20 +67,22 @@ begin
       for no key update skip locked
     loop
       begin
-        select p.queue, p.why into _queue, _why from stepwell.promote_one(_id) p;
-        if _why is null then
+        select p.queue, p.rank, p.run_at, p.why into _made from stepwell.promote_one(_id) p;
+        if _made.why is null then
           promoted := promoted + 1;
-          _queues := _queues || _queue;
+          if _made.queue is not null then
+            _places := _places || row(_made.queue, _made.rank, _made.run_at)::stepwell.place;
+          end if;
         else
           failed := failed || _id;
-          why := why || _why;
+          why := why || _made.why;
         end if;
       exception when others then
         continue;
       end;
     end loop;
   end;
-  perform stepwell.notify_ready(_queues, null);
+  perform stepwell.notify_ready(_places, null);
   perform from stepwell.job j
   where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
   order by j.task, j.misfits, j.queue limit 1;
@@ -90,9 +92,10 @@ begin
   end if;
   perform from stepwell.event e where e.late is not null order by e.late_turn, e.id limit 1;
   if found then
-    -- A leader of schema 5 does not know of them. What is wrong with one of them must not hold up jobs that are due.
+    -- Each second, until all of them have been. If one of them fails, that must not hold up jobs that are due.
+    _again_in := least(_again_in, 1);
     begin
-      perform stepwell.deliver_late(100);
+      perform stepwell.deliver_late();
     exception when data_exception or integrity_constraint_violation or program_limit_exceeded or lock_not_available
       or deadlock_detected then
       null;

@@ -1,5 +1,11 @@
 -- Make one due job ready, or fail it if its own row does not allow that. Returns why it failed; null: it did not.
-create or replace function stepwell.promote_one(_id uuid, out queue text, out why text)
+create or replace function stepwell.promote_one(
+  _id uuid,
+  out queue text,
+  out rank smallint,
+  out run_at timestamptz,
+  out why text
+)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -12,7 +18,8 @@ begin
     perform stepwell.look_again(array[_id]);
     return;
   end if;
-  update stepwell.job j set state = 'ready' where j.id = _id returning j.queue, j.durable into queue, _durable;
+  update stepwell.job j set state = 'ready' where j.id = _id
+  returning j.queue, j.rank, j.run_at, j.durable into queue, rank, run_at, _durable;
   if _durable then
     perform stepwell.end_waits(array[_id]);
   end if;

@@ -37,9 +37,18 @@ begin
       message = 'stepwell: a worker''s queues and schedules must have names of 1 to 200 characters, its owner at most 200, its host '
         'and version at most 255, and it may have 10000 queues, 100000 schedules and 16 MB of tasks';
   end if;
-  -- Whoever rescues or cancels reads these: a limit that is no number must not get in.
+  -- Whoever rescues, cancels or enqueues reads these: a limit that is no number must not get in, nor an option that no job
+  -- can have.
   perform (t.limits ->> 'max_attempts')::numeric::integer, (t.limits ->> 'keep_failed')::double precision
   from jsonb_each(_tasks::jsonb) as t (task, limits);
+  if exists (
+    select from jsonb_each(_tasks::jsonb) as t (task, limits)
+    where length(t.limits ->> 'queue') not between 1 and 200
+      or (t.limits ->> 'priority')::numeric not between -32767 and 32767
+  ) then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: a task''s queue must have a name of 1 to 200 characters, and its priority must be between -32767 and 32767';
+  end if;
   insert into stepwell.worker (id, host, pid, version, queues, tasks, concurrency, started_at, renewed_at,
     lease_until, begun, owner, schedules, stale_after, named, signatures)
   values (_id, _host, _pid, _version, _queues, _tasks::jsonb, _concurrency, _now - _age * interval '1 second', _now,

@@ -20,6 +20,7 @@ declare
   _group record;
   _owners text[];
   _queues text[];
+  _places stepwell.place[];
   _part record;
   _left integer;
   _room integer;
@@ -106,11 +107,11 @@ begin
         -- About where it stood before.
         set state = 'ready', run_at = least(j.claimed_at, _now)
         where j.id = any (array(select f.id from free f))
-        returning j.id
+        returning j.rank, j.run_at
       )
-      select count(*) into _got from made m;
+      select count(*), array_agg(row(_part.queue, m.rank, m.run_at)::stepwell.place) into _got, _places from made m;
       if _got > 0 then
-        perform stepwell.notify_ready(array[_part.queue], null);
+        perform stepwell.notify_ready(_places, null);
       end if;
       released := released + _got;
       _left := _left - _got;

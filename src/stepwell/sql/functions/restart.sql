@@ -16,7 +16,7 @@ declare
   _now timestamptz := stepwell.now();
   _accepted uuid[];
   _cancelling uuid[];
-  _queues text[];
+  _places stepwell.place[];
 begin
   if (cardinality(_args) = cardinality(_ids) and array_position(_args, null) is null) is not true and cardinality(_ids) > 0 then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: each job needs its args';
@@ -32,10 +32,11 @@ begin
       life = j.life + 1, steps_counted = 0, durable = true
     from unnest(_ids, _epochs, _args) as u (id, epoch, args)
     where j.id = any (_ids) and j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
-    returning j.id, j.queue, j.cancelling
+    returning j.id, j.queue, j.rank, j.run_at, j.cancelling
   )
-  select array_agg(r.id), array_agg(r.id) filter (where r.cancelling), array_agg(distinct r.queue)
-  into _accepted, _cancelling, _queues
+  select array_agg(r.id), array_agg(r.id) filter (where r.cancelling),
+    array_agg(row(r.queue, r.rank, r.run_at)::stepwell.place)
+  into _accepted, _cancelling, _places
   from restarted r;
   delete from stepwell.step s
   where s.job_id = any (_accepted)
@@ -45,7 +46,7 @@ begin
   set kind = 'taken', key = 'taken/' || s.event_id, value = null, large = false, awaited = null
   where s.job_id = any (_accepted) and s.kind <> 'taken';
   delete from stepwell.large_value v where v.job_id = any (_accepted);
-  perform stepwell.notify_ready(_queues, null);
+  perform stepwell.notify_ready(_places, null);
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);
   end if;

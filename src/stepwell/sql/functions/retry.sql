@@ -5,8 +5,13 @@
 -- failed with and the children that had not ended. With _step it goes back to that step, of a chain or machine to what that was last given;
 -- with _from_start it begins anew, as does one that has been undone; both are for jobs that have ended. What begins anew
 -- has another life.
-create or replace function stepwell.retry(_ids uuid[], _step text default null, _from_start boolean default false)
-returns uuid[]
+-- With _input, a chain or machine goes on at any of its steps, whether it has come to that or not: the step is given _input.
+create or replace function stepwell.retry(
+  _ids uuid[],
+  _step text default null,
+  _from_start boolean default false,
+  _input text default null
+) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -18,11 +23,19 @@ declare
   _live uuid[];
   _ended uuid[];
   _back uuid[];
-  _queues text[];
+  _places stepwell.place[];
   _missing uuid;
   _sent uuid[];
   _schedule_ids uuid[];
 begin
+  if _input is not null then
+    if _from_start or (length(_step) between 1 and 1000) is not true then
+      raise exception using errcode = 'invalid_parameter_value',
+        message = 'stepwell: an input is for a step: name it by _step, and leave _from_start out';
+    end if;
+    perform stepwell.check_values(array[_input]);
+    perform stepwell.check_sizes('step', array[_input]);
+  end if;
   -- Those that are live, then those that have ended, each in the order of their ids; and what is changed below is among
   -- them. One that has come back meanwhile, by another retry, is left to that.
   _live := array(
@@ -36,7 +49,18 @@ begin
       for update
     ) l
   );
-  if _step is not null then
+  if _input is not null then
+    select h.id into _missing
+    from stepwell.history h
+    where h.id = any (_ended)
+      and exists (select from stepwell.unfold(h.steps) s where s.kind not in ('state', 'taken'))
+    limit 1;
+    if found then
+      raise exception using errcode = 'SW002',
+        message = format('stepwell: job %s has steps of a durable function: only a step of a chain or a state of a machine is given an input',
+          _missing);
+    end if;
+  elsif _step is not null then
     select h.id into _missing
     from stepwell.history h
     where h.id = any (_ended)
@@ -67,7 +91,7 @@ begin
     from revived r
     cross join lateral stepwell.kept_steps(r.steps, r.failed_step, _step, _from_start) as s (keys)
     cross join lateral stepwell.unfold(r.steps) k
-    where k.key = any (s.keys)
+    where k.key = any (s.keys) and (_input is null or k.key <> _step)
   ), given_back as (
     -- What it had taken of what it was sent, by steps that it takes anew: under its old number, so still the first in line.
     insert into stepwell.event (id, emitted_at, expires_at, large, job_id, name, key, value)
@@ -87,6 +111,13 @@ begin
     select k.id, k.saved_at, k.until, k.event_id, k.child_id, k.seconds, k.n, k.epoch, k.fingerprint, k.pending,
       k.timed_out, k.undo, k.large, k.kind, k.key, k.event, k.event_key, k.value, k.error
     from kept k
+  ), entered as (
+    -- Not as the first, even if nothing is saved: that is the one that a job begins with.
+    insert into stepwell.step (job_id, saved_at, n, epoch, kind, key, value)
+    select r.id, _now, greatest((select max(u.n) from stepwell.unfold(r.steps) u), 1) + 1, r.epoch, 'state', _step,
+      _input::json
+    from revived r
+    where _input is not null
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
       args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, owner, options, life, durable, cursor,
@@ -100,12 +131,21 @@ begin
       r.task, r.queue,
       r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from, r.owner, r.options, r.life,
       -- So that the claim brings the journal, which tells the life.
-      r.life > 0
+      r.life > 0 or _input is not null
       -- So that its end sees to what it was sent and has not read.
         or r.id in (select k.id from kept k) or r.id in (select s.id from unnest(_sent) as s (id))
         or exists (select from stepwell.unfold(r.steps) u where u.kind = 'receive'),
-      case when s.first or _from_start then null else coalesce(_step_state.key, r.cursor) end,
-      case when s.first or _from_start then null when _step_state.key is null then r.input else _step_state.value end
+      case
+        when _input is not null then _step
+        when s.first or _from_start then null
+        else coalesce(_step_state.key, r.cursor)
+      end,
+      case
+        when _input is not null then _input::json
+        when s.first or _from_start then null
+        when _step_state.key is null then r.input
+        else _step_state.value
+      end
     from revived r
     -- The step of a chain or machine that was asked for, and whether it is the one that such a job begins with.
     left join lateral (
@@ -116,28 +156,29 @@ begin
         select u.key from stepwell.unfold(r.steps) u where u.kind = 'state' and u.n = 1
       ) as first
     ) s
-    returning id, queue, state, schedule_id
+    returning id, queue, rank, run_at, state, schedule_id
   ), hurried as (
     update stepwell.job j
     set state = 'ready', run_at = _now, misfits = null
     -- As text, because the state itself would tempt the planner to the index on all scheduled jobs.
     where j.id = any (_live) and (j.attempt > 0 or j.run_at = j.misfit_until) and j.state::text = 'scheduled' and _step is null and not _from_start
-    returning j.id, j.queue
+    returning j.id, j.queue, j.rank, j.run_at
   ), ready as (
-    select b.id, b.queue, case when b.state = 'blocked' then b.schedule_id end as schedule_id from back b
+    select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id from back b
     union all
-    select h.id, h.queue, null from hurried h
+    select h.id, h.queue, h.rank, h.run_at, null from hurried h
   )
-  select array_agg(r.id), array_agg(distinct r.queue) filter (where r.schedule_id is null),
+  select array_agg(r.id),
+    array_agg(row(r.queue, r.rank, r.run_at)::stepwell.place) filter (where r.schedule_id is null),
     array_agg(distinct r.schedule_id) filter (where r.schedule_id is not null)
-  into _back, _queues, _schedule_ids
+  into _back, _places, _schedule_ids
   from ready r;
   delete from stepwell.large_value v
   where v.job_id = any (_back)
     and (select true from stepwell.step s where s.job_id = v.job_id and s.key = v.key and s.large) is null;
   update stepwell.large_value v set expires_at = 'infinity' where v.job_id = any (_back);
   update stepwell.event e set expires_at = 'infinity' where e.job_id = any (_back);
-  perform stepwell.notify_ready(_queues, null);
+  perform stepwell.notify_ready(_places, null);
   if _schedule_ids is not null then
     perform stepwell.admit(_schedule_ids);
   end if;

@@ -23,7 +23,7 @@ declare
   _now timestamptz := stepwell.now();
   _accepted uuid[];
   _cancelling uuid[];
-  _queues text[];
+  _places stepwell.place[];
   _due_in double precision;
 begin
   perform stepwell.lock_to_give_back(_ids);
@@ -38,14 +38,14 @@ begin
       misfit_epoch = case when coalesce(_began, o.delay > 0) then j.misfit_epoch else j.misfit_epoch + 1 end
     from outcome o
     where j.id = any (_ids) and j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
-    returning j.id, j.queue, j.state, j.run_at, j.cancelling
+    returning j.id, j.queue, j.rank, j.state, j.run_at, j.cancelling
   )
   select array_agg(g.id), array_agg(g.id) filter (where g.cancelling),
-    array_agg(distinct g.queue) filter (where g.state = 'ready'),
+    array_agg(row(g.queue, g.rank, g.run_at)::stepwell.place) filter (where g.state = 'ready'),
     extract(epoch from min(g.run_at) filter (where g.state = 'scheduled') - _now)
-  into _accepted, _cancelling, _queues, _due_in
+  into _accepted, _cancelling, _places, _due_in
   from given g;
-  perform stepwell.notify_ready(_queues, _due_in);
+  perform stepwell.notify_ready(_places, _due_in);
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);
   end if;

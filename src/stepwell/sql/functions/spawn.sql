@@ -33,7 +33,7 @@ declare
   _now timestamptz := stepwell.now();
   _children uuid[];
   _put integer;
-  _ready text[];
+  _places stepwell.place[];
   _due_in double precision;
 begin
   if (
@@ -84,13 +84,13 @@ begin
       g.task, g.queue, g.args::json, g.metadata::jsonb, g.id, g.key, g.owner, g.options::json
     from given g
     join saved s on s.child_id = g.child_id
-    returning queue, state, run_at
+    returning queue, rank, state, run_at
   )
-  select count(*), array_agg(distinct p.queue) filter (where p.state = 'ready'),
+  select count(*), array_agg(row(p.queue, p.rank, p.run_at)::stepwell.place) filter (where p.state = 'ready'),
     extract(epoch from min(p.run_at) filter (where p.state = 'scheduled') - _now)
-  into _put, _ready, _due_in
+  into _put, _places, _due_in
   from put p;
-  perform stepwell.notify_ready(_ready, _due_in);
+  perform stepwell.notify_ready(_places, _due_in);
   if _put = cardinality(_ids) then
     return _children;
   end if;

@@ -19,7 +19,7 @@ declare
   _events boolean;
   _incomplete boolean;
   _cancelling uuid[];
-  _queues text[];
+  _places stepwell.place[];
   _due_in double precision;
 begin
   perform stepwell.check_isolation();
@@ -119,19 +119,20 @@ begin
       attempt = j.attempt - 1, worker_id = null, durable = true, awaits = d.awaits
     from decided d
     where j.id = any (_held) and j.id = d.id
-    returning j.id, j.queue, j.state, j.run_at, j.cancelling, j.awaits
+    returning j.id, j.queue, j.rank, j.state, j.run_at, j.cancelling, j.awaits
   )
-  select array_agg(s.id) filter (where s.cancelling), array_agg(distinct s.queue) filter (where s.state = 'ready'),
+  select array_agg(s.id) filter (where s.cancelling),
+    array_agg(row(s.queue, s.rank, s.run_at)::stepwell.place) filter (where s.state = 'ready'),
     extract(epoch from min(s.run_at) filter (where s.state = 'waiting' and s.run_at < 'infinity') - _now),
     bool_or(s.state = 'waiting' and coalesce(s.awaits, 0) = 0)
-  into _cancelling, _queues, _due_in, _incomplete
+  into _cancelling, _places, _due_in, _incomplete
   from suspended s;
   if _incomplete then
     -- Nothing would ever wake it.
     raise exception using errcode = 'invalid_parameter_value',
       message = 'stepwell: each job waits for a group of steps, or goes on at once';
   end if;
-  perform stepwell.notify_ready(_queues, _due_in);
+  perform stepwell.notify_ready(_places, _due_in);
   if _cancelling is not null then
     perform stepwell.cancel(_cancelling);
   end if;

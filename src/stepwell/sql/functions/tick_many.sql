@@ -28,7 +28,7 @@ declare
   _due uuid[];
   _locked uuid[];
   _job_ids uuid[] := stepwell.uuids7(cardinality(_tick_ids));
-  _queues text[];
+  _places stepwell.place[];
   _due_in double precision;
 begin
   held := '{}';
@@ -106,7 +106,7 @@ begin
       end,
       f.task, f.queue, f.args, f.id, f.at, f.owner, f.metadata, f.max_attempts, f.options
     from fired f
-    returning queue, state, run_at
+    returning queue, rank, state, run_at
   ), moved as (
     update stepwell.schedule s
     set next_tick_at = u.next, last_tick_at = coalesce(n.at, s.last_tick_at),
@@ -117,10 +117,10 @@ begin
     ) n on n.id = u.id
     where s.id = any (_locked) and s.id = u.id
   )
-  select count(*), array_agg(distinct p.queue) filter (where p.state = 'ready'),
+  select count(*), array_agg(row(p.queue, p.rank, p.run_at)::stepwell.place) filter (where p.state = 'ready'),
     extract(epoch from min(p.run_at) filter (where p.state = 'scheduled') - _now)
-  into enqueued, _queues, _due_in
+  into enqueued, _places, _due_in
   from put p;
-  perform stepwell.notify_ready(_queues, _due_in);
+  perform stepwell.notify_ready(_places, _due_in);
 end
 $$;

@@ -96,7 +96,7 @@ begin
       case when _schedule.named then _schedule.owner end, _schedule.metadata, _schedule.max_attempts, _schedule.options);
     if _state <> 'blocked' then
       perform stepwell.notify_ready(
-        case when _state = 'ready' then array[_schedule.queue] end,
+        case when _state = 'ready' then array[row(_schedule.queue, _schedule.rank, _run_at)::stepwell.place] end,
         case when _state = 'scheduled' then extract(epoch from _run_at - _now)::double precision end
       );
     end if;

@@ -26,7 +26,7 @@ begin
   values (_job_id, _now, _now, _schedule.rank, 'ready', _schedule.task, _schedule.queue, _schedule.args, _schedule.id, _at,
     case when _schedule.named then _schedule.owner end, _schedule.metadata, _schedule.max_attempts, _schedule.options);
   update stepwell.schedule s set last_tick_at = _at, last_job_id = _job_id where s.id = _schedule.id;
-  perform stepwell.notify_ready(array[_schedule.queue], null);
+  perform stepwell.notify_ready(array[row(_schedule.queue, _schedule.rank, _now)::stepwell.place], null);
   return _job_id;
 end
 $$;

@@ -11,7 +11,7 @@ set enable_mergejoin = off
 as $$
 declare
   _now timestamptz := stepwell.now();
-  _queues text[];
+  _places stepwell.place[];
 begin
   with woken as (
     update stepwell.job j
@@ -26,9 +26,9 @@ begin
           select count(distinct s.awaited) from stepwell.step s where s.job_id = j.id and s.pending
         )
       end
-    returning j.queue
+    returning j.queue, j.rank, j.run_at
   )
-  select array_agg(distinct w.queue) into _queues from woken w;
-  perform stepwell.notify_ready(_queues, null);
+  select array_agg(row(w.queue, w.rank, w.run_at)::stepwell.place) into _places from woken w;
+  perform stepwell.notify_ready(_places, null);
 end
 $$;

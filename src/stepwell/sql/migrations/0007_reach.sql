@@ -1,6 +1,30 @@
 -- stepwell: compatible from 6
 -- Functions and views are replaced after this file.
 
+create type stepwell.place as (
+  queue text,
+  rank smallint,
+  run_at timestamptz
+);
+comment on type stepwell.place is 'Where in the order of claims a job stands: what the workers are told when it becomes ready.';
+comment on column stepwell.place.queue is 'The queue of the job.';
+comment on column stepwell.place.rank is 'Minus the priority.';
+comment on column stepwell.place.run_at is 'Among jobs of one rank, the earliest goes first.';
+
+-- Its parameters or result have changed.
+drop function if exists stepwell.notify_ready(text[], double precision);
+drop function if exists stepwell.promote_one(uuid);
+
+-- The options of a task.
+
+comment on column stepwell.worker.tasks is 'The tasks it registered, each with the limits that rescue needs and the options of jobs that name none: {"max_attempts", "keep_failed", "queue", "priority"}. Workers of schema 6 register the limits only.';
+create index worker_number on stepwell.worker (number);
+comment on index stepwell.worker_number is 'Finds the worker that registered last of those that know a task.';
+-- Its args may be jsonb, too.
+drop function if exists stepwell.enqueue(text, json, text, integer, interval, timestamptz, jsonb, integer, text);
+-- It has another parameter now.
+drop function if exists stepwell.retry(uuid[], text, boolean);
+
 -- Jobs with a policy of their own.
 
 alter table stepwell.job add column options json;
@@ -15,10 +39,6 @@ alter table stepwell.schedule
 comment on column stepwell.schedule.metadata is 'The metadata of its jobs.';
 comment on column stepwell.schedule.max_attempts is 'How often each of its jobs may be tried; null: the task decides.';
 comment on column stepwell.schedule.options is 'The options of its jobs.';
--- Its result has another column now.
-drop function if exists stepwell.claim(
-  uuid, text[], integer[], timestamptz[], uuid[], text[], integer, double precision[], bigint, boolean
-);
 -- They have more parameters now.
 drop function if exists stepwell.enqueue_many(
   text[], text[], text[], integer[], double precision[], timestamptz[], text[], integer[], text[]

@@ -1,0 +1,79 @@
+"""A steady load on a worker that keeps up, while a transaction stays open: does the latency stay as it was?
+
+A drain cannot tell. Under a steady load every claim comes to the end of the queue, and a claim that looks for more from
+its front walks over every dead row that the open transaction keeps.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from benchmarks.run import STEPWELL, Run
+from benchmarks.scenarios.latency import percentile
+from benchmarks.scenarios.snapshot import held_snapshot
+from benchmarks.stage import Stage, stop
+from benchmarks.system import System
+
+RATE = 4_000
+_SLOTS = 100
+_WARM_UP = 5.0
+_WINDOW = 20.0
+_QUICK_WINDOW = 5.0
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """Latencies in seconds before a snapshot was held, at the end of the time for which it was, and on the way."""
+
+    before: list[float]
+    after: list[float]
+    on_the_way: list[tuple[float, float]]
+    """The median in milliseconds of each window, by the seconds since the snapshot."""
+
+
+def soak(run: Run) -> None:
+    """The latency after ten minutes must be about that before."""
+    record(run, STEPWELL, at_most=1.5)
+
+
+def record(run: Run, system: System, rate: int = RATE, at_most: float | None = None) -> None:
+    """Soak one system, and record its latencies beside those it had before."""
+    seconds = 60 if run.quick else 600
+    soaked = soak_one(run, system, rate, seconds, _QUICK_WINDOW if run.quick else _WINDOW)
+    run.series[f"soak: {system.name}"] = soaked.on_the_way
+    for q in (50, 99):
+        run.record(
+            "soak",
+            f"{system.name}, {rate:,} jobs/s, p{q} {seconds} s later",
+            [percentile(soaked.after, q)],
+            "ms",
+            "before the snapshot",
+            [percentile(soaked.before, q)],
+            at_most=at_most,
+        )
+
+
+def soak_one(run: Run, system: System, rate: int, seconds: float, window: float) -> Soaked:
+    """Measure for a window, hold a snapshot for so many seconds, and measure for the last window of them."""
+    with run.stage(system) as stage, stage.workers(_SLOTS):
+        producer = stage.start("flow", rate)
+        try:
+            stage.wait_for(1)
+            time.sleep(_WARM_UP)
+            before = _window(stage, window)
+            windows: list[list[float]] = []
+            with held_snapshot(stage.dsn):
+                while len(windows) * window < seconds:
+                    windows.append(_window(stage, window))
+        finally:
+            stop([producer])
+    on_the_way = [((n + 0.5) * window, percentile(found, 50)) for n, found in enumerate(windows) if found]
+    return Soaked(before, windows[-1], on_the_way)
+
+
+def _window(stage: Stage, seconds: float) -> list[float]:
+    """The latencies of the handlers that ran in so many seconds from now."""
+    began = stage.ran.answers
+    time.sleep(seconds)
+    return stage.ran.latencies[began:]

@@ -1,0 +1,81 @@
+"""Names that were typed: whether anything is known by them, and which known name they resemble.
+
+A queue, task or owner comes into being by being named, so a mistyped name is no error by itself. One rule holds for all
+commands: a name that nothing is known by is warned about; and if the command then changed nothing, because it acts only
+on what is there, that is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
+from heapq import nlargest
+from typing import Any
+
+import psycopg
+
+from stepwell import queries
+from stepwell.cli.output import warn
+from stepwell.db import fetch
+from stepwell.errors import StepwellError
+from stepwell.queries import NameKind
+
+Typed = dict[NameKind, str | None]
+
+_COMPARED = 20
+
+
+def warn_of(connection: psycopg.Connection[Any], typed: Typed) -> None:
+    """Warn of each name that nothing is known by."""
+    for doubt in doubts(connection, typed):
+        warn(doubt)
+
+
+def refuse(connection: psycopg.Connection[Any], typed: Typed) -> None:
+    """Raise if there is a name that nothing is known by: for a command that has found nothing to change."""
+    if found := doubts(connection, typed):
+        raise StepwellError("; ".join(found))
+
+
+def doubts(connection: psycopg.Connection[Any], typed: Typed, *, served: bool = False) -> list[str]:
+    """A sentence on each name that nothing is known by. With `served`, jobs that no worker has ever taken do not make
+    their names known."""
+    given: list[tuple[NameKind, str]] = [(kind, name) for kind, name in typed.items() if name is not None]
+    if not given:
+        return []
+    try:
+        names = fetch(connection, queries.known_names(typed.get("queue")))
+    except psycopg.errors.InsufficientPrivilege:
+        return []  # a producer may enqueue, and not look
+    said: list[str] = []
+    for kind, name in given:
+        known = {found.name for found in names if found.kind == kind and (found.served or not served)}
+        if not _has(known, kind, name):
+            hint = nearest(name, known) or ": check the spelling, or start a worker that has it"
+            said.append(f"no live worker, schedule or recent job has the {kind} {name!r}{hint}")
+    return said
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question at the end of a sentence, if one of the names is like this one. Patterns of queues are passed over."""
+    matcher = SequenceMatcher(b=name, autojunk=False)
+
+    def likeness(other: str) -> float:
+        matcher.set_seq1(other)
+        return matcher.quick_ratio()
+
+    # A real comparison of thousands of long names takes half a minute.
+    likely = nlargest(_COMPARED, sorted(other for other in known if not other.endswith("*")), likeness)
+    found = get_close_matches(name, likely, n=1)
+    return f": did you mean {found[0]!r}?" if found else ""
+
+
+def _has(known: set[str], kind: NameKind, name: str) -> bool:
+    # Only a worker takes a pattern: elsewhere one is just a name, which no queue has.
+    if _is_pattern(kind, name):
+        return False
+    return name in known or any(_is_pattern(kind, other) and name.startswith(other[:-1]) for other in known)
+
+
+def _is_pattern(kind: NameKind, name: str) -> bool:
+    return kind == "queue" and name.endswith("*")

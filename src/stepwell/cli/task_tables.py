@@ -1,0 +1,107 @@
+"""Tables of an app's tasks, of the steps of its chains and machines, and of the schedules in its code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stepwell.cli.output import Column, table
+from stepwell.cli.schedule_text import said_catchup, said_timing
+from stepwell.cli.task_parts import begins, flow_of, next_tick, said_retry
+from stepwell.duration import describe
+from stepwell.flow import FlowStep
+from stepwell.schedule import NewSchedule, from_timing
+from stepwell.task import Task
+
+
+def print_tasks(found: Sequence[Task[..., Any]]) -> None:
+    table(
+        [
+            Column("task", cut=True),
+            Column("kind"),
+            Column("queue", cut=True),
+            Column("priority", right=True),
+            Column("retry", cut=True),
+            Column("timeout"),
+            Column("keep"),
+            Column("keep failed"),
+            Column("arguments", cut=True),
+        ],
+        (
+            (
+                task.name,
+                flow_of(task) or task.kind,
+                task.queue,
+                task.priority,
+                said_retry(task.retry),
+                _timeout(task.timeout),
+                _keep(task.keep),
+                _keep(task.keep_failed),
+                task.codec.describe(),
+            )
+            for task in found
+        ),
+        empty="the app has no tasks",
+    )
+
+
+def print_steps(flows: Sequence[tuple[Task[..., Any], FlowStep]]) -> None:
+    table(
+        [
+            Column("chain or machine", cut=True),
+            Column("step or state", cut=True),
+            Column("begins"),
+            Column("queue", cut=True),
+            Column("retry", cut=True),
+            Column("timeout"),
+        ],
+        (
+            (
+                task.name,
+                step.name,
+                "begins" if begins(task, step) else "",
+                step.queue or task.queue,
+                said_retry(step.retry),
+                _timeout(step.timeout),
+            )
+            for task, step in flows
+        ),
+        empty="",
+    )
+
+
+def print_schedules(schedules: Sequence[NewSchedule]) -> None:
+    table(
+        [
+            Column("schedule", cut=True),
+            Column("task", cut=True),
+            Column("when", cut=True),
+            Column("next"),
+            Column("queue", cut=True),
+            Column("overlap"),
+            Column("catchup"),
+            Column("args", cut=True),
+        ],
+        (
+            (
+                schedule.name,
+                schedule.task,
+                said_timing(*from_timing(schedule.timing)),
+                next_tick(schedule) or "never",
+                schedule.queue,
+                schedule.overlap,
+                said_catchup(schedule.catchup),
+                schedule.args,
+            )
+            for schedule in schedules
+        ),
+        empty="",
+    )
+
+
+def _timeout(timeout: float | None) -> str:
+    return "none" if timeout is None else describe(timeout)
+
+
+def _keep(length: float) -> str:
+    return describe(length) if length else "not at all"
