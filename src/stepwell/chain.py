@@ -239,14 +239,16 @@ def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, ti
             named[codec.context_parameter] = ctx
         return lambda: fn(*positional, **named)
 
+    def as_args(stored: str) -> str:
+        return f'{{"{_input_of(chain, fn)}":{stored}}}'
+
     def begin(stored: str, ctx: JobContext) -> Callable[[], Any]:
-        return begin_first(f'{{"{_input_of(chain, fn)}":{stored}}}', ctx)
+        return begin_first(as_args(stored), ctx)
 
     return FlowStep(
         name, *common, begin, begin_first if place == 0 else None,
         priority=None if policy.priority is None else check_priority(policy.priority),
-        transaction=policy.transaction, process=policy.process, fn=fn, codec=codec,
-        input_name="" if place == 0 else _input_of(chain, fn),
+        transaction=policy.transaction, process=policy.process, fn=fn, codec=codec, as_args=as_args,
     )  # fmt: skip
 
 

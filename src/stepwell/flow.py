@@ -41,9 +41,9 @@ class FlowStep:
     transaction: bool = False
     process: bool = False
     fn: Callable[..., Any] | None = None
-    """The function of a chain's step, with how its arguments are read, and the name of the one that is handed on."""
+    """The function of a chain's step, with how its arguments are read, and what is handed on as these arguments."""
     codec: Codec | None = None
-    input_name: str = ""
+    as_args: Callable[[str], str] = str
 
     @property
     def apart(self) -> bool:

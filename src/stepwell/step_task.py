@@ -81,7 +81,11 @@ def for_run(task: Task[..., Any], job: ClaimedJob) -> tuple[Task[..., Any], Clai
     apart = StepTask(task, step, job, n, first=cursor is None)
     if cursor is None:
         return apart, job
-    return apart, msgspec.structs.replace(job, args=f'{{"{step.input_name}":{stored}}}')
+    try:
+        args = step.as_args(stored)
+    except ConfigError:
+        args = stored  # it does not fit: the run says so
+    return apart, msgspec.structs.replace(job, args=args)
 
 
 def chain_in_process(module: str, name: str) -> Chain[..., Any]:

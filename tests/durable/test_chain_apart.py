@@ -67,7 +67,7 @@ async def test_what_is_not_committed_leaves_the_job_at_its_step(app: App, effect
         return n
 
     async def book(ctx: Context, n: int) -> Done[str] | int:
-        await ctx.connection.execute("insert into effect values ('booked')")
+        await ctx.connection.execute("insert into effect values (%s)", (f"booked {n}",))
         if full:
             await asyncio.sleep(60)
         return Done("early")
@@ -85,9 +85,9 @@ async def test_what_is_not_committed_leaves_the_job_at_its_step(app: App, effect
         assert (info.cursor, info.failures[0].reason, said(effects)) == ("book", "timeout", [])
         full = False
         twin = await app.afork(job, step="book")
-        assert await job.aretry(step="book")
+        assert await job.aretry(step="book", input=7)
         assert await job.aresult(timeout="20s") == await twin.aresult(timeout="20s") == "early"
-    assert said(effects) == ["booked", "booked"]
+    assert said(effects) == ["booked 1", "booked 7"]
 
 
 async def test_a_step_in_a_transaction_is_not_committed_by_a_late_worker(
