@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -25,9 +26,20 @@ def divide(n: int) -> float:
     return 1 / n
 
 
+@_app.task(process=True)
+def speak(ctx: Context) -> None:
+    logging.getLogger("shop").info("it speaks")
+
+
 @_app.task(process=True, retry=_once)
 def die() -> None:
     os._exit(7)
+
+
+@_app.task(process=True, retry=_once)
+def kill(number: int) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(60)
 
 
 @_app.task(process=True, retry=_once)
@@ -100,7 +112,7 @@ chain_in_processes(_app)
 def register(app: App) -> dict[str, Task[..., Any]]:
     """The same functions as tasks of another app, by name."""
     registered: dict[str, Task[..., Any]] = {}
-    for task in (square, divide, die, leave, sleep, progress, stubborn, polite):
+    for task in (square, divide, speak, die, kill, leave, sleep, progress, stubborn, polite):
         limit = "1s" if task is sleep else None
         registered[task.name] = app.task(process=True, retry=task.retry, timeout=limit)(task.fn)
     return registered

@@ -2,6 +2,7 @@
 
 from stepwell.app import App
 from stepwell.branches import First
+from stepwell.callable_task import AsyncContextTask, AsyncTask, SyncContextTask, SyncTask
 from stepwell.chain import Chain, Step
 from stepwell.context import Child, Context
 from stepwell.duration import Duration
@@ -11,12 +12,14 @@ from stepwell.errors import (
     BadValue,
     ConfigError,
     DatabaseError,
+    DatabaseTimeout,
     DuplicateTask,
     EmbeddedError,
     JobCancelled,
     JobFailed,
     JobNotFound,
     NotAwaited,
+    ProcessCrashed,
     ScheduleNotFound,
     SchemaMismatch,
     StepChanged,
@@ -27,11 +30,11 @@ from stepwell.errors import (
     TooManySteps,
     WorkerNotFound,
 )
-from stepwell.function_task import AsyncContextTask, AsyncTask, SyncContextTask, SyncTask
 from stepwell.handle import JobHandle
 from stepwell.job import Failure, JobInfo, State
 from stepwell.job_filter import JobFilters
 from stepwell.journal import Drift
+from stepwell.logs import JobLogFilter
 from stepwell.machine import Machine
 from stepwell.moves import Done, Next, Restart
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
@@ -62,6 +65,7 @@ __all__ = [
     "ConfigError",
     "Context",
     "DatabaseError",
+    "DatabaseTimeout",
     "Done",
     "Drift",
     "DuplicateTask",
@@ -77,12 +81,14 @@ __all__ = [
     "JobFilters",
     "JobHandle",
     "JobInfo",
+    "JobLogFilter",
     "JobNotFound",
     "Keep",
     "Machine",
     "Next",
     "NotAwaited",
     "Overlap",
+    "ProcessCrashed",
     "Restart",
     "Retry",
     "RetryIn",

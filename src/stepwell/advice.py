@@ -11,9 +11,10 @@ from psycopg.rows import args_row
 
 from stepwell import migrate, queries
 from stepwell.aside import aside
-from stepwell.errors import DatabaseError, StepwellError
+from stepwell.duration import describe
+from stepwell.errors import DatabaseError, DatabaseTimeout, StepwellError
 from stepwell.queries import Who
-from stepwell.trouble import in_short, own, where
+from stepwell.trouble import NoConnection, Unanswered, in_short, is_read_only, own, where
 
 _PATIENCE = 3
 # Several kinds may have a right: the first of these that does is the one that may do the least beside it.
@@ -28,6 +29,22 @@ def explain(error: BaseException, dsn: str) -> StepwellError:
         return ours
     place = where(dsn)
     said = in_short(error)
+    if isinstance(error, Unanswered):
+        return DatabaseTimeout(
+            f"{place} has not answered for {describe(error.limit)} (App(call_timeout=...) sets this limit). Nobody "
+            "knows whether the call was carried out: look before you make it again. Does the server hang, is it "
+            "overloaded, or is the network cut?"
+        )
+    if isinstance(error, NoConnection):
+        return DatabaseTimeout(
+            f"{place} gave no connection within {describe(error.limit)} (App(call_timeout=...) sets this limit): "
+            f"{said}. Nothing was sent; {error.act}"
+        )
+    if is_read_only(error):
+        return DatabaseError(
+            f"{place} takes no writes ({said}), so nothing was written. If it is a standby, name the primary in the "
+            "URL, or all servers (host=a,b); if not, turn default_transaction_read_only off"
+        )
     sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
     if sqlstate == "42501":
         return DatabaseError(missing_right(error, _who(dsn), place))

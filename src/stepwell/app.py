@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 from stepwell import queries
 from stepwell.aside import aside
 from stepwell.bridge import afetch_on, fetch_on
-from stepwell.chain import Chain, Step
-from stepwell.chain_types import MakeChain
-from stepwell.context import Context
-from stepwell.control import to_scope
-from stepwell.cron import parse_timing
-from stepwell.db import Database
-from stepwell.duration import Duration, seconds
-from stepwell.errors import BadArgs, ConfigError, DuplicateTask, JobNotFound
-from stepwell.function_task import (
+from stepwell.callable_task import (
     Anything,
     AsyncContextTask,
     AsyncTask,
@@ -30,7 +21,16 @@ from stepwell.function_task import (
     TaskDecorator,
     new_task,
 )
+from stepwell.chain import Chain, Step
+from stepwell.chain_types import MakeChain
+from stepwell.context import Context
+from stepwell.control import to_scope
+from stepwell.cron import parse_timing
+from stepwell.db import Database
+from stepwell.duration import Duration, seconds
+from stepwell.errors import BadArgs, ConfigError, DuplicateTask, JobNotFound
 from stepwell.handle import JobHandle, check_reason, check_step, encode_event, refuse_in_event_loop, to_job_id
+from stepwell.hook import Hook, check_hook
 from stepwell.job import JobInfo
 from stepwell.job_filter import JobFilters
 from stepwell.journal import Drift
@@ -47,13 +47,12 @@ from stepwell.scheduler import Scheduler, new_declaration
 from stepwell.sink import JobSink
 from stepwell.sync_context import SyncContext
 from stepwell.task import Call, Task
+from stepwell.task_function import check_function
 from stepwell.waiter import Waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
-Hook: TypeAlias = Callable[[], object]
-"""Called by a worker; what it returns is awaited if it can be."""
 AnyHook = TypeVar("AnyHook", bound=Hook)
 
 
@@ -78,6 +77,10 @@ class App:
     A job that has an argument which the worker's code does not know, or lacks one that it needs, was made for other
     code, as happens during a deploy. It waits for `misfit_grace` for a worker whose code takes it, and then fails; with
     0 it fails at once.
+
+    A call raises `DatabaseTimeout` when it gets no connection, or no answer from the server, within `call_timeout`.
+    With None it waits for as long as the server is silent. The limit is for silence: `enqueue_many` of a million jobs
+    takes longer and is not cut off.
     """
 
     def __init__(
@@ -97,13 +100,18 @@ class App:
         schedule_grace: Duration = "10m",
         drift: Drift = "warn",
         misfit_grace: Duration = "1h",
+        call_timeout: Duration | None = "10s",
     ) -> None:
         self.name = check_name(_module_of_caller() if name is None else name, "name")
         self.owner = None if name is None else self.name
         """To whom its jobs belong: the name that it was given; None: any worker that knows the task runs them."""
         self.queue = check_name(queue, "queue")
         self.max_result_size = _positive(max_result_size, "max_result_size")
-        self.database = Database(database, pool_size=_positive(pool_size, "pool_size"))
+        self.database = Database(
+            database,
+            pool_size=_positive(pool_size, "pool_size"),
+            call_timeout=_call_timeout(call_timeout),
+        )
         self._retry = check_retry(retry) or Retry()
         self._timeout = check_timeout(timeout)
         self._keep = check_keep(keep, "keep")
@@ -248,9 +256,7 @@ class App:
         def register(fn: Callable[..., Any]) -> Task[..., Any]:
             if isinstance(fn, Task):
                 raise ConfigError(f"{fn.name!r} is a task already")
-            given: object = fn
-            if not inspect.isroutine(given):
-                raise ConfigError(f"app.task takes a function, not {fn!r}: write one around it; options go by name")
+            fn = check_function(fn)
             task = new_task(
                 self._sink,
                 fn,
@@ -276,7 +282,7 @@ class App:
 
         They are called in order. If one fails, the worker does not start.
         """
-        self.start_hooks.append(_check_hook("on_worker_start", fn))
+        self.start_hooks.append(check_hook("on_worker_start", fn))
         return fn
 
     def on_worker_stop(self, fn: AnyHook, /) -> AnyHook:
@@ -286,7 +292,7 @@ class App:
         If the k-th start hook failed, only the stop hooks before the k-th are called: give each start hook its stop
         hook, in the same order. An `async def` that takes longer than 10 seconds is cancelled.
         """
-        self.stop_hooks.append(_check_hook("on_worker_stop", fn))
+        self.stop_hooks.append(check_hook("on_worker_stop", fn))
         return fn
 
     if TYPE_CHECKING:
@@ -760,24 +766,6 @@ def _found(forked: UUID | None, handle: JobHandle[Any]) -> str:
     return str(forked)
 
 
-def _check_hook(who: str, hook: Any) -> Hook:
-    if isinstance(hook, Task):
-        raise ConfigError(f"@app.{who} takes a function, and {hook.name!r} is a task: write one around it")
-    if not callable(hook) or isinstance(hook, type):
-        raise ConfigError(f"@app.{who} takes a function without arguments, not {hook!r}")
-    if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
-        raise ConfigError(
-            f"@app.{who}: {_place(hook)} is a generator: open in a start hook, and close in a stop hook of its own"
-        )
-    try:
-        inspect.signature(hook).bind()
-    except TypeError:
-        raise ConfigError(f"@app.{who}: {_place(hook)} takes arguments: it is called without any") from None
-    except ValueError:
-        pass  # a builtin that does not tell
-    return hook
-
-
 def _check_drift(drift: Drift) -> Drift:
     if drift not in ("warn", "fail", "rerun"):
         raise ConfigError(f"drift is {drift!r}: it must be 'warn', 'fail' or 'rerun'")
@@ -785,9 +773,9 @@ def _check_drift(drift: Drift) -> Drift:
 
 
 def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:
-    for call in calls:
+    for index, call in enumerate(calls):
         if not isinstance(call, Call):
-            raise BadArgs(f"app.enqueue_many takes calls, as task.call(...) makes them, not {call!r}")
+            raise BadArgs(f"item {index}: app.enqueue_many takes calls, as task.call(...) makes them, not {call!r}")
         yield call
 
 
@@ -795,6 +783,13 @@ def _positive(number: int, what: str) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ConfigError(f"{what} is {number!r}: it must be a whole number of at least 1")
     return number
+
+
+def _call_timeout(call_timeout: Duration | None) -> float | None:
+    limit = None if call_timeout is None else seconds(call_timeout, "call_timeout")
+    if limit == 0:
+        raise ConfigError("call_timeout is 0: give some seconds, or None for no limit")
+    return limit
 
 
 def _place(fn: Callable[..., Any]) -> str:

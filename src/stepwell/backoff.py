@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.error_text import error_message
+from stepwell.error_text import error_line_of
 from stepwell.events import BackoffFailed, log
 from stepwell.retry import Retry
 
@@ -14,5 +14,5 @@ def pause_after(error: BaseException, retry: Retry, attempt: int, name: str) -> 
     try:
         return retry.delay(attempt, error)
     except Exception as own:
-        log(BackoffFailed(name, f"{type(own).__name__}: {error_message(own)}", _FAILED_PAUSE))
+        log(BackoffFailed(name, error_line_of(own), _FAILED_PAUSE))
         return _FAILED_PAUSE

@@ -22,12 +22,12 @@ from typing import (
 )
 
 from stepwell.annotations import ends_of, fits, hints_of, output_of, written
+from stepwell.callable_task import Anything
 from stepwell.codec import Codec
 from stepwell.context import Context
 from stepwell.duration import Duration
 from stepwell.errors import ConfigError, StepNotFound
 from stepwell.flow import Flow, FlowStep, Moved, check_policy, enter_step, seconds_or
-from stepwell.function_task import Anything
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
 from stepwell.names import check_name

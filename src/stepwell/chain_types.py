@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
+from stepwell.callable_task import Anything
 from stepwell.chain import Chain, Step
 from stepwell.context import Context
 from stepwell.duration import Duration
-from stepwell.function_task import Anything
 from stepwell.moves import Done, Next
 from stepwell.policy import Keep
 from stepwell.retry import Retry

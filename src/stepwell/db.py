@@ -20,23 +20,48 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import args_row
-from psycopg_pool import ConnectionPool, PoolTimeout
 
 from stepwell import migrate
 from stepwell.advice import aexplain, explain
 from stepwell.aside import aside
-from stepwell.connection import CONNECTION, apipeline, in_pipeline, pipeline
+from stepwell.connection import (
+    CONNECTION,
+    AnyConnection,
+    AsyncConnection,
+    SyncConnection,
+    apipeline,
+    has_turned,
+    in_pipeline,
+    open_within,
+    pipeline,
+    takes_no_writes,
+)
 from stepwell.database_url import to_url
+from stepwell.deadline import Deadline
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError, EmbeddedError
-from stepwell.pool import LoopPool, new_pool
+from stepwell.pool import LoopPool, SyncPool
 from stepwell.queries import Query
-from stepwell.trouble import is_hopeless, is_lost, is_rolled_back, is_transient, own
+from stepwell.switchover import Switchovers
+from stepwell.trouble import (
+    NoConnection,
+    Unanswered,
+    is_hopeless,
+    is_lost,
+    is_read_only,
+    is_rolled_back,
+    is_transient,
+    own,
+)
 
 Row = TypeVar("Row")
 
 # Before each further try. Two that deadlocked meet again unless one of them is later.
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+
+# How long a caller without a limit of its own waits for a connection.
+_USUAL_WAIT = 30.0
+_TURN = 0.25
 
 ENVIRONMENT = "STEPWELL_DATABASE_URL"
 
@@ -60,10 +85,18 @@ def _unless_lost(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[A
 
 
 def _heals(error: psycopg.Error, *, repeatable: bool) -> bool:
-    # Who has set lock_timeout does not want to wait that long several times.
-    if isinstance(error, psycopg.errors.LockNotAvailable):
+    # Who has set lock_timeout does not want to wait that long several times; nor for a silent server.
+    if isinstance(error, psycopg.errors.LockNotAvailable | Unanswered):
         return False
-    return is_rolled_back(error) or (repeatable and is_lost(error) and not is_hopeless(error))
+    if is_rolled_back(error) or is_read_only(error):
+        return True
+    return repeatable and is_lost(error) and not is_hopeless(error)
+
+
+def _check_news(connection: SyncConnection | AsyncConnection, query: Query[Any]) -> None:
+    """Refuse what was read from a server that has handed over to another: it does not know what happens there."""
+    if query.repeatable and has_turned(connection):
+        raise psycopg.errors.ReadOnlySqlTransaction("the server has handed over to another")
 
 
 def _is_explained(error: Exception) -> bool:
@@ -73,17 +106,30 @@ def _is_explained(error: Exception) -> bool:
 class Database:
     """Where the app's Postgres is, and the pools to it. Nothing is opened before it is needed."""
 
-    def __init__(self, url: str | None, *, pool_size: int, create: bool = True) -> None:
-        """Unless it may `create` one, an embedded Postgres must be there."""
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        pool_size: int,
+        create: bool = True,
+        call_timeout: float | None = None,
+        switchovers: Switchovers | None = None,
+    ) -> None:
+        """Unless it may `create` one, an embedded Postgres must be there. A call waits `call_timeout` seconds for a
+        connection and for a silent server; None: the usual time for the one, for ever for the other."""
         self._url = url
         self._create = create
         self._pool_size = pool_size
+        self.call_timeout = call_timeout
+        self.switchovers = switchovers or Switchovers()
         self._lock = threading.RLock()
+        self._checking = threading.Lock()
         self._dsn: str | None = None
         self._named: dict[str, Any] = {}
         self._embedded: EmbeddedPostgres | None = None
         self._checked = False
-        self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
+        self._is_for_handlers = False
+        self._pool: SyncPool | None = None
         self._async_pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
         self._process = os.getpid()
 
@@ -103,59 +149,99 @@ class Database:
             return to_url(self._named)
 
     def with_pool_of(self, size: int) -> Database:
-        """The same database, known to be ready, with pools of another size."""
-        other = Database(self.dsn, pool_size=size)
+        """The same database, known to be ready, with pools of another size, for the statements of handlers, which may
+        take any time."""
+        other = Database(self.dsn, pool_size=size, switchovers=self.switchovers)
         other._checked = self._checked
+        other._is_for_handlers = True
         return other
 
-    def connect(self) -> psycopg.Connection[Any]:
+    def connect(self) -> SyncConnection:
         """A connection of one's own, in autocommit, not from the pool."""
         try:
-            return psycopg.connect(self.dsn, **CONNECTION)
+            return self._open(Deadline(self.call_timeout))
         except psycopg.Error as error:
             raise explain(error, self.dsn) from error
 
     async def aconnect(self) -> psycopg.AsyncConnection[Any]:
-        """The same for async code, with Postgres' own error."""
+        """The same for async code, with Postgres' own error, and with no limit."""
         return await psycopg.AsyncConnection.connect(self.dsn, **CONNECTION)
 
-    def ensure_ready(self) -> None:
+    def _open(self, deadline: Deadline) -> SyncConnection:
+        connection = open_within(self.dsn, deadline.left)
+        connection.patience = deadline.patience
+        return connection
+
+    def ensure_ready(self, deadline: Deadline | None = None) -> None:
         """Check, once, that the database is there and its schema fits; an embedded one is migrated instead."""
-        with self._lock:
-            if self._checked:
-                return
-            with self.connect() as connection:
-                if self._embedded is not None:
-                    migrate.migrate(connection)
-                migrate.check(connection)
-            self._checked = True
+        if self._checked:
+            return
+        deadline = deadline or Deadline(self.call_timeout)
+        with self.explaining():
+            # One of our own is started and migrated here, for as long as that takes.
+            is_own = is_embedded(self._url or os.environ.get(ENVIRONMENT) or "")
+            limit = -1 if deadline.left is None or is_own else deadline.left
+            if not self._checking.acquire(timeout=limit):
+                raise NoConnection(deadline.limit or 0, "the server did not answer when the schema was looked at")
+            try:
+                if not self._checked:
+                    self._check(deadline)
+            finally:
+                self._checking.release()
+
+    def _check(self, deadline: Deadline) -> None:
+        if self.dsn and self._embedded is not None:
+            with self._open(Deadline(None)) as connection:
+                migrate.migrate(connection)
+            deadline.restart()
+        with self._open(deadline) as connection:
+            migrate.check(connection)
+        self._checked = True
 
     @contextmanager
-    def connection(self, within: float | None = None) -> Generator[psycopg.Connection[Any]]:
-        """A connection from the pool, in autocommit; `within` so many seconds, not the half minute that is usual."""
+    def connection(self, deadline: Deadline | None = None) -> Generator[SyncConnection]:
+        """A connection from the pool, in autocommit, by the deadline."""
         self._forget_after_fork()
-        self.ensure_ready()
+        deadline = deadline or Deadline(self.call_timeout)
+        self.ensure_ready(deadline)
         with self._lock:
             if self._pool is None:
-                self._pool = new_pool(self.dsn, self._pool_size)
+                self._pool = SyncPool(self.dsn, self._pool_size, self.switchovers)
             pool = self._pool
-        with pool.connection(within) as connection:
-            yield connection
+        with pool.connection(_USUAL_WAIT if deadline.left is None else deadline.left) as connection:
+            connection.patience = self.call_timeout
+            try:
+                yield connection
+            except psycopg.Error as error:
+                if self._hands_over(connection, error):
+                    connection.close()
+                raise
 
     @asynccontextmanager
-    async def aconnection(self, within: float | None = None) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
-        """A connection from the running loop's pool, in autocommit."""
+    async def aconnection(self, deadline: Deadline | None = None) -> AsyncGenerator[AsyncConnection]:
+        """A connection from the running loop's pool, in autocommit, by the deadline."""
         self._forget_after_fork()
+        deadline = deadline or Deadline(self.call_timeout)
         if not self._checked:
-            await aside(self.ensure_ready)
+            await aside(lambda: self.ensure_ready(deadline))
         loop = asyncio.get_running_loop()
         pool = self._async_pools.get(loop)
         if pool is None:
             self._close_pools_of_closed_loops()
-            pool = self._async_pools[loop] = LoopPool(self.dsn, self._pool_size)
-        await pool.open()
-        async with pool.pool.connection(within) as connection:
-            yield connection
+            pool = self._async_pools[loop] = LoopPool(self.dsn, self._pool_size, self.switchovers)
+        async with pool.connection(_USUAL_WAIT if deadline.left is None else deadline.left) as connection:
+            connection.patience = self.call_timeout
+            try:
+                yield connection
+            except psycopg.Error as error:
+                if self._hands_over(connection, error):
+                    await connection.close()
+                raise
+
+    def _hands_over(self, connection: AnyConnection, error: psycopg.Error) -> bool:
+        """Whether the server takes no writes any more, and not only a transaction, as its handler wished."""
+        wished = self._is_for_handlers and takes_no_writes(connection) is False
+        return not wished and self.switchovers.notice(error)
 
     def _close_pools_of_closed_loops(self) -> None:
         """A script that calls `asyncio.run` again and again must not leave a connection behind each time."""
@@ -167,6 +253,8 @@ class Database:
         if self._process != os.getpid():
             self._process = os.getpid()
             self._lock = threading.RLock()
+            self._checking = threading.Lock()
+            self.switchovers = Switchovers()
             self._pool = None
             self._async_pools.clear()
 
@@ -176,9 +264,9 @@ class Database:
         explained."""
         try:
             yield
-        except (psycopg.Error, PoolTimeout) as error:
+        except psycopg.Error as error:
             if _is_explained(error):
-                raise explain(error, self.dsn) from error
+                raise explain(self._with_limit(error), self.dsn) from error
             raise
 
     @asynccontextmanager
@@ -186,41 +274,69 @@ class Database:
         """The same for async code."""
         try:
             yield
-        except (psycopg.Error, PoolTimeout) as error:
+        except psycopg.Error as error:
             if _is_explained(error):
-                raise await aexplain(error, self.dsn) from error
+                raise await aexplain(self._with_limit(error), self.dsn) from error
+            raise
+
+    def _with_limit(self, error: psycopg.Error) -> psycopg.Error:
+        """An error that names the call's limit, not what of it was left in the end."""
+        if isinstance(error, Unanswered | NoConnection) and self.call_timeout is not None:
+            error.limit = self.call_timeout
+        return error
+
+    @asynccontextmanager
+    async def alimited(self) -> AsyncGenerator[None]:
+        """Within this, waiting for calls of others ends in time as well."""
+        limit = self.call_timeout
+        if not self._checked:
+            await aside(self.ensure_ready)
+        # A call's own end comes first, because it tells more.
+        scope = asyncio.timeout(None if limit is None else limit + _TURN)
+        try:
+            async with scope:
+                yield
+        except TimeoutError:
+            if limit is not None and scope.expired():
+                raise explain(Unanswered(limit), self.dsn) from None
             raise
 
     def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
-        """Run a query on a pooled connection, its errors explained.
+        """Run a query on a pooled connection, its errors explained; `within` so many seconds, if not `call_timeout`.
 
         It is run again after what another try heals: a deadlock, say; or, if it may be repeated, a lost connection.
         """
+        deadline = Deadline(within or self.call_timeout)
         with self.explaining():
-            for pause in _PAUSES:
+            for pause in (*_PAUSES, None):
                 try:
-                    with self.connection(within) as connection:
-                        return fetch(connection, query)
+                    with self.connection(deadline) as connection:
+                        connection.patience = deadline.patience
+                        rows = fetch(connection, query)
+                        _check_news(connection, query)
+                        return rows
                 except psycopg.Error as error:
-                    if not _heals(error, repeatable=query.repeatable):
+                    if pause is None or deadline.is_over or not _heals(error, repeatable=query.repeatable):
                         raise
-                time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
-            with self.connection(within) as connection:
-                return fetch(connection, query)
+                    time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+        raise AssertionError
 
     async def afetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
         """The same for async code."""
+        deadline = Deadline(within or self.call_timeout)
         async with self.aexplaining():
-            for pause in _PAUSES:
+            for pause in (*_PAUSES, None):
                 try:
-                    async with self.aconnection(within) as connection:
-                        return await afetch(connection, query)
+                    async with self.aconnection(deadline) as connection:
+                        connection.patience = deadline.patience
+                        rows = await afetch(connection, query)
+                        _check_news(connection, query)
+                        return rows
                 except psycopg.Error as error:
-                    if not _heals(error, repeatable=query.repeatable):
+                    if pause is None or deadline.is_over or not _heals(error, repeatable=query.repeatable):
                         raise
-                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
-            async with self.aconnection(within) as connection:
-                return await afetch(connection, query)
+                    await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+        raise AssertionError
 
     def fetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
         """Run queries in one transaction. Each is sent without waiting for the answer to the one before, and asked for
@@ -309,7 +425,7 @@ class Database:
         """Close the running loop's pool, and all that `close` closes."""
         pool = self._async_pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
-            await pool.pool.close()
+            pool.close()
         await aside(self.close)
 
     def _find(self) -> str:
@@ -342,13 +458,17 @@ class Database:
                 f'{given} is not a URL that Postgres understands: write it as "postgresql://user:password@host/'
                 'database" (no "+driver" after "postgresql"), as "host=... dbname=...", or as "embedded"'
             ) from None
+        several = "," in str(given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST", ""))
         # A peer that vanished without a word is noticed in half a minute, not in the quarter of an hour that TCP takes.
         defaults = {
             "application_name": "stepwell",
-            "connect_timeout": "10",
+            "connect_timeout": "3" if several else "10",
             "keepalives_idle": "15",
             "keepalives_interval": "5",
             "keepalives_count": "3",
             "tcp_user_timeout": "30000",
         }
+        if several and "PGTARGETSESSIONATTRS" not in os.environ:
+            # Of several servers only one takes writes, and which one may change.
+            defaults["target_session_attrs"] = "read-write"
         return make_conninfo(dsn, **{key: value for key, value in defaults.items() if key not in given})

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sysconfig
+import traceback
 from pathlib import Path
+from types import TracebackType
 
 _FRAME = re.compile(r'^[ |+-]*File "([^"]+)", line (\d+), in ', re.MULTILINE)
 # The frames of stepwell, of Python itself and of what is installed are not the user's.
@@ -17,6 +20,7 @@ _NOT_THE_USERS = (
     "<",
 )
 _LONGEST_MESSAGE = 10_000
+_LONGEST_TRACEBACK = 60_000
 
 
 def error_name(error: BaseException) -> str:
@@ -32,6 +36,38 @@ def error_message(error: BaseException) -> str:
         return storable(str(error))[:_LONGEST_MESSAGE]
     except Exception as own:
         return f"(its message cannot be shown: str() raised {type(own).__name__})"
+
+
+def error_line(kind: str, message: str | None) -> str:
+    """An error in one line, as Python shows it: its name, and its message if it has one."""
+    return f"{kind}: {message}" if message else kind
+
+
+def error_line_of(error: BaseException) -> str:
+    """The same, of an exception."""
+    return error_line(error_name(error), error_message(error))
+
+
+def format_traceback(error: BaseException, frames: TracebackType | None) -> str:
+    """Its traceback from these frames on, with the errors behind it. The middle of a very long one is left out."""
+    try:
+        text = "".join(traceback.format_exception(type(error), error, frames))
+    except Exception:
+        text = "".join(traceback.format_tb(frames))
+    if len(text) > _LONGEST_TRACEBACK:
+        half = _LONGEST_TRACEBACK // 2
+        text = f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+    return storable(text)
+
+
+def describe_exit(code: int) -> str:
+    """How a process ended, by the code that `subprocess` gives: negative for a signal."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
 
 
 def storable(text: str) -> str:

@@ -4,6 +4,7 @@
     ├── ConfigError          the app, the worker or a call is wrong: a person must fix it; never tried again
     │   └── DuplicateTask    two tasks with one name
     ├── DatabaseError        the database cannot be used as it is: a person must fix it
+    │   ├── DatabaseTimeout  it gave no answer, or no connection, within `App(call_timeout=)`
     │   └── SchemaMismatch   its schema is older or newer than this stepwell needs
     ├── EmbeddedError        the embedded Postgres did not start
     ├── BadArgs              args do not fit the task's signature, or do not encode (a TypeError, too)
@@ -15,6 +16,7 @@
     ├── WorkerNotFound       no such worker is registered
     ├── JobFailed            raised by `result()`, and by `await child`: the job failed for good
     ├── JobCancelled         raised by `result()`, and by `await child`: the job was cancelled
+    ├── ProcessCrashed       the process of a task with `process=True` ended before the function returned
     ├── StepNotFound         the job has no such step
     ├── StepFailed           a saved error of a step, raised again when the job is resumed
     ├── NotAwaited           a handler returned without awaiting a step or wait that it had made
@@ -27,6 +29,10 @@ A wait that ran out raises the builtin `TimeoutError`.
 """
 
 from __future__ import annotations
+
+import signal
+
+from stepwell.error_text import describe_exit, error_line
 
 
 class StepwellError(Exception):
@@ -43,6 +49,11 @@ class DuplicateTask(ConfigError):
 
 class DatabaseError(StepwellError):
     """The database cannot be used as it is; the message says what a person must do."""
+
+
+class DatabaseTimeout(DatabaseError):
+    """The database gave no answer, or no connection, within `App(call_timeout=)`. The message says whether the call may
+    have been carried out."""
 
 
 class SchemaMismatch(DatabaseError):
@@ -85,7 +96,7 @@ class JobFailed(StepwellError):
     """The job failed for good. `type`, `message` and `traceback` are the last attempt's."""
 
     def __init__(self, job_id: str, task: str, type: str, message: str, traceback: str | None) -> None:  # noqa: A002
-        super().__init__(f"job {job_id} ({task}) failed: {type}: {message}")
+        super().__init__(f"job {job_id} ({task}) failed: {error_line(type, message)}")
         self.job_id = job_id
         self.task = task
         self.type = type
@@ -101,6 +112,19 @@ class JobCancelled(StepwellError):
         self.job_id = job_id
         self.task = task
         self.reason = reason
+
+
+class ProcessCrashed(StepwellError):
+    """The process of a task with `process=True` ended before the function returned. The attempt fails with this error.
+
+    `exit_code` is as `subprocess` gives it: negative for a signal, such as -11 for SIGSEGV. Name the class in
+    `Retry(never_on=...)` if a crash is not to be tried again.
+    """
+
+    def __init__(self, exit_code: int) -> None:
+        why = ", perhaps because the machine ran out of memory" if exit_code == -signal.SIGKILL else ""
+        super().__init__(f"the process {describe_exit(exit_code)}{why}")
+        self.exit_code = exit_code
 
 
 class StepNotFound(StepwellError, LookupError):

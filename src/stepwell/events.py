@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from types import TracebackType
 from typing import ClassVar
 
 import msgspec
 from msgspec.structs import asdict
 
 from stepwell.duration import describe
-from stepwell.error_text import user_place
+from stepwell.error_text import error_line, user_place
 
 logger = logging.getLogger("stepwell")
 
@@ -23,8 +24,17 @@ class Event(msgspec.Struct, frozen=True):
 
     level: ClassVar[int] = logging.INFO
 
+    @property
+    def own_level(self) -> int:
+        """How loud this one is logged, where not all of a kind are equal."""
+        return self.level
+
     def text(self) -> str:
         raise NotImplementedError
+
+    def detail(self) -> str | None:
+        """What to log below the text: a traceback."""
+        return None
 
 
 class WorkerStarted(Event, frozen=True):
@@ -141,13 +151,25 @@ class AttemptFailed(Event, frozen=True):
     traceback: str | None
     delay: float | None
 
+    @property
+    def final(self) -> bool:
+        """Whether the job fails for good."""
+        return self.delay is None or self.attempt >= self.max_attempts
+
+    @property
+    def own_level(self) -> int:
+        return logging.ERROR if self.final else self.level
+
     def text(self) -> str:
         said = f"{self.task} {self.job_id} attempt {self.attempt} of {self.max_attempts} failed ({self.reason}): "
-        if self.delay is not None and self.attempt < self.max_attempts:
-            place = user_place(self.traceback or "")
-            said = f"{said}{self.type}: {self.message}" + (f" at {place}" if place else "")
-            return f"{said}; next try in {self.delay:.3g} s"
-        return f"{said}{self.type}: {self.message}; it is not tried again\n{self.traceback or ''}".rstrip()
+        said += error_line(self.type, self.message)
+        if self.final:
+            return f"{said}; it is not tried again"
+        place = user_place(self.traceback or "")
+        return f"{said}{f' at {place}' if place else ''}; next try in {self.delay:.3g} s"
+
+    def detail(self) -> str | None:
+        return self.traceback if self.final else None
 
 
 class JobMisfit(Event, frozen=True):
@@ -254,6 +276,21 @@ class JobsRescued(Event, frozen=True):
         return f"rescued {self.count} jobs from dead workers"
 
 
+class RescuedJobFailed(Event, frozen=True):
+    """A job has failed for good because a worker died on its last attempt. Its own worker cannot say so any more."""
+
+    level = logging.ERROR
+    job_id: str
+    task: str
+    message: str
+
+    def text(self) -> str:
+        return (
+            f"{self.task} {self.job_id} has failed for good: {self.message}, and it has no attempt left; if the job "
+            f'did not cause that, run "stepwell jobs retry {self.job_id}"'
+        )
+
+
 class LeaseLost(Event, frozen=True):
     level = logging.ERROR
     worker_id: str
@@ -293,6 +330,17 @@ class ListenerDeaf(Event, frozen=True):
 class ListenerHears(Event, frozen=True):
     def text(self) -> str:
         return "notifications arrive again"
+
+
+class DatabaseAwaited(Event, frozen=True):
+    """A worker was started while its database is away."""
+
+    level = logging.WARNING
+    database: str
+    error: str
+
+    def text(self) -> str:
+        return f"waiting for {self.database}, which cannot be used yet: {self.error}"
 
 
 class DatabaseLost(Event, frozen=True):
@@ -621,10 +669,24 @@ class EmbeddedAsNobody(Event, frozen=True):
         )
 
 
-def log(event: Event) -> None:
-    """Log an event, where there is nobody else to tell."""
-    if logger.isEnabledFor(event.level):
-        logger.log(event.level, event.text(), extra={"event": type(event).__name__, "fields": asdict(event)})
+def log(event: Event, error: BaseException | None = None) -> None:
+    """Log an event, where there is nobody else to tell; with the exception that it tells of, if that is at hand."""
+    if not logger.isEnabledFor(event.own_level):
+        return
+    fields = asdict(event)
+    about = {name: fields[name] for name in ("job_id", "task", "attempt") if name in fields}
+    file, line, function, _ = logger.findCaller()
+    record = logger.makeRecord(
+        logger.name, event.own_level, file, line, event.text(), (), _exc_info(error), function,
+        {"event": type(event).__name__, "fields": fields, **about},
+    )  # fmt: skip
+    # Formatters take this as it is: it is bounded, and every encoding can write it, whatever the exception says.
+    record.exc_text = (event.detail() or "").rstrip() or None
+    logger.handle(record)
+
+
+def _exc_info(error: BaseException | None) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
+    return None if error is None else (type(error), error, error.__traceback__)
 
 
 class Events:
@@ -641,8 +703,8 @@ class Events:
         """Whether anybody would hear such an event: asked on the hot path before one is made."""
         return bool(self._subscribers) or logger.isEnabledFor(kind.level)
 
-    def emit(self, event: Event) -> None:
-        log(event)
+    def emit(self, event: Event, error: BaseException | None = None) -> None:
+        log(event, error)
         for receive in list(self._subscribers):
             try:
                 receive(event)

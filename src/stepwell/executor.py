@@ -12,7 +12,7 @@ import msgspec
 from stepwell.acts import aperform, perform
 from stepwell.backoff import pause_after
 from stepwell.context import Context
-from stepwell.error_text import error_message, error_name, storable
+from stepwell.error_text import error_message, error_name, format_traceback
 from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, TooManySteps
 from stepwell.job_context import JobContext
 from stepwell.journal import Journal, Lost, StopReplay, Suspend
@@ -37,7 +37,6 @@ from stepwell.sync_context import SyncContext
 from stepwell.task import Task
 from stepwell.undo import undo_all
 
-_LONGEST_TRACEBACK = 60_000
 _TURNS = 5
 
 
@@ -218,11 +217,7 @@ def _raised_by_us(error: BadArgs) -> bool:
 def _failed(reason: str, error: BaseException, delay: float | None) -> Failed:
     # The first frame is this file's own.
     frames = error.__traceback__.tb_next if error.__traceback__ else None
-    try:
-        trace = "".join(traceback.format_exception(type(error), error, frames))
-    except Exception:
-        trace = "".join(traceback.format_tb(frames))
-    if len(trace) > _LONGEST_TRACEBACK:
-        half = _LONGEST_TRACEBACK // 2
-        trace = f"{trace[:half]}\n... {len(trace) - 2 * half} characters left out ...\n{trace[-half:]}"
-    return Failed(reason, error_name(error), error_message(error), storable(trace), delay)
+    # Not by assignment, which the class may refuse: a frozen dataclass does.
+    BaseException.with_traceback(error, frames)
+    trace = format_traceback(error, frames)
+    return Failed(reason, error_name(error), error_message(error), trace, delay, error=error)

@@ -16,6 +16,7 @@ from stepwell.bridge import afetch_on, fetch_on
 from stepwell.codec import Codec
 from stepwell.db import Database
 from stepwell.duration import Duration, describe, seconds
+from stepwell.error_text import error_line
 from stepwell.errors import BadArgs, BadValue, ConfigError, JobCancelled, JobFailed, JobNotFound, StepwellError
 from stepwell.job import Ended, JobInfo
 from stepwell.names import check_name
@@ -82,14 +83,15 @@ class JobHandle(Generic[R]):
         """Wait for the job to end and return what its handler returned.
 
         Raises `JobFailed` or `JobCancelled` if it ended so, `TimeoutError` if it has not ended in time, and
-        `JobNotFound` if there is no such job (any more).
+        `JobNotFound` if there is no such job (any more). With and without a `timeout` it raises `DatabaseTimeout` when
+        the database has not answered for `App(call_timeout=)`.
         """
         key = self._id
         limit = None if timeout is None else seconds(timeout, "timeout")
         refuse_in_event_loop("result", "aresult")
         future = self._waiter.wait(key)
         try:
-            return self._unwrap(future.result(limit))
+            return self._unwrap(self._waiter.ended(future, limit))
         except TimeoutError:
             raise TimeoutError(_timed_out(key, limit, self._glance())) from None
         finally:
@@ -101,7 +103,7 @@ class JobHandle(Generic[R]):
         limit = None if timeout is None else seconds(timeout, "timeout")
         future = self._waiter.wait(key)
         try:
-            return self._unwrap(await asyncio.wait_for(asyncio.wrap_future(future), limit))
+            return self._unwrap(await self._waiter.aended(future, limit))
         except TimeoutError:
             raise TimeoutError(_timed_out(key, limit, await self._aglance())) from None
         finally:
@@ -142,6 +144,8 @@ class JobHandle(Generic[R]):
     def _glance(self) -> JobInfo | None:
         """How things stand, for a message: not worth waiting for."""
         info: JobInfo | None = None
+        if not self._waiter.hears:
+            return None
         with contextlib.suppress(StepwellError, psycopg.Error):
             info = next(iter(self._database.fetch(queries.info(self._id), within=1)), None)
             if info is not None and info.attempt > 0:
@@ -150,6 +154,8 @@ class JobHandle(Generic[R]):
 
     async def _aglance(self) -> JobInfo | None:
         info: JobInfo | None = None
+        if not self._waiter.hears:
+            return None
         with contextlib.suppress(StepwellError, psycopg.Error):
             info = next(iter(await self._database.afetch(queries.info(self._id), within=1)), None)
             if info is not None and info.attempt > 0:
@@ -281,7 +287,9 @@ class JobHandle(Generic[R]):
             return None if ended.result is None else msgspec.json.decode(ended.result)
         task = ended.task or "unknown task"
         if ended.state == "failed":
-            raise JobFailed(ended.id, task, ended.type or "Error", ended.message or ended.error or "", ended.traceback)
+            # Where no row of the failure is kept, its line is all that is left.
+            message = ended.error if ended.message is None else ended.message
+            raise JobFailed(ended.id, task, ended.type or "Error", message or "", ended.traceback)
         if ended.state == "cancelled":
             raise JobCancelled(ended.id, task, ended.error)
         raise JobNotFound(
@@ -352,4 +360,4 @@ def _timed_out(job_id: str, limit: float | None, info: JobInfo | None) -> str:
     if not info.failures:
         return said
     last = info.failures[-1]
-    return f"{said}; attempt {last.attempt} failed: {last.type}: {last.message}"
+    return f"{said}; attempt {last.attempt} failed: {error_line(last.type, last.message)}"

@@ -45,7 +45,7 @@ class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outc
     result: str
 
 
-class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
+class Failed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
     """The attempt did not succeed. `delay` is the pause before the next try; None: there must be none."""
 
     reason: str
@@ -61,9 +61,12 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
     """The step it failed at. If an error of it was saved, that is taken away before the job is tried again."""
     beside: tuple[str, ...] = ()
     """Those that failed beside it, of which the same is so."""
+    error: BaseException | None = None
+    """The exception itself, for the log; it does not cross the pipe, and is not kept while the outcome waits to be
+    written."""
 
 
-class Misfit(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
+class Misfit(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
     """The args do not fit the code of this worker: other code may take them. `failed` is the failure that it becomes if
     none comes."""
 

@@ -34,7 +34,9 @@ class Producer:
     async def aput(self, job: NewJob, connection: object | None) -> str:
         """Put one job in. Those that are put in side by side are sent together."""
         if connection is None:
-            return await self._coalescer().submit(job)
+            # It may have to wait until those before it have had no answer.
+            async with self._database.alimited():
+                return await self._coalescer().submit(job)
         return (await afetch_on(connection, queries.enqueue([job])))[0][0]
 
     def put_many(self, jobs: Iterable[NewJob], connection: object | None) -> list[str]:

@@ -20,7 +20,7 @@ class Retry:
 
     `max_attempts` counts all tries, the first included. The pause starts at `initial`, grows by `backoff` up to
     `cap`, and is spread by `jitter`, a fraction of it either way but never beyond `cap`. Only errors of the types in
-    `retry_on` and not of those in `never_on` are tried again; a timeout or a crash always is.
+    `retry_on` and not of those in `never_on` are tried again; a timeout or the death of a worker always is.
     """
 
     max_attempts: int = 20

@@ -132,11 +132,11 @@ class Scheduler:
             declaration.schedule()  # raises what is wrong with the args where they stand
         self._declared[name] = declaration
 
-    async def put_declared(self) -> list[str]:
+    async def put_declared(self, database: Database) -> list[str]:
         """Put in what stands in the code, and remove what no longer does, as far as that is wanted. Returns what was
-        removed, by any app that has waited long enough."""
+        removed, by any app that has waited long enough. `database` is the app's, with pools of the caller's own."""
         schedules = [declaration.schedule() for declaration in self._declared.values()]
-        [now] = await self._database.afetch(queries.clock())
+        [now] = await database.afetch(queries.clock())
         nexts = [schedule.timing.after(now) for schedule in schedules]
         # Somebody's own transaction may hold one of them for as long as it likes.
         changes: list[queries.Query[Any]] = [queries.wait_for_locks(_PATIENCE)]
@@ -146,7 +146,7 @@ class Scheduler:
             changes.append(queries.remove_schedules(self._owner, self.names, except_these=True))
         if self._stale == "remove_stale":
             changes.append(queries.remove_stale_schedules())
-        answers = await self._database.afetch_each(changes)
+        answers = await database.afetch_each(changes)
         if self._stale == "keep":
             return []
         return answers[-1] if self._stale == "remove_stale" else [f"{name} of {self._owner}" for name in answers[-1]]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from stepwell.db import Database
-from stepwell.errors import ConfigError
+from stepwell.errors import ConfigError, TooLarge
 from stepwell.flow import Flow
 from stepwell.handle import JobHandle, refuse_in_event_loop
 from stepwell.producer import Producer
 from stepwell.queries import NewJob
-from stepwell.task import Call, Task
+from stepwell.task import Call, Task, of_item
 from stepwell.waiter import Waiter
 
 
@@ -48,12 +49,14 @@ class JobSink:
         """Put many calls in, all or none. They are made as they are sent."""
         refuse_in_event_loop("enqueue_many", "aenqueue_many")
         made: list[Call[Any]] = []
-        return self._handles(self._producer.put_many(_jobs(calls, made), connection), made)
+        with _naming_the_item(made):
+            return self._handles(self._producer.put_many(_jobs(calls, made), connection), made)
 
     async def aput_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
         """The same as `put_many`, for async code."""
         made: list[Call[Any]] = []
-        return self._handles(await self._producer.aput_many(_jobs(calls, made), connection), made)
+        with _naming_the_item(made):
+            return self._handles(await self._producer.aput_many(_jobs(calls, made), connection), made)
 
     def _handle(self, job_id: str, call: Call[Any]) -> JobHandle[Any]:
         return JobHandle(job_id, self._database, self._waiter, call.task.codec, encoder=self)
@@ -81,6 +84,21 @@ class JobSink:
 
     def _handles(self, ids: list[str], calls: list[Call[Any]]) -> list[JobHandle[Any]]:
         return [self._handle(job_id, call) for job_id, call in zip(ids, calls, strict=True)]
+
+
+@contextmanager
+def _naming_the_item(calls: list[Call[Any]]) -> Generator[None]:
+    """Within this, the error of a value that the database finds too large says which item has it. Postgres names its
+    size, which is enough to find it by: of the chunks that are on their way it does not say which one is meant."""
+    try:
+        yield
+    except TooLarge as error:
+        said = str(error)
+        for index, call in enumerate(calls):
+            for name, text in (("args", call.job.args), ("metadata", call.job.metadata or "")):
+                if f"{name} of {len(text.encode())} bytes" in said:
+                    raise of_item(index, error) from error
+        raise
 
 
 def _jobs(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterator[NewJob]:

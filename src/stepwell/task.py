@@ -185,18 +185,23 @@ class Enqueuer(Generic[P, R]):
     def calls(self, items: list[Mapping[str, Any] | Call[R]]) -> Iterator[Call[Any]]:
         """A call for each item, as `enqueue_many` takes them."""
         # Made while others are being sent, in a transaction: so out of a list, and not out of code of the caller's.
-        for item in items:
+        for index, item in enumerate(items):
             if isinstance(item, Call):
                 if item.task is not self._task:
                     raise BadArgs(
-                        f"a call of {item.task.name!r} among those of {self._task.name!r}: use app.enqueue_many"
+                        f"item {index}: a call of {item.task.name!r} among those of {self._task.name!r}: use "
+                        "app.enqueue_many"
                     )
                 yield item
             elif isinstance(item, Mapping):
-                yield self._call((), item)
+                try:
+                    call = self._call((), item)
+                except BadArgs as error:
+                    raise of_item(index, error) from None
+                yield call
             else:
                 raise BadArgs(
-                    f"enqueue_many takes dicts of arguments or {self._task.name}.call(...), not {type(item).__name__}"
+                    f"item {index}: give a dict of arguments or {self._task.name}.call(...), not {type(item).__name__}"
                 )
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[Any]:
@@ -345,6 +350,11 @@ class Task(Enqueuer[P, R]):
                 f"{self.name!r} is not one function, and cannot be called: enqueue it with {self.name}.enqueue(...) or "
                 f"await {self.name}.aenqueue(...)"
             )
+
+
+def of_item(index: int, error: BadArgs) -> BadArgs:
+    """The same error, which says which of many items is the bad one: its index, from 0."""
+    return type(error)(f"item {index}: {error}")
 
 
 def check_priority(priority: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import PoolTimeout
 
 from stepwell.errors import ConfigError, StepNotFound, StepwellError, TooLarge, WorkerNotFound
 
@@ -48,6 +47,23 @@ _HOPELESS_WORDS = (
 )
 
 
+class Unanswered(psycopg.OperationalError):
+    """The server has said nothing for so many seconds: nobody knows whether it did what it was asked."""
+
+    def __init__(self, limit: float) -> None:
+        super().__init__(f"the server has not answered for {limit:.3g} s")
+        self.limit = limit
+
+
+class NoConnection(psycopg.OperationalError):
+    """No connection was to be had for so many seconds: nothing was sent. `act` is what a person can do about it."""
+
+    def __init__(self, limit: float, why: str, act: str = "is Postgres running there, and is the URL right?") -> None:
+        super().__init__(why)
+        self.limit = limit
+        self.act = act
+
+
 def is_hopeless(error: BaseException) -> bool:
     """Whether only a person can mend it: no rights, no schema, a user or database that is not there."""
     if not isinstance(error, psycopg.Error):
@@ -65,7 +81,7 @@ def is_missing(error: BaseException) -> bool:
 
 def is_transient(error: BaseException) -> bool:
     """Whether the database is only away or busy, so that trying again is right and nobody needs to act."""
-    if isinstance(error, PoolTimeout | OSError):
+    if isinstance(error, OSError):
         return True
     if not isinstance(error, psycopg.Error) or is_hopeless(error):
         return False
@@ -96,9 +112,14 @@ def _was_rerouted(error: psycopg.Error) -> bool:
 
 def is_lost(error: BaseException) -> bool:
     """Whether the connection ended, so that nobody knows how far the statement came."""
-    if not isinstance(error, psycopg.OperationalError) or isinstance(error, PoolTimeout):
+    if not isinstance(error, psycopg.OperationalError) or isinstance(error, NoConnection):
         return False
     return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Whether the server takes no writes: it became a standby, or is about to hand over to another."""
+    return isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 
 
 def is_refusal(error: BaseException) -> bool:

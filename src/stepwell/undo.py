@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from stepwell.acts import Plan, RunFunction, Save
+from stepwell.error_text import error_line_of
 from stepwell.errors import BadValue
 from stepwell.events import UndoFailed, log
 from stepwell.journal import Journal, Place
@@ -42,7 +43,7 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
             )
             encoded = encode_step(journal, key, value, most)
         except Exception as error:
-            log(UndoFailed(journal.job.id, journal.job.task, undo.key, f"{type(error).__name__}: {error}"))
+            log(UndoFailed(journal.job.id, journal.job.task, undo.key, error_line_of(error)))
             if isinstance(error, (*SAYING, BadValue)):
                 yield Save(journal.with_notes(NewStep(key, place.n, "undo", error=describe_error(error))))
             continue

@@ -2,26 +2,31 @@
 
 NOTIFY wakes it; a poll stands behind, for whatever NOTIFY missed. A shared advisory lock says that somebody waits. It
 is only a hint to whoever ends jobs: anybody may keep the lock from us, and then the poll alone finds results. The
-thread starts with the first who waits and ends when nobody has waited for a while.
+thread starts with the first who waits and ends when nobody has waited for a while. A caller gives up when the database
+has not answered for the app's `call_timeout`; the thread goes on trying for the others.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import select
 import threading
 import time
 from concurrent.futures import Future
+from math import inf
 from typing import Any
 
 import psycopg
 
 from stepwell import queries
+from stepwell.connection import takes_no_writes
 from stepwell.db import Database, fetch
-from stepwell.errors import StepwellError
+from stepwell.duration import describe
+from stepwell.errors import DatabaseTimeout, StepwellError
 from stepwell.job import Ended
-from stepwell.trouble import is_transient
+from stepwell.trouble import is_read_only, is_transient, where
 
 _LINGER = 5.0
 _POLL = 1.0
@@ -44,7 +49,13 @@ class Waiter:
         self._thread: threading.Thread | None = None
         self._wake: int | None = None
         self._closing = False
+        self._answered_at = -inf
         self._process = os.getpid()
+
+    @property
+    def hears(self) -> bool:
+        """Whether the database has answered of late."""
+        return time.monotonic() - self._answered_at < 2 * _POLL
 
     def wait(self, job_id: str) -> Future[Ended]:
         """A future for how this job ends. Cancelling it is giving up."""
@@ -57,6 +68,7 @@ class Waiter:
             self._unasked.add(job_id)
             if self._thread is None:
                 self._closing = False
+                self._answered_at = time.monotonic()  # until it is proved silent
                 woken, self._wake = os.pipe()
                 self._thread = threading.Thread(
                     target=self._run, args=(woken, self._wake), name="stepwell-waiter", daemon=True
@@ -65,6 +77,48 @@ class Waiter:
             else:
                 self._stir()
         return future
+
+    def ended(self, future: Future[Ended], timeout: float | None) -> Ended:
+        """How the job of a future ended. Raises `TimeoutError` when it has not ended in time, and `DatabaseTimeout`
+        when the database has not answered for `call_timeout`."""
+        began = time.monotonic()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return future.result(self._time_left(began, timeout))
+            self._check_time(began, timeout)
+
+    async def aended(self, future: Future[Ended], timeout: float | None) -> Ended:
+        """The same for async code."""
+        began = time.monotonic()
+        ended = asyncio.wrap_future(future)
+        try:
+            while True:
+                await asyncio.wait([ended], timeout=self._time_left(began, timeout))
+                if ended.done():
+                    return ended.result()
+                self._check_time(began, timeout)
+        finally:
+            ended.cancel()
+
+    def _time_left(self, began: float, timeout: float | None) -> float | None:
+        left = min(began + (inf if timeout is None else timeout), self._silent_at(began)) - time.monotonic()
+        return None if left == inf else max(left, 0.0)
+
+    def _check_time(self, began: float, timeout: float | None) -> None:
+        now = time.monotonic()
+        if timeout is not None and now >= began + timeout:
+            raise TimeoutError
+        if now >= self._silent_at(began):
+            raise DatabaseTimeout(
+                f"{where(self._database.dsn)} has not answered for {describe(self._database.call_timeout or 0)} "
+                "(App(call_timeout=...) sets this limit), so it is not known whether the job has ended: wait for it "
+                "again when the server answers"
+            )
+
+    def _silent_at(self, began: float) -> float:
+        """When the database counts as silent for somebody who has waited since `began`. The poll is what asks it."""
+        limit = self._database.call_timeout
+        return inf if limit is None else max(began, self._answered_at) + max(limit, 2 * _POLL)
 
     def forget(self, job_id: str, future: Future[Ended]) -> None:
         """Nobody waits for this future any more."""
@@ -99,14 +153,15 @@ class Waiter:
                     with self._database.connect() as connection:
                         self._listen(connection, woken)
                         return
-                except Exception as error:
-                    if not is_transient(error.__cause__ or error):
-                        self._leave(error)
+                except Exception as failed:
+                    error = failed.__cause__ or failed
+                    if not is_transient(error):
+                        self._leave(failed)
                         return
                 if self._closing:
                     self._leave(_closed())
                     return
-                _readable([woken], 0.2)
+                _readable([woken], _POLL if is_read_only(error) else 0.2)
         finally:
             os.close(wake)
             os.close(woken)
@@ -160,6 +215,9 @@ class Waiter:
                 poll_at = time.monotonic() + (early.pop(0) if early else _POLL)
                 seen_to_wait = seen_to_wait or fetch(connection, queries.try_waiting_lock())[0]
                 self._look(connection, self._awaited())
+                if takes_no_writes(connection):
+                    # No job will ever end here: most likely another server takes over.
+                    raise psycopg.errors.ReadOnlySqlTransaction("the server takes no writes")
 
     def _awaited(self) -> list[str]:
         with self._lock:
@@ -167,7 +225,13 @@ class Waiter:
 
     def _look(self, connection: psycopg.Connection[Any], job_ids: list[str]) -> None:
         for start in range(0, len(job_ids), _BATCH):
-            for ended in fetch(connection, queries.results(job_ids[start : start + _BATCH])):
+            found = fetch(connection, queries.results(job_ids[start : start + _BATCH]))
+            self._answered_at = time.monotonic()
+            # A server that has handed over does not know the jobs of its successor.
+            knows_all = not takes_no_writes(connection)
+            for ended in found:
+                if ended.state is None and not knows_all:
+                    continue
                 if ended.state is None and ended.id not in self._doubted:
                     # While a partition is made, a row that is moved into it can be missed: look again.
                     self._doubted.add(ended.id)

@@ -146,8 +146,8 @@ async def test_a_worker_that_breaks_down_renews_no_more_though_a_part_of_it_did_
     runs = asyncio.create_task(worker.run())
     await worker.started()
     assert one(conn, "select count(*) from stepwell.workers") == 1
-    conn.execute("drop function stepwell.claim")
-    with pytest.raises(DatabaseError, match="claim"):
+    conn.execute("drop function stepwell.first_ready")
+    with pytest.raises(DatabaseError, match="first_ready"):
         await asyncio.wait_for(asyncio.shield(runs), 20)
     assert one(conn, "select count(*) from stepwell.workers") == 0
     assert "stepwell-lease" not in [thread.name for thread in threading.enumerate()]

@@ -19,10 +19,10 @@ from psycopg.conninfo import make_conninfo
 from waiting import until
 
 from stepwell import queries
-from stepwell.cli import exits
 from stepwell.cli.backoff import Backoff
 from stepwell.cli.usage import Usage, size
 from stepwell.db import ENVIRONMENT, fetch
+from stepwell.error_text import describe_exit
 from stepwell.migrate import migrate
 
 pytestmark = pytest.mark.crash
@@ -362,9 +362,9 @@ def test_sizes_are_read_as_postgres_reads_them() -> None:
 
 
 def test_an_end_is_told_by_the_name_of_its_signal() -> None:
-    assert exits.describe_exit(-signal.SIGSEGV) == "was killed by SIGSEGV"
-    assert exits.describe_exit(-99) == "was killed by signal 99"
-    assert exits.describe_exit(3) == "ended with exit code 3"
+    assert describe_exit(-signal.SIGSEGV) == "was killed by SIGSEGV"
+    assert describe_exit(-99) == "was killed by signal 99"
+    assert describe_exit(3) == "ended with exit code 3"
 
 
 def test_processes_that_the_fleet_was_told_to_stop_are_not_replaced(

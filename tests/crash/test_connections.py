@@ -21,7 +21,7 @@ _CONNECTIONS: Mapping[str, str] = {
     "outcomes": "stepwell.(finish|fail|snooze)",
     "listen": "^listen",
     "due": "stepwell.promote",
-    "upkeep": "stepwell.(rescue|make_partitions|prune)",
+    "upkeep": "stepwell.(lead_and_rescue|make_partitions|prune)",
     "self-test": "pg_notify",
     "pool": "crash.effect|^(begin|commit|rollback)",
 }

@@ -180,7 +180,7 @@ def test_many_who_believe_to_lead_do_every_duty_at_once_and_none_fails(
             duties: list[Callable[[], object]] = [
                 lambda: fetch(connection, queries.promote()),
                 lambda: fire(connection),
-                lambda: fetch(connection, queries.rescue()),
+                lambda: connection.execute("select from stepwell.rescue_jobs()"),
                 lambda: fetch(connection, queries.remove_stale_schedules()),
                 lambda: fetch(connection, queries.admit_stranded()),
                 lambda: fetch(connection, queries.prune_ticks(10_000)),
@@ -265,7 +265,7 @@ def test_a_duty_that_fails_is_said_once_and_stops_no_other(
             run_delayed()
             until(lambda: looks() >= 3, "it is tried again and again")
         assert said("looking for due schedules") == 1
-        with broken(witness, "rescue") as rescues:
+        with broken(witness, "rescue_jobs") as rescues:
             run_delayed()
             timetable.await_ticks()
             until(lambda: rescues() >= 2, "it is tried again")

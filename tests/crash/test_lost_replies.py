@@ -20,7 +20,7 @@ def test_whichever_exchange_is_lost_every_job_is_done(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, loss: Loss
 ) -> None:
     worker = fleet.start(dsn=proxy.dsn, lease="6s", renew="0.5s")
-    for statements in (["claim_jobs"], ["finish"], ["fail"], ["renew", "rescue", "promote"]):
+    for statements in (["claim_jobs"], ["finish"], ["fail"], ["renew", "lead_and_rescue", "promote"]):
         proxy.lose(loss, *(f"stepwell.{statement}(" for statement in statements))
         enqueue(witness, "quick", 20)
         enqueue(witness, "sour", 5, until=2)

@@ -134,3 +134,54 @@ async def test_the_first_life_draws_what_it_drew_before_there_were_several(app: 
     assert one == str(UUID(int=chance("uuid").getrandbits(128), version=4))
     assert two == str(UUID(int=chance("uuid#2").getrandbits(128), version=4))
     assert drawn == chance("random").random()
+
+
+async def test_a_restart_keeps_the_job_its_options_signals_and_failures_and_forgets_its_steps(
+    app: App, conn: psycopg.Connection[object]
+) -> None:
+    undone: list[str] = []
+    runs: list[tuple[int, int]] = []
+
+    async def save(word: str) -> str:
+        return word
+
+    @app.task(queue="elsewhere")
+    async def child() -> None: ...
+
+    @app.task(retry=SOON)
+    async def work(ctx: Context, rounds: int = 0) -> Restart:
+        runs.append((ctx.attempt, ctx.epoch))
+        if rounds == 1:
+            got = [(await ctx.wait_for("news", timeout=0)).value, (await ctx.receive("note", timeout=0)).value]
+            assert got == ["second", "unread"]
+            assert ctx.metadata == {"tenant": "a"}
+            raise Fail("enough")
+        await ctx.step(save, "kept no longer", undo=undone.append)
+        if ctx.epoch == 1:
+            raise ConnectionError("once")
+        ctx.spawn(child)
+        assert (await ctx.wait_for("news")).value == "first"
+        assert (await ctx.receive("note")).value == "read"
+        return Restart(1)
+
+    for word in ("first", "second"):
+        await app.aemit("news", value=word)
+    job = await work.using(priority=7, metadata={"tenant": "a"}, max_attempts=5).aenqueue()
+    for word in ("read", "unread"):
+        await job.asend("note", word)
+    async with Worker(app, queues=["default"]):
+        with pytest.raises(JobFailed, match="enough"):
+            await job.aresult("10s")
+        info = await job.ainfo()
+    assert info is not None
+    # Attempts begin anew, epochs go on.
+    attempts, epochs = zip(*runs, strict=True)
+    assert (attempts[-1], list(epochs)) == (1, sorted(set(epochs)))
+    assert (info.priority, info.queue, info.max_attempts) == (7, "default", 5)
+    assert [failure.type for failure in info.failures] == ["ConnectionError", "stepwell.outcome.Fail"]
+    assert [step.kind for step in info.steps if step.kind == "step"] == []
+    # Nothing of an earlier life is undone; but its children that still live are cancelled with the job.
+    assert undone == []
+    assert conn.execute("select state::text from stepwell.jobs where parent_id = %s", (job.id,)).fetchall() == [
+        ("cancelled",)
+    ]

@@ -193,6 +193,7 @@ class Arguments:
             "fail._max_attempts": lambda: dice.one(("1", "3", "20")),
             "lead._lease": dice.seconds,
             "rescue._patience": dice.seconds,
+            "rescue_jobs._patience": dice.seconds,
             "tick._nexts": self._soon,
             "rewind_schedules._nexts": self._soon,
             "resume_schedule._next": self._soon,

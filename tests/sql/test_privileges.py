@@ -68,6 +68,7 @@ kept_steps              caller
 known_role              caller
 large_value             owner   worker viewer operator
 lead                    owner   worker
+lead_and_rescue         owner   worker
 lock_event              caller
 lock_family             caller
 lock_holders            owner   worker
@@ -104,6 +105,7 @@ remove_worker           caller
 renew                   owner   worker
 report_progress         owner   worker
 rescue                  owner   worker
+rescue_jobs             owner   worker
 restart                 owner   worker
 results                 owner   producer worker
 resume                  owner   operator

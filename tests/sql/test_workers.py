@@ -7,6 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from stepwell import queries
+from stepwell.db import fetch
+from stepwell.queries import Saving
+from stepwell.step import NewStep
 from tests.waiting import until
 
 from . import calls
@@ -61,6 +65,52 @@ def test_a_crash_counts_so_a_poison_job_fails_in_the_end(conn: Connection) -> No
     assert crashes == 3
     assert calls.state(conn, job_id) == "failed"
     assert len(failures(conn, job_id)) == 3
+
+
+def test_rescue_tells_which_jobs_have_failed_for_good(conn: Connection) -> None:
+    calls.set_clock(conn, CLOCK)
+    limits: dict[str, dict[str, float]] = {
+        "last": {"max_attempts": 1, "keep_failed": 0.0},
+        "undone": {"max_attempts": 1},
+        "gone": {"max_attempts": 1},
+    }
+    worker = calls.register_worker(conn, tasks=limits, lease=30.0)
+    again, last, undone, gone = (run(conn, worker, task) for task in ("again", "last", "undone", "gone"))
+    fetch(conn, queries.save_steps([Saving(undone.id, undone.epoch, [NewStep("pay", 1, "step", "1", undo=True)])]))
+    calls.cancel(conn, [gone.id])
+    calls.set_clock(conn, CLOCK + 30)
+    rescued = conn.execute("select job_id::text, task, message, failed from stepwell.rescue_jobs()").fetchall()
+    died = f"worker {worker} (pid 1 on host) died while it ran this job"
+    assert sorted(rescued) == sorted(
+        [
+            (again.id, "again", died, False),
+            (last.id, "last", died, True),
+            # It runs once more, to be undone.
+            (undone.id, "undone", died, True),
+            # It was cancelled, and has ended so.
+            (gone.id, "gone", died, False),
+        ]
+    )
+    # That undoing is cut off, too, is no second failure.
+    other = calls.register_worker(conn, tasks=limits, lease=30.0)
+    calls.claim(conn, other, tasks=["undone"])
+    calls.set_clock(conn, CLOCK + 60)
+    assert conn.execute("select task, failed from stepwell.rescue_jobs()").fetchall() == [("undone", False)]
+
+
+def test_rescue_tells_of_the_jobs_of_a_batch_that_must_go_one_by_one(conn: Connection, dsn: str, worker: str) -> None:
+    parent = run(conn, worker, "parent")
+    child = run(conn, worker, "child", max_attempts=1)
+    plain = run(conn, worker, "plain", max_attempts=1)
+    conn.execute("update stepwell.job set parent_id = %s, parent_key = 'c' where id = %s", (parent.id, child.id))
+    calls.set_clock(conn, CLOCK + 30)
+    with psycopg.connect(dsn) as locker:
+        locker.execute("select from stepwell.job where id = %s for update", (parent.id,))
+        rescued = conn.execute("select job_id::text, failed from stepwell.rescue_jobs()").fetchall()
+    assert rescued == [(plain.id, True)]
+    assert sorted(conn.execute("select job_id::text, failed from stepwell.rescue_jobs()").fetchall()) == sorted(
+        [(parent.id, False), (child.id, True)]
+    )
 
 
 def test_rescue_knows_what_the_task_keeps(conn: Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -133,6 +134,10 @@ async def test_handlers_may_raise_anything_without_hurting_the_worker(app: App) 
         def __str__(self) -> str:
             raise RuntimeError("no")
 
+    @dataclass(frozen=True)
+    class Frozen(Exception):
+        why: str
+
     @app.task(retry=ONCE)
     async def on_loop(kind: str) -> None:
         raise {
@@ -143,6 +148,7 @@ async def test_handlers_may_raise_anything_without_hurting_the_worker(app: App) 
             "nul": ValueError("a\x00b\ud800"),
             "unspeakable": Unspeakable(),
             "huge": ValueError("x" * 1_000_000),
+            "frozen": Frozen("so"),
         }[kind]
 
     @app.task(retry=ONCE)
@@ -150,7 +156,7 @@ async def test_handlers_may_raise_anything_without_hurting_the_worker(app: App) 
         raise {"exit": SystemExit(3), "base": Rude("rude"), "nul": ValueError("a\x00b\ud800")}[kind]
 
     async with Worker(app) as worker:
-        for kind in ("exit", "interrupt", "base", "cancelled", "nul", "unspeakable", "huge"):
+        for kind in ("exit", "interrupt", "base", "cancelled", "nul", "unspeakable", "huge", "frozen"):
             with pytest.raises(JobFailed):
                 await (await on_loop.aenqueue(kind)).aresult(timeout="10s")
         for kind in ("exit", "base", "nul"):

@@ -210,7 +210,7 @@ async def test_a_run_of_a_schedule_that_waits_for_its_code_is_live(dsn: str, con
         return f"two {title} {name}"
 
     async with with_task(dsn, one, name="shop", stale_schedules="keep") as old, new:
-        await new.scheduler.put_declared()
+        await new.scheduler.put_declared(new.database)
         async with Worker(old):
             job = await new.schedule_named("greet").atrigger()
             await until_held(job)

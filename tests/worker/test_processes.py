@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from process_tasks import register, stubborn
-from waiting import auntil, until
+from process_tasks import die, register, stubborn
+from waiting import Heard, auntil, until
 
-from stepwell import App, JobCancelled, JobFailed, Retry, Worker
+from stepwell import App, JobCancelled, JobFailed, ProcessCrashed, Retry, Worker
+from stepwell.events import AttemptFailed
 
 ONCE = Retry(max_attempts=1)
 
@@ -35,16 +37,37 @@ async def test_processes_return_values_and_failures(app: App) -> None:
         assert pid != os.getpid()
         with pytest.raises(JobFailed, match="ZeroDivisionError"):
             await (await tasks["divide"].aenqueue(0)).aresult(timeout="30s")
-        with pytest.raises(JobFailed, match="ProcessExpired"):
-            await (await tasks["die"].aenqueue()).aresult(timeout="30s")
         assert (await (await tasks["square"].aenqueue(3)).aresult(timeout="30s"))[1] == 9
+
+
+async def test_a_crash_names_the_exit_code_or_signal_and_can_be_excluded_from_retries(app: App) -> None:
+    tasks = register(app)
+    not_again = app.task(name="not again", process=True, retry=Retry(never_on=(ProcessCrashed,)))(die.fn)
+    expected = {
+        await not_again.aenqueue(): "the process ended with exit code 7",
+        await tasks["kill"].aenqueue(signal.SIGSEGV): "the process was killed by SIGSEGV",
+        await tasks["kill"].aenqueue(signal.SIGTERM): "the process was killed by SIGTERM",
+        await tasks["kill"].aenqueue(
+            signal.SIGKILL
+        ): "the process was killed by SIGKILL, perhaps because the machine ran",
+    }
+    async with Worker(app, process_slots=2) as worker:
+        heard = Heard(worker)
+        for job, message in expected.items():
+            with pytest.raises(JobFailed, match=f"stepwell.errors.ProcessCrashed: {message}"):
+                await job.aresult(timeout="60s")
+            info = await job.ainfo()
+            assert info is not None
+            assert info.failures[0].message.startswith(message)
+        logged = {event.job_id: event.text() for event in heard.of(AttemptFailed)}
+    assert all(message in logged[str(job.id)] for job, message in expected.items())
 
 
 async def test_a_process_that_ends_as_if_all_were_well_fails_its_job_and_frees_its_slot(app: App) -> None:
     tasks = register(app)
     async with Worker(app, process_slots=1):
         for _ in range(2):
-            with pytest.raises(JobFailed, match="ended by itself with exit code 0"):
+            with pytest.raises(JobFailed, match="ended with exit code 0"):
                 await (await tasks["leave"].aenqueue()).aresult(timeout="30s")
         assert (await (await tasks["square"].aenqueue(3)).aresult(timeout="30s"))[1] == 9
 

@@ -23,10 +23,10 @@ async def test_a_worker_outlives_the_moment_in_which_a_function_is_replaced(
     worker = Worker(app, poll=0.1)
     heard = Heard(worker)
     async with worker:
-        conn.execute("alter function stepwell.claim rename to claim_away")
+        conn.execute("alter function stepwell.claim_jobs rename to claim_away")
         job = await work.aenqueue()
         await heard.wait_for(DatabaseLost)
-        conn.execute("alter function stepwell.claim_away rename to claim")
+        conn.execute("alter function stepwell.claim_away rename to claim_jobs")
         assert await job.aresult(timeout="10s") == 1
 
 
@@ -35,6 +35,6 @@ async def test_a_worker_ends_when_a_function_stays_away(app: App, conn: psycopg.
     async def work() -> None: ...
 
     await work.aenqueue()
-    conn.execute("drop function stepwell.claim")
-    with pytest.raises(DatabaseError, match=r'missing or incomplete: run "stepwell migrate" .*stepwell\.claim'):
+    conn.execute("drop function stepwell.claim_jobs")
+    with pytest.raises(DatabaseError, match=r'missing or incomplete: run "stepwell migrate" .*stepwell\.claim_jobs'):
         await Worker(app, poll=0.1).run()

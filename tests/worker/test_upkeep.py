@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
+import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Retry, Worker
-from stepwell.events import LeaderChanged
+from stepwell.events import LeaderChanged, RescuedJobFailed
 
 
 async def test_what_only_another_app_keeps_has_its_partitions_too(app: App, dsn: str) -> None:
@@ -34,6 +36,31 @@ async def test_what_only_another_app_keeps_has_its_partitions_too(app: App, dsn:
                 return row == (True,)
 
             await auntil(made)
+
+
+async def test_a_job_whose_last_attempt_a_dead_worker_took_is_named_in_the_log(
+    app: App, conn: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def fragile(n: int) -> None: ...
+
+    last, again = [await fragile.using(max_attempts=most).aenqueue(1) for most in (1, 2)]
+    conn.execute(
+        "with dead as (select stepwell.register_worker('host', 7, '0', '{default}', '{}', 10, 60) as id)"
+        " update stepwell.job set state = 'running', worker_id = dead.id, epoch = 1, attempt = 1 from dead"
+    )
+    conn.execute("update stepwell.worker set lease_until = 'epoch'")
+    async with Worker(app) as worker:
+        heard = Heard(worker)
+        failed = await heard.wait_for(RescuedJobFailed)
+        assert await again.aresult("10s") is None
+    assert (failed.job_id, failed.task) == (str(last.id), "fragile")
+    assert len(heard.of(RescuedJobFailed)) == 1
+    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    said = record.getMessage()
+    assert said.startswith(f"fragile {last.id} has failed for good: worker ")
+    assert "(pid 7 on host) died while it ran this job, and it has no attempt left" in said
+    assert record.__dict__["job_id"] == str(last.id)
 
 
 async def test_a_clock_set_forward_past_the_leases_lets_no_job_run_twice(app: App, dsn: str) -> None:

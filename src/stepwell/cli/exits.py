@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -32,13 +31,3 @@ def telling(supervised: bool) -> Generator[None]:
             raise
         complain(str(error))
         raise typer.Exit(MISCONFIGURED) from None
-
-
-def describe_exit(code: int) -> str:
-    """How a process ended, by the code that `subprocess` gives: negative for a signal."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from stepwell.cli.job_steps import print_steps
 from stepwell.cli.output import clean, compact, fields, local, say
 from stepwell.duration import describe
+from stepwell.error_text import error_line
 from stepwell.job import Failure, JobInfo
 from stepwell.step import StepInfo
 
@@ -51,7 +52,7 @@ def print_job(job: JobInfo, failures: Sequence[Failure], steps: Sequence[StepInf
             ("reason", clean(failure.reason)),
             ("epoch", failure.epoch),
             ("worker", failure.worker_id),
-            ("error", f"{failure.type}: {failure.message}"),
+            ("error", error_line(failure.type, failure.message)),
             ("traceback", failure.traceback and failure.traceback.rstrip("\n")),
         ]
         fields((f"  {name}", value) for name, value in detail if value is not None)

@@ -14,6 +14,7 @@ from typing import Any
 from stepwell.app import App
 from stepwell.cli.output import clean
 from stepwell.cli.usage import Usage
+from stepwell.error_text import error_line_of
 from stepwell.errors import ConfigError
 
 _OURS = str(Path(__file__).parent.parent) + os.sep
@@ -58,7 +59,7 @@ def _import(name: str) -> ModuleType:
             ) from None
         sys.stderr.write(clean(_without_ours(error), lines=True))
         raise ConfigError(
-            f"module {name!r} cannot be imported: {type(error).__name__}: {error}; its traceback is above"
+            f"module {name!r} cannot be imported: {error_line_of(error)}; its traceback is above"
         ) from None
 
 

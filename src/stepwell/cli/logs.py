@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
+from collections.abc import Iterator
+from functools import partial
 
+from stepwell import logs
 from stepwell.cli.output import clean
 from stepwell.cli.usage import Usage
+from stepwell.logs import JobLogFilter
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -19,29 +24,58 @@ def check_level(typed: str | None) -> str | None:
 
 
 def set_up_logging(level: str | None, *, one_of_many: bool = False) -> None:
-    """Log from `level` on, by default info. An app that has set up logging itself is left to it, but for a level.
+    """Log from `level` on, by default info. An app that has set up logging itself keeps its handlers and levels, but
+    `level`, where it is given, is that of the logger `stepwell` in any case.
 
     Where one of many processes writes, each line has its pid.
     """
-    root = logging.getLogger()
+    logs.set_up_in_processes = partial(set_up_logging, level, one_of_many=True)
+    root, ours = logging.getLogger(), logging.getLogger("stepwell")
+    # dictConfig and fileConfig disable every logger that they do not name, unless they are told not to.
+    ours.disabled = False
+    who = "[%(process)d]" if one_of_many else ""
     if not root.handlers:
-        root.addHandler(_handler("[%(process)d]" if one_of_many else ""))
+        root.addHandler(_handler(who))
         root.setLevel((level or "info").upper())
     if level is not None:
-        logging.getLogger("stepwell").setLevel(level.upper())
+        ours.setLevel(level.upper())
+        lowest = min((handler.level for handler in _handlers(ours)), default=math.inf)
+        if lowest > ours.level:
+            # The app's handlers drop what was asked for. They keep their levels, which others rely on.
+            handler = _handler(who)
+            handler.addFilter(lambda record: record.levelno < lowest)
+            ours.addHandler(handler)
+    for handler in _handlers(ours):
+        if not any(isinstance(known, JobLogFilter) for known in handler.filters):
+            handler.addFilter(JobLogFilter())
 
 
-class _Cleaning(logging.Formatter):
-    """Messages carry what a job's handler said: it must neither steer the terminal nor look like a line of its own."""
+def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
+    """Those that get the records of a logger, and write them somewhere."""
+    while logger is not None:
+        yield from [handler for handler in logger.handlers if not isinstance(handler, logging.NullHandler)]
+        logger = logger.parent if logger.propagate else None
+
+
+class _Formatter(logging.Formatter):
+    """Names the job that a record was made in. Messages carry what a handler said: it must neither steer the terminal
+    nor look like a line of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         return clean(super().format(record), lines=True).replace("\n", "\n    ")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        job_id = getattr(record, "job_id", None)
+        if job_id is None or hasattr(record, "event"):  # the worker's own messages name the job themselves
+            return super().formatMessage(record)
+        about = f"[{getattr(record, 'task', None)} {job_id} attempt {getattr(record, 'attempt', None)}]"
+        return super().formatMessage(logging.makeLogRecord({**record.__dict__, "message": f"{about} {record.message}"}))
 
 
 def _handler(who: str) -> logging.Handler:
     if not sys.stderr.isatty():
         plain = logging.StreamHandler(sys.stderr)
-        plain.setFormatter(_Cleaning(f"%(asctime)s %(levelname)s %(name)s{who}: %(message)s"))
+        plain.setFormatter(_Formatter(f"%(asctime)s %(levelname)s %(name)s{who}: %(message)s"))
         return plain
     from rich.console import Console
     from rich.highlighter import NullHighlighter
@@ -54,5 +88,5 @@ def _handler(who: str) -> logging.Handler:
         highlighter=NullHighlighter(),
         log_time_format="%X",
     )
-    coloured.setFormatter(_Cleaning(f"{who} %(message)s".lstrip()))
+    coloured.setFormatter(_Formatter(f"{who} %(message)s".lstrip()))
     return coloured

@@ -19,6 +19,7 @@ from stepwell.cli import exits, reload
 from stepwell.cli.backoff import Backoff
 from stepwell.cli.child import Child
 from stepwell.cli.lifeline import Order
+from stepwell.error_text import describe_exit
 from stepwell.errors import StepwellError
 from stepwell.events import (
     CodeChanged,
@@ -165,7 +166,7 @@ class Supervisor:
             await place.hurry.wait()
         else:
             delay = place.backoff.after(child.age)
-            log(ProcessDied(number, pid, exits.describe_exit(code), delay))
+            log(ProcessDied(number, pid, describe_exit(code), delay))
             await self._pause(place, delay)
         return True
 
@@ -175,7 +176,7 @@ class Supervisor:
         as_asked = code in (exits.DONE, exits.RECYCLE, -signal.SIGTERM)
         if as_asked or self._signals > 2 or code == self._code == exits.USAGE:
             return
-        log(ProcessDiedAtEnd(place.number, child.pid, exits.describe_exit(code)))
+        log(ProcessDiedAtEnd(place.number, child.pid, describe_exit(code)))
         self._code = self._code or exits.TROUBLE
 
     async def _pause(self, place: Place, delay: float) -> None:

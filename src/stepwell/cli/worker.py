@@ -85,6 +85,10 @@ def worker(
     reload: Annotated[
         bool, typer.Option("--reload", help="Start anew when a Python file below this directory changes.")
     ] = False,
+    no_wait: Annotated[
+        bool,
+        typer.Option("--no-wait", help="Exit with 1 if the database is away at the start, and do not wait for it."),
+    ] = False,
     log_level: LogLevelOption = None,
     database: DatabaseOption = None,
     lifeline: LifelineOption = None,
@@ -131,7 +135,15 @@ def worker(
     from stepwell.worker import Worker
 
     with usage.refusing():
-        runs = Worker(found, queues=queues, concurrency=concurrency, balance=sharing, max_held_size=held, **lengths)
+        runs = Worker(
+            found,
+            queues=queues,
+            concurrency=concurrency,
+            balance=sharing,
+            max_held_size=held,
+            wait=not no_wait,
+            **lengths,
+        )
     set_up_logging(log_level, one_of_many=supervisor is not None)
     raise typer.Exit(run(found, runs, supervisor, Limits(max_jobs, memory)))
 

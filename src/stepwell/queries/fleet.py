@@ -117,8 +117,37 @@ def lead(worker_id: str, lease: float) -> Query[bool]:
     return Query("select stepwell.lead(%s::uuid, %s::double precision)", (worker_id, lease), only)
 
 
-def rescue() -> Query[list[UUID]]:
-    return Query("select stepwell.rescue()", (), only)
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """A job that a dead worker held."""
+
+    job_id: str
+    task: str
+    message: str
+    failed: bool
+    """It was its last attempt: the job has failed for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """Whether a worker leads, and what it rescued as the leader. A row has one rescued job, or none."""
+
+    leads: bool
+    why: str | None
+    """Why the rescue failed."""
+    rescued: Rescued | None
+
+
+def lead_and_rescue(worker_id: str, lease: float) -> Query[Led]:
+    def row(leads: bool, why: str | None, job_id: str | None, task: str, message: str, failed: bool) -> Led:
+        return Led(leads, why, None if job_id is None else Rescued(job_id, task, message, failed))
+
+    return Query(
+        "select leads, why, job_id::text, task, message, failed"
+        " from stepwell.lead_and_rescue(%s::uuid, %s::double precision)",
+        (worker_id, lease),
+        row,
+    )
 
 
 _SCOPE: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"

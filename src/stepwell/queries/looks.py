@@ -46,8 +46,8 @@ def last_errors(ids: Sequence[str]) -> Query[tuple[str, str]]:
     """The error of the last failed attempt of each of these jobs."""
     return Query(
         "select u.id::text, f.error from unnest(%s::uuid[]) as u (id) cross join lateral ("
-        "select left(f.type || ': ' || f.message, 1000) as error from stepwell.failures f where f.job_id = u.id"
-        " order by f.epoch desc limit 1) f",
+        "select left(concat_ws(': ', f.type, nullif(f.message, '')), 1000) as error"
+        " from stepwell.failures f where f.job_id = u.id order by f.epoch desc limit 1) f",
         (list(ids),),
         same,
         repeatable=True,
@@ -57,8 +57,8 @@ def last_errors(ids: Sequence[str]) -> Query[tuple[str, str]]:
 def steps(job_id: str) -> Query[StepInfo]:
     return Query(
         "select n, key, kind, pending, timed_out, value::text, large,"
-        " case when error ->> 'state' = 'cancelled' then concat_ws(': ', 'cancelled', error ->> 'message')"
-        " when error is not null then concat_ws(': ', error ->> 'type', error ->> 'message') end,"
+        " case when error ->> 'state' = 'cancelled' then concat_ws(': ', 'cancelled', nullif(error ->> 'message', ''))"
+        " when error is not null then concat_ws(': ', error ->> 'type', nullif(error ->> 'message', '')) end,"
         " coalesce(error ->> 'state' = 'cancelled', false), saved_at,"
         " seconds, nullif(until, 'infinity'::timestamptz), child_id, event, event_key"
         " from stepwell.steps where job_id = %s::uuid order by n, key",

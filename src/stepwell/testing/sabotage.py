@@ -113,7 +113,7 @@ class Saboteur:
         return written
 
     def _claimed(self, name: str, rows: Sequence[Any]) -> None:
-        if rows and name == "claim":
+        if rows and name == "claim_jobs":
             arming, number = self._count(claim=True)
             if self._is(arming, number, "committed"):
                 self._die(arming, name)

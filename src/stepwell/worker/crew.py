@@ -32,6 +32,7 @@ from stepwell.queries import FirstReady, Orders, Position, Query
 from stepwell.trouble import is_hopeless, is_transient
 from stepwell.worker.balance import Balance
 from stepwell.worker.claims import Claims
+from stepwell.worker.connections import Connections
 from stepwell.worker.duty import Duties
 from stepwell.worker.fetcher import Fetcher
 from stepwell.worker.held import Held
@@ -91,30 +92,28 @@ class Crew:
         self._hears = True
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lease: Lease | None = None
-        self._links = {
-            name: Link(name, app.database, events) for name in ("claim", "outcomes", "steps", "due", "upkeep", "look")
-        }
-        self.outcomes = Outcomes(self._links["outcomes"], events, self._wrote, self._count)
+        self._connections = Connections(app.database)
+        self.outcomes = Outcomes(self._link("outcomes"), events, self._wrote, self._count)
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
         self._transactions = app.database.with_pool_of(pools.slots)
         # Not the handlers' own threads: they wait for these.
         self._step_threads = StepThreads()
         self._steps = StepStore(
-            self._links["steps"], self._transactions, app.max_result_size, self._step_threads, events
+            self._link("steps"), self._transactions, app.max_result_size, self._step_threads, events
         )
         self._processes = Processes(process_slots, self._process_said)
-        self._duties = Duties(self._links["upkeep"], lambda: app.dsn, events)
+        self._duties = Duties(self._link("upkeep", slow=True), lambda: app.dsn, events)
         self.stats = Stats(self._duties)
-        self._claims = Claims(self._links["claim"], self._known_jobs)
+        self._claims = Claims(self._link("claim"), self._known_jobs)
         self.runners: list[Runner] = []
         self.fetchers: list[Fetcher] = []
         for number, pool in enumerate(pools.all):
             self._add_pool(number, pool, balance)
         self._held = Held(max_held_size, self.runners, self.outcomes)
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
-        due = Duties(self._links["due"], lambda: app.dsn, events)
+        due = Duties(self._link("due"), lambda: app.dsn, events)
         self._lookout = Lookout(
-            Duties(self._links["look"], lambda: app.dsn, events),
+            Duties(self._link("look"), lambda: app.dsn, events),
             lambda: self.worker_id,
             pools.queues,
             list(app.tasks),
@@ -134,7 +133,7 @@ class Crew:
         self._ticker = Ticker(due, lambda: self._upkeep.behind, lambda: self._upkeep.longest_nap)
         self._listener = Listener(
             app.database,
-            Link("self-test", app.database, events),
+            self._link("self-test", slow=True),
             events,
             ListenerCallbacks(
                 self._lookout.look,
@@ -146,6 +145,9 @@ class Crew:
                 self._hearing,
             ),
         )
+
+    def _link(self, name: str, *, slow: bool = False) -> Link:
+        return Link(name, self._connections, self._events, slow=slow)
 
     def _add_pool(self, number: int, pool: Pool, balance: Balance) -> None:
         app, freed = self._app, asyncio.Event()
@@ -286,14 +288,18 @@ class Crew:
 
     async def declare_schedules(self) -> None:
         """Put in the schedules that stand in the app's code. Should somebody hold one, that is tried again later."""
+        # Not the app's own pool, which would keep a connection that only handlers need again.
+        database = self._app.database.with_pool_of(1)
         try:
-            removed = await self._app.scheduler.put_declared()
+            removed = await self._app.scheduler.put_declared(database)
         except (psycopg.Error, StepwellError) as error:
             cause = error if isinstance(error, psycopg.Error) else error.__cause__
             if cause is None or not is_transient(cause):
                 raise
             self._duties.failed(_DECLARING, " ".join(str(cause).split()))
             return
+        finally:
+            await database.aclose()
         self._duties.recovered(_DECLARING)
         self._undeclared.clear()
         if removed:
@@ -342,9 +348,7 @@ class Crew:
         self._step_threads.close()
         await self.end_processes()
         await self._transactions.aclose()
-        await self._listener.close()
-        for link in self._links.values():
-            await link.close()
+        self._connections.close()
 
     async def _tend(self) -> None:
         """Hand prefetched jobs back when nothing has moved for a second: others may be free to run them."""
@@ -358,9 +362,17 @@ class Crew:
 
     async def _watch_lease(self) -> None:
         assert self._lease is not None
+        switchovers = self._app.database.switchovers
+        seen = switchovers.count
         while not self._failed.done():
             await asyncio.wait([self._failed], timeout=_LEASE_LOOK)
             self._lease.check()
+            if seen != switchovers.count:
+                # Another connection found that the server takes no writes. These may be idle, and would get no error.
+                seen = switchovers.count
+                self._lease.renew_now()
+                self._listener.reconnect()
+                self._connections.leave_old_server()
         await self._failed
 
     def _room(self) -> int:
@@ -421,9 +433,8 @@ class Crew:
         self.stop_all("lease")
         if unanswered:
             # What hangs now could hang for a quarter of an hour, long after the network is back.
-            for link in self._links.values():
-                link.sever()
-            self._listener.sever()
+            self._connections.sever()
+            self._listener.reconnect()
             for runner in self.runners:
                 runner.sever()
 

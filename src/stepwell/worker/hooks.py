@@ -7,10 +7,10 @@ import inspect
 import traceback
 from collections.abc import Callable, Sequence
 
-from stepwell.app import Hook
 from stepwell.error_text import error_message, error_name
 from stepwell.errors import StepwellError
 from stepwell.events import Events, HookFailed, HookSlow
+from stepwell.hook import Hook, name_of
 
 _SLOW = 10.0
 # A client that cannot be closed must not keep the worker from its end.
@@ -64,19 +64,19 @@ class Hooks:
                 cancelled = error  # the others have their turn first
             except Exception as error:
                 said = f"it has not ended within {STOP_PATIENCE:g} s" if limit.expired() else _described(error)
-                self._events.emit(HookFailed("on_worker_stop", _name_of(hook), said, _trace(error)))
+                self._events.emit(HookFailed("on_worker_stop", name_of(hook), said, _trace(error)))
         if cancelled is not None:
             raise cancelled
 
     async def _begin(self, hook: Hook) -> None:
-        slow = HookSlow(_name_of(hook), _SLOW)
+        slow = HookSlow(name_of(hook), _SLOW)
         timer = asyncio.get_running_loop().call_later(_SLOW, self._events.emit, slow)
         try:
             await _call(hook)
         except Exception as error:
-            self._events.emit(HookFailed("on_worker_start", _name_of(hook), _described(error), _trace(error)))
+            self._events.emit(HookFailed("on_worker_start", name_of(hook), _described(error), _trace(error)))
             raise StepwellError(
-                f"the worker did not start: its on_worker_start hook {_name_of(hook)} failed: {_described(error)}"
+                f"the worker did not start: its on_worker_start hook {name_of(hook)} failed: {_described(error)}"
             ) from error
         finally:
             timer.cancel()
@@ -94,8 +94,3 @@ def _described(error: Exception) -> str:
 
 def _trace(error: Exception) -> str:
     return "".join(traceback.format_exception(error)).rstrip()
-
-
-def _name_of(hook: Hook) -> str:
-    name = getattr(hook, "__qualname__", None)
-    return repr(hook) if name is None else f"{getattr(hook, '__module__', '?')}.{name}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Awaitable, Callable
 
-from stepwell.error_text import error_message, error_name, storable
+from stepwell.error_text import error_line_of, format_traceback
 from stepwell.errors import StepwellError
 from stepwell.events import Events, LoopFailed
 
@@ -40,5 +39,5 @@ async def keep_going(name: str, loop: Callable[[], Awaitable[None]], events: Eve
 
 def tell(events: Events, name: str, error: Exception, pause: float = 0.0) -> None:
     """Say that a loop failed and goes on."""
-    trace = storable("".join(traceback.format_exception(error)))
-    events.emit(LoopFailed(name, f"{error_name(error)}: {error_message(error)}", pause, trace))
+    trace = format_traceback(error, error.__traceback__)
+    events.emit(LoopFailed(name, error_line_of(error), pause, trace))

@@ -25,7 +25,7 @@ from stepwell.db import Database, fetch
 from stepwell.errors import StepwellError
 from stepwell.queries import Orders, Query
 from stepwell.trouble import is_hopeless, is_missing
-from stepwell.worker.link import sever
+from stepwell.worker.sever import sever
 
 _TICK = 0.25
 # A lease that could not be renewed is given up after this part of it, well before others may take the jobs.
@@ -81,14 +81,21 @@ class Lease:
         self._was_missing = False
 
     def start(self) -> str:
-        """Register and begin to renew. Raises what keeps it from registering. Blocks: call it in a thread."""
+        """Register and begin to renew. Raises what keeps it from registering, and may be tried again then. Blocks: call
+        it in a thread."""
         with self._gate:
             self._connection = self._database.connect()
             asked_at = time.monotonic()
-            with self._database.explaining():
-                worker_id = self._worker_id = fetch(self._connection, self._register(0, None))[0]
-                self._renewed_at = asked_at
-                self._renew_once()
+            try:
+                with self._database.explaining():
+                    worker_id = self._worker_id = fetch(self._connection, self._register(0, None))[0]
+                    self._renewed_at = asked_at
+                    self._renew_once()
+            except BaseException:
+                # It may be tried again.
+                self._connection.close()
+                self._connection = self._worker_id = None
+                raise
             self._thread.start()
             return worker_id
 
@@ -159,6 +166,8 @@ class Lease:
                 self._tell(self._callbacks.gained, worker_id)
             self._renew_once()
         except (psycopg.Error, OSError) as error:
+            if self._database.switchovers.notice(error) and self._connection is not None:
+                self._connection.close()
             was_missing, self._was_missing = self._was_missing, is_missing(error)
             if is_hopeless(error) and (was_missing or not self._was_missing):
                 raise explain(error, self._database.dsn) from error

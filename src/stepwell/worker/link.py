@@ -1,14 +1,11 @@
-"""One connection of the worker, which comes back by itself."""
+"""How a part of the worker asks the database: once, or until it is answered."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import random
-import socket
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 
@@ -18,6 +15,7 @@ from stepwell.db import Database, afetch
 from stepwell.events import DatabaseBack, DatabaseLost, Events
 from stepwell.queries import Query
 from stepwell.trouble import in_short, is_hopeless, is_missing, is_transient
+from stepwell.worker.connections import Connections
 from stepwell.worker.watch import about_to_write
 
 Row = TypeVar("Row")
@@ -28,27 +26,30 @@ _MISSING_TRIES = 10
 
 
 class Link:
-    """Runs queries on one connection, reconnecting as needed. Not for concurrent use."""
+    """Runs queries, each on a connection that it borrows. Not for concurrent use. `slow`: its queries may take long."""
 
-    def __init__(self, name: str, database: Database, events: Events) -> None:
+    def __init__(self, name: str, connections: Connections, events: Events, *, slow: bool = False) -> None:
         self._name = name
-        self._database = database
+        self._connections = connections
+        self._database = connections.database
         self._events = events
-        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._slow = slow
         self.losses = 0
         """How often `insist` had to try again: each time what it asked may have been done, and only the reply lost."""
 
     async def fetch(self, query: Query[Row]) -> list[Row]:
         """Run a query once. A connection that is lost is dropped, so the next call opens another."""
         try:
-            connection = await self.connect()
-            written = about_to_write(self._name, query.text)
-            rows = await afetch(connection, query)
-            written(rows)
-            return rows
-        except BaseException:
-            if self._connection is not None and (self._connection.broken or self._connection.closed):
-                await self.close()
+            connection = await self._connections.lend(slow=self._slow)
+            try:
+                written = about_to_write(self._name, query.text)
+                rows = await afetch(connection, query)
+                written(rows)
+                return rows
+            finally:
+                self._connections.take_back(connection)
+        except psycopg.Error as error:
+            self._database.switchovers.notice(error)
             raise
 
     async def insist(
@@ -97,28 +98,21 @@ class Link:
                 return rows
         return None
 
-    def another(self, name: str) -> Link:
-        """One of its own, to the same database."""
-        return Link(name, self._database, self._events)
+    def apart(self, name: str) -> LinkApart:
+        """One with a connection of its own, to the same database."""
+        return LinkApart(name, self._database, self._events)
 
-    async def connect(self) -> psycopg.AsyncConnection[Any]:
-        """The connection, opened if there is none."""
-        if self._connection is None:
-            self._connection = await self._database.aconnect()
-        return self._connection
+
+class LinkApart(Link):
+    """A link with a connection of its own, for what may be long in coming: others must not wait for that."""
+
+    def __init__(self, name: str, database: Database, events: Events) -> None:
+        super().__init__(name, Connections(database, most=1), events)
 
     def sever(self) -> None:
-        """Make whatever waits for an answer on this connection fail now, and the next call open another."""
-        if self._connection is not None:
-            sever(self._connection)
+        """Make whatever waits for an answer on its connection fail now, and the next call open another."""
+        self._connections.sever()
 
-    async def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
-
-
-def sever(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """End a connection from this side, so that who waits on it, in whatever thread, fails at once."""
-    with contextlib.suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
-        end.shutdown(socket.SHUT_RDWR)
+    def close(self) -> None:
+        """Close its connection."""
+        self._connections.close()

@@ -18,12 +18,14 @@ from psycopg import sql
 
 from stepwell import queries
 from stepwell.advice import aexplain
+from stepwell.connection import takes_no_writes
 from stepwell.db import Database
 from stepwell.events import Events, ListenerDeaf, ListenerHears
 from stepwell.queries import Position
-from stepwell.trouble import is_hopeless
-from stepwell.worker.link import Link, sever
+from stepwell.trouble import is_hopeless, is_read_only
+from stepwell.worker.link import Link
 from stepwell.worker.places import Place
+from stepwell.worker.sever import sever
 
 _TEST_EVERY = 30.0
 _TEST_PATIENCE = 2.0
@@ -78,6 +80,9 @@ class Listener:
                     for channel in _CHANNELS:
                         await connection.execute(_listen(channel))
                     await connection.execute(_listen(self._channel))
+                    if takes_no_writes(connection):
+                        # Nobody will ever notify here: most likely another server takes over.
+                        raise psycopg.errors.ReadOnlySqlTransaction("the server takes no writes")
                     self._listening.set()
                     # What was sent while nobody listened is found by looking.
                     self._callbacks.ready()
@@ -90,7 +95,7 @@ class Listener:
                 self._listening.clear()
                 if is_hopeless(error):
                     raise await aexplain(error, self._database.dsn) from error
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(1.0 if is_read_only(error) else 0.2)
 
     async def test(self) -> None:
         """Send a notification to oneself every half minute, until cancelled."""
@@ -111,7 +116,7 @@ class Listener:
                     if missed:
                         self._found(hears=False)
                     missed = True
-                    self._reconnect()
+                    self.reconnect()
                 continue
             missed = False
             self._found(hears=True)
@@ -124,18 +129,11 @@ class Listener:
         except psycopg.Error:  # or the queue is full
             return False
 
-    def sever(self) -> None:
-        """Listen and test on new connections: these give no answer."""
-        self._sender.sever()
-        self._reconnect()
-
-    def _reconnect(self) -> None:
+    def reconnect(self) -> None:
+        """Listen on another connection: this one gives no answer, or leads to a server that notifies nobody."""
         if self._connection is not None:
             self._listening.clear()
             sever(self._connection)
-
-    async def close(self) -> None:
-        await self._sender.close()
 
     def _found(self, *, hears: bool) -> None:
         if hears != self._hears:

@@ -55,9 +55,9 @@ def size_of(item: Ending) -> int:
 def failure_of(task: Task[..., Any], error: psycopg.DataError) -> Failed:
     """What becomes of an outcome that the database refuses for what it says."""
     if isinstance(refused := own(error), TooLarge):
-        return Failed("bad_result", "TooLarge", f"task {task.name!r}: {refused}", None, None)
+        return Failed("bad_result", "TooLarge", f"task {task.name!r}: {refused}", None, None, error=refused)
     said = storable(f"task {task.name!r}: its outcome cannot be stored: {in_short(error)}")
-    return Failed("bad_result", type(error).__name__, said, None, None)
+    return Failed("bad_result", type(error).__name__, said, None, None, error=error)
 
 
 def query_of(items: list[Ending], within: float) -> Query[Any]:

@@ -92,20 +92,21 @@ class Outcomes:
             return
         if isinstance(outcome, Misfit):
             self._events.emit(JobMisfit(job.id, job.task, outcome.failed.message, task.sink.misfit_grace))
+            outcome = Misfit(_without_error(outcome.failed))
         elif isinstance(outcome, Failed):
-            self._events.emit(
-                AttemptFailed(
-                    job.id,
-                    job.task,
-                    outcome.attempt or job.attempt,
-                    _max_attempts(job, task, outcome),
-                    outcome.reason,
-                    outcome.type,
-                    outcome.message,
-                    outcome.traceback,
-                    outcome.delay,
-                )
+            failed = AttemptFailed(
+                job.id,
+                job.task,
+                outcome.attempt or job.attempt,
+                _max_attempts(job, task, outcome),
+                outcome.reason,
+                outcome.type,
+                outcome.message,
+                outcome.traceback,
+                outcome.delay,
             )
+            self._events.emit(failed, outcome.error if failed.final else None)
+            outcome = _without_error(outcome)
         self._waiting.append((job, task, outcome))
         self._come.set()
         self._empty.clear()
@@ -292,6 +293,11 @@ class Outcomes:
         else:
             for job_id in said:
                 self._quiet.pop(job_id, None)
+
+
+def _without_error(failed: Failed) -> Failed:
+    """An exception holds all that its frames hold: it is not kept while the database is away."""
+    return msgspec.structs.replace(failed, error=None)
 
 
 def _without(items: list[Ending], others: list[Ending]) -> list[Ending]:

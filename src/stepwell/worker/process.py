@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
+from stepwell import logs
 from stepwell.aside import aside
-from stepwell.errors import ConfigError
+from stepwell.errors import ConfigError, ProcessCrashed
 from stepwell.executor import execute_plain
 from stepwell.job import ClaimedJob
+from stepwell.logs import LoggedRun, log_as
 from stepwell.outcome import HandedBack, Outcome
 from stepwell.step_task import StepTask, chain_in_process, for_run
 from stepwell.task import Task
@@ -93,8 +95,10 @@ class Processes:
         """Run a job in a process, which is ended when `stopping` is set: it gets SIGTERM, and a second later SIGKILL.
 
         When this returns the function has ended, or its process has, whatever it did about signals. Raises
-        `TimeoutError` when its time is up, and an error of the pool's when the process has died by itself.
+        `TimeoutError` when its time is up, and `ProcessCrashed` when the process has died by itself.
         """
+        from pebble import ProcessExpired
+
         if not await self._enter(stopping):
             return HandedBack(0)
         try:
@@ -108,6 +112,10 @@ class Processes:
             try:
                 future: Future[str] = pool.schedule(_obey, args=[order], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 return await self._outcome((job.id, job.epoch), future, stopping)
+            except ProcessExpired as expired:
+                # The pool's own handler of SIGTERM ends a process with that number as its exit code.
+                code = expired.exitcode
+                raise ProcessCrashed(-code if code == signal.SIGTERM else code) from None
             except BrokenProcessPool:
                 # It was not this job that broke it: one that ran when its process died is told so.
                 await self._close_pool(pool)
@@ -163,7 +171,10 @@ class Processes:
             os.set_blocking(self._pipes[0].fileno(), False)
             asyncio.get_running_loop().add_reader(self._pipes[0].fileno(), self._read)
         pool = ProcessPool(
-            max_workers=self._size, context=cast("Any", context), initializer=_begin, initargs=(self._pipes[1],)
+            max_workers=self._size,
+            context=cast("Any", context),
+            initializer=_begin,
+            initargs=(self._pipes[1], logs.set_up_in_processes),
         )
         # The pool starts its processes with the first call.
         await aside(lambda: pool.schedule(_be_there).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
@@ -188,7 +199,7 @@ class Processes:
             if gone and not ended.done():
                 stopped.cancel()
                 future.cancel()
-                raise _expired()
+                raise ProcessCrashed(0)
         stopped.cancel()
         if not ended.done():
             await aside(lambda: self._end(key, future))
@@ -234,20 +245,15 @@ class Processes:
                 self._said(said.job_id, said.text)
 
 
-def _expired() -> Exception:
-    from pebble import ProcessExpired
-
-    return ProcessExpired("its process ended by itself with exit code 0, as by os._exit(0)")
-
-
 # What follows runs in the process.
 
 _pipe: Pipe | None = None
+_set_up_logging: Callable[[], None] | None = None
 
 
-def _begin(pipe: Pipe) -> None:
-    global _pipe
-    _pipe = pipe
+def _begin(pipe: Pipe, set_up_logging: Callable[[], None] | None) -> None:
+    global _pipe, _set_up_logging
+    _pipe, _set_up_logging = pipe, set_up_logging
     os.set_blocking(pipe.fileno(), False)
     # Ctrl-C on a terminal reaches the whole group: what becomes of running jobs is for the worker to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -282,7 +288,9 @@ def _say_who_runs(job: ClaimedJob) -> None:
 def _obey(encoded: str) -> str:
     order = msgspec.json.decode(encoded, type=Order)
     _say_who_runs(order.job)
-    task, job = for_run(_find(order).for_job(order.job), order.job)
+    found = _find(order)
+    _log_as_the_worker_does()
+    task, job = for_run(found.for_job(order.job), order.job)
 
     def report(job: ClaimedJob, text: str) -> None:
         # No longer than a pipe takes in one piece: so processes cannot mix their lines, and need no lock to die with.
@@ -295,7 +303,13 @@ def _obey(encoded: str) -> str:
                 os.write(_pipe.fileno(), line)
 
     ctx = task.context_for(job, report, None)
-    return msgspec.json.encode(execute_plain(task, job.args, ctx, order.max_result_size)).decode()
+    log_as(run := LoggedRun(job))
+    try:
+        outcome = execute_plain(task, job.args, ctx, order.max_result_size)
+    finally:
+        run.end()
+    # An exception cannot be told in JSON: it stays here.
+    return msgspec.json.encode(outcome, enc_hook=lambda _: None).decode()
 
 
 def _find(order: Order) -> Task[..., Any]:
@@ -309,3 +323,11 @@ def _find(order: Order) -> Task[..., Any]:
             f"{order.module}.{order.function} is not a task: with process=True the task must keep its name"
         )
     return cast("Task[..., Any]", found)
+
+
+def _log_as_the_worker_does() -> None:
+    """Once the module is imported, so that an app which sets up logging itself has done so."""
+    global _set_up_logging
+    set_up, _set_up_logging = _set_up_logging, None
+    if set_up is not None:
+        set_up()

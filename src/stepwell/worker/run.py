@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from stepwell.job import ClaimedJob
 from stepwell.job_context import JobContext
+from stepwell.logs import LoggedRun
 from stepwell.task import Task
 
 Why = Literal["timeout", "cancel", "shutdown", "lease"]
@@ -22,6 +23,7 @@ class Run:
         "finishing",
         "handler",
         "job",
+        "logged",
         "started",
         "stopping",
         "task",
@@ -32,6 +34,7 @@ class Run:
 
     def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: JobContext) -> None:
         self.job = job
+        self.logged = LoggedRun(job)
         self.task = task
         self.ctx = ctx
         self.handler: asyncio.Task[None] | None = None
@@ -51,3 +54,4 @@ class Run:
         if self.why is not None:
             ctx.ask_to_stop()
         self.ctx = ctx
+        self.logged.attempt = ctx.attempt

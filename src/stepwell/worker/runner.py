@@ -23,6 +23,7 @@ from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.flow_executor import execute_flow
 from stepwell.job import ClaimedJob
 from stepwell.job_context import Durability, JobContext
+from stepwell.logs import log_as
 from stepwell.outcome import (
     Advanced,
     Cancelled,
@@ -199,6 +200,7 @@ class Runner:
     async def _run(self, run: Run) -> None:
         began = run.began = time.perf_counter()
         run.started = True
+        log_as(run.logged)
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(run.job.id, run.job.task, run.ctx.attempt))
         self._time(run)
@@ -222,6 +224,7 @@ class Runner:
                 self._events.emit(JobSucceeded(run.job.id, run.job.task, passed))
             elif isinstance(outcome, Suspended) and self._events.wanted(JobSuspended):
                 self._events.emit(JobSuspended(run.job.id, run.job.task))
+        run.logged.end()
         self._fill()
         self._note_idle()
         self._freed()
@@ -277,8 +280,8 @@ class Runner:
             return outcome_of(error, task, job.attempt)
 
     async def _in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        # A thread of the pool keeps its context; each job gets one of its own.
-        work = partial(self._context.copy().run, call, *args, **kwargs)
+        # A thread of the pool keeps its context; each job gets one of its own, which is its run's.
+        work = partial(contextvars.copy_context().run, call, *args, **kwargs)
         return await self._loop.run_in_executor(self._threads, work)
 
     def _stop(self, run: Run, why: Why) -> None:
@@ -314,10 +317,14 @@ class Runner:
         match run.why:
             case "timeout":
                 error = TimeoutError(f"it ran longer than its timeout of {describe(run.task.timeout or 0)}")
-                trace = outcome.traceback if isinstance(outcome, Failed) else None
+                trace = None
+                if isinstance(outcome, Failed):
+                    # It shows where the handler stood.
+                    trace = outcome.traceback
+                    error.__traceback__ = outcome.error.__traceback__ if outcome.error else None
                 attempt = run.ctx.counted_attempt
                 delay = pause_after(error, run.task.retry, attempt, run.task.name)
-                return Failed("timeout", "TimeoutError", str(error), trace, delay, attempt=attempt)
+                return Failed("timeout", "TimeoutError", str(error), trace, delay, attempt=attempt, error=error)
             case "cancel":
                 return Cancelled(None)
             case "shutdown":

@@ -99,11 +99,11 @@ class StepStore:
 
     async def ask_apart(self, query: Query[Row]) -> list[Row]:
         """Ask what may be long in coming: on a connection of its own, for the others must not wait for it."""
-        link = self._link.another("settle")
+        link = self._link.apart("settle")
         try:
             rows = await link.insist(query, lambda: not self._closed)
         finally:
-            await link.close()
+            link.close()
         if rows is None:
             raise Lost
         return rows

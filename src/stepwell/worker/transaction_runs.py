@@ -19,7 +19,7 @@ from stepwell.executor import outcome_of
 from stepwell.job import ClaimedJob
 from stepwell.outcome import Outcome, Settled
 from stepwell.worker import locks
-from stepwell.worker.link import Link
+from stepwell.worker.link import LinkApart
 from stepwell.worker.run import Run
 from stepwell.worker.transaction import RolledBack, execute_in_transaction, execute_plain_in_transaction
 
@@ -51,7 +51,7 @@ class TransactionRuns:
         self._in_thread = in_thread
         self._again = again
         self._loop = asyncio.get_running_loop()
-        self._settling: set[Link] = set()
+        self._settling: set[LinkApart] = set()
         self._reports: set[asyncio.Task[None]] = set()
 
     def sever(self) -> None:
@@ -100,14 +100,14 @@ class TransactionRuns:
 
     async def _still_held(self, job: ClaimedJob) -> bool:
         # A connection for each: the answer may be long in coming, and the others' must not wait for it.
-        link = Link("settle", self._database, self._events)
+        link = LinkApart("settle", self._database, self._events)
         self._settling.add(link)
         try:
             held = await link.insist(queries.still_held(job.id, job.epoch))
             return bool(held and held[0])
         finally:
             self._settling.discard(link)
-            await link.close()
+            link.close()
 
     def _report_lock(self, job_id: str, pid: int) -> None:
         """A handler has ended and its transaction has not: most likely another session has locked the job."""
@@ -115,7 +115,7 @@ class TransactionRuns:
         report.add_done_callback(self._reports.discard)
 
     async def _say_who_holds(self, job_id: str, pid: int) -> None:
-        link = Link("settle", self._database, self._events)
+        link = LinkApart("settle", self._database, self._events)
         try:
             for holder in await link.fetch(queries.lock_holders([job_id], with_family=True)):
                 if holder.pid != pid:
@@ -123,4 +123,4 @@ class TransactionRuns:
         except (psycopg.Error, OSError):
             pass  # it was for the log only
         finally:
-            await link.close()
+            link.close()

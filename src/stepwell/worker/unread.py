@@ -70,7 +70,8 @@ def _room_for(size: int) -> str:
 
 
 def _unreadable(error: Exception) -> Failed:
-    return Failed("unreadable", error_name(error), f"what it holds cannot be read: {error_message(error)}", None, None)
+    message = f"what it holds cannot be read: {error_message(error)}"
+    return Failed("unreadable", error_name(error), message, None, None, error=error)
 
 
 def _is_data(error: Exception) -> bool:

@@ -14,17 +14,18 @@ from functools import partial
 from typing import Any
 
 from stepwell import queries
-from stepwell.events import Events, JobBroken, JobsRescued, LeaderChanged, SchedulesRemoved
-from stepwell.queries import Query
+from stepwell.events import Events, JobBroken, JobsRescued, LeaderChanged, RescuedJobFailed, SchedulesRemoved
+from stepwell.queries import Query, Rescued
 from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
 from stepwell.worker.pruning import Pruning
 
 # A little more than the patience of stepwell.rescue, so that its second look at a silent worker is the last.
-_ROUND = 1.0
+_ROUND = 1.1
 _LEADER_LEASE = 5.0
 _AGAIN = 5.0
-_REWIND_EVERY = 10.0
+_REWIND_EVERY = 20.0
+_RESCUING = "rescuing"
 _LONGEST_NAP = 10.0
 _LONGEST_NAP_IF_DEAF = 1.0
 _SHORTEST_NAP = 0.002
@@ -41,8 +42,8 @@ class _Chore:
     name: str
     every: float
     query: Callable[[], Query[Any]]
-    found: Callable[[Any], object] = lambda _: None
-    """Told what came of it."""
+    found: Callable[[list[Any]], object] = lambda _: None
+    """Told the rows that came of it."""
     everyone: bool = False
     at: float = 0.0
 
@@ -73,7 +74,6 @@ class Upkeep:
         self._deaf = False
         self.leads = False
         self._chores = [
-            _Chore("rescuing", 0, queries.rescue, self._rescued),
             _Chore("admitting stranded runs", 30, queries.admit_stranded),
             _Chore("removing stale schedules", 30, queries.remove_stale_schedules, self._removed),
             # The leader may be of another app, or another version of this one, that keeps nothing for as long.
@@ -139,7 +139,7 @@ class Upkeep:
                 if (self.leads or chore.everyone) and loop.time() >= chore.at:
                     done = await self._house.do(chore.name, chore.query())
                     if done:
-                        chore.found(done[0])
+                        chore.found(done)
                     chore.at = loop.time() + (chore.every if done is not None else min(chore.every, _AGAIN))
             until = loop.time() + _PRUNES_FOR
             for pruning in self._prunings:
@@ -151,9 +151,17 @@ class Upkeep:
             await asyncio.sleep(_ROUND * random.uniform(1.0, 1.1))  # noqa: S311
 
     async def _lead(self) -> None:
+        leads = False
         worker_id = self._worker_id()
-        found = worker_id and await self._house.do("looking who leads", queries.lead(worker_id, _LEADER_LEASE))
-        leads = bool(found and found[0])
+        if worker_id is not None:
+            led = await self._house.do("leading and rescuing", queries.lead_and_rescue(worker_id, _LEADER_LEASE))
+            if led:
+                leads = led[-1].leads
+                self._rescued([each.rescued for each in led if each.rescued is not None], led[-1].why)
+            else:
+                # The other duties must not end with that one.
+                found = await self._house.do("looking who leads", queries.lead(worker_id, _LEADER_LEASE))
+                leads = bool(found and found[0])
         if leads != self.leads:
             self.leads = leads
             self._events.emit(LeaderChanged(leads))
@@ -163,10 +171,18 @@ class Upkeep:
                 self._alarm.ring_in(0)
                 self._elected()
 
-    def _rescued(self, ids: list[Any]) -> None:
-        if ids:
-            self._events.emit(JobsRescued(len(ids)))
+    def _rescued(self, jobs: list[Rescued], why_not: str | None) -> None:
+        if why_not is None:
+            self._house.recovered(_RESCUING)
+        else:
+            self._house.failed(_RESCUING, why_not)
+        if jobs:
+            self._events.emit(JobsRescued(len(jobs)))
+        for job in jobs:
+            if job.failed:
+                self._events.emit(RescuedJobFailed(job.job_id, job.task, job.message))
 
-    def _removed(self, names: list[str]) -> None:
+    def _removed(self, found: list[list[str]]) -> None:
+        [names] = found
         if names:
             self._events.emit(SchedulesRemoved(tuple(names)))

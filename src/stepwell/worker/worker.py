@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from stepwell.app import App
 from stepwell.aside import aside
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.events import (
+    DatabaseAwaited,
     Event,
     Events,
     WorkerStarted,
     WorkerStopped,
     WorkerStopping,
 )
-from stepwell.trouble import where
+from stepwell.trouble import in_short, is_transient, where
 from stepwell.worker.balance import Balance, BalanceOption
 from stepwell.worker.crew import Crew
 from stepwell.worker.hooks import Hooks
@@ -29,6 +31,9 @@ from stepwell.worker.pools import Pools, check_concurrency, read_pools
 _ALWAYS_REPLAY = "STEPWELL_ALWAYS_REPLAY"
 _CANCEL_PATIENCE = 5.0
 _CANCEL_AGAIN = 0.2
+_START_PAUSE = 0.5
+
+T = TypeVar("T")
 
 
 class Worker:
@@ -49,6 +54,9 @@ class Worker:
     claims no more; a pool without jobs may claim one, whatever its size. With `always_replay` (or
     STEPWELL_ALWAYS_REPLAY=1) every durable job is suspended after each step and run anew: slow, and meant for tests of
     handlers.
+
+    If the database is away when the worker starts, it logs that once and waits; what only a person can mend, such as a
+    wrong password or a missing schema, is raised at once. With `wait=False` the database being away is raised, too.
     """
 
     def __init__(
@@ -66,6 +74,7 @@ class Worker:
         blocked_after: Duration = "1s",
         max_held_size: int = 256 * 1024 * 1024,
         always_replay: bool | None = None,
+        wait: bool = True,
     ) -> None:
         if isinstance(max_held_size, bool) or not isinstance(max_held_size, int) or max_held_size < 1:
             raise ConfigError(f"max_held_size is {max_held_size!r}: it must be a number of bytes, 1 or more")
@@ -89,6 +98,7 @@ class Worker:
         self._poll = seconds(poll, "poll")
         self._always_replay = os.environ.get(_ALWAYS_REPLAY) == "1" if always_replay is None else always_replay
         self._blocked_after = seconds(blocked_after, "blocked_after")
+        self._wait = wait
         if not 0 < self._renew <= self._lease / 3:
             raise ConfigError(
                 f"renew is {renew!r} and lease {lease!r}: a lease must be at least three times the renewal"
@@ -192,13 +202,14 @@ class Worker:
                 event.clear()
 
     async def _run(self) -> None:
-        await aside(self._app.database.ensure_ready)
         for task in self._app.tasks.values():
             task.codec.prepare()
         if any(task.uses_processes for task in self._app.tasks.values()) and not _installed("pebble"):
             raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'")
         if not self._app.tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
+        if not await self._once_there(self._is_ready):
+            return
         hooks = Hooks(tuple(self._app.start_hooks), tuple(self._app.stop_hooks), self._events)
         try:
             if await hooks.start(self._stop_asked):
@@ -221,16 +232,48 @@ class Worker:
         lease = crew.lease_for(self._lease, self._renew, self._blocked_after)
         try:
             try:
-                crew.worker_id = await aside(lease.start)
-                await crew.declare_schedules()
-                await crew.warn_of_rivals()
-                await self._work(crew)
+                if (worker_id := await self._once_there(lease.start)) is not None:
+                    crew.worker_id = worker_id
+                    await crew.declare_schedules()
+                    await crew.warn_of_rivals()
+                    await self._work(crew)
             finally:
                 await crew.end_processes()
                 await aside(lease.stop)
         finally:
             await crew.close()
             self._crew = None
+
+    async def _once_there(self, call: Callable[[], T]) -> T | None:
+        """Make a call until the database is there for it. None: the worker was asked to stop before."""
+        said = False
+        stopping = asyncio.ensure_future(self._stop_asked.wait())
+        try:
+            while True:
+                made = asyncio.ensure_future(aside(call))
+                try:
+                    await asyncio.wait([made, stopping], return_when=asyncio.FIRST_COMPLETED)
+                    if not made.done():
+                        return None
+                    return made.result()
+                except StepwellError as error:
+                    cause = error.__cause__
+                    if not self._wait or cause is None or not is_transient(cause):
+                        raise
+                    if not said:
+                        said = True
+                        self._events.emit(DatabaseAwaited(where(self._app.database.dsn), in_short(cause)))
+                finally:
+                    made.cancel()
+                await asyncio.wait([stopping], timeout=_START_PAUSE * random.uniform(0.5, 1))  # noqa: S311
+                if stopping.done():
+                    return None
+        finally:
+            stopping.cancel()
+
+    def _is_ready(self) -> bool:
+        self._app.database.ensure_ready()
+        return True
 
     async def _work(self, crew: Crew) -> None:
         assert crew.worker_id is not None

@@ -65,7 +65,7 @@ begin
       j.worker_id, j.durable, j.undoing, j.cancelling, j.steps_counted,
       case when j.durable then stepwell.steps_done(j.id) else 0 end as steps,
       case when j.cancelling then 'cancelled' else 'failed' end as state,
-      case when j.cancelling then j.reason else left(o.type || ': ' || o.message, 1000) end as error,
+      case when j.cancelling then j.reason else left(concat_ws(': ', o.type, nullif(o.message, '')), 1000) end as error,
       case when not j.cancelling then o.failed_step end as failed_step,
       -- To undo there are twenty tries at least, however few there were to do.
       greatest(coalesce(j.max_attempts, o.max_attempts), case when j.undoing is not null then 20 end) as most

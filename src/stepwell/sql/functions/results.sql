@@ -32,7 +32,10 @@ begin
     left join lateral (
       select f.type, f.message, f.traceback
       from stepwell.failure f
-      cross join lateral (select left(f.type || ': ' || f.message, 1000) as line) l
+      -- An error without a message is its type alone; before schema 7 a colon followed.
+      cross join lateral unnest(
+        case when f.message = '' then array[f.type, f.type || ': '] else array[left(f.type || ': ' || f.message, 1000)] end
+      ) as l (line)
       where f.job_id = i.id and h.state = 'failed'
         -- The newest may be of a run that undid the job: the one it failed with is that of which stepwell.fail made its error.
         and (h.error = l.line or starts_with(h.error, left(l.line || '; and undoing it failed: ', 1000)))

@@ -24,6 +24,9 @@ comment on index stepwell.worker_number is 'Finds the worker that registered las
 drop function if exists stepwell.enqueue(text, json, text, integer, interval, timestamptz, jsonb, integer, text);
 -- It has another parameter now.
 drop function if exists stepwell.retry(uuid[], text, boolean);
+-- They return the jobs now, and which of them have failed for good.
+drop function if exists stepwell.fail_held(uuid, text, jsonb);
+drop function if exists stepwell.remove_worker(uuid, text, jsonb);
 
 -- Jobs with a policy of their own.
 

@@ -1,0 +1,77 @@
+"""The few connections over which a worker does all its work, but for listening and renewing its lease.
+
+Each part of the worker asks by a link of its own, and a link borrows a connection for one statement. So an idle worker
+holds one, and a busy one no more than can be in use at once. Duties that may take long share one of them, or claims and
+outcomes would wait for upkeep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from stepwell.connection import AsyncConnection, aopen_within
+from stepwell.db import Database
+from stepwell.pool import IdleConnections
+from stepwell.worker.sever import sever
+
+MOST = 3
+"""As many as claims, outcomes and steps keep busy at the same time."""
+# One that was not needed for so long is closed.
+_LONGEST_IDLE = 10.0
+
+
+class Connections:
+    """At most so many, opened as they are needed."""
+
+    def __init__(self, database: Database, most: int = MOST) -> None:
+        self.database = database
+        self._idle = IdleConnections[AsyncConnection](database.switchovers, _LONGEST_IDLE)
+        self._slots = asyncio.Semaphore(most)
+        self._slow = asyncio.Semaphore(1)
+        self._lent: dict[AsyncConnection, bool] = {}
+
+    async def lend(self, *, slow: bool = False) -> AsyncConnection:
+        """One that nobody else has, in autocommit; with Postgres' own error if none can be opened. `slow`: what it is
+        for may take long."""
+        if slow:
+            await self._slow.acquire()
+        try:
+            await self._slots.acquire()
+            try:
+                connection = self._idle.take() or await self._open()
+            except BaseException:
+                self._slots.release()
+                raise
+        except BaseException:
+            if slow:
+                self._slow.release()
+            raise
+        self._lent[connection] = slow
+        return connection
+
+    def take_back(self, connection: AsyncConnection) -> None:
+        """One that was lent is no longer needed. If it is lost, or not as it was, it is closed."""
+        if self._lent.pop(connection):
+            self._slow.release()
+        self._slots.release()
+        self._idle.put(connection)
+
+    def sever(self) -> None:
+        """Make whatever waits for an answer fail now, and open other connections for what comes next."""
+        self._idle.clear()
+        for connection in self._lent:
+            sever(connection)
+
+    def leave_old_server(self) -> None:
+        """The same, for connections that are older than the last switchover."""
+        for connection in self._lent:
+            if self._idle.is_old(connection):
+                sever(connection)
+
+    def close(self) -> None:
+        """Close all of them, those that are lent when they come back."""
+        self._idle.close()
+
+    async def _open(self) -> AsyncConnection:
+        count = self.database.switchovers.count
+        return self._idle.opened(await aopen_within(self.database.dsn, None), count)

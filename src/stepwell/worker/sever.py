@@ -1,0 +1,16 @@
+"""End a connection from this side, also while somebody waits on it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from typing import Any
+
+import psycopg
+
+
+def sever(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Have whoever waits on it, in whatever thread, fail at once."""
+    with contextlib.suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
