@@ -9,7 +9,7 @@ import time
 from types import FrameType
 from typing import Any
 
-from stepwell import App, Context, Retry
+from stepwell import App, Chain, Context, Done, Next, Retry, Step, SyncContext
 from stepwell.task import Task
 
 _once = Retry(max_attempts=1)
@@ -83,6 +83,30 @@ def polite(place: str) -> None:
         file.write(f"{os.getpid()} 1")
     while True:
         time.sleep(0.005)
+
+
+def start(n: int) -> int:
+    return n + 1
+
+
+def halve(ctx: SyncContext, n: int) -> Next[tuple[int, int]] | Done[str]:
+    if n == 0:
+        raise ZeroDivisionError("not by zero")
+    return Done("odd") if n % 2 else Next((os.getpid(), n // 2), after="10ms")
+
+
+def finish(given: tuple[int, int]) -> tuple[int, int, int]:
+    return (*given, os.getpid())
+
+
+def chain_in_processes(app: App) -> Chain[[int], Any]:
+    """A chain whose second and third step run in processes, which find that of the app of this module."""
+    return app.chain(
+        "halving", start, Step(halve, process=True, retry=Retry(max_attempts=2, initial=0)), Step(finish, process=True)
+    )
+
+
+chain_in_processes(_app)
 
 
 def register(app: App) -> dict[str, Task[..., Any]]:

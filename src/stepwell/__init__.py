@@ -1,7 +1,8 @@
 """Background jobs and durable steps for Python, kept in the Postgres you already run."""
 
-from stepwell.app import App, Keep
+from stepwell.app import App
 from stepwell.branches import First
+from stepwell.callable_task import AsyncContextTask, AsyncTask, SyncContextTask, SyncTask
 from stepwell.chain import Chain, Step
 from stepwell.context import Child, Context
 from stepwell.duration import Duration
@@ -37,6 +38,7 @@ from stepwell.logs import JobLogFilter
 from stepwell.machine import Machine
 from stepwell.moves import Done, Next, Restart
 from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
+from stepwell.policy import Keep
 from stepwell.retry import Backoff, Retry
 from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, When, preview
 from stepwell.schedule_handle import ScheduleHandle
@@ -50,6 +52,8 @@ from stepwell.worker import Worker
 __all__ = [
     "AmbiguousKey",
     "App",
+    "AsyncContextTask",
+    "AsyncTask",
     "Backoff",
     "BadArgs",
     "BadValue",
@@ -104,6 +108,8 @@ __all__ = [
     "StepwellError",
     "SyncChild",
     "SyncContext",
+    "SyncContextTask",
+    "SyncTask",
     "SyncTransaction",
     "Task",
     "Tick",

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 from stepwell import queries
 from stepwell.aside import aside
 from stepwell.bridge import afetch_on, fetch_on
+from stepwell.callable_task import (
+    Anything,
+    AsyncContextTask,
+    AsyncTask,
+    SyncContextTask,
+    SyncTask,
+    TaskDecorator,
+    new_task,
+)
 from stepwell.chain import Chain, Step
+from stepwell.chain_types import MakeChain
 from stepwell.context import Context
 from stepwell.control import to_scope
 from stepwell.cron import parse_timing
@@ -20,6 +30,7 @@ from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask, JobNotFound
 from stepwell.handle import JobHandle, check_reason, check_step, encode_event, refuse_in_event_loop, to_job_id
+from stepwell.hook import Hook, check_hook
 from stepwell.job import JobInfo
 from stepwell.job_filter import JobFilters
 from stepwell.journal import Drift
@@ -28,22 +39,21 @@ from stepwell.many_jobs import cancelling, change_jobs, count_jobs, list_jobs, r
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.names import check_name
 from stepwell.plan import arun, run
+from stepwell.policy import Keep, check_keep, check_retry, check_timeout
 from stepwell.retry import Retry
 from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, When, check_stale
 from stepwell.schedule_handle import ScheduleHandle
 from stepwell.scheduler import Scheduler, new_declaration
 from stepwell.sink import JobSink
 from stepwell.sync_context import SyncContext
-from stepwell.task import Call, Task, TaskDecorator
+from stepwell.task import Call, Task
 from stepwell.task_function import check_function
 from stepwell.waiter import Waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
-
-Keep = Duration | Literal["forever"]
-"""How long a finished job is kept: a length of time, 0 (not at all) or "forever"."""
+AnyHook = TypeVar("AnyHook", bound=Hook)
 
 
 class App:
@@ -102,12 +112,14 @@ class App:
             pool_size=_positive(pool_size, "pool_size"),
             call_timeout=_call_timeout(call_timeout),
         )
-        self._retry = _check_retry(retry) or Retry()
-        self._timeout = _timeout(timeout)
-        self._keep = _keep(keep, "keep")
-        self._keep_failed = _keep(keep_failed, "keep_failed")
+        self._retry = check_retry(retry) or Retry()
+        self._timeout = check_timeout(timeout)
+        self._keep = check_keep(keep, "keep")
+        self._keep_failed = check_keep(keep_failed, "keep_failed")
         self._drift: Drift = _check_drift(drift)
         self._tasks: dict[str, Task[..., Any]] = {}
+        self.start_hooks: list[Hook] = []
+        self.stop_hooks: list[Hook] = []
         self._waiter = Waiter(self.database)
         self._sink = JobSink(
             self.database,
@@ -176,16 +188,29 @@ class App:
         await aside(self._waiter.close)
         await self.database.aclose()
 
+    # In this order: what fits several of them is what the first says.
     @overload
-    def task(self, fn: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
+    def task(self, fn: Callable[Concatenate[Anything, ...], Anything], /) -> SyncTask[..., Any]: ...
     @overload
-    def task(self, fn: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    def task(  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[Concatenate[Anything, ...], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[..., R]: ...
     @overload
-    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    def task(  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[Concatenate[Anything, ...], R], /
+    ) -> SyncTask[..., R]: ...
     @overload
-    def task(self, fn: Callable[Concatenate[SyncContext, P], R], /) -> Task[P, R]: ...
+    def task(  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncContextTask[P, R]: ...
     @overload
-    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    def task(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> SyncContextTask[P, R, Context]: ...
+    @overload
+    def task(self, fn: Callable[Concatenate[SyncContext, P], R], /) -> SyncContextTask[P, R, SyncContext]: ...
+    @overload
+    def task(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
     @overload
     def task(
         self,
@@ -224,23 +249,25 @@ class App:
         is killed when its time is up. After `timeout` a run is asked to stop, after `timeout_grace` more it is given
         up. `keep` and `keep_failed` say how long finished jobs are kept. With `transaction`, `ctx.connection` is in a
         transaction that commits together with the job's completion, or not at all.
+
+        Called, the task is its function: `send_mail("a")` runs it here, and enqueues nothing.
         """
 
         def register(fn: Callable[..., Any]) -> Task[..., Any]:
             if isinstance(fn, Task):
                 raise ConfigError(f"{fn.name!r} is a task already")
             fn = check_function(fn)
-            task = Task[..., Any](
+            task = new_task(
                 self._sink,
                 fn,
-                name=name if name is not None else getattr(fn, "__name__", type(fn).__name__),
+                name if name is not None else getattr(fn, "__name__", type(fn).__name__),
                 queue=queue if queue is not None else self.queue,
                 priority=priority,
-                retry=_check_retry(retry) or self._retry,
-                timeout=self._timeout if timeout is None else _timeout(timeout),
+                retry=check_retry(retry) or self._retry,
+                timeout=self._timeout if timeout is None else check_timeout(timeout),
                 timeout_grace=seconds(timeout_grace, "timeout_grace"),
-                keep=self._keep if keep is None else _keep(keep, "keep"),
-                keep_failed=self._keep_failed if keep_failed is None else _keep(keep_failed, "keep_failed"),
+                keep=self._keep if keep is None else check_keep(keep, "keep"),
+                keep_failed=self._keep_failed if keep_failed is None else check_keep(keep_failed, "keep_failed"),
                 process=process,
                 transaction=transaction,
                 drift=_check_drift(self._drift if drift is None else drift),
@@ -249,26 +276,56 @@ class App:
 
         return register if fn is None else register(fn)
 
-    def chain(
-        self,
-        name: str,
-        *steps: Callable[..., Any] | Step,
-        queue: str | None = None,
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        keep: Keep | None = None,
-        keep_failed: Keep | None = None,
-    ) -> Chain:
-        """A task whose work is a chain of functions: what one returns is given to the next, and saved in between.
+    def on_worker_start(self, fn: AnyHook, /) -> AnyHook:
+        """Have each worker of this app call a function before it claims its first job: to open a client that handlers
+        share, say. Plain or `async def`, it takes no arguments and runs on the worker's event loop.
 
-        `Step(fn, retry=..., timeout=..., queue=...)` gives one a policy of its own. A function may return `Next(value,
-        after="1h")` to have the next one wait, or `Done(value)` to end the chain. A job is enqueued with the arguments
-        of the first.
+        They are called in order. If one fails, the worker does not start.
         """
-        return self._register(
-            Chain(self._sink, name, steps, **self._flow_options(queue, priority, retry, timeout, keep, keep_failed))
-        )
+        self.start_hooks.append(check_hook("on_worker_start", fn))
+        return fn
+
+    def on_worker_stop(self, fn: AnyHook, /) -> AnyHook:
+        """Have each worker of this app call a function after its last handler has ended, or was abandoned. As with
+        `on_worker_start`, but the last goes first, and each is called whatever became of the others.
+
+        If the k-th start hook failed, only the stop hooks before the k-th are called: give each start hook its stop
+        hook, in the same order. An `async def` that takes longer than 10 seconds is cancelled.
+        """
+        self.stop_hooks.append(check_hook("on_worker_stop", fn))
+        return fn
+
+    if TYPE_CHECKING:
+        chain: MakeChain
+    else:
+
+        def chain(
+            self,
+            name: str,
+            *steps: Callable[..., Any] | Step[..., Any],
+            queue: str | None = None,
+            priority: int = 0,
+            retry: Retry | None = None,
+            timeout: Duration | None = None,
+            keep: Keep | None = None,
+            keep_failed: Keep | None = None,
+        ) -> Chain[..., Any]:
+            """A task whose work is a chain of functions: what one returns is given to the next, and saved in between.
+
+            `Step(fn, retry=..., timeout=..., queue=...)` gives one a policy of its own; with `transaction` or `process`
+            it runs as a task with that would. A function may return
+            `Next(value, after="1h")` to have the next one wait, or `Done(value)` to end the chain. A job is enqueued
+            with the arguments of the first.
+            """
+            return self._register(
+                Chain(
+                    self._sink,
+                    name,
+                    steps,
+                    sys._getframe(1).f_globals.get("__name__", "?"),
+                    **self._flow_options(queue, priority, retry, timeout, keep, keep_failed),
+                )
+            )
 
     def machine(
         self,
@@ -299,11 +356,11 @@ class App:
         return {
             "queue": queue if queue is not None else self.queue,
             "priority": priority,
-            "retry": _check_retry(retry) or self._retry,
-            "timeout": self._timeout if timeout is None else _timeout(timeout),
+            "retry": check_retry(retry) or self._retry,
+            "timeout": self._timeout if timeout is None else check_timeout(timeout),
             "timeout_grace": 5.0,
-            "keep": self._keep if keep is None else _keep(keep, "keep"),
-            "keep_failed": self._keep_failed if keep_failed is None else _keep(keep_failed, "keep_failed"),
+            "keep": self._keep if keep is None else check_keep(keep, "keep"),
+            "keep_failed": self._keep_failed if keep_failed is None else check_keep(keep_failed, "keep_failed"),
         }
 
     def _register(self, task: AnyTask) -> AnyTask:
@@ -395,6 +452,11 @@ class App:
         jitter: Duration = 0,
         queue: str | None = None,
         priority: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
     ) -> Callable[[AnyTask], AnyTask]:
         """Enqueue a task by cron or at an interval: `@app.schedule("0 9 * * mon-fri", tz="Europe/Paris")`, above
         `@app.task`. A task may have several, each with a `name`; the first is named as the task.
@@ -402,16 +464,18 @@ class App:
         `when` is cron text of five fields, or six with seconds first, in the time zone `tz` (default UTC), or an
         interval such as "15m", whose ticks are counted from 1970. `overlap` says what a tick does while the run before
         has not ended, `catchup` what becomes of ticks that nobody was there to see; `jitter` puts each job off by up to
-        that long. It takes effect when a worker starts.
+        that long. The other options are for its jobs, as in `using`. It takes effect when a worker starts.
         """
 
         parse_timing(when, tz)  # so that what is wrong is said here, also where no task is given
 
         def declare(task: AnyTask) -> AnyTask:
             own = self._own(task, "@app.schedule")
-            self.scheduler.declare(
-                new_declaration(own, when, tz, args, name, overlap, catchup, jitter, queue, priority)
-            )
+            options = own.using(
+                queue=queue, priority=priority, metadata=metadata, retry=retry, timeout=timeout, keep=keep,
+                keep_failed=keep_failed,
+            )  # fmt: skip
+            self.scheduler.declare(new_declaration(own, when, tz, args, name, overlap, catchup, jitter, options))
             return task
 
         return declare
@@ -429,13 +493,22 @@ class App:
         jitter: Duration = 0,
         queue: str | None = None,
         priority: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
         connection: object | None = None,
     ) -> ScheduleInfo:
         """Make a schedule at run time, or change the one of that name. Options as for `schedule`; with `connection`, a
         psycopg connection of your own, if and only if your transaction commits."""
         refuse_in_event_loop("schedule_task", "aschedule_task")
         task = self._own(task, "schedule_task")
-        made = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, queue, priority)
+        options = task.using(
+            queue=queue, priority=priority, metadata=metadata, retry=retry, timeout=timeout, keep=keep,
+            keep_failed=keep_failed,
+        )  # fmt: skip
+        made = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, options)
         return run(self.scheduler.put(made), self.database, connection)
 
     async def aschedule_task(
@@ -451,11 +524,20 @@ class App:
         jitter: Duration = 0,
         queue: str | None = None,
         priority: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
         connection: object | None = None,
     ) -> ScheduleInfo:
         """The same as `schedule_task`, for async code."""
         task = self._own(task, "aschedule_task")
-        made = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, queue, priority)
+        options = task.using(
+            queue=queue, priority=priority, metadata=metadata, retry=retry, timeout=timeout, keep=keep,
+            keep_failed=keep_failed,
+        )  # fmt: skip
+        made = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, options)
         return await arun(self.scheduler.put(made), self.database, connection)
 
     def schedules(self) -> list[ScheduleInfo]:
@@ -697,25 +779,10 @@ def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:
         yield call
 
 
-def _check_retry(retry: Retry | None) -> Retry | None:
-    if retry is not None and not isinstance(retry, Retry):
-        raise ConfigError(f"retry is {retry!r}: give a Retry, such as Retry(max_attempts=5)")
-    return retry
-
-
 def _positive(number: int, what: str) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ConfigError(f"{what} is {number!r}: it must be a whole number of at least 1")
     return number
-
-
-def _timeout(timeout: Duration | None) -> float | None:
-    if timeout is None:
-        return None
-    limit = seconds(timeout, "timeout")
-    if limit == 0:
-        raise ConfigError("timeout is 0: leave it out for no timeout")
-    return limit
 
 
 def _call_timeout(call_timeout: Duration | None) -> float | None:
@@ -723,15 +790,6 @@ def _call_timeout(call_timeout: Duration | None) -> float | None:
     if limit == 0:
         raise ConfigError("call_timeout is 0: give some seconds, or None for no limit")
     return limit
-
-
-def _keep(keep: Keep, what: str) -> float:
-    if keep == "forever":
-        return float("inf")
-    try:
-        return seconds(keep, what)
-    except ConfigError as error:
-        raise ConfigError(f'{error}, or "forever"') from None
 
 
 def _place(fn: Callable[..., Any]) -> str:

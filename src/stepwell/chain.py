@@ -5,9 +5,24 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Union, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypedDict,
+    TypeVar,
+    Union,
+    Unpack,
+    cast,
+    overload,
+)
 
 from stepwell.annotations import ends_of, fits, hints_of, output_of, written
+from stepwell.callable_task import Anything
 from stepwell.codec import Codec
 from stepwell.context import Context
 from stepwell.duration import Duration
@@ -16,36 +31,97 @@ from stepwell.flow import Flow, FlowStep, Moved, check_policy, enter_step, secon
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
 from stepwell.names import check_name
+from stepwell.policy import JobPolicy
 from stepwell.retry import Retry
 from stepwell.sync_context import SyncContext
-from stepwell.task import Task
+from stepwell.task import Task, check_priority
 from stepwell.values import encode_value, new_decoder
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+Returned = TypeVar("Returned", covariant=True)
+Args = ParamSpec("Args")
+Given = TypeVar("Given")
+
+
+class StepOptions(TypedDict, total=False):
+    """What a `Step` is given by name."""
+
+    retry: Retry | None
+    timeout: Duration | None
+    queue: str | None
+    priority: int | None
+    transaction: bool
+    process: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Generic[P, Returned]):
     """A function of a chain with a policy of its own: `app.chain("name", fetch, Step(parse, retry=Retry(...)))`."""
 
-    fn: Callable[..., Any]
+    fn: Callable[..., Returned]
     name: str | None = None
     retry: Retry | None = None
     timeout: Duration | None = None
     queue: str | None = None
+    priority: int | None = None
+    transaction: bool = False
+    process: bool = False
+
+    if TYPE_CHECKING:  # P is what the function takes besides a context
+
+        @overload
+        def __init__(
+            self: Step[..., Given],
+            fn: Callable[Concatenate[Anything, ...], Given],
+            name: str | None = None,
+            **options: Unpack[StepOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Step[Args, Given],
+            fn: Callable[Concatenate[Context, Args], Given],
+            name: str | None = None,
+            **options: Unpack[StepOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Step[Args, Given],
+            fn: Callable[Concatenate[SyncContext, Args], Given],
+            name: str | None = None,
+            **options: Unpack[StepOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Step[Args, Given],
+            fn: Callable[Args, Given],
+            name: str | None = None,
+            **options: Unpack[StepOptions],
+        ) -> None: ...
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+        def given(self, *args: P.args, **kwargs: P.kwargs) -> Returned: ...
 
 
-class Chain(Task[..., Any]):
+class Chain(Task[P, R]):
     """A task whose work is a chain of functions. Made by `app.chain`."""
 
-    def __init__(self, sink: Any, name: str, given: tuple[Any, ...], **options: Any) -> None:
+    made: ClassVar[dict[tuple[str, str], Chain[..., Any]]] = {}
+    """Those that have steps to be run in processes, by the module that makes them, and their name."""
+
+    def __init__(self, sink: Any, name: str, given: tuple[Any, ...], module: str, **options: Any) -> None:
         if not given:
             raise ConfigError(f"chain {name!r} has no steps: app.chain(name, first, second, ...)")
-        policies = [step if isinstance(step, Step) else Step(step) for step in given]
+        policies: list[Step[..., Any]] = [step if isinstance(step, Step) else Step(step) for step in given]
         for policy in policies:
             if not inspect.isroutine(policy.fn):
                 raise ConfigError(f"chain {name!r}: a step is a function, not {policy.fn!r}: write one around it")
         if policies[0].queue is not None:
             raise ConfigError(
                 f"chain {name!r}: its first step runs in the chain's own queue: app.chain(..., queue=...)"
+            )
+        if policies[0].priority is not None:
+            raise ConfigError(
+                f"chain {name!r}: its first step has the priority of the job: app.chain(..., priority=...)"
             )
         default: Retry = options["retry"]
         self.steps = [
@@ -62,9 +138,18 @@ class Chain(Task[..., Any]):
         super().__init__(sink, policies[0].fn, name=name, process=False, transaction=False, codec=codec, **options)
         self.kind = "async"
         self.codec.wants_sync_context = False
+        self.has_apart = any(step.apart for step in self.steps)
+        self.module = "__main__" if module == "__mp_main__" else module
+        if self.uses_processes:
+            Chain.made[self.module, name] = self
 
     def __repr__(self) -> str:
         return f"<Chain {self.name}: {' > '.join(step.name for step in self.steps)}>"
+
+    @property
+    def uses_processes(self) -> bool:
+        """Whether one of its steps runs in a process of its own."""
+        return any(step.process for step in self.steps)
 
     @property
     def queues(self) -> set[str]:
@@ -80,6 +165,11 @@ class Chain(Task[..., Any]):
     def flow(self) -> Flow:
         """Itself: it is more than a function."""
         return self
+
+    def _with_policy(self, policy: JobPolicy) -> Self:
+        made = super()._with_policy(policy)
+        made.steps = [step.with_policy(policy) for step in self.steps]
+        return made
 
     def first(self, args: str) -> FlowStep:  # noqa: ARG002 a machine's tell
         """The step that a job begins with."""
@@ -130,7 +220,7 @@ def _result_of(annotations: list[Any]) -> Any:
     return either
 
 
-def _chain_step(chain: str, place: int, policy: Step, retry: Retry, timeout: float | None) -> FlowStep:
+def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, timeout: float | None) -> FlowStep:
     fn = policy.fn
     name = check_name(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
     if name == "<lambda>":
@@ -140,6 +230,7 @@ def _chain_step(chain: str, place: int, policy: Step, retry: Retry, timeout: flo
     codec = Codec(f"{chain}.{name}", fn, result=Any)
     if is_async and codec.wants_sync_context:
         raise ConfigError(f"step {name!r} of chain {chain!r} is 'async def': its parameter is 'ctx: Context'")
+    _check_apart(f"step {name!r} of chain {chain!r}", policy, codec, is_async=is_async)
     common = (policy.retry or retry, seconds_or(policy.timeout, timeout), policy.queue, is_async)
 
     def begin_first(args: str, ctx: JobContext) -> Callable[[], Any]:
@@ -148,10 +239,29 @@ def _chain_step(chain: str, place: int, policy: Step, retry: Retry, timeout: flo
             named[codec.context_parameter] = ctx
         return lambda: fn(*positional, **named)
 
-    def begin(stored: str, ctx: JobContext) -> Callable[[], Any]:
-        return begin_first(f'{{"{_input_of(chain, fn)}":{stored}}}', ctx)
+    def as_args(stored: str) -> str:
+        return f'{{"{_input_of(chain, fn)}":{stored}}}'
 
-    return FlowStep(name, *common, begin, begin_first if place == 0 else None)
+    def begin(stored: str, ctx: JobContext) -> Callable[[], Any]:
+        return begin_first(as_args(stored), ctx)
+
+    return FlowStep(
+        name, *common, begin, begin_first if place == 0 else None,
+        priority=None if policy.priority is None else check_priority(policy.priority),
+        transaction=policy.transaction, process=policy.process, fn=fn, codec=codec, as_args=as_args,
+    )  # fmt: skip
+
+
+def _check_apart(what: str, policy: Step[..., Any], codec: Codec, *, is_async: bool) -> None:
+    """Raise if a step cannot be run in a transaction, or in a process, as it says."""
+    if policy.transaction and policy.process:
+        raise ConfigError(f"{what}: transaction=True and process=True exclude each other")
+    if policy.transaction and codec.context_parameter is None:
+        raise ConfigError(f"{what}: with transaction=True it needs a parameter 'ctx: Context' for ctx.connection")
+    if policy.process and is_async:
+        raise ConfigError(f"{what}: process=True is for plain functions: drop 'async', or the option")
+    if policy.process and "<locals>" in getattr(policy.fn, "__qualname__", "<locals>"):
+        raise ConfigError(f"{what}: with process=True the function must stand at the top of its module")
 
 
 def _input_of(chain: str, fn: Callable[..., Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
+from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 from uuid import UUID
 
 import msgspec
@@ -40,6 +40,12 @@ from stepwell.unawaited import takes_branches, to_be_awaited
 from stepwell.waits import Event
 
 T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
+T6 = TypeVar("T6")
 Item = TypeVar("Item")
 Args = TypeVarTuple("Args")
 P = ParamSpec("P")
@@ -101,7 +107,7 @@ class Context(JobContext):
         key: str | None = None,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        undo: Callable[..., Any] | None = None,
+        undo: Callable[[T], Any] | Callable[[], Any] | None = None,
         was: str | None = None,
     ) -> T: ...
     @overload
@@ -112,7 +118,7 @@ class Context(JobContext):
         key: str | None = None,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        undo: Callable[..., Any] | None = None,
+        undo: Callable[[T], Any] | Callable[[], Any] | None = None,
         was: str | None = None,
     ) -> T: ...
     @to_be_awaited
@@ -198,9 +204,60 @@ class Context(JobContext):
         """Enqueue many children, each a dict of arguments or `task.using(...).call(...)`."""
         return [self.spawn_call(call) for call in calls_of(task, items)]
 
+    @overload
+    async def gather(self, b1: Awaitable[T1], /, *, return_exceptions: Literal[False] = False) -> tuple[T1]: ...
+    @overload
+    async def gather(
+        self, b1: Awaitable[T1], b2: Awaitable[T2], /, *, return_exceptions: Literal[False] = False
+    ) -> tuple[T1, T2]: ...
+    @overload
+    async def gather(
+        self, b1: Awaitable[T1], b2: Awaitable[T2], b3: Awaitable[T3], /, *, return_exceptions: Literal[False] = False
+    ) -> tuple[T1, T2, T3]: ...
+    @overload
+    async def gather(
+        self,
+        b1: Awaitable[T1],
+        b2: Awaitable[T2],
+        b3: Awaitable[T3],
+        b4: Awaitable[T4],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> tuple[T1, T2, T3, T4]: ...
+    @overload
+    async def gather(
+        self,
+        b1: Awaitable[T1],
+        b2: Awaitable[T2],
+        b3: Awaitable[T3],
+        b4: Awaitable[T4],
+        b5: Awaitable[T5],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> tuple[T1, T2, T3, T4, T5]: ...
+    @overload
+    async def gather(
+        self,
+        b1: Awaitable[T1],
+        b2: Awaitable[T2],
+        b3: Awaitable[T3],
+        b4: Awaitable[T4],
+        b5: Awaitable[T5],
+        b6: Awaitable[T6],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> tuple[T1, T2, T3, T4, T5, T6]: ...
+    @overload
+    async def gather(self, *branches: Awaitable[T], return_exceptions: Literal[False] = False) -> list[T]: ...
+    @overload
+    async def gather(self, *branches: Awaitable[T], return_exceptions: bool) -> list[T | BaseException]: ...
     @takes_branches
-    async def gather(self, *branches: Awaitable[T], return_exceptions: bool = False) -> list[T]:
-        """Run branches side by side and return their values in order: steps, children, or coroutines of your own.
+    async def gather(self, *branches: Awaitable[Any], return_exceptions: bool = False) -> Any:
+        """Run branches side by side and return a list of their values in order: steps, children, or coroutines of your
+        own. To type checkers the values of up to six branches are a tuple, as with `asyncio.gather`.
 
         All of them are run to their end, also when one fails; then the first error, in their order, is raised.
         """
@@ -224,6 +281,24 @@ class Context(JobContext):
             ends[place] = end
         return self._settle([end for end in ends if end is not None], return_exceptions=return_exceptions)
 
+    @overload
+    async def map(
+        self,
+        fn: Callable[[Item], Awaitable[T]] | Callable[[Context, Item], Awaitable[T]],
+        items: Iterable[Item],
+        *,
+        key: Callable[[Item], str] | None = None,
+        limit: int | None = None,
+    ) -> list[T]: ...
+    @overload
+    async def map(
+        self,
+        fn: Callable[[Item], T],
+        items: Iterable[Item],
+        *,
+        key: Callable[[Item], str] | None = None,
+        limit: int | None = None,
+    ) -> list[T]: ...
     @to_be_awaited
     async def map(
         self,

@@ -94,6 +94,30 @@ class WorkerStopped(Event, frozen=True):
         return f"stopped: {self.succeeded} jobs succeeded, {self.failed} attempts failed"
 
 
+class HookFailed(Event, frozen=True):
+    level = logging.ERROR
+    kind: str
+    """on_worker_start or on_worker_stop."""
+    hook: str
+    error: str
+    traceback: str
+
+    def text(self) -> str:
+        return f"{self.kind} hook {self.hook} failed: {self.error}\n{self.traceback}"
+
+
+class HookSlow(Event, frozen=True):
+    level = logging.WARNING
+    hook: str
+    seconds: float
+
+    def text(self) -> str:
+        return (
+            f"on_worker_start hook {self.hook} has not ended after {describe(self.seconds)}: the worker claims nothing "
+            "before it has"
+        )
+
+
 class JobStarted(Event, frozen=True):
     level = logging.DEBUG
     job_id: str
@@ -470,6 +494,18 @@ class UndoFailed(Event, frozen=True):
 
     def text(self) -> str:
         return f"step {self.key} of job {self.job_id} ({self.task}) could not be undone, and is left so: {self.error}"
+
+
+class PolicyUnreadable(Event, frozen=True):
+    level = logging.WARNING
+    job_id: str
+    task: str
+    error: str
+
+    def text(self) -> str:
+        return (
+            f"the options of job {self.job_id} ({self.task}) cannot be read, and those of its task hold: {self.error}"
+        )
 
 
 class JobSuspended(Event, frozen=True):

@@ -16,7 +16,6 @@ from stepwell.error_text import error_message, error_name, format_traceback
 from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, TooManySteps
 from stepwell.job_context import JobContext
 from stepwell.journal import Journal, Lost, StopReplay, Suspend
-from stepwell.moves import Restart
 from stepwell.outcome import (
     Cancel,
     Cancelled,
@@ -24,12 +23,10 @@ from stepwell.outcome import (
     Failed,
     Misfit,
     Outcome,
-    Restarted,
     RetryIn,
     Settled,
     Snooze,
     Snoozed,
-    Succeeded,
     Suspended,
     Undone,
 )
@@ -65,12 +62,12 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         result = await task.fn(*positional, **named)
         if not isinstance(ctx, Context) or not ctx.took_steps:
             await _refuse_open(ctx)
-            return _returned(task, result, max_result_size)
+            return task.ended(result, max_result_size)
         await ctx.all_spawned()
         if not ctx.journal.undoing and ctx.journal.leaving is None:
             await _refuse_open(ctx)
             ctx.journal.close()
-            return _returned(task, result, max_result_size)
+            return task.ended(result, max_result_size)
         error: BaseException = ctx.journal.leaving or StopReplay()
     except BaseException as raised:
         error = raised
@@ -110,11 +107,11 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
             kind = "coroutine" if inspect.iscoroutine(result) else "generator"
             raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
         if not ctx.took_steps:
-            return _returned(task, result, max_result_size)
+            return task.ended(result, max_result_size)
         if not ctx.journal.undoing and ctx.journal.leaving is None:
             ctx.refuse_unused()
             ctx.journal.close()
-            return _returned(task, result, max_result_size)
+            return task.ended(result, max_result_size)
         error: BaseException = ctx.journal.leaving or StopReplay()
     except BaseException as raised:
         error = raised
@@ -178,12 +175,6 @@ def _step_of(error: BaseException) -> FailedStep | None:
         group = cast("BaseExceptionGroup[BaseException]", error)
         return next((step for one in group.exceptions if (step := _step_of(one)) is not None), None)
     return step_of(error)
-
-
-def _returned(task: Task[..., Any], result: Any, max_result_size: int) -> Outcome:
-    if isinstance(result, Restart):
-        return Restarted(task.codec.encode_args(result.args, result.kwargs, task.sink.max_args_size))
-    return Succeeded(task.codec.encode_result(result, max_result_size))
 
 
 def _suspended(suspend: Suspend, journal: Journal) -> Suspended:

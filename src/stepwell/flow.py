@@ -7,15 +7,20 @@ may add steps before or after it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
+from stepwell.codec import Codec
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, BadValue, ConfigError
+from stepwell.job import ClaimedJob
 from stepwell.job_context import JobContext
 from stepwell.moves import Done
 from stepwell.names import check_name
+from stepwell.outcome import Advanced
+from stepwell.policy import JobPolicy
 from stepwell.retry import Retry
+from stepwell.task import Task
 from stepwell.values import encode_value
 
 
@@ -32,6 +37,23 @@ class FlowStep:
     """From what was stored, and a context, make the call."""
     begin_first: Callable[[str, JobContext], Callable[[], Any]] | None = None
     """The same from the args of the job, for a step that it may begin with."""
+    priority: int | None = None
+    transaction: bool = False
+    process: bool = False
+    fn: Callable[..., Any] | None = None
+    """The function of a chain's step, with how its arguments are read, and what is handed on as these arguments."""
+    codec: Codec | None = None
+    as_args: Callable[[str], str] = str
+
+    @property
+    def apart(self) -> bool:
+        """Whether it is run by itself, and not in one slot with those before and after it."""
+        return self.transaction or self.process
+
+    def with_policy(self, policy: JobPolicy) -> FlowStep:
+        """The same step in a job that has a policy of its own."""
+        timeout = self.timeout if policy.timeout is None else policy.timeout
+        return replace(self, retry=policy.retry_after(self.retry), timeout=timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +63,52 @@ class Moved:
     name: str
     input: str
     after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Advancing:
+    """How a job goes on from a step: in which queue, and with which priority."""
+
+    task: Task[..., Any]
+    step: FlowStep
+    job: ClaimedJob
+
+    def to(self, moved: Moved, left: str | None, n: int) -> Advanced:
+        """What gives the job back, to go on with the next step. A step without a queue or a priority of its own keeps
+        the job's, or has the task's if the step before it had one of its own."""
+        flow: Flow = self.task.flow
+        following = flow.find(moved.name)
+        assert following is not None
+        queue = following.queue or (self.job.queue if self.step.queue is None else self.task.queue)
+        priority = -self.job.rank if self.step.priority is None else self.task.priority
+        return self._give_back(moved, left, n, queue, priority if following.priority is None else following.priority)
+
+    def in_place(self, moved: Moved, advanced: Advanced) -> bool:
+        """Whether the next step may follow at once, in the same slot."""
+        flow: Flow = self.task.flow
+        following = flow.find(moved.name)
+        elsewhere = advanced.queue is not None or advanced.priority is not None
+        return moved.after is None and not elsewhere and following is not None and not following.apart
+
+    def astray(self, cursor: str | None) -> bool:
+        """Whether a job stands at its step in a queue or with a priority that are not the step's: it was taken back to
+        it, or begins with it, by a retry or a fork."""
+        if cursor is None:
+            return False
+        return self.step.queue not in (None, self.job.queue) or self.step.priority not in (None, -self.job.rank)
+
+    def brought_back(self, cursor: str, stored: str, n: int) -> Advanced:
+        """What gives such a job back, to be claimed where its step belongs."""
+        queue, priority = self.step.queue or self.job.queue, self.step.priority
+        return self._give_back(
+            Moved(cursor, stored, None), None, max(n, 1), queue, -self.job.rank if priority is None else priority
+        )
+
+    def _give_back(self, moved: Moved, left: str | None, n: int, queue: str, priority: int) -> Advanced:
+        return Advanced(
+            left, moved.name, moved.input, n, moved.after or 0.0, queue if queue != self.job.queue else None,
+            priority if priority != -self.job.rank else None,
+        )  # fmt: skip
 
 
 class Flow(Protocol):

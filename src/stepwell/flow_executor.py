@@ -14,7 +14,7 @@ from stepwell.context import Context
 from stepwell.duration import describe
 from stepwell.errors import BadArgs, MisfitArgs, StepNotFound
 from stepwell.executor import outcome_of
-from stepwell.flow import Flow, FlowStep
+from stepwell.flow import Advancing, Flow, FlowStep
 from stepwell.job import ClaimedJob
 from stepwell.job_context import Durability, JobContext
 from stepwell.journal import Journal
@@ -52,9 +52,10 @@ async def execute_flow(
                 raise StepNotFound(
                     f"{task.name!r} has no step {cursor!r} any more: put it back, or retry the job from another step"
                 )
-            if cursor is not None and step.queue not in (None, job.queue):
-                # It was taken back to this step, or begins with it, in another queue.
-                return Advanced(None, cursor, stored, max(n, 1), 0.0, step.queue)
+            going = Advancing(task, step, job)
+            if cursor is not None and going.astray(cursor):
+                return going.brought_back(cursor, stored, n)
+            assert not step.apart, "whoever runs a job sees to such a step"
             ctx = (Context if step.is_async else SyncContext)(job, step.timeout, report, None)
             ctx.begin_step(attempt)
             began(ctx)
@@ -66,14 +67,11 @@ async def execute_flow(
             moved = flow.follow(step, result, max_result_size)
             if isinstance(moved, Done):
                 return Succeeded(task.codec.encode_result(moved.value, max_result_size))
-            following = flow.find(moved.name)
-            assert following is not None
             left = step.name if cursor is None else None
             n = max(n, 1) + 1
-            queue = following.queue or (job.queue if step.queue is None else task.queue)
-            if moved.after is not None or queue != job.queue:
-                elsewhere = queue if queue != job.queue else None
-                return Advanced(left, moved.name, moved.input, n, moved.after or 0.0, elsewhere)
+            advanced = going.to(moved, left, n)
+            if not going.in_place(moved, advanced):
+                return advanced
             await store.advance(left, moved.name, moved.input, n)
             cursor, stored, attempt = moved.name, moved.input, 1
             if durability.always_replay:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 import msgspec
 
@@ -15,6 +15,7 @@ from stepwell.flow import Flow, FlowStep, Moved, check_policy, enter_step, secon
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
 from stepwell.names import check_name
+from stepwell.policy import JobPolicy
 from stepwell.retry import Retry
 from stepwell.task import Task
 from stepwell.values import encode_value, new_decoder, shape_of, wrong_names
@@ -104,6 +105,11 @@ class Machine(Task[[Any], Any]):
             return state
 
         return add if state is None else add(state)
+
+    def _with_policy(self, policy: JobPolicy) -> Self:
+        made = super()._with_policy(policy)
+        made.states = {name: state.with_policy(policy) for name, state in self.states.items()}
+        return made
 
     def first(self, args: str) -> FlowStep:
         """The state that a job begins with."""

@@ -95,6 +95,8 @@ class Settled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcom
     """Nothing is left to write: the job was finished in the handler's own transaction, or is no longer ours."""
 
     committed: bool
+    moved_on: bool = False
+    """The job was not finished, but moved on to the next step of its chain."""
 
 
 class Suspended(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
@@ -104,7 +106,7 @@ class Suspended(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outc
 
 
 class Advanced(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """Give a job of a chain or machine back, to go on at `cursor`, after a delay or in another queue."""
+    """Give a job of a chain or machine back, to go on at `cursor`: after a delay, in another queue, or by itself."""
 
     left: str | None
     cursor: str
@@ -112,6 +114,8 @@ class Advanced(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outco
     n: int
     delay: float | None
     queue: str | None
+    priority: int | None = None
+    """From there on; None: as it was, as with the queue."""
 
 
 class Restarted(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):

@@ -43,6 +43,10 @@ class NewSchedule:
     overlap: Overlap
     catchup: int
     jitter: float
+    metadata: str | None = None
+    """Of its jobs, as JSON, as are its options."""
+    max_attempts: int | None = None
+    options: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,11 @@ class ScheduleInfo:
     last_job_id: UUID | None
     live: int
     """How many of its runs have not ended."""
+    metadata: dict[str, Any] | None
+    """What its jobs can be found by."""
+    max_attempts: int | None
+    options: dict[str, Any] | None
+    """How its jobs are tried, timed and kept, as in `JobInfo`. None: as the task says."""
 
     def preview(self, n: int = 5) -> list[datetime]:
         """The next `n` times it is due; of one that is paused, from now on by this machine's clock."""

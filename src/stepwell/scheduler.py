@@ -23,7 +23,7 @@ from stepwell.schedule import (
     check_catchup,
     check_overlap,
 )
-from stepwell.task import Task, check_priority
+from stepwell.task import Enqueuer, Options, Task
 
 _PATIENCE = 2.0
 
@@ -36,25 +36,28 @@ class Declaration:
     name: str
     args: Mapping[str, Any]
     timing: Timing
-    queue: str | None
-    priority: int | None
     overlap: Overlap
     catchup: int
     jitter: float
+    options: Options
+    """Those of its jobs."""
 
     def schedule(self) -> NewSchedule:
         """The schedule, its args checked against the task's signature. Raises `BadArgs` if they do not fit."""
-        task = self.task
+        task, options = self.task, self.options
         return NewSchedule(
             self.name,
             task.name,
             task.codec.encode_args((), self.args, task.sink.max_args_size),
-            task.queue if self.queue is None else self.queue,
-            task.priority if self.priority is None else self.priority,
+            options.queue or task.queue,
+            task.priority if options.priority is None else options.priority,
             self.timing,
             self.overlap,
             self.catchup,
             self.jitter,
+            options.metadata,
+            options.max_attempts,
+            options.stored_policy,
         )
 
 
@@ -67,10 +70,10 @@ def new_declaration(
     overlap: Overlap,
     catchup: Catchup,
     jitter: Duration,
-    queue: str | None,
-    priority: int | None,
+    options: Enqueuer[..., Any],
 ) -> Declaration:
-    """Check all that can be checked without a database. Raises `ConfigError` that names the field."""
+    """Check all that can be checked without a database. Raises `ConfigError` that names the field. `options` has those
+    of its jobs."""
     if args is not None and not isinstance(args, Mapping):
         raise BadArgs(f"args is {args!r}: give a dict of arguments by name")
     return Declaration(
@@ -78,11 +81,10 @@ def new_declaration(
         check_name(task.name if name is None else name, "name"),
         dict(args or {}),
         parse_timing(when, tz),
-        None if queue is None else check_name(queue, "queue"),
-        None if priority is None else check_priority(priority),
         check_overlap(overlap),
         check_catchup(catchup),
         seconds(jitter, "jitter"),
+        options.options,
     )
 
 

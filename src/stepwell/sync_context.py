@@ -6,9 +6,9 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, TypeVar, TypeVarTuple, cast
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, TypeVarTuple, cast, overload
 from uuid import UUID
 
 from stepwell import steps
@@ -27,6 +27,12 @@ from stepwell.transaction_step import SyncTransaction
 from stepwell.waits import Event
 
 T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
+T6 = TypeVar("T6")
 Item = TypeVar("Item")
 Args = TypeVarTuple("Args")
 P = ParamSpec("P")
@@ -45,6 +51,10 @@ class SyncChild(Generic[R]):
     def result(self) -> R:
         """Its result, for which this job waits without a slot; raises `JobFailed` or `JobCancelled` if it ended so."""
         return self._ctx.gather(self)[0]
+
+
+Branch: TypeAlias = Callable[[], T] | SyncChild[T]
+"""What `gather` and `first` run side by side."""
 
 
 class PlainContext(JobContext):
@@ -77,6 +87,18 @@ class SyncContext(JobContext):
         super().ask_to_stop()
         self._inner.ask_to_stop()
 
+    @overload
+    def step(
+        self,
+        fn: Callable[[*Args], Awaitable[T]],
+        *args: *Args,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        undo: Callable[[T], Any] | Callable[[], Any] | None = None,
+        was: str | None = None,
+    ) -> T: ...
+    @overload
     def step(
         self,
         fn: Callable[[*Args], T],
@@ -84,9 +106,19 @@ class SyncContext(JobContext):
         key: str | None = None,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        undo: Callable[[T], Any] | Callable[[], Any] | None = None,
+        was: str | None = None,
+    ) -> T: ...
+    def step(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
         undo: Callable[..., Any] | None = None,
         was: str | None = None,
-    ) -> T:
+    ) -> Any:
         """Run a function and save what it returns; once it is saved, return that without running it. See
         `Context.step`; a `timeout` is for async functions only, as a plain one cannot be stopped."""
         limit = None if timeout is None else seconds(timeout, "timeout")
@@ -142,10 +174,80 @@ class SyncContext(JobContext):
 
         return [SyncChild(self, child) for child in self._wait(spawn)]
 
-    def gather(self, *branches: Callable[[], T] | SyncChild[T], return_exceptions: bool = False) -> list[T]:
+    @overload
+    def gather(  # pyright: ignore[reportOverlappingOverload]
+        self, b1: Branch[T1], /, *, return_exceptions: Literal[False] = False
+    ) -> tuple[T1]: ...
+    @overload
+    def gather(
+        self, b1: Branch[T1], b2: Branch[T2], /, *, return_exceptions: Literal[False] = False
+    ) -> tuple[T1, T2]: ...
+    @overload
+    def gather(
+        self, b1: Branch[T1], b2: Branch[T2], b3: Branch[T3], /, *, return_exceptions: Literal[False] = False
+    ) -> tuple[T1, T2, T3]: ...
+    @overload
+    def gather(
+        self,
+        b1: Branch[T1],
+        b2: Branch[T2],
+        b3: Branch[T3],
+        b4: Branch[T4],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> tuple[T1, T2, T3, T4]: ...
+    @overload
+    def gather(
+        self,
+        b1: Branch[T1],
+        b2: Branch[T2],
+        b3: Branch[T3],
+        b4: Branch[T4],
+        b5: Branch[T5],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> tuple[T1, T2, T3, T4, T5]: ...
+    @overload
+    def gather(
+        self,
+        b1: Branch[T1],
+        b2: Branch[T2],
+        b3: Branch[T3],
+        b4: Branch[T4],
+        b5: Branch[T5],
+        b6: Branch[T6],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> tuple[T1, T2, T3, T4, T5, T6]: ...
+    @overload
+    def gather(self, *branches: Branch[T], return_exceptions: Literal[False] = False) -> list[T]: ...
+    @overload
+    def gather(self, *branches: Branch[T], return_exceptions: bool) -> list[T | BaseException]: ...
+    def gather(self, *branches: Branch[Any], return_exceptions: bool = False) -> Any:
         """Run branches side by side and return their values in order: see `Context.gather`."""
         return self._wait(lambda ctx: ctx.gather(*self._started(branches), return_exceptions=return_exceptions))
 
+    @overload
+    def map(
+        self,
+        fn: Callable[[Item], Awaitable[T]],
+        items: Iterable[Item],
+        *,
+        key: Callable[[Item], str] | None = None,
+        limit: int | None = None,
+    ) -> list[T]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[[Item], T] | Callable[[SyncContext, Item], T],
+        items: Iterable[Item],
+        *,
+        key: Callable[[Item], str] | None = None,
+        limit: int | None = None,
+    ) -> list[T]: ...
     def map(
         self,
         fn: Callable[..., Any],
@@ -166,7 +268,7 @@ class SyncContext(JobContext):
         branch.__name__ = name_of(fn)
         return self._wait(lambda ctx: ctx.map(branch, listed, key=key, limit=limit))
 
-    def first(self, *branches: Callable[[], Any] | SyncChild[Any]) -> First:
+    def first(self, *branches: Branch[Any]) -> First:
         """Run branches side by side until one has ended: see `Context.first`. A function that lost runs on to its end,
         but what it saves no longer counts."""
         return self._wait(lambda ctx: ctx.first(*self._started(branches)))

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 import msgspec
 
 from stepwell.codec import Codec, encode_metadata
 from stepwell.context import Context
 from stepwell.duration import HUNDRED_YEARS, Duration, seconds
-from stepwell.errors import BadArgs, ConfigError
+from stepwell.errors import BadArgs, ConfigError, StepwellError
+from stepwell.events import PolicyUnreadable, log
 from stepwell.handle import JobHandle
 from stepwell.job import ClaimedJob
 from stepwell.job_context import Durability, JobContext
 from stepwell.journal import Drift
+from stepwell.moves import Restart
 from stepwell.names import check_name
+from stepwell.outcome import Outcome, Restarted, Succeeded
+from stepwell.policy import JobPolicy, Keep, check_timeout, read_policy, stored_keep, stored_retry
 from stepwell.queries import NewJob
 from stepwell.retry import Retry, check_max_attempts
 from stepwell.sync_context import PlainContext, SyncContext
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
-Args = ParamSpec("Args")
-Result = TypeVar("Result")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Policies of jobs that are kept read. Each is a few hundred bytes.
+_MOST_POLICIES = 1000
 
 Kind = Literal["async", "thread", "process"]
 
@@ -67,6 +73,9 @@ class Options:
     run_at: datetime | None = None
     metadata: str | None = None
     max_attempts: int | None = None
+    policy: JobPolicy = JobPolicy()  # noqa: RUF009 it is frozen
+    stored_policy: str | None = None
+    """The policy as JSON; None: it says nothing."""
     connection: object | None = None
 
 
@@ -86,12 +95,18 @@ class Enqueuer(Generic[P, R]):
         run_at: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
         max_attempts: int | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
         connection: object | None = None,
     ) -> Enqueuer[P, R]:
         """The same task with these options for its jobs.
 
-        `delay` and `run_at` (with a time zone) exclude each other. A higher `priority` goes first. With `connection`, a
-        psycopg connection of your own, the job exists if and only if your transaction commits.
+        `delay` and `run_at` (with a time zone) exclude each other. A higher `priority` goes first. `retry`, `timeout`,
+        `keep` and `keep_failed` are stored with the job, and go before what the task says, also in each step of a
+        chain. With `connection`, a psycopg connection of your own, the job exists if and only if your transaction
+        commits.
         """
         given = self._options
         if queue is not None:
@@ -104,6 +119,18 @@ class Enqueuer(Generic[P, R]):
             given = replace(given, run_at=_check_run_at(run_at))
         if metadata is not None:
             given = replace(given, metadata=encode_metadata(metadata))
+        policy = given.policy
+        if retry is not None:
+            policy = msgspec.structs.replace(policy, retry=stored_retry(retry))
+            given = replace(given, max_attempts=retry.max_attempts)
+        if timeout is not None:
+            policy = msgspec.structs.replace(policy, timeout=check_timeout(timeout))
+        if keep is not None:
+            policy = msgspec.structs.replace(policy, keep=stored_keep(keep, "keep"))
+        if keep_failed is not None:
+            policy = msgspec.structs.replace(policy, keep_failed=stored_keep(keep_failed, "keep_failed"))
+        if policy is not given.policy:
+            given = replace(given, policy=policy, stored_policy=policy.encoded())
         if max_attempts is not None:
             given = replace(given, max_attempts=check_max_attempts(max_attempts, "max_attempts"))
         if connection is not None:
@@ -111,6 +138,11 @@ class Enqueuer(Generic[P, R]):
         if given.delay is not None and given.run_at is not None:
             raise ConfigError("delay and run_at exclude each other: give one")
         return Enqueuer(self._task, given)
+
+    @property
+    def options(self) -> Options:
+        """What `using` was given."""
+        return self._options
 
     @property
     def connection(self) -> object | None:
@@ -186,12 +218,17 @@ class Enqueuer(Generic[P, R]):
                 options.metadata,
                 options.max_attempts,
                 task.sink.owner,
+                options.stored_policy,
             ),
         )
 
 
 class Task(Enqueuer[P, R]):
-    """A function that can be enqueued. Made by `@app.task`; `fn` is the function itself."""
+    """Work that can be enqueued: a function that `@app.task` was given, which is `fn`, or a chain or a machine.
+
+    The arguments `P` are those that a job is enqueued with, `R` is its result. What `@app.task` returns knows its
+    function, too, and can be called as that: see `AsyncTask` and `SyncTask`.
+    """
 
     def __init__(
         self,
@@ -224,6 +261,7 @@ class Task(Enqueuer[P, R]):
         self.keep_failed = keep_failed
         self.transaction = transaction
         self.drift: Drift = drift
+        self._by_policy: dict[str, Task[P, R]] = {}
         self.kind: Kind = _kind(name, fn, process=process)
         if transaction and process:
             raise ConfigError(f"task {name!r}: transaction=True and process=True exclude each other")
@@ -255,6 +293,46 @@ class Task(Enqueuer[P, R]):
         """The chain or machine that it is; None: it is a function."""
         return None
 
+    @property
+    def uses_processes(self) -> bool:
+        """Whether its jobs, or steps of them, run in processes of their own."""
+        return self.kind == "process"
+
+    def ended(self, result: Any, most: int) -> Outcome:
+        """What becomes of a job whose handler has returned this."""
+        if isinstance(result, Restart):
+            return Restarted(self.codec.encode_args(result.args, result.kwargs, self.sink.max_args_size))
+        return Succeeded(self.codec.encode_result(result, most))
+
+    def judged(self, outcome: Outcome) -> Outcome:
+        """How a run of it ended, with all that is to be written of that."""
+        return outcome
+
+    def for_job(self, job: ClaimedJob) -> Task[P, R]:
+        """This task with the policy that a job has of its own. What cannot be read, as only SQL can have put it in, is
+        left to the task."""
+        if job.options is None:
+            return self
+        known = self._by_policy.get(job.options)
+        if known is None:
+            try:
+                known = self._with_policy(read_policy(job.options))
+            except (ValueError, RecursionError, StepwellError) as error:
+                log(PolicyUnreadable(job.id, self.name, str(error)))
+                return self
+            if len(self._by_policy) >= _MOST_POLICIES:
+                self._by_policy.clear()
+            self._by_policy[job.options] = known
+        return known
+
+    def _with_policy(self, policy: JobPolicy) -> Self:
+        made = copy(self)
+        made.retry = policy.retry_after(self.retry)
+        made.timeout = self.timeout if policy.timeout is None else policy.timeout
+        made.keep = self.keep if policy.keep is None else float(policy.keep)
+        made.keep_failed = self.keep_failed if policy.keep_failed is None else float(policy.keep_failed)
+        return made
+
     def context_for(
         self, job: ClaimedJob, report: Callable[[ClaimedJob, str], None], durability: Durability | None
     ) -> JobContext:
@@ -265,26 +343,13 @@ class Task(Enqueuer[P, R]):
     def __repr__(self) -> str:
         return f"<Task {self.name}({self.codec.describe()})>"
 
-    def __call__(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError(
-            f"{self.name!r} is a task: enqueue it with {self.name}.enqueue(...) or await {self.name}.aenqueue(...), "
-            f"or call the function itself as {self.name}.fn(...)"
-        )
+    if not TYPE_CHECKING:  # to a type checker a chain or a machine is not callable
 
-
-class TaskDecorator(Protocol):
-    """What `@app.task(...)` returns: it takes the function and gives back the task."""
-
-    @overload
-    def __call__(self, fn: Callable[Concatenate[Context, Args], Awaitable[Result]], /) -> Task[Args, Result]: ...
-    @overload
-    def __call__(self, fn: Callable[Args, Awaitable[Result]], /) -> Task[Args, Result]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[Context, Args], Result], /) -> Task[Args, Result]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[SyncContext, Args], Result], /) -> Task[Args, Result]: ...
-    @overload
-    def __call__(self, fn: Callable[Args, Result], /) -> Task[Args, Result]: ...
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            raise TypeError(
+                f"{self.name!r} is not one function, and cannot be called: enqueue it with {self.name}.enqueue(...) or "
+                f"await {self.name}.aenqueue(...)"
+            )
 
 
 def of_item(index: int, error: BadArgs) -> BadArgs:

@@ -90,13 +90,14 @@ class _Makes(Protocol):
 Self = TypeVar("Self", bound=_Makes)
 
 
+# What these return is not a Coroutine[Any, Any, T]: where overloads are given an Any, mypy gives up.
 def to_be_awaited(
-    method: Callable[Concatenate[Self, P], CoroutineType[Any, Any, T]],
-) -> Callable[Concatenate[Self, P], CoroutineType[Any, Any, T]]:
+    method: Callable[Concatenate[Self, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Self, P], Coroutine[object, None, T]]:
     """For a coroutine method of a context: what it returns must be awaited."""
 
     @wraps(method)
-    def make(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> CoroutineType[Any, Any, T]:
+    def make(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, T]:
         made = method(self, *args, **kwargs)
         self.made.add(made)
         return made
@@ -105,12 +106,12 @@ def to_be_awaited(
 
 
 def takes_branches(
-    method: Callable[Concatenate[Self, P], CoroutineType[Any, Any, T]],
-) -> Callable[Concatenate[Self, P], CoroutineType[Any, Any, T]]:
+    method: Callable[Concatenate[Self, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Self, P], Coroutine[object, None, T]]:
     """The same for `gather` and `first`, which see to the branches that they are given."""
 
     @wraps(method)
-    def make(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> CoroutineType[Any, Any, T]:
+    def make(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, T]:
         self.made.hand_over(args)
         made = method(self, *args, **kwargs)
         self.made.add(made)

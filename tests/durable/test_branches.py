@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections.abc import Awaitable
 from typing import Any
 
 import psycopg
@@ -305,10 +306,10 @@ async def test_branches_that_wait_for_some_of_the_same_children_do_not_turn_in_c
         runs.append(1)
         a, b, c = (ctx.spawn(child, n) for n in range(3))
 
-        async def both(one: Any, other: Any) -> list[int]:
-            return await ctx.gather(one, other)
+        async def both(one: Awaitable[int], other: Awaitable[int]) -> list[int]:
+            return list(await ctx.gather(one, other))
 
-        return await ctx.gather(both(a, b), both(b, c), both(a, c), both(b, a))
+        return list(await ctx.gather(both(a, b), both(b, c), both(a, c), both(b, a)))
 
     async with Worker(app):
         job = await parent.aenqueue()
@@ -359,7 +360,7 @@ async def test_branches_that_wait_for_the_same_child_wait_once(app: App) -> None
         async def both() -> int:
             return sum(await ctx.gather(one, ctx.spawn(child)))
 
-        return await ctx.gather(branch(1), branch(2), both())
+        return list(await ctx.gather(branch(1), branch(2), both()))
 
     async with Worker(app):
         job = await main.aenqueue()

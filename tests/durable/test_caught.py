@@ -167,7 +167,7 @@ async def test_a_branch_that_swallows_its_wait_waits_all_the_same(app: App) -> N
             except:  # noqa: E722
                 return "never"
 
-        return await ctx.gather(branch())
+        return list(await ctx.gather(branch()))
 
     async with Worker(app):
         job = await work.aenqueue()

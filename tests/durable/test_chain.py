@@ -302,7 +302,7 @@ def test_types_that_do_not_fit_are_refused_when_the_chain_is_built(app: App) -> 
     app.chain("right", number, real)
     app.chain("right too", number, maybe, Step(text_of, name="same"))
     with pytest.raises(ConfigError, match="does not tell its arguments"):
-        app.chain("builtin", number, min)
+        app.chain("builtin", number, min)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 async def test_a_value_that_cannot_be_handed_on_names_its_step(app: App) -> None:

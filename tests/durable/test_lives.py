@@ -41,7 +41,7 @@ async def test_a_restart_after_saved_steps_draws_other_values_also_in_branches(a
             await ctx.step(str, "saved")
             return token
 
-        seen.append(await ctx.gather(branch(), branch()))
+        seen.append(list(await ctx.gather(branch(), branch())))
         return rounds if rounds == 2 else Restart(rounds + 1)
 
     async with Worker(app):

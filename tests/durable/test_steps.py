@@ -324,7 +324,7 @@ async def test_an_error_that_nobody_caught_is_not_saved_and_the_step_is_tried_wi
 
     @app.task(retry=SOON)
     async def work(ctx: Context) -> list[int]:
-        return await ctx.gather(ctx.step(flaky), ctx.step(other))
+        return list(await ctx.gather(ctx.step(flaky), ctx.step(other)))
 
     async with Worker(app):
         assert await (await work.aenqueue()).aresult(timeout="10s") == [3, 1]

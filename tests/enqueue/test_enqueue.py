@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -14,7 +15,16 @@ from psycopg import AsyncConnection, Connection, sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
-from stepwell import App, BadArgs, ConfigError, DatabaseError, DuplicateTask, StepwellError
+from stepwell import (
+    App,
+    BadArgs,
+    ConfigError,
+    Context,
+    DatabaseError,
+    DuplicateTask,
+    StepwellError,
+    SyncContext,
+)
 from stepwell.batches import batches
 from stepwell.queries import NewJob
 
@@ -489,12 +499,50 @@ async def test_wrong_things_given_to_the_app_are_named(app: App) -> None:
             await job.acancel(reason)  # pyright: ignore[reportArgumentType]
 
 
-async def test_calling_a_task_says_how_to_enqueue_it(app: App) -> None:
+async def test_a_task_that_is_called_is_its_function_and_enqueues_nothing(app: App, conn: Connection[Any]) -> None:
     @app.task
-    async def note(n: int) -> None: ...
+    async def double(n: int) -> int:
+        return 2 * n
 
-    with pytest.raises(TypeError, match=r"note\.fn"):
-        note(1)
+    @app.task(queue="mail")
+    def greet(name: str = "Ada") -> str:
+        return f"hello {name}"
+
+    @app.task
+    async def settle(ctx: Context, order_id: int) -> tuple[object, int]:
+        return ctx, await double(order_id)
+
+    ctx: Any = "a context of the caller's own"
+    assert await double(n=2) == 4
+    assert greet() == "hello Ada"
+    assert await settle(ctx, 3) == await settle.fn(ctx, 3) == (ctx, 6)
+    # As frameworks ask that run what they are given, in a thread or not.
+    assert inspect.iscoroutinefunction(double.__call__)
+    assert rows(conn) == []
+
+
+async def test_a_task_that_takes_a_context_says_so_when_it_is_called_without(app: App) -> None:
+    @app.task
+    async def settle(ctx: Context, order_id: int) -> None: ...
+
+    @app.task
+    def book(order_id: int, *, ctx: SyncContext) -> None: ...
+
+    call, wrong = cast("Any", settle), r"takes its context first: .*settle\.enqueue\(.*settle\(ctx, \.\.\.\)"
+    with pytest.raises(TypeError, match=wrong):
+        await call(7)
+    with pytest.raises(TypeError, match=wrong):
+        await call(order_id=7)
+    with pytest.raises(TypeError, match=r"book\.enqueue\("):
+        cast("Any", book)(7)
+
+
+async def test_a_chain_cannot_be_called(app: App) -> None:
+    def one(n: int) -> int:
+        return n
+
+    with pytest.raises(TypeError, match=r"'numbers' is not one function.*numbers\.enqueue"):
+        cast("Any", app.chain("numbers", one))(1)
 
 
 async def test_annotations_may_name_what_is_defined_later(app: App) -> None:

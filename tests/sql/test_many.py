@@ -174,7 +174,7 @@ def schedules(conn: Connection, count: int, overlap: Overlap = "allow") -> None:
     fetch(conn, queries.put_schedules("shop", new, [timing.after(now)] * count, declared=True))
 
 
-@case("enqueue_many", "check_options", "check_sizes", "notify_ready")
+@case("enqueue_many", "check_options", "check_policies", "check_sizes", "notify_ready")
 def enqueue_many(conn: Connection, count: int) -> Act:
     return lambda: calls.enqueue_many(
         conn,
@@ -185,6 +185,7 @@ def enqueue_many(conn: Connection, count: int) -> Act:
         delays=[0.0, 5.0] * (count // 2),
         metadata=['{"a": 1}'] * count,
         max_attempts=[3] * count,
+        options=['{"keep_failed": 60}'] * count,
     )
 
 

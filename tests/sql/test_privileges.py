@@ -29,6 +29,7 @@ cancel                  owner   worker operator
 cancel_children         caller
 check_isolation         caller
 check_options           caller
+check_policies          caller
 check_sizes             caller
 check_value             caller
 check_values            caller

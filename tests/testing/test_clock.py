@@ -88,7 +88,7 @@ async def test_a_drain_runs_what_is_due_and_leaves_what_waits(app: App) -> None:
     async def parent(ctx: Context) -> list[str]:
         names = await ctx.gather(ctx.spawn(child, "a"), ctx.spawn(child, "b"))
         await ctx.wait_for("go")
-        return names
+        return list(names)
 
     job = await parent.aenqueue()
     assert await adrain(app) >= 4

@@ -45,11 +45,11 @@ async def test_a_wrong_call_in_a_handler_fails_for_good(app: App) -> None:
 
     @app.task
     def bad_branch(ctx: SyncContext) -> None:
-        ctx.gather(7)  # pyright: ignore[reportArgumentType]
+        ctx.gather(7)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     @app.task
     async def bad_step(ctx: Context) -> None:
-        await ctx.step(bad_sleep)  # pyright: ignore[reportArgumentType]
+        await ctx.step(bad_sleep)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     async def options() -> None:
         bad_sleep.using(priority="high")  # pyright: ignore[reportArgumentType]

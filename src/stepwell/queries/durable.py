@@ -75,7 +75,8 @@ def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
     jobs = [child.job for child in children]
     return Query(
         "select stepwell.spawn(%s::uuid[], %s::integer[], %s::text[], %s::integer[], %s::text[], %s::text[],"
-        " %s::text[], %s::integer[], %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[])",
+        " %s::text[], %s::integer[], %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[],"
+        " %s::text[])",
         (
             bare(child.job_id for child in children),
             bare(child.epoch for child in children),
@@ -90,6 +91,7 @@ def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
             shared([job.metadata for job in jobs], texts),
             shared([job.max_attempts for job in jobs]),
             shared([job.owner for job in jobs], texts),
+            shared([job.options for job in jobs], texts),
         ),
         only,
     )
@@ -112,12 +114,13 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     n: int
     delay: float | None = None
     queue: str | None = None
+    priority: int | None = None
 
 
 def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
     return Query(
         "select stepwell.advance(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::text[])",
+        " %s::double precision[], %s::text[], %s::integer[])",
         (
             bare(move.job_id for move in moves),
             bare(move.epoch for move in moves),
@@ -127,6 +130,7 @@ def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
             bare(move.n for move in moves),
             bare(move.delay for move in moves),
             texts(move.queue for move in moves),
+            bare(move.priority for move in moves),
         ),
         only,
     )

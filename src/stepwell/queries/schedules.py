@@ -24,7 +24,7 @@ def put_schedules(
     return Query(
         "select stepwell.put_schedules(%s::text, %s::boolean, %s::text[], %s::text[], %s::text[], %s::text[],"
         " %s::integer[], %s::text[], %s::text[], %s::double precision[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::timestamptz[], %s::boolean)",
+        " %s::double precision[], %s::timestamptz[], %s::boolean, %s::text[], %s::integer[], %s::text[])",
         (
             owner,
             declared,
@@ -41,6 +41,9 @@ def put_schedules(
             [schedule.jitter for schedule in schedules],
             list(nexts),
             named,
+            [schedule.metadata for schedule in schedules],
+            [schedule.max_attempts for schedule in schedules],
+            [schedule.options for schedule in schedules],
         ),
         only,
     )
@@ -152,7 +155,8 @@ def trigger_schedule(owner: str, name: str) -> Query[str | None]:
 def schedules(owner: str | None = None, name: str | None = None) -> Query[ScheduleInfo]:
     return Query(
         "select id, owner, name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, declared,"
-        " version, created_at, paused_at, next_run_at, last_run_at, last_job_id, live from stepwell.schedules"
+        " version, created_at, paused_at, next_run_at, last_run_at, last_job_id, live,"
+        " metadata, max_attempts, options from stepwell.schedules"
         " where (%s::text is null or owner = %s::text) and (%s::text is null or name = %s::text) order by owner, name",
         (owner, owner, name, name),
         ScheduleInfo,

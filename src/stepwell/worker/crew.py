@@ -332,7 +332,7 @@ class Crew:
 
     def _hand_back(self, jobs: list[ClaimedJob]) -> None:
         for job in jobs:
-            self.outcomes.add(job, self._app.tasks[job.task], HandedBack())
+            self.outcomes.add(job, self._app.tasks[job.task].for_job(job), HandedBack())
         if jobs:
             self._events.emit(JobsHandedBack(len(jobs)))
 
@@ -382,7 +382,7 @@ class Crew:
 
     def _refuse(self, job: ClaimedJob, outcome: Outcome) -> None:
         """A job was claimed that cannot be run."""
-        self.outcomes.add(job, self._app.tasks[job.task], outcome)
+        self.outcomes.add(job, self._app.tasks[job.task].for_job(job), outcome)
 
     def _known_jobs(self) -> list[ClaimedJob]:
         return [*(job for runner in self.runners for job in runner.jobs), *self.outcomes.jobs]

@@ -108,15 +108,20 @@ def _unbounded(items: list[Ending]) -> Query[list[Any]]:
         case Restarted():
             return queries.restart(ids, epochs, [o.args for _, _, o in items if isinstance(o, Restarted)])
         case Advanced():
-            return queries.advance(
-                [
-                    Move(job.id, job.epoch, o.left, o.cursor, o.input, o.n, o.delay, o.queue)
-                    for job, _, o in items
-                    if isinstance(o, Advanced)
-                ]
-            )
+            return advance_query(items)
         case (Misfit() | Settled()) as other:
             raise AssertionError(f"{type(other).__name__} is not written here")
+
+
+def advance_query(items: list[Ending]) -> Query[list[Any]]:
+    """The statement that gives jobs back, to go on with the next step."""
+    return queries.advance(
+        [
+            Move(job.id, job.epoch, o.left, o.cursor, o.input, o.n, o.delay, o.queue, o.priority)
+            for job, _, o in items
+            if isinstance(o, Advanced)
+        ]
+    )
 
 
 def _parents(items: list[Ending]) -> list[str]:

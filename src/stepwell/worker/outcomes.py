@@ -218,7 +218,7 @@ class Outcomes:
 
     def _note(self, job: ClaimedJob, outcome: Outcome | None) -> None:
         """Count an outcome that was written; None: it was refused."""
-        if isinstance(outcome, Succeeded | Settled):
+        if isinstance(outcome, Succeeded) or (isinstance(outcome, Settled) and not outcome.moved_on):
             self.succeeded += 1
         elif isinstance(outcome, Failed):
             self.failed += 1

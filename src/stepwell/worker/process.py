@@ -29,6 +29,7 @@ from stepwell.executor import execute_plain
 from stepwell.job import ClaimedJob
 from stepwell.logs import LoggedRun, log_as
 from stepwell.outcome import HandedBack, Outcome
+from stepwell.step_task import StepTask, chain_in_process, for_run
 from stepwell.task import Task
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Order(msgspec.Struct, frozen=True):
 
     module: str
     function: str
+    """Of a step of a chain the name of the chain, which the module makes."""
+    is_chain: bool
     job: ClaimedJob
     max_result_size: int
 
@@ -102,7 +105,10 @@ class Processes:
             pool = await self._open()
             if stopping.is_set():
                 return HandedBack(0)
-            order = msgspec.json.encode(Order(task.fn.__module__, task.fn.__qualname__, job, most)).decode()
+            place = (task.fn.__module__, task.fn.__qualname__, False)
+            if isinstance(task, StepTask):
+                place = (task.chain.module, task.chain.name, True)
+            order = msgspec.json.encode(Order(*place, job, most)).decode()
             try:
                 future: Future[str] = pool.schedule(_obey, args=[order], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 return await self._outcome((job.id, job.epoch), future, stopping)
@@ -282,14 +288,9 @@ def _say_who_runs(job: ClaimedJob) -> None:
 def _obey(encoded: str) -> str:
     order = msgspec.json.decode(encoded, type=Order)
     _say_who_runs(order.job)
-    found: Any = importlib.import_module(order.module)
+    found = _find(order)
     _log_as_the_worker_does()
-    for name in order.function.split("."):
-        found = getattr(found, name)
-    if not isinstance(found, Task):
-        raise ConfigError(
-            f"{order.module}.{order.function} is not a task: with process=True the task must keep its name"
-        )
+    task, job = for_run(found.for_job(order.job), order.job)
 
     def report(job: ClaimedJob, text: str) -> None:
         # No longer than a pipe takes in one piece: so processes cannot mix their lines, and need no lock to die with.
@@ -301,15 +302,27 @@ def _obey(encoded: str) -> str:
             with contextlib.suppress(BlockingIOError):
                 os.write(_pipe.fileno(), line)
 
-    task = cast("Task[..., Any]", found)
-    ctx = task.context_for(order.job, report, None)
-    log_as(run := LoggedRun(order.job))
+    ctx = task.context_for(job, report, None)
+    log_as(run := LoggedRun(job))
     try:
-        outcome = execute_plain(task, order.job.args, ctx, order.max_result_size)
+        outcome = execute_plain(task, job.args, ctx, order.max_result_size)
     finally:
         run.end()
     # An exception cannot be told in JSON: it stays here.
     return msgspec.json.encode(outcome, enc_hook=lambda _: None).decode()
+
+
+def _find(order: Order) -> Task[..., Any]:
+    found: Any = importlib.import_module(order.module)
+    if order.is_chain:
+        return chain_in_process(order.module, order.function)
+    for name in order.function.split("."):
+        found = getattr(found, name)
+    if not isinstance(found, Task):
+        raise ConfigError(
+            f"{order.module}.{order.function} is not a task: with process=True the task must keep its name"
+        )
+    return cast("Task[..., Any]", found)
 
 
 def _log_as_the_worker_does() -> None:

@@ -37,6 +37,7 @@ from stepwell.outcome import (
     Suspended,
     Undone,
 )
+from stepwell.step_task import for_run
 from stepwell.task import Task
 from stepwell.worker.outcomes import Outcomes
 from stepwell.worker.process import Processes
@@ -190,8 +191,8 @@ class Runner:
         self._fill()
 
     def _new(self, job: ClaimedJob) -> Run:
-        task = self._tasks[job.task]
-        return Run(job, task, self._new_context(job, task))
+        task, given = for_run(self._tasks[job.task].for_job(job), job)
+        return Run(given, task, self._new_context(given, task))
 
     def _new_context(self, job: ClaimedJob, task: Task[..., Any]) -> JobContext:
         return task.context_for(job, self._said, self._durability[job.task])
@@ -211,6 +212,7 @@ class Runner:
             outcome = self._stopped(run, outcome)
         if isinstance(outcome, Misfit) and run.task.sink.misfit_grace == 0:
             outcome = outcome.failed
+        outcome = run.task.judged(outcome)
         if run.timer is not None:
             run.timer.cancel()
         del self.running[run.job.id, run.job.epoch]
@@ -306,7 +308,7 @@ class Runner:
         run.abandoned = True
         if run.ctx.took_steps:
             run.ctx.journal.close()
-        outcome = self._stopped(run)
+        outcome = run.task.judged(self._stopped(run))
         self._outcomes.add(run.job, run.task, outcome, time.perf_counter() - run.began if run.started else None)
         self._events.emit(HandlerAbandoned(run.job.id, run.job.task))
 
@@ -339,4 +341,6 @@ class Runner:
 
 
 def _succeeded(outcome: Outcome) -> bool:
-    return isinstance(outcome, Succeeded) or (isinstance(outcome, Settled) and outcome.committed)
+    if isinstance(outcome, Settled):
+        return outcome.committed and not outcome.moved_on
+    return isinstance(outcome, Succeeded)

@@ -61,7 +61,8 @@ class Stats:
         if isinstance(outcome, Succeeded):
             sums.succeeded += 1
         else:
-            counter = _REFUSED if outcome is None else COUNTERS[type(outcome)]
+            moved_on = isinstance(outcome, Settled) and outcome.moved_on
+            counter = _REFUSED if outcome is None else "advanced" if moved_on else COUNTERS[type(outcome)]
             setattr(sums, counter, getattr(sums, counter) + 1)
 
     async def run(self) -> None:

@@ -19,10 +19,11 @@ from stepwell.errors import TooLarge
 from stepwell.executor import execute, execute_plain, outcome_of
 from stepwell.job import ClaimedJob
 from stepwell.job_context import JobContext
-from stepwell.outcome import HandedBack, Outcome, Settled, Succeeded
+from stepwell.outcome import Advanced, HandedBack, Outcome, Settled, Succeeded
+from stepwell.queries import Query
 from stepwell.task import Task
 from stepwell.trouble import is_rolled_back, is_transient, own
-from stepwell.worker.outcome_query import failure_of, finish_query
+from stepwell.worker.outcome_query import Ending, advance_query, failure_of, finish_query
 from stepwell.worker.watch import about_to_write
 
 # The handler has not begun: that no connection was to be had is not its failure.
@@ -71,17 +72,17 @@ async def execute_in_transaction(
             outcome = await execute(task, job.args, ctx, max_result_size)
             ctx.lend(None)
             finishing(connection.info.backend_pid)
-            if not isinstance(outcome, Succeeded):
+            if not isinstance(outcome, Succeeded | Advanced):
                 raise _Refused(outcome)
             if (await afetch(connection, queries.transaction_mark()))[0] != mark:
                 raise _ended(task)
             handed_over = True
-            refused = (await afetch(connection, finish_query([(job, task, outcome)])))[0]
+            refused = (await afetch(connection, _write(job, task, outcome)))[0]
             if refused:
                 raise _Refused(Settled(committed=False))
             committed = about_to_write("transaction", "commit")
         committed(())
-        return Settled(committed=True)
+        return Settled(committed=True, moved_on=isinstance(outcome, Advanced))
     except _Refused as refused:
         return refused.outcome
     except Exception as error:
@@ -107,21 +108,26 @@ def execute_plain_in_transaction(
             outcome = execute_plain(task, job.args, ctx, max_result_size)
             ctx.lend(None)
             finishing(connection.info.backend_pid)
-            if not isinstance(outcome, Succeeded):
+            if not isinstance(outcome, Succeeded | Advanced):
                 raise _Refused(outcome)
             if fetch(connection, queries.transaction_mark())[0] != mark:
                 raise _ended(task)
             handed_over = True
-            refused = fetch(connection, finish_query([(job, task, outcome)]))[0]
+            refused = fetch(connection, _write(job, task, outcome))[0]
             if refused:
                 raise _Refused(Settled(committed=False))
             committed = about_to_write("transaction", "commit")
         committed(())
-        return Settled(committed=True)
+        return Settled(committed=True, moved_on=isinstance(outcome, Advanced))
     except _Refused as refused:
         return refused.outcome
     except Exception as error:
         return _judge(error, task, job, begun=begun, handed_over=handed_over)
+
+
+def _write(job: ClaimedJob, task: Task[..., Any], outcome: Succeeded | Advanced) -> Query[list[Any]]:
+    items: list[Ending] = [(job, task, outcome)]
+    return finish_query(items) if isinstance(outcome, Succeeded) else advance_query(items)
 
 
 def _judge(

@@ -25,6 +25,7 @@ from stepwell.events import (
 from stepwell.trouble import in_short, is_transient, where
 from stepwell.worker.balance import Balance, BalanceOption
 from stepwell.worker.crew import Crew
+from stepwell.worker.hooks import Hooks
 from stepwell.worker.pools import Pools, check_concurrency, read_pools
 
 _ALWAYS_REPLAY = "STEPWELL_ALWAYS_REPLAY"
@@ -203,12 +204,20 @@ class Worker:
     async def _run(self) -> None:
         for task in self._app.tasks.values():
             task.codec.prepare()
-        if any(task.kind == "process" for task in self._app.tasks.values()) and not _installed("pebble"):
+        if any(task.uses_processes for task in self._app.tasks.values()) and not _installed("pebble"):
             raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'")
         if not self._app.tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
         if not await self._once_there(self._is_ready):
             return
+        hooks = Hooks(tuple(self._app.start_hooks), tuple(self._app.stop_hooks), self._events)
+        try:
+            if await hooks.start(self._stop_asked):
+                await self._run_crew()
+        finally:
+            await hooks.stop()
+
+    async def _run_crew(self) -> None:
         crew = self._crew = Crew(
             self._app,
             self._events,

@@ -4,7 +4,7 @@ import asyncio
 from typing import assert_type
 from uuid import UUID
 
-from stepwell import App, Call, Context, JobHandle, Worker
+from stepwell import App, Call, Context, JobHandle, Retry, Worker
 
 app = App("embedded")
 
@@ -29,6 +29,18 @@ def plain(ctx: Context, order_id: int) -> list[str]:
     return []
 
 
+@app.on_worker_start
+async def open_client() -> None: ...
+
+
+@app.on_worker_stop
+def close_client() -> bool:
+    return True
+
+
+assert_type(close_client(), bool)
+
+
 async def main() -> None:
     async with app, Worker(app, queues=["default"], concurrency=5):
         job = await add.aenqueue(2, y=3)
@@ -40,6 +52,8 @@ async def main() -> None:
         many = await greet.aenqueue_many([{"name": "a"}, greet.using(priority=1).call("b")])
         assert_type(many, list[JobHandle[str]])
         assert_type(greet.call("x"), Call[str])
+        own = greet.using(retry=Retry(max_attempts=2), timeout="1m", keep="forever", keep_failed=0)
+        assert_type(await own.aenqueue("Ada"), JobHandle[str])
         info = await job.ainfo()
         if info is not None:
             assert_type(info.attempt, int)

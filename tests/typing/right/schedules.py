@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import assert_type
 
-from stepwell import App, Call, Context, JobHandle, ScheduleInfo, Tick, Worker, preview
+from stepwell import App, Call, Context, JobHandle, Retry, ScheduleInfo, Tick, Worker, preview
 
 app = App("embedded", name="shop", stale_schedules="keep", schedule_grace="1h")
 
@@ -20,7 +20,8 @@ assert_type(report.call(n=1), Call[int])
 
 
 async def main() -> None:
-    assert_type(await app.aschedule_task(report, "1h", name="hourly"), ScheduleInfo)
+    made = await app.aschedule_task(report, "1h", name="hourly", retry=Retry(), keep="forever", metadata={"by": "Ada"})
+    assert_type(made, ScheduleInfo)
     handle = app.schedule_named("hourly")
     assert_type(await handle.aticks(), list[Tick])
     await handle.apause()

@@ -26,6 +26,8 @@ async def main() -> None:
     add.enqueue("1", 2)  # error
     add.using(priority="high")  # error
     add.using(colour="red")  # error
+    add.using(retry=3)  # error
+    add.using(keep_failed=None, timeout=[1])  # error
     add.using(delay="1s").enqueue(1, None)  # error
     await settle.aenqueue("seven")  # error
     await settle.aenqueue(None, 7)  # error

@@ -1,6 +1,6 @@
 -- Move running jobs on to the next step of their chain, or state of their machine, with fresh attempts. A job goes on in
 -- its worker's hands, unless _delays[k] says that it waits for so many seconds, or _queues[k] that its next step is for
--- another queue. _lefts[k] is the step it leaves, when that was the first. Returns the ids that were refused by the fence.
+-- another queue. _priorities[k] is its priority from then on; null: as it was. _lefts[k] is the step it leaves, when that was the first. Returns the ids that were refused by the fence.
 create or replace function stepwell.advance(
   _ids uuid[],
   _epochs integer[],
@@ -9,7 +9,8 @@ create or replace function stepwell.advance(
   _inputs text[],
   _ns integer[],
   _delays double precision[] default null,
-  _queues text[] default null
+  _queues text[] default null,
+  _priorities integer[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -32,6 +33,9 @@ begin
   if exists (select from unnest(_queues) as q (name) where length(q.name) not between 1 and 200) then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a queue''s name must have 1 to 200 characters';
   end if;
+  if exists (select from unnest(_priorities) as p (priority) where p.priority not between -32767 and 32767) then
+    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: priority must be between -32767 and 32767';
+  end if;
   if (
     cardinality(_cursors) = cardinality(_ids) and array_position(_cursors, null) is null
     and cardinality(_ns) = cardinality(_ids) and array_position(_ns, null) is null
@@ -46,9 +50,10 @@ begin
   perform stepwell.lock_to_give_back(_ids);
   with given as materialized (
     -- A job that is named twice moves once.
-    select distinct on (u.id) u.id, u.epoch, u.left_step, u.cursor, u.input, u.n, u.delay, u.queue, j.args
-    from unnest(_ids, _epochs, _lefts, _cursors, _inputs, _ns, _delays, _queues)
-      as u (id, epoch, left_step, cursor, input, n, delay, queue)
+    select distinct on (u.id) u.id, u.epoch, u.left_step, u.cursor, u.input, u.n, u.delay, u.queue, u.priority,
+      j.args
+    from unnest(_ids, _epochs, _lefts, _cursors, _inputs, _ns, _delays, _queues, _priorities)
+      as u (id, epoch, left_step, cursor, input, n, delay, queue, priority)
     join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
     where j.id = any (_ids)
     order by u.id
@@ -77,7 +82,7 @@ begin
         when g.delay is null and g.queue is null then j.run_at
         else _now + coalesce(g.delay, 0) * interval '1 second'
       end,
-      queue = coalesce(g.queue, j.queue), progress = null, awaits = null
+      queue = coalesce(g.queue, j.queue), rank = coalesce(-g.priority, j.rank), progress = null, awaits = null
     from given g
     where j.id = any (_ids) and j.id = g.id
     returning j.id, j.queue, j.rank, j.state, j.run_at, j.cancelling and j.worker_id is null as cancelling

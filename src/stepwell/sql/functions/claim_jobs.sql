@@ -37,7 +37,8 @@ create or replace function stepwell.claim_jobs(
   journal text,
   max_attempts integer,
   unread bigint,
-  more boolean
+  more boolean,
+  options text
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -177,7 +178,7 @@ begin
           end,
           j.max_attempts,
           case when _left_out is not null then _left_out_sizes[array_position(_left_out, j.id)] end,
-          _more;
+          _more, j.options::text;
       get diagnostics _got = row_count;
       exit rounds when _more;
       _left := _left - _got;
