@@ -79,6 +79,7 @@ look_again              caller
 look_delay              caller
 make_partitions         owner   worker
 mark_beside             caller
+microseconds            caller
 notify                  caller
 notify_done             caller
 notify_ready            caller

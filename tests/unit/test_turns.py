@@ -31,16 +31,14 @@ class Queues:
                 end(self.turns, asked)
                 break
             self.waiting[queue] -= 1
-            for ended in self.turns.gave(asked, {queue: 1}, all_they_had=False):
-                self.turns.remove(ended)
+            self.turns.remove(self.turns.gave(asked, {queue: 1}, all_they_had=False))
             claimed.append(queue)
         return claimed
 
 
 def end(turns: Turns, asked: list[str]) -> None:
     """A claim finds nothing more in any of these queues."""
-    for queue in turns.gave(asked, {}, all_they_had=True):
-        turns.remove(queue)
+    turns.remove(turns.gave(asked, {}, all_they_had=True))
 
 
 def test_queues_take_turns() -> None:

@@ -55,7 +55,6 @@ async def test_what_was_claimed_ahead_is_handed_back_when_it_is_paused(app: App,
         [fetcher], [runner] = crew.fetchers, crew.runners
         fetcher._rate = 1e6  # pyright: ignore[reportPrivateUsage]
         fetcher._measured_at = inf  # pyright: ignore[reportPrivateUsage]
-        fetcher.wake()
         fetcher.freed()
         await auntil(lambda: runner.waiting)
         began = time.monotonic()

@@ -25,7 +25,7 @@ _MEMORY_TRIES = 3
 class Claims:
     """`worker_id` is None while there is no lease: then nothing is claimed. `books` lists every job that is known here.
 
-    Whoever holds `lock` may use the connection. A claim's jobs enter the books before it is let go.
+    Whoever holds `lock` may ask. A claim's jobs enter the books before it is let go.
     """
 
     def __init__(self, link: Link, books: Callable[[], list[ClaimedJob]]) -> None:

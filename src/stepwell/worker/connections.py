@@ -1,7 +1,7 @@
-"""The few connections over which a worker does all its work, but for listening and renewing its lease.
+"""The few connections over which a worker does all its work, except listening and renewing its lease.
 
 Each part of the worker asks by a link of its own, and a link borrows a connection for one statement. So an idle worker
-holds one, and a busy one no more than can be in use at once. Duties that may take long share one of them, or claims and
+holds one, and a busy one no more than can be in use at once. Slow duties use one of them at a time, or claims and
 outcomes would wait for upkeep.
 """
 
@@ -21,7 +21,7 @@ _LONGEST_IDLE = 10.0
 
 
 class Connections:
-    """At most so many, opened as they are needed."""
+    """At most `most` connections, opened on demand."""
 
     def __init__(self, database: Database, most: int = MOST) -> None:
         self.database = database
@@ -31,8 +31,8 @@ class Connections:
         self._lent: dict[AsyncConnection, bool] = {}
 
     async def lend(self, *, slow: bool = False) -> AsyncConnection:
-        """One that nobody else has, in autocommit; with Postgres' own error if none can be opened. `slow`: what it is
-        for may take long."""
+        """A connection in autocommit that nobody else uses; Postgres' own error if none can be opened. `slow`: the
+        statement may take long."""
         if slow:
             await self._slow.acquire()
         try:
@@ -63,7 +63,7 @@ class Connections:
             sever(connection)
 
     def leave_old_server(self) -> None:
-        """The same, for connections that are older than the last switchover."""
+        """Sever the lent connections that are older than the last switchover. Idle ones are dropped by themselves."""
         for connection in self._lent:
             if self._idle.is_old(connection):
                 sever(connection)

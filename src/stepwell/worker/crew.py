@@ -89,7 +89,6 @@ class Crew:
         self._paused = PauseChanged(False, (), ())
         self._undeclared = asyncio.Event()
         self._undeclared.set()
-        self._hears = True
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lease: Lease | None = None
         self._connections = Connections(app.database)
@@ -113,7 +112,7 @@ class Crew:
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
         due = Duties(self._link("due"), lambda: app.dsn, events)
         self._lookout = Lookout(
-            Duties(self._link("look"), lambda: app.dsn, events),
+            Duties(self._link("look", slow=True), lambda: app.dsn, events),
             lambda: self.worker_id,
             pools.queues,
             list(app.tasks),
@@ -126,7 +125,7 @@ class Crew:
             sorted(keeps),
             events,
             lambda: self.worker_id,
-            self._promoted,
+            self._lookout.promoted,
             lambda: self._ticker.look(),
             lambda: self._ticker.rewind(),
         )
@@ -406,23 +405,17 @@ class Crew:
     def _first_ready(self, first: FirstReady) -> None:
         self._ready_at(first.queue, Place(Position(first.rank, first.run_at), first.last_rank))
 
-    def _promoted(self) -> None:
-        # A notification tells where: a look would walk over all dead rows.
-        if not self._hears:
-            self._lookout.look()
-
     def _hearing(self, hears: bool) -> None:
-        self._hears = hears
         if self._lease is not None:
             self._lease.hurry(not hears)
-        self._upkeep.hurry(not hears)
-        self._lookout.hurry(not hears)
+        self._upkeep.set_deaf(not hears)
+        self._lookout.set_deaf(not hears)
 
     def _gained(self, worker_id: str) -> None:
         self.worker_id = worker_id
         self._undeclared.set()
         for fetcher in self.fetchers:
-            fetcher.wake()
+            fetcher.lease_gained()
         self._lookout.look()
 
     def _lost(self, unanswered: bool) -> None:

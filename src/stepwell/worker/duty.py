@@ -20,7 +20,7 @@ _LONGEST = 10.0
 
 
 class Duties:
-    """Duties that share a connection, one at a time."""
+    """Duties that share a link, one at a time."""
 
     def __init__(self, link: Link, dsn: Callable[[], str], events: Events) -> None:
         self._link = link

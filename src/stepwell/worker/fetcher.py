@@ -85,8 +85,8 @@ class Fetcher:
             self._heard.add(queue, place)
         self._wake.set()
 
-    def wake(self) -> None:
-        """There is a lease again."""
+    def lease_gained(self) -> None:
+        """The worker may claim again."""
         self._wake.set()
 
     def freed(self) -> None:
@@ -223,10 +223,10 @@ class Fetcher:
         for queue, last in {job.queue: job for job in jobs}.items():
             self._places.advance(queue, Position(last.rank, last.run_at, last.id))
         counts = Counter(job.queue for job in jobs) if len(asked) > 1 else {asked[0]: len(jobs)}
-        for queue in self._turns.gave(asked, counts, all_they_had=brought.all_they_had):
+        ended = self._turns.gave(asked, counts, all_they_had=brought.all_they_had)
+        for queue in ended:
             self._places.end(queue)
-            if queue not in self._places:
-                self._turns.remove(queue)
+        self._turns.remove(queue for queue in ended if queue not in self._places)
 
     def _in_order(self, asked: list[str], jobs: list[ClaimedJob]) -> list[ClaimedJob]:
         jobs.sort(key=_order)

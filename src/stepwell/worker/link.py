@@ -39,18 +39,18 @@ class Link:
 
     async def fetch(self, query: Query[Row]) -> list[Row]:
         """Run a query once. A connection that is lost is dropped, so the next call opens another."""
+        connection = await self._connections.lend(slow=self._slow)
         try:
-            connection = await self._connections.lend(slow=self._slow)
-            try:
-                written = about_to_write(self._name, query.text)
-                rows = await afetch(connection, query)
-                written(rows)
-                return rows
-            finally:
-                self._connections.take_back(connection)
+            written = about_to_write(self._name, query.text)
+            rows = await afetch(connection, query)
+            written(rows)
+            return rows
         except psycopg.Error as error:
-            self._database.switchovers.notice(error)
+            if self._database.switchovers.notice(error):
+                await connection.close()
             raise
+        finally:
+            self._connections.take_back(connection)
 
     async def insist(
         self,

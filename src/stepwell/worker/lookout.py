@@ -1,8 +1,9 @@
-"""Look where jobs are ready of which nobody told this worker.
+"""Find ready jobs that no notification announced.
 
 Notifications say where jobs become ready. The lookout stands behind them: it looks when the worker starts or was deaf
-to them, and now and then for those that were lost. It has a connection of its own, because it walks over all dead rows
-in front of a queue, which takes long while somebody holds an old snapshot.
+to them, and now and then for those that were lost. A look walks over all dead rows in front of a queue, which takes
+long while some transaction holds an old snapshot. So it counts as a slow duty, and it waits twenty times as long as the
+last look took before it looks again.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
 
 _POLL_IF_DEAF = 0.2
-# A look takes at most this part of the time, however many rows it walks over.
+# Looks take at most this part of the time, however many rows they walk over.
 _SHARE = 0.05
+_LONGEST_PAUSE = 60.0
 
 
 class Lookout:
@@ -39,28 +41,35 @@ class Lookout:
         self._tasks = tasks
         self._poll = poll
         self._found = found
+        self._loop = asyncio.get_running_loop()
         self._alarm = Alarm()
         self._deaf = False
+        self._not_before = 0.0
 
     def look(self) -> None:
-        """Look now: something may be ready anywhere."""
-        self._alarm.ring_in(0)
+        """Look soon: something may be ready anywhere."""
+        self._alarm.ring_in(max(0.0, self._not_before - self._loop.time()))
 
-    def hurry(self, deaf: bool) -> None:
-        """Look more often, because nobody can tell us, or as usual."""
+    def promoted(self) -> None:
+        """Due jobs were made ready. Their notification says where, unless this worker is deaf to it."""
+        if self._deaf:
+            self.look()
+
+    def set_deaf(self, deaf: bool) -> None:
+        """Look more often, because no notification arrives, or as usual."""
         self._deaf = deaf
         self.look()
 
     async def run(self) -> None:
         """Look until cancelled."""
-        loop = asyncio.get_running_loop()
         while True:
-            began = loop.time()
+            began = self._loop.time()
             worker_id = self._worker_id()
             if worker_id is not None:
                 query = queries.first_ready(worker_id, self._patterns, self._tasks)
-                for place in await self._duties.do("looking for ready jobs", query) or []:
-                    self._found(place)
+                for first in await self._duties.do("looking for ready jobs", query) or []:
+                    self._found(first)
+            pause = min((self._loop.time() - began) / _SHARE, _LONGEST_PAUSE)
+            self._not_before = self._loop.time() + pause
             poll = min(_POLL_IF_DEAF, self._poll) if self._deaf else self._poll
-            nap = max(poll, (loop.time() - began) / _SHARE) * random.uniform(0.8, 1.2)  # noqa: S311
-            await self._alarm.nap(nap)
+            await self._alarm.nap(max(pause, poll * random.uniform(0.8, 1.2)))  # noqa: S311

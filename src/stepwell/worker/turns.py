@@ -22,7 +22,7 @@ class Turns:
 
     def __init__(self, queues: Sequence[str], balance: Balance) -> None:
         self._weights = balance.weights
-        self._places = Patterns((queue, place) for place, queue in enumerate(queues)) if balance.strict else None
+        self._order = Patterns((queue, place) for place, queue in enumerate(queues)) if balance.strict else None
         self._times: dict[str, float] = {}
         self._earliest = 0.0
 
@@ -31,7 +31,7 @@ class Turns:
 
     @property
     def strict(self) -> bool:
-        return self._places is not None
+        return self._order is not None
 
     def add(self, queues: Iterable[str]) -> None:
         """These may have something ready, too."""
@@ -44,7 +44,7 @@ class Turns:
         times = self._times
         if len(times) < 2:
             return list(times)
-        if self._places is not None:
+        if self._order is not None:
             return sorted(times, key=lambda queue: (times[queue], queue))[:MOST_ASKED]
         return sorted(times, key=times.__getitem__)[:MOST_ASKED]
 
@@ -52,7 +52,7 @@ class Turns:
         """What each may give before the others give more; None: all the same."""
         if len(asked) < 2:
             return None
-        if self._places is not None:
+        if self._order is not None:
             return [1.0] + [0.0] * (len(asked) - 1)
         if self._weights is None:
             return None
@@ -61,7 +61,7 @@ class Turns:
     def gave(self, asked: Sequence[str], counts: Mapping[str, int], *, all_they_had: bool) -> list[str]:
         """Note what a claim brought. Returns the queues that have no more where they were asked: one that gave nothing,
         though asked before another that did, has nothing."""
-        if self._places is None:
+        if self._order is None:
             for queue, count in counts.items():
                 self._times[queue] += count / self._weight(queue)
             if self._times:
@@ -71,14 +71,15 @@ class Turns:
         last = max(place for place, queue in enumerate(asked) if queue in counts)
         return [queue for queue in asked[:last] if queue not in counts]
 
-    def remove(self, queue: str) -> None:
-        """Nothing is ready in this queue."""
-        del self._times[queue]
-        if self._times and self._places is None:
+    def remove(self, queues: Iterable[str]) -> None:
+        """Nothing is ready in these queues."""
+        for queue in queues:
+            del self._times[queue]
+        if self._times and self._order is None:
             self._earliest = min(self._times.values())
 
     def _start(self, queue: str) -> float:
-        return self._earliest if self._places is None else self._places.get(queue) or 0
+        return self._earliest if self._order is None else self._order.get(queue) or 0
 
     def _weight(self, queue: str) -> int:
         return (self._weights and self._weights.get(queue)) or 1

@@ -20,7 +20,7 @@ from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
 from stepwell.worker.pruning import Pruning
 
-# A little more than the patience of stepwell.rescue, so that its second look at a silent worker is the last.
+# A little more than the patience of stepwell.rescue_jobs, so that its second look at a silent worker is the last.
 _ROUND = 1.1
 _LEADER_LEASE = 5.0
 _AGAIN = 5.0
@@ -104,8 +104,8 @@ class Upkeep:
         """Something will be due in so many seconds."""
         self._alarm.ring_in(seconds + self.behind)
 
-    def hurry(self, deaf: bool) -> None:
-        """Look more often, because nobody can tell us, or as usual."""
+    def set_deaf(self, deaf: bool) -> None:
+        """Look more often, because no notification arrives, or as usual."""
         self._deaf = deaf
         self._alarm.ring_in(0)
 

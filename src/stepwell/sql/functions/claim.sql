@@ -37,7 +37,7 @@ as $$
   from stepwell.claim_jobs(
     _worker_id, _queues, _ranks,
     array(
-      select (extract(epoch from case when u.at is not null then greatest('4000-01-01 00:00:00+00 BC', least('200000-01-01 00:00:00+00', u.at)) end) * 1000000)::bigint
+      select stepwell.microseconds(u.at)
       from unnest(_run_ats) with ordinality as u (at, n)
       order by u.n
     ),

@@ -1,7 +1,8 @@
 -- Take up to _limit ready jobs of these queues and tasks for a worker whose lease is alive.
--- The k-th position (_ranks[k], _run_ats[k], _ids[k]) says after which job of _queues[k] to look; nulls: from
--- the front. Jobs of ranks beyond _last_ranks[k] are not looked for; null: there is no end. Each queue may give its share first; what is left goes to those that had more. The k-th queue's share of what
--- is still wanted is _shares[k] out of the shares from it on, rounded up; nulls: equal shares; nothing but zeros: all of it.
+-- The k-th position (_ranks[k], _run_ats[k], _ids[k]) says after which job of _queues[k] to look; nulls: from the front.
+-- _last_ranks[k] is the last rank to look for; null: all ranks.
+-- Each queue may give its share first; what is left goes to those that had more. The k-th queue's share of what is still
+-- wanted is _shares[k] out of the shares from it on, rounded up; nulls: equal shares; nothing but zeros: all of it.
 -- Jobs that have an owner are for workers of the app of that name; those whose args did not fit some signatures of their
 -- task, for workers that have another one.
 -- Jobs are taken until they have _most_bytes of args, metadata and saved steps together; the one that gets there is the last,
@@ -44,7 +45,7 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 -- The plan must not follow the statistics, which are always stale on a table like this.
 set plan_cache_mode = force_generic_plan
--- Before Postgres 18 a way that is forbidden counts as very dear, and dear plans are compiled, anew at each call.
+-- Before Postgres 18 the cost of a disabled plan node triggers JIT compilation, anew at each call.
 set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off

@@ -1,7 +1,7 @@
 -- Where the first ready jobs stand that this worker may claim, in each queue that fits one of these patterns (a name, or
 -- a prefix with a * after it): one row for each rank, up to eight, of which the last stands for all ranks from there on.
--- last_rank says so. Workers are told by notifications where jobs became ready; this finds the jobs of which they were
--- not. It walks over all dead rows in front of a queue, so it is asked rarely, and never on the connection that claims.
+-- last_rank says so. Notifications tell workers where jobs became ready; this finds the jobs that no notification told.
+-- It walks over all dead rows in front of a queue, so workers call it rarely.
 create or replace function stepwell.first_ready(_worker_id uuid, _patterns text[], _tasks text[])
 returns table (queue text, rank smallint, last_rank smallint, run_at timestamptz)
 language plpgsql stable security definer
@@ -14,7 +14,7 @@ set enable_sort = off
 as $$
 declare
   _now timestamptz := stepwell.now();
-  _most_ranks constant integer := 8;
+  _most_ranks constant integer := 8;  -- as in stepwell.notify_ready
   _any_owner boolean;
   _owner text;
   _signatures integer[];

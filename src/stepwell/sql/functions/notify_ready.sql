@@ -9,7 +9,7 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 declare
-  _most_ranks constant integer := 8;
+  _most_ranks constant integer := 8;  -- as in stepwell.first_ready
 begin
   if pg_notification_queue_usage() >= 0.5 then
     return;
