@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import time
@@ -24,6 +25,9 @@ def latency(run: Run) -> None:
     for q, at_most in zip(PERCENTILES, (2.0, None, 4.0), strict=True):
         bare = [percentile(sample, q) for sample in found[BARE.name]]
         run.record("latency", f"idle, p{q}", idle[q], "ms", "bare insert, notify, claim", bare, at_most=at_most)
+    with run.stage(STEPWELL) as stage:
+        for hop, took in json.loads(stage.run_script("hops.py", samples)).items():
+            run.record("latency", f"hop: {hop}", [took / 1000], "ms")
     if run.quick:
         return
     with run.stage(STEPWELL) as stage, stage.workers(100):
