@@ -23,13 +23,17 @@ _PUT = """
 
 def backlog(run: Run) -> None:
     """Each in company of the same machine's 50,000."""
-    few = [_first_seconds(run, _FEW) for _ in range(max(run.rounds, 3))]
+    few: list[float] = []
+    beside: list[float] = []
+    for _ in range(max(run.rounds, 3)):
+        # In turns, so that what disturbs the machine disturbs both.
+        few.append(_first_seconds(run, _FEW))
+        beside.append(_first_seconds(run, _MANY, scheduled=_MANY))
     bare = [_first_seconds(run, _MANY, BARE)]
     run.record("backlog", "50,000 ready", few, "jobs/s")
     alone = [_first_seconds(run, _MANY)]
     run.record("backlog", "1,000,000 ready", alone, "jobs/s", "bare loop", bare)
     run.record("backlog", "1,000,000 ready", alone, "jobs/s", "50,000 ready", few, at_least=0.9)
-    beside = [_first_seconds(run, _MANY, scheduled=_MANY)]
     run.record("backlog", "with 1,000,000 scheduled beside", beside, "jobs/s", "50,000 ready", few, at_least=0.9)
     run.record("backlog", "in 10 queues", [_first_seconds(run, _MANY, queues=10)], "jobs/s", "50,000 ready", few)
     run.record("backlog", "5 priorities", [_first_seconds(run, _MANY, priorities=5)], "jobs/s", "50,000 ready", few)
