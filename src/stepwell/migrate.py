@@ -223,7 +223,9 @@ def _settings_kept(connection: psycopg.Connection[Any]) -> Generator[None]:
     ]
     yield
     for setting, (value,) in reversed(list(zip(_SETTINGS, kept, strict=True))):
-        connection.execute("select pg_catalog.set_config(%s, %s, true)", (setting, value))
+        # Bytes if the database says that its text has no encoding (SQL_ASCII).
+        text = value.decode() if isinstance(value, bytes) else value
+        connection.execute("select pg_catalog.set_config(%s, %s, true)", (setting, text))
 
 
 def script(version: int = 0) -> str:

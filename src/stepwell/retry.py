@@ -38,9 +38,9 @@ class Retry:
             raise ConfigError(
                 f"Retry(backoff={self.backoff!r}): it must be 'exponential', 'linear', 'fixed' or a function"
             )
-        if not 0 <= self.jitter <= 1:
+        if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
             raise ConfigError(f"Retry(jitter={self.jitter!r}): it must be between 0 and 1")
-        if not 1 <= self.factor <= 1000:
+        if not _is_number(self.factor) or not 1 <= self.factor <= 1000:
             raise ConfigError(f"Retry(factor={self.factor!r}): it must be between 1 and 1000")
         seconds(self.initial, "Retry(initial)")
         seconds(self.cap, "Retry(cap)")
@@ -90,3 +90,7 @@ def check_max_attempts(attempts: int, what: str) -> int:
     if isinstance(attempts, bool) or not isinstance(attempts, int) or not 1 <= attempts <= 1_000_000:
         raise ConfigError(f"{what} is {attempts!r}: it must be a whole number between 1 and 1000000")
     return attempts
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)

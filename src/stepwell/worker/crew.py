@@ -101,7 +101,7 @@ class Crew:
             self._link("steps"), self._transactions, app.max_result_size, self._step_threads, events
         )
         self._processes = Processes(process_slots, self._process_said)
-        self._duties = Duties(self._link("upkeep", slow=True), lambda: app.dsn, events)
+        self._duties = self._duties_of("upkeep", slow=True)
         self.stats = Stats(self._duties)
         self._claims = Claims(self._link("claim"), self._known_jobs)
         self.runners: list[Runner] = []
@@ -110,9 +110,8 @@ class Crew:
             self._add_pool(number, pool, balance)
         self._held = Held(max_held_size, self.runners, self.outcomes)
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
-        due = Duties(self._link("due"), lambda: app.dsn, events)
         self._lookout = Lookout(
-            Duties(self._link("look", slow=True), lambda: app.dsn, events),
+            self._duties_of("look", slow=True),
             lambda: self.worker_id,
             pools.queues,
             list(app.tasks),
@@ -120,7 +119,7 @@ class Crew:
             self._first_ready,
         )
         self._upkeep = Upkeep(
-            due,
+            self._duties_of("due"),
             self._duties,
             sorted(keeps),
             events,
@@ -129,7 +128,7 @@ class Crew:
             lambda: self._ticker.look(),
             lambda: self._ticker.rewind(),
         )
-        self._ticker = Ticker(due, lambda: self._upkeep.behind, lambda: self._upkeep.longest_nap)
+        self._ticker = Ticker(self._duties_of("ticks"), lambda: self._upkeep.behind, lambda: self._upkeep.longest_nap)
         self._listener = Listener(
             app.database,
             self._link("self-test", slow=True),
@@ -147,6 +146,9 @@ class Crew:
 
     def _link(self, name: str, *, slow: bool = False) -> Link:
         return Link(name, self._connections, self._events, slow=slow)
+
+    def _duties_of(self, name: str, *, slow: bool = False) -> Duties:
+        return Duties(self._link(name, slow=slow), lambda: self._app.dsn, self._events)
 
     def _add_pool(self, number: int, pool: Pool, balance: Balance) -> None:
         app, freed = self._app, asyncio.Event()
@@ -403,7 +405,9 @@ class Crew:
             self.fetchers[pool].heard(queue, place)
 
     def _first_ready(self, first: FirstReady) -> None:
-        self._ready_at(first.queue, Place(Position(first.rank, first.run_at), first.last_rank))
+        pool = self.pools.pool_of(first.queue)
+        if pool is not None:
+            self.fetchers[pool].found(first.queue, Place(Position(first.rank, first.run_at), first.last_rank))
 
     def _hearing(self, hears: bool) -> None:
         if self._lease is not None:

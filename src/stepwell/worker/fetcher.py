@@ -29,8 +29,8 @@ from stepwell.worker.unread import Refuse, read_each, without_too_large
 _MOST_PREFETCH = 2000
 _PATIENCE = 1.0
 _LONGEST_WAIT = 10.0
-# While no slot is free, places of so many queues are kept. Anybody may notify; the lookout finds the others.
-_MOST_HEARD = 20_000
+# Anybody may notify, with names of queues that are not there. The lookout finds what is not kept.
+_MOST_HEARD = 1000
 # So many are claimed at once when they must be read one by one.
 _MOST_UNREAD = 20
 
@@ -79,10 +79,14 @@ class Fetcher:
         self._measured_at = 0.0
 
     def heard(self, queue: str, place: Place) -> None:
-        """Something may be ready there, in one of the pool's queues."""
-        # Kept apart until the next claim: the one under way may have begun before the job was there.
+        """Somebody says that something is ready there, in one of the pool's queues."""
         if len(self._heard) < _MOST_HEARD or queue in self._heard:
-            self._heard.add(queue, place)
+            self.found(queue, place)
+
+    def found(self, queue: str, place: Place) -> None:
+        """Something is ready there."""
+        # Kept apart until the next claim: the one under way may have begun before the job was there.
+        self._heard.add(queue, place)
         self._wake.set()
 
     def lease_gained(self) -> None:

@@ -129,7 +129,12 @@ begin
         continue;
       end if;
       _rank := coalesce(_ranks[_k], -32768);
-      _run_at := coalesce('epoch'::timestamptz + _run_ats[_k] * interval '1 microsecond', '-infinity');
+      -- Anybody may notify, so a worker may bring any number: it is kept in the range of stepwell.microseconds.
+      _run_at := case
+        when _run_ats[_k] is null then '-infinity'
+        else 'epoch'::timestamptz
+          + greatest(-188000000000000000, least(6000000000000000000, _run_ats[_k])) * interval '1 microsecond'
+      end;
       _id := coalesce(_ids[_k], '00000000-0000-0000-0000-000000000000');
       _last_rank := coalesce(_last_ranks[_k], 32767);
       select array_agg(p.ctid), array_agg(p.size), sum(p.size), max(p.size) into _picked, _sizes, _size, _largest
