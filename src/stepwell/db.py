@@ -25,7 +25,6 @@ from stepwell import migrate
 from stepwell.advice import aexplain, explain
 from stepwell.aside import aside
 from stepwell.connection import (
-    CONNECTION,
     AnyConnection,
     AsyncConnection,
     SyncConnection,
@@ -85,7 +84,7 @@ def _unless_lost(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[A
 
 
 def _heals(error: psycopg.Error, *, repeatable: bool) -> bool:
-    # Who has set lock_timeout does not want to wait that long several times; nor for a silent server.
+    # A caller that has set lock_timeout does not want to wait that long several times, nor for a silent server.
     if isinstance(error, psycopg.errors.LockNotAvailable | Unanswered):
         return False
     if is_rolled_back(error) or is_read_only(error):
@@ -148,24 +147,23 @@ class Database:
             _ = self.dsn
             return to_url(self._named)
 
-    def with_pool_of(self, size: int) -> Database:
-        """The same database, known to be ready, with pools of another size, for the statements of handlers, which may
-        take any time."""
+    def with_pool_of(self, size: int, *, for_handlers: bool = False) -> Database:
+        """The same database, known to be ready, with pools of another size and no limit for a call. `for_handlers`: a
+        transaction may be read-only because its handler made it so, which says nothing about the server."""
         other = Database(self.dsn, pool_size=size, switchovers=self.switchovers)
         other._checked = self._checked
-        other._is_for_handlers = True
+        other._is_for_handlers = for_handlers
         return other
 
     def connect(self) -> SyncConnection:
         """A connection of one's own, in autocommit, not from the pool."""
         try:
-            return self._open(Deadline(self.call_timeout))
+            connection = self._open(Deadline(self.call_timeout))
         except psycopg.Error as error:
-            raise explain(error, self.dsn) from error
-
-    async def aconnect(self) -> psycopg.AsyncConnection[Any]:
-        """The same for async code, with Postgres' own error, and with no limit."""
-        return await psycopg.AsyncConnection.connect(self.dsn, **CONNECTION)
+            raise explain(self._with_limit(error), self.dsn) from error
+        # The caller may keep it for long: opening it took nothing from the time for its statements.
+        connection.patience = self.call_timeout
+        return connection
 
     def _open(self, deadline: Deadline) -> SyncConnection:
         connection = open_within(self.dsn, deadline.left)
@@ -280,9 +278,11 @@ class Database:
             raise
 
     def _with_limit(self, error: psycopg.Error) -> psycopg.Error:
-        """An error that names the call's limit, not what of it was left in the end."""
+        """The same error with the limit of the whole call, not the part of it that was left in the end."""
         if isinstance(error, Unanswered | NoConnection) and self.call_timeout is not None:
             error.limit = self.call_timeout
+            if isinstance(error, NoConnection):
+                error.is_call_timeout = True
         return error
 
     @asynccontextmanager

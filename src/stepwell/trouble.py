@@ -61,6 +61,7 @@ class NoConnection(psycopg.OperationalError):
     def __init__(self, limit: float, why: str, act: str = "is Postgres running there, and is the URL right?") -> None:
         super().__init__(why)
         self.limit = limit
+        self.is_call_timeout = False  # the limit is a pool's own
         self.act = act
 
 

@@ -18,7 +18,7 @@ from psycopg import sql
 
 from stepwell import queries
 from stepwell.advice import aexplain
-from stepwell.connection import takes_no_writes
+from stepwell.connection import aopen_within, takes_no_writes
 from stepwell.db import Database
 from stepwell.events import Events, ListenerDeaf, ListenerHears
 from stepwell.queries import Position
@@ -74,7 +74,7 @@ class Listener:
         """Listen until cancelled, reconnecting as needed."""
         while True:
             try:
-                connection = await self._database.aconnect()
+                connection = await aopen_within(self._database.dsn, None)
                 self._connection = connection
                 async with connection:
                     for channel in _CHANNELS:
