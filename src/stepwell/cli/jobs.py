@@ -31,7 +31,7 @@ from stepwell.cli.options import JsonOption, ValueOption
 from stepwell.cli.output import dump, record, say
 from stepwell.cli.session import DatabaseOption, opened, session
 from stepwell.db import Database, fetch
-from stepwell.errors import JobNotFound, StepNotFound, StepwellError
+from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.job import FINISHED
 from stepwell.many_jobs import cancelling, count_matching, hurrying, list_matching, retrying
 from stepwell.plan import Plan, run
@@ -123,7 +123,7 @@ def show(
         failures = fetch(connection, queries.failures(job_id))
         steps = fetch(connection, queries.steps(job_id))
     if not found:
-        raise _not_known(job_id)
+        raise no_such_job(job_id)
     if json:
         dump({**record(found[0]), "failures": failures, "steps": steps})
     else:
@@ -191,7 +191,9 @@ def cancel(
     What has steps to be undone is run once more for that. Name them by id or by filters; exit code 1 if one of the ids
     could not be cancelled."""
     which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
-    change(cancelling(reason), ids or [], which, everything=all_, yes=yes, database=database)
+    with usage.refusing():
+        what = cancelling(reason)
+    change(what, ids or [], which, everything=all_, yes=yes, database=database)
 
 
 @group.command("run")
@@ -220,7 +222,7 @@ def edit(
         edited = fetch(connection, queries.edit_args([job_id], [args]))[0]
         states = fetch(connection, queries.job_states([job_id]))
     if not states:
-        raise _not_known(job_id)
+        raise no_such_job(job_id)
     state = states[0][1]
     if not edited:
         raise StepwellError(
@@ -248,7 +250,7 @@ def fork(
         if lacking:
             raise StepNotFound(f"job {job_id} {no_such_step(connection, job_id, step)}")
     if forked is None:
-        raise _not_known(job_id)
+        raise no_such_job(job_id)
     say(str(forked))
 
 
@@ -269,7 +271,7 @@ def send(
         say(f"sent {name!r} to {job_id}")
         return
     if not states:
-        raise _not_known(job_id)
+        raise no_such_job(job_id)
     raise JobNotFound(f"job {job_id} is {states[0][1]}: only a job that has not ended can be sent something")
 
 
@@ -278,7 +280,3 @@ def _read(plan: Plan[T], home: Database) -> T:
         return run(plan, home)
     except TimeoutError as error:
         raise StepwellError(str(error)) from None
-
-
-def _not_known(job_id: str) -> JobNotFound:
-    return JobNotFound(f"there is no job {job_id}: it was never enqueued here, or its history is not kept any more")
