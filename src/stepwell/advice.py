@@ -14,7 +14,7 @@ from stepwell.aside import aside
 from stepwell.duration import describe
 from stepwell.errors import DatabaseError, DatabaseTimeout, StepwellError
 from stepwell.queries import Who
-from stepwell.trouble import NoConnection, Unanswered, in_short, is_read_only, own, where
+from stepwell.trouble import NoConnection, Unanswered, in_short, is_read_only_error, own, where
 
 _PATIENCE = 3
 _SETTING = "(App(call_timeout=...) sets this limit)"
@@ -38,7 +38,7 @@ def explain(error: BaseException, dsn: str) -> StepwellError:
     if isinstance(error, NoConnection):
         limit = f"{describe(error.limit)} {_SETTING}" if error.is_call_timeout else describe(error.limit)
         return DatabaseTimeout(f"{place} gave no connection within {limit}: {said}. Nothing was sent; {error.act}")
-    if is_read_only(error):
+    if is_read_only_error(error):
         return DatabaseError(
             f"{place} takes no writes ({said}), so nothing was written. If it is a standby, name the primary in the "
             "URL, or all servers (host=a,b); if not, turn default_transaction_read_only off"

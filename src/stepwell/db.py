@@ -29,11 +29,11 @@ from stepwell.connection import (
     AsyncConnection,
     SyncConnection,
     apipeline,
-    has_turned,
+    became_read_only,
     in_pipeline,
+    is_read_only_now,
     open_within,
     pipeline,
-    takes_no_writes,
 )
 from stepwell.database_url import to_url
 from stepwell.deadline import Deadline
@@ -47,7 +47,7 @@ from stepwell.trouble import (
     Unanswered,
     is_hopeless,
     is_lost,
-    is_read_only,
+    is_read_only_error,
     is_rolled_back,
     is_transient,
     own,
@@ -87,14 +87,14 @@ def _heals(error: psycopg.Error, *, repeatable: bool) -> bool:
     # A caller that has set lock_timeout does not want to wait that long several times, nor for a silent server.
     if isinstance(error, psycopg.errors.LockNotAvailable | Unanswered):
         return False
-    if is_rolled_back(error) or is_read_only(error):
+    if is_rolled_back(error) or is_read_only_error(error):
         return True
     return repeatable and is_lost(error) and not is_hopeless(error)
 
 
-def _check_news(connection: SyncConnection | AsyncConnection, query: Query[Any]) -> None:
-    """Refuse what was read from a server that has handed over to another: it does not know what happens there."""
-    if query.repeatable and has_turned(connection):
+def _refuse_stale_answer(connection: SyncConnection | AsyncConnection, query: Query[Any]) -> None:
+    """Refuse an answer of a server that has handed over to another: it does not know what happens there."""
+    if query.repeatable and became_read_only(connection):
         raise psycopg.errors.ReadOnlySqlTransaction("the server has handed over to another")
 
 
@@ -211,7 +211,7 @@ class Database:
             try:
                 yield connection
             except psycopg.Error as error:
-                if self._hands_over(connection, error):
+                if self._notice_switchover(connection, error):
                     connection.close()
                 raise
 
@@ -232,14 +232,15 @@ class Database:
             try:
                 yield connection
             except psycopg.Error as error:
-                if self._hands_over(connection, error):
+                if self._notice_switchover(connection, error):
                     await connection.close()
                 raise
 
-    def _hands_over(self, connection: AnyConnection, error: psycopg.Error) -> bool:
-        """Whether the server takes no writes any more, and not only a transaction, as its handler wished."""
-        wished = self._is_for_handlers and takes_no_writes(connection) is False
-        return not wished and self.switchovers.notice(error)
+    def _notice_switchover(self, connection: AnyConnection, error: psycopg.Error) -> bool:
+        """Count a switchover, if the error says that the server is read-only: then the connection is to be closed. A
+        handler may have made only its own transaction read-only."""
+        only_transaction = self._is_for_handlers and is_read_only_now(connection) is False
+        return not only_transaction and self.switchovers.notice(error)
 
     def _close_pools_of_closed_loops(self) -> None:
         """A script that calls `asyncio.run` again and again must not leave a connection behind each time."""
@@ -313,7 +314,7 @@ class Database:
                     with self.connection(deadline) as connection:
                         connection.patience = deadline.patience
                         rows = fetch(connection, query)
-                        _check_news(connection, query)
+                        _refuse_stale_answer(connection, query)
                         return rows
                 except psycopg.Error as error:
                     if pause is None or deadline.is_over or not _heals(error, repeatable=query.repeatable):
@@ -330,7 +331,7 @@ class Database:
                     async with self.aconnection(deadline) as connection:
                         connection.patience = deadline.patience
                         rows = await afetch(connection, query)
-                        _check_news(connection, query)
+                        _refuse_stale_answer(connection, query)
                         return rows
                 except psycopg.Error as error:
                     if pause is None or deadline.is_over or not _heals(error, repeatable=query.repeatable):

@@ -12,7 +12,7 @@ import weakref
 from math import inf
 from typing import Protocol
 
-from stepwell.trouble import is_read_only
+from stepwell.trouble import is_read_only_error
 
 # All connections find out within a moment: that is one switchover, and what was opened since is not dropped again.
 _MOMENT = 0.5
@@ -43,7 +43,7 @@ class Switchovers:
 
     def notice(self, error: BaseException) -> bool:
         """Count, if the error says that the server takes no writes: then its connection is to be closed."""
-        if not is_read_only(error):
+        if not is_read_only_error(error):
             return False
         with self._lock:
             now = time.monotonic()

@@ -118,7 +118,7 @@ def is_lost(error: BaseException) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
 
 
-def is_read_only(error: BaseException) -> bool:
+def is_read_only_error(error: BaseException) -> bool:
     """Whether the server takes no writes: it became a standby, or is about to hand over to another."""
     return isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 
