@@ -18,9 +18,9 @@ from stepwell.duration import Duration, describe, seconds
 from stepwell.errors import ConfigError
 from stepwell.handle import check_reason, to_job_id
 from stepwell.job import LIVE, JobInfo, State
-from stepwell.job_filter import JobFilters, to_filter
+from stepwell.job_filter import JobFilters, to_match
 from stepwell.plan import Plan
-from stepwell.queries import MOST_LOOKED_AT, JobFilter, Query
+from stepwell.queries import MOST_LOOKED_AT, JobMatch, Query
 
 BATCH = 1000
 """How many jobs are read or changed at a time."""
@@ -50,7 +50,7 @@ class Change:
         """Whether only those jobs are found that can be run again."""
         return self.verb == "retry"
 
-    def narrow(self, which: JobFilter, what: str = "state") -> JobFilter:
+    def narrow(self, which: JobMatch, what: str = "state") -> JobMatch:
         """The same filter for those states that this applies to. Of live jobs only running ones have a worker."""
         for state in which.states or ():
             if state not in self.states:
@@ -101,7 +101,7 @@ def list_jobs(
     """What `App.jobs` does."""
     last = before.id if isinstance(before, JobInfo) else before
     return list_matching(
-        to_filter(caller, filters),
+        to_match(caller, filters),
         check_count(limit, "limit"),
         None if last is None else to_job_id(last),
         seconds(timeout, "timeout"),
@@ -111,7 +111,7 @@ def list_jobs(
 def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: Duration) -> Plan[int]:
     """What `App.count_jobs` does."""
     most = None if at_most is None else check_count(at_most, "at_most")
-    return count_matching(to_filter(caller, filters), most, seconds(timeout, "timeout"))
+    return count_matching(to_match(caller, filters), most, seconds(timeout, "timeout"))
 
 
 def change_jobs(caller: str, change: Change, queue: str | None, everything: bool, filters: JobFilters) -> Plan[int]:
@@ -122,8 +122,8 @@ def change_jobs(caller: str, change: Change, queue: str | None, everything: bool
         filters = {**filters, "queue": queue}
     if not isinstance(everything, bool):
         raise ConfigError(f"everything is {everything!r}: it must be True or False")
-    which = to_filter(caller, filters)
-    if (which == JobFilter()) is not everything:
+    which = to_match(caller, filters)
+    if (which == JobMatch()) is not everything:
         raise ConfigError(
             f"{caller} was given {'filters and everything=' if everything else 'nothing'}: give a queue, filters such "
             f'as task=, or everything=True, such as {caller}("mail")'
@@ -131,12 +131,12 @@ def change_jobs(caller: str, change: Change, queue: str | None, everything: bool
     return (yield from change_matching(change, change.narrow(which))).total()
 
 
-def list_matching(which: JobFilter, limit: int, before: str | None, timeout: float) -> Plan[list[JobInfo]]:
+def list_matching(which: JobMatch, limit: int, before: str | None, timeout: float) -> Plan[list[JobInfo]]:
     """The newest jobs that match, the newest first, older than the one with the id `before`."""
     found: list[JobInfo] = []
     until = time.monotonic() + timeout
     while True:
-        rows = yield queries.list_jobs(which, before, min(limit - len(found), BATCH))
+        rows = yield queries.find_page(which, before, min(limit - len(found), BATCH))
         found += [job for _, job in rows if job is not None]
         before = rows[0][0]
         if before is None or len(found) >= limit:
@@ -148,14 +148,14 @@ def list_matching(which: JobFilter, limit: int, before: str | None, timeout: flo
             )
 
 
-def count_matching(which: JobFilter, at_most: int | None, timeout: float, *, to_retry: bool = False) -> Plan[int]:
+def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_retry: bool = False) -> Plan[int]:
     """How many jobs match. What changes meanwhile may be counted or not."""
     counted = 0
     before: str | None = None
     until = time.monotonic() + timeout
     while True:
         most = MOST_LOOKED_AT if at_most is None else min(at_most - counted, MOST_LOOKED_AT)
-        [(found, before)] = yield queries.count_jobs(which, before, most, to_retry=to_retry)
+        [(found, before)] = yield queries.find_count(which, before, most, to_retry=to_retry)
         counted += found
         if before is None or counted == at_most:
             return counted
@@ -167,14 +167,14 @@ def count_matching(which: JobFilter, at_most: int | None, timeout: float, *, to_
 
 
 def change_matching(
-    change: Change, which: JobFilter, told: Callable[[Counter[Became]], None] | None = None
+    change: Change, which: JobMatch, told: Callable[[Counter[Became]], None] | None = None
 ) -> Plan[Counter[Became]]:
     """Change every job that matches a filter as `change.narrow` returns it, and count what they became. `told` hears so
     after each batch."""
     total: Counter[Became] = Counter()
     before: str | None = None
     while True:
-        [(ids, before)] = yield queries.job_ids(which, before, BATCH, to_retry=change.to_retry)
+        [(ids, before)] = yield queries.find_ids(which, before, BATCH, to_retry=change.to_retry)
         if ids:
             total.update(change.read((yield change.query(ids))).values())
         if told is not None:

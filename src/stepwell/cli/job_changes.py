@@ -21,7 +21,7 @@ from stepwell.db import fetch
 from stepwell.errors import WHY_NO_JOB
 from stepwell.many_jobs import BATCH, Became, Change, change_matching, count_matching
 from stepwell.plan import run
-from stepwell.queries import JobFilter
+from stepwell.queries import JobMatch
 
 _COUNTED = 10_000
 """How many jobs are counted for the question whether they are all meant."""
@@ -30,14 +30,14 @@ _COUNTED = 10_000
 def change(
     what: Change,
     ids: Sequence[str],
-    which: JobFilter,
+    which: JobMatch,
     *,
     everything: bool,
     yes: bool,
     database: str | None,
 ) -> None:
     """Change the jobs with these ids, or else all that the filter lets through."""
-    filtered = which != JobFilter()
+    filtered = which != JobMatch()
     if ids and (filtered or everything):
         raise usage.Usage(f"jobs {what.verb} takes ids or filters, not both")
     if not ids and not filtered and not everything:
@@ -72,7 +72,7 @@ def change_ids(what: Change, typed: Sequence[str], database: str | None) -> None
         raise typer.Exit(1)
 
 
-def _change_filtered(what: Change, which: JobFilter, database: str | None, *, yes: bool) -> None:
+def _change_filtered(what: Change, which: JobMatch, database: str | None, *, yes: bool) -> None:
     with opened(database) as found:
         if not yes:
             count = run(count_matching(which, _COUNTED, float("inf"), to_retry=what.to_retry), found)

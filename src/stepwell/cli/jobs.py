@@ -20,7 +20,7 @@ from stepwell.cli.filters import (
     StateOption,
     TaskOption,
     WorkerOption,
-    job_filter,
+    job_match,
 )
 from stepwell.cli.group import new_group
 from stepwell.cli.job_changes import change, change_ids
@@ -68,7 +68,7 @@ def list_(
     database: DatabaseOption = None,
 ) -> None:
     """List jobs, live and finished, the newest first. --state running shows since when, where and how far they run."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     last = None if before is None else usage.job_id(before)
     looking = list_matching(which, limit, last, usage.length(timeout, "--timeout"))
     with opened(database) as home:
@@ -104,7 +104,7 @@ def count(
     database: DatabaseOption = None,
 ) -> None:
     """Print how many jobs there are, live and finished."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     counting = count_matching(which, at_most, usage.length(timeout, "--timeout"))
     with opened(database) as home:
         say(str(_read(counting, home)))
@@ -161,7 +161,7 @@ def retry(
     """Run jobs again under the same id: failed ones unless --state says cancelled, or scheduled for those that wait for
     their next try. A durable job goes on where it stood. Name them by id or by filters; exit code 1 if one of the ids
     could not be retried."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     if from_start and (step is not None or input_ is not None):
         raise usage.Usage(f"--{'input' if step is None else 'step'} and --from-start exclude each other: give one")
     if input_ is not None and step is None:
@@ -190,7 +190,7 @@ def cancel(
     """Cancel jobs, and their children: at once if they wait, while the workers of those that run are told to stop them.
     What has steps to be undone is run once more for that. Name them by id or by filters; exit code 1 if one of the ids
     could not be cancelled."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     with usage.refusing():
         what = cancelling(reason)
     change(what, ids or [], which, everything=all_, yes=yes, database=database)
