@@ -14,9 +14,10 @@ from stepwell.aside import aside
 from stepwell.duration import describe
 from stepwell.errors import DatabaseError, DatabaseTimeout, StepwellError
 from stepwell.queries import Who
-from stepwell.trouble import NoConnection, Unanswered, in_short, is_read_only, own, where
+from stepwell.trouble import NoConnection, Unanswered, in_short, is_read_only_error, own, where
 
 _PATIENCE = 3
+_SETTING = "(App(call_timeout=...) sets this limit)"
 # Several kinds may have a right: the first of these that does is the one that may do the least beside it.
 _SMALLEST_FIRST = ("producer", "viewer", "operator", "worker")
 _ENTRY = re.compile(r"'\{([a-z,]+)\}'(?:::text\[\])?,\s*'(function|view)',\s*'\{([^}]*)\}'")
@@ -31,16 +32,13 @@ def explain(error: BaseException, dsn: str) -> StepwellError:
     said = in_short(error)
     if isinstance(error, Unanswered):
         return DatabaseTimeout(
-            f"{place} has not answered for {describe(error.limit)} (App(call_timeout=...) sets this limit). Nobody "
-            "knows whether the call was carried out: look before you make it again. Does the server hang, is it "
-            "overloaded, or is the network cut?"
+            f"{place} has not answered for {describe(error.limit)} {_SETTING}. Nobody knows whether the call was "
+            "carried out: look before you make it again. Does the server hang, is it overloaded, or is the network cut?"
         )
     if isinstance(error, NoConnection):
-        return DatabaseTimeout(
-            f"{place} gave no connection within {describe(error.limit)} (App(call_timeout=...) sets this limit): "
-            f"{said}. Nothing was sent; {error.act}"
-        )
-    if is_read_only(error):
+        limit = f"{describe(error.limit)} {_SETTING}" if error.is_call_timeout else describe(error.limit)
+        return DatabaseTimeout(f"{place} gave no connection within {limit}: {said}. Nothing was sent; {error.act}")
+    if is_read_only_error(error):
         return DatabaseError(
             f"{place} takes no writes ({said}), so nothing was written. If it is a standby, name the primary in the "
             "URL, or all servers (host=a,b); if not, turn default_transaction_read_only off"

@@ -28,14 +28,14 @@ from stepwell.control import to_scope
 from stepwell.cron import parse_timing
 from stepwell.db import Database
 from stepwell.duration import Duration, seconds
-from stepwell.errors import BadArgs, ConfigError, DuplicateTask, JobNotFound
-from stepwell.handle import JobHandle, check_reason, check_step, encode_event, refuse_in_event_loop, to_job_id
+from stepwell.errors import BadArgs, ConfigError, DuplicateTask, no_such_job
+from stepwell.handle import JobHandle, check_step, encode_event, refuse_in_event_loop, to_job_id
 from stepwell.hook import Hook, check_hook
 from stepwell.job import JobInfo
 from stepwell.job_filter import JobFilters
 from stepwell.journal import Drift
 from stepwell.machine import Machine
-from stepwell.many_jobs import cancelling, change_jobs, count_jobs, list_jobs, retrying
+from stepwell.many_jobs import cancelling, change_jobs, check_count, count_jobs, list_jobs, retrying
 from stepwell.migrate import DEFAULT_KEEPS
 from stepwell.names import check_name
 from stepwell.plan import arun, run
@@ -106,10 +106,10 @@ class App:
         self.owner = None if name is None else self.name
         """To whom its jobs belong: the name that it was given; None: any worker that knows the task runs them."""
         self.queue = check_name(queue, "queue")
-        self.max_result_size = _positive(max_result_size, "max_result_size")
+        self.max_result_size = check_count(max_result_size, "max_result_size")
         self.database = Database(
             database,
-            pool_size=_positive(pool_size, "pool_size"),
+            pool_size=check_count(pool_size, "pool_size"),
             call_timeout=_call_timeout(call_timeout),
         )
         self._retry = check_retry(retry) or Retry()
@@ -124,7 +124,7 @@ class App:
         self._sink = JobSink(
             self.database,
             self._waiter,
-            _positive(max_args_size, "max_args_size"),
+            check_count(max_args_size, "max_args_size"),
             self.owner,
             seconds(misfit_grace, "misfit_grace"),
             self._tasks,
@@ -716,7 +716,7 @@ class App:
         meanwhile stays.
         """
         refuse_in_event_loop("cancel_jobs", "acancel_jobs")
-        change = cancelling(check_reason(reason))
+        change = cancelling(reason)
         return run(change_jobs("cancel_jobs", change, in_queue, everything, filters), self.database)
 
     async def acancel_jobs(
@@ -729,7 +729,7 @@ class App:
         **filters: Unpack[JobFilters],
     ) -> int:
         """The same as `cancel_jobs`, for async code."""
-        change = cancelling(check_reason(reason))
+        change = cancelling(reason)
         return await arun(change_jobs("acancel_jobs", change, in_queue, everything, filters), self.database)
 
     def _own(self, task: Any, who: str) -> Task[..., Any]:
@@ -760,9 +760,7 @@ def _emit(event: str, key: str | None, value: Any, keep: Duration) -> queries.Qu
 
 def _found(forked: UUID | None, handle: JobHandle[Any]) -> str:
     if forked is None:
-        raise JobNotFound(
-            f"job {handle.id} is not known: it was never there, or its history has expired or is not kept"
-        )
+        raise no_such_job(handle.id)
     return str(forked)
 
 
@@ -777,12 +775,6 @@ def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:
         if not isinstance(call, Call):
             raise BadArgs(f"item {index}: app.enqueue_many takes calls, as task.call(...) makes them, not {call!r}")
         yield call
-
-
-def _positive(number: int, what: str) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ConfigError(f"{what} is {number!r}: it must be a whole number of at least 1")
-    return number
 
 
 def _call_timeout(call_timeout: Duration | None) -> float | None:

@@ -30,7 +30,7 @@ class SyncConnection(psycopg.Connection[Any]):
     """
 
     patience: float | None = None
-    born_read_only = False
+    opened_read_only = False
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         if self.patience is None:
@@ -49,7 +49,7 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
     """The same for async code."""
 
     patience: float | None = None
-    born_read_only = False
+    opened_read_only = False
 
     async def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         if self.patience is None:
@@ -89,12 +89,12 @@ def open_within(dsn: str, limit: float | None) -> SyncConnection:
     A thread opens it, because looking up a name, or going through several addresses, may take any length of time.
     """
     if limit is None:
-        return _born(SyncConnection.connect(dsn, **CONNECTION))
+        return _noting_mode(SyncConnection.connect(dsn, **CONNECTION))
     opened: Future[SyncConnection] = Future()
 
     def connect() -> None:
         try:
-            connection = _born(SyncConnection.connect(dsn, **CONNECTION))
+            connection = _noting_mode(SyncConnection.connect(dsn, **CONNECTION))
         except BaseException as error:
             if opened.set_running_or_notify_cancel():
                 opened.set_exception(error)
@@ -121,15 +121,15 @@ async def aopen_within(dsn: str, limit: float | None) -> AsyncConnection:
     scope = asyncio.timeout(limit)
     try:
         async with scope:
-            return _born(await AsyncConnection.connect(dsn, **CONNECTION))
+            return _noting_mode(await AsyncConnection.connect(dsn, **CONNECTION))
     except TimeoutError:
         if scope.expired():
             raise _not_opened(limit or 0) from None
         raise
 
 
-def _born(connection: OwnConnection) -> OwnConnection:
-    connection.born_read_only = bool(takes_no_writes(connection))
+def _noting_mode(connection: OwnConnection) -> OwnConnection:
+    connection.opened_read_only = bool(is_read_only_now(connection))
     return connection
 
 
@@ -137,7 +137,7 @@ def _not_opened(limit: float) -> NoConnection:
     return NoConnection(limit, "the server did not answer when a connection was opened")
 
 
-def takes_no_writes(connection: AnyConnection) -> bool | None:
+def is_read_only_now(connection: AnyConnection) -> bool | None:
     """Whether the server has said, with its last answer, that a transaction that begins now may only read. None: it is
     not known, as behind some poolers, or while in a pipeline."""
     if connection.closed or in_pipeline(connection):
@@ -146,9 +146,9 @@ def takes_no_writes(connection: AnyConnection) -> bool | None:
     return True if "on" in said else None if None in said else False
 
 
-def has_turned(connection: SyncConnection | AsyncConnection) -> bool:
+def became_read_only(connection: SyncConnection | AsyncConnection) -> bool:
     """Whether the server took writes when the connection was opened, and does not any more: its answers may be old."""
-    return bool(takes_no_writes(connection)) and not connection.born_read_only
+    return bool(is_read_only_now(connection)) and not connection.opened_read_only
 
 
 def stirs(connection: AnyConnection) -> bool:

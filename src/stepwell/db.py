@@ -25,16 +25,15 @@ from stepwell import migrate
 from stepwell.advice import aexplain, explain
 from stepwell.aside import aside
 from stepwell.connection import (
-    CONNECTION,
     AnyConnection,
     AsyncConnection,
     SyncConnection,
     apipeline,
-    has_turned,
+    became_read_only,
     in_pipeline,
+    is_read_only_now,
     open_within,
     pipeline,
-    takes_no_writes,
 )
 from stepwell.database_url import to_url
 from stepwell.deadline import Deadline
@@ -48,7 +47,7 @@ from stepwell.trouble import (
     Unanswered,
     is_hopeless,
     is_lost,
-    is_read_only,
+    is_read_only_error,
     is_rolled_back,
     is_transient,
     own,
@@ -85,17 +84,17 @@ def _unless_lost(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[A
 
 
 def _heals(error: psycopg.Error, *, repeatable: bool) -> bool:
-    # Who has set lock_timeout does not want to wait that long several times; nor for a silent server.
+    # A caller that has set lock_timeout does not want to wait that long several times, nor for a silent server.
     if isinstance(error, psycopg.errors.LockNotAvailable | Unanswered):
         return False
-    if is_rolled_back(error) or is_read_only(error):
+    if is_rolled_back(error) or is_read_only_error(error):
         return True
     return repeatable and is_lost(error) and not is_hopeless(error)
 
 
-def _check_news(connection: SyncConnection | AsyncConnection, query: Query[Any]) -> None:
-    """Refuse what was read from a server that has handed over to another: it does not know what happens there."""
-    if query.repeatable and has_turned(connection):
+def _refuse_stale_answer(connection: SyncConnection | AsyncConnection, query: Query[Any]) -> None:
+    """Refuse an answer of a server that has handed over to another: it does not know what happens there."""
+    if query.repeatable and became_read_only(connection):
         raise psycopg.errors.ReadOnlySqlTransaction("the server has handed over to another")
 
 
@@ -148,24 +147,23 @@ class Database:
             _ = self.dsn
             return to_url(self._named)
 
-    def with_pool_of(self, size: int) -> Database:
-        """The same database, known to be ready, with pools of another size, for the statements of handlers, which may
-        take any time."""
+    def with_pool_of(self, size: int, *, for_handlers: bool = False) -> Database:
+        """The same database, known to be ready, with pools of another size and no limit for a call. `for_handlers`: a
+        transaction may be read-only because its handler made it so, which says nothing about the server."""
         other = Database(self.dsn, pool_size=size, switchovers=self.switchovers)
         other._checked = self._checked
-        other._is_for_handlers = True
+        other._is_for_handlers = for_handlers
         return other
 
     def connect(self) -> SyncConnection:
         """A connection of one's own, in autocommit, not from the pool."""
         try:
-            return self._open(Deadline(self.call_timeout))
+            connection = self._open(Deadline(self.call_timeout))
         except psycopg.Error as error:
-            raise explain(error, self.dsn) from error
-
-    async def aconnect(self) -> psycopg.AsyncConnection[Any]:
-        """The same for async code, with Postgres' own error, and with no limit."""
-        return await psycopg.AsyncConnection.connect(self.dsn, **CONNECTION)
+            raise explain(self._with_limit(error), self.dsn) from error
+        # The caller may keep it for long: opening it took nothing from the time for its statements.
+        connection.patience = self.call_timeout
+        return connection
 
     def _open(self, deadline: Deadline) -> SyncConnection:
         connection = open_within(self.dsn, deadline.left)
@@ -213,7 +211,7 @@ class Database:
             try:
                 yield connection
             except psycopg.Error as error:
-                if self._hands_over(connection, error):
+                if self._notice_switchover(connection, error):
                     connection.close()
                 raise
 
@@ -234,14 +232,15 @@ class Database:
             try:
                 yield connection
             except psycopg.Error as error:
-                if self._hands_over(connection, error):
+                if self._notice_switchover(connection, error):
                     await connection.close()
                 raise
 
-    def _hands_over(self, connection: AnyConnection, error: psycopg.Error) -> bool:
-        """Whether the server takes no writes any more, and not only a transaction, as its handler wished."""
-        wished = self._is_for_handlers and takes_no_writes(connection) is False
-        return not wished and self.switchovers.notice(error)
+    def _notice_switchover(self, connection: AnyConnection, error: psycopg.Error) -> bool:
+        """Count a switchover, if the error says that the server is read-only: then the connection is to be closed. A
+        handler may have made only its own transaction read-only."""
+        only_transaction = self._is_for_handlers and is_read_only_now(connection) is False
+        return not only_transaction and self.switchovers.notice(error)
 
     def _close_pools_of_closed_loops(self) -> None:
         """A script that calls `asyncio.run` again and again must not leave a connection behind each time."""
@@ -280,9 +279,11 @@ class Database:
             raise
 
     def _with_limit(self, error: psycopg.Error) -> psycopg.Error:
-        """An error that names the call's limit, not what of it was left in the end."""
+        """The same error with the limit of the whole call, not the part of it that was left in the end."""
         if isinstance(error, Unanswered | NoConnection) and self.call_timeout is not None:
             error.limit = self.call_timeout
+            if isinstance(error, NoConnection):
+                error.is_call_timeout = True
         return error
 
     @asynccontextmanager
@@ -313,7 +314,7 @@ class Database:
                     with self.connection(deadline) as connection:
                         connection.patience = deadline.patience
                         rows = fetch(connection, query)
-                        _check_news(connection, query)
+                        _refuse_stale_answer(connection, query)
                         return rows
                 except psycopg.Error as error:
                     if pause is None or deadline.is_over or not _heals(error, repeatable=query.repeatable):
@@ -330,7 +331,7 @@ class Database:
                     async with self.aconnection(deadline) as connection:
                         connection.patience = deadline.patience
                         rows = await afetch(connection, query)
-                        _check_news(connection, query)
+                        _refuse_stale_answer(connection, query)
                         return rows
                 except psycopg.Error as error:
                     if pause is None or deadline.is_over or not _heals(error, repeatable=query.repeatable):

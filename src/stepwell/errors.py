@@ -84,6 +84,14 @@ class JobNotFound(StepwellError, LookupError):
     """There is no such job: it was never committed, or its history has expired."""
 
 
+WHY_NO_JOB = "it was never committed, or its history is not kept any more"
+
+
+def no_such_job(job_id: object) -> JobNotFound:
+    """The error that nothing is known of a job."""
+    return JobNotFound(f"there is no job {job_id}: {WHY_NO_JOB}")
+
+
 class ScheduleNotFound(StepwellError, LookupError):
     """There is no such schedule in the database."""
 

@@ -17,7 +17,16 @@ from stepwell.codec import Codec
 from stepwell.db import Database
 from stepwell.duration import Duration, describe, seconds
 from stepwell.error_text import error_line
-from stepwell.errors import BadArgs, BadValue, ConfigError, JobCancelled, JobFailed, JobNotFound, StepwellError
+from stepwell.errors import (
+    BadArgs,
+    BadValue,
+    ConfigError,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    StepwellError,
+    no_such_job,
+)
 from stepwell.job import Ended, JobInfo
 from stepwell.names import check_name
 from stepwell.plan import Plan, arun, run
@@ -246,9 +255,7 @@ class JobHandle(Generic[R]):
     def _find_task(self) -> Plan[str]:
         found = yield queries.task_of(self._id)
         if not found:
-            raise JobNotFound(
-                f"there is no job {self._id}: it was never committed, or its history is not kept any more"
-            )
+            raise no_such_job(self._id)
         return found[0]
 
     def send(self, name: str, value: Any = None, *, connection: object | None = None) -> None:
@@ -292,9 +299,7 @@ class JobHandle(Generic[R]):
             raise JobFailed(ended.id, task, ended.type or "Error", message or "", ended.traceback)
         if ended.state == "cancelled":
             raise JobCancelled(ended.id, task, ended.error)
-        raise JobNotFound(
-            f"job {ended.id} is not known: its transaction was not committed, or its history has expired or is not kept"
-        )
+        raise no_such_job(ended.id)
 
 
 def to_job_id(job_id: UUID | str) -> str:

@@ -10,7 +10,7 @@ from stepwell.codec import encode_metadata
 from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError
 from stepwell.job import FINISHED, LIVE, State
-from stepwell.queries import JobFilter
+from stepwell.queries import JobMatch
 from stepwell.task import Task
 
 _STATES: tuple[State, ...] = (*LIVE, *FINISHED)
@@ -38,7 +38,7 @@ class JobFilters(TypedDict, total=False):
     """Enqueued since then."""
 
 
-def to_filter(caller: str, filters: JobFilters, named: Callable[[str], str] = str) -> JobFilter:
+def to_match(caller: str, filters: JobFilters, named: Callable[[str], str] = str) -> JobMatch:
     """The filter that these words make. Raises `ConfigError` or `BadArgs` for one that cannot be; `named` says how the
     caller writes a word."""
     for word in filters:
@@ -46,7 +46,7 @@ def to_filter(caller: str, filters: JobFilters, named: Callable[[str], str] = st
             raise TypeError(f"{caller}() got an unexpected keyword argument {word!r}")
     task, worker, metadata = filters.get("task"), filters.get("worker"), filters.get("metadata")
     older, newer = filters.get("older_than"), filters.get("newer_than")
-    return JobFilter(
+    return JobMatch(
         _check_states(filters.get("state"), named("state")),
         check_text(filters.get("queue"), named("queue")),
         check_text(task.name if isinstance(task, Task) else task, named("task")),

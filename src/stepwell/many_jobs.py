@@ -16,13 +16,13 @@ from uuid import UUID
 from stepwell import queries
 from stepwell.duration import Duration, describe, seconds
 from stepwell.errors import ConfigError
-from stepwell.handle import to_job_id
+from stepwell.handle import check_reason, to_job_id
 from stepwell.job import LIVE, JobInfo, State
-from stepwell.job_filter import JobFilters, to_filter
+from stepwell.job_filter import JobFilters, to_match
 from stepwell.plan import Plan
-from stepwell.queries import MOST_LOOKED_AT, JobFilter, Query
+from stepwell.queries import MOST_LOOKED_AT, JobMatch, Query
 
-_BATCH = 1000
+BATCH = 1000
 """How many jobs are read or changed at a time."""
 
 Became = Literal["ready", "cancelled", "running", "undoing"]
@@ -33,19 +33,24 @@ class Change:
     """What can be done to many jobs."""
 
     verb: Literal["retry", "cancel", "run"]
-    states: tuple[State, ...]
-    """The states it applies to."""
-    default: tuple[State, ...]
-    """The states that are meant where a filter names none."""
     query: Callable[[Sequence[str]], Query[Any]]
     read: Callable[[list[Any]], dict[str, Became]]
     """What those that it applied to became, by the rows of the query."""
+    states: tuple[State, ...] = ()
+    """The states that a filter may name. Empty: this change is not made by a filter."""
+    default: tuple[State, ...] = ()
+    """The states that are meant where a filter names none."""
     step: str | None = None
     """The step that the jobs are to go back to."""
     goes_back: bool = False
     """They do not go on where they stood."""
 
-    def narrow(self, which: JobFilter, what: str = "state") -> JobFilter:
+    @property
+    def to_retry(self) -> bool:
+        """Whether only those jobs are found that can be run again."""
+        return self.verb == "retry"
+
+    def narrow(self, which: JobMatch, what: str = "state") -> JobMatch:
         """The same filter for those states that this applies to. Of live jobs only running ones have a worker."""
         for state in which.states or ():
             if state not in self.states:
@@ -58,31 +63,32 @@ def retrying(step: str | None = None, *, from_start: bool = False, input: str | 
     """Run jobs again: where they stood, from a step on, or from the start."""
     return Change(
         "retry",
-        ("failed", "cancelled", "scheduled"),
-        ("failed",),
         lambda ids: queries.retry(ids, step, from_start=from_start, input=input),
         _all_ready,
-        step,
-        step is not None or from_start,
+        states=("failed", "cancelled", "scheduled"),
+        default=("failed",),
+        step=step,
+        goes_back=step is not None or from_start,
     )
 
 
 def cancelling(reason: str | None) -> Change:
-    """Cancel jobs, and their children."""
+    """Cancel jobs, and their children. Raises `BadArgs` for a reason that Postgres cannot keep."""
+    reason = check_reason(reason)
     # One that is made ready is run once more, to undo its steps.
     became: dict[str, Became] = {"running": "running", "ready": "undoing"}
     return Change(
         "cancel",
-        LIVE,
-        LIVE,
         lambda ids: queries.cancel(ids, reason),
         lambda rows: {str(job_id): became.get(state, "cancelled") for job_id, state in rows},
+        states=LIVE,
+        default=LIVE,
     )
 
 
 def hurrying() -> Change:
     """Have jobs that wait for their time run now."""
-    return Change("run", ("scheduled", "waiting"), ("scheduled",), queries.run_now, _all_ready)
+    return Change("run", queries.run_now, _all_ready)
 
 
 def _all_ready(rows: list[Any]) -> dict[str, Became]:
@@ -95,8 +101,8 @@ def list_jobs(
     """What `App.jobs` does."""
     last = before.id if isinstance(before, JobInfo) else before
     return list_matching(
-        to_filter(caller, filters),
-        _check_count(limit, "limit"),
+        to_match(caller, filters),
+        check_count(limit, "limit"),
         None if last is None else to_job_id(last),
         seconds(timeout, "timeout"),
     )
@@ -104,8 +110,8 @@ def list_jobs(
 
 def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: Duration) -> Plan[int]:
     """What `App.count_jobs` does."""
-    most = None if at_most is None else _check_count(at_most, "at_most")
-    return count_matching(to_filter(caller, filters), most, seconds(timeout, "timeout"))
+    most = None if at_most is None else check_count(at_most, "at_most")
+    return count_matching(to_match(caller, filters), most, seconds(timeout, "timeout"))
 
 
 def change_jobs(caller: str, change: Change, queue: str | None, everything: bool, filters: JobFilters) -> Plan[int]:
@@ -116,21 +122,21 @@ def change_jobs(caller: str, change: Change, queue: str | None, everything: bool
         filters = {**filters, "queue": queue}
     if not isinstance(everything, bool):
         raise ConfigError(f"everything is {everything!r}: it must be True or False")
-    which = to_filter(caller, filters)
-    if (which == JobFilter()) is not everything:
+    which = to_match(caller, filters)
+    if (which == JobMatch()) is not everything:
         raise ConfigError(
             f"{caller} was given {'filters and everything=' if everything else 'nothing'}: give a queue, filters such "
             f'as task=, or everything=True, such as {caller}("mail")'
         )
-    return (yield from change_matching(change, which)).total()
+    return (yield from change_matching(change, change.narrow(which))).total()
 
 
-def list_matching(which: JobFilter, limit: int, before: str | None, timeout: float) -> Plan[list[JobInfo]]:
+def list_matching(which: JobMatch, limit: int, before: str | None, timeout: float) -> Plan[list[JobInfo]]:
     """The newest jobs that match, the newest first, older than the one with the id `before`."""
     found: list[JobInfo] = []
     until = time.monotonic() + timeout
     while True:
-        rows = yield queries.list_jobs(which, before, min(limit - len(found), _BATCH))
+        rows = yield queries.find_page(which, before, min(limit - len(found), BATCH))
         found += [job for _, job in rows if job is not None]
         before = rows[0][0]
         if before is None or len(found) >= limit:
@@ -142,14 +148,14 @@ def list_matching(which: JobFilter, limit: int, before: str | None, timeout: flo
             )
 
 
-def count_matching(which: JobFilter, at_most: int | None, timeout: float, *, to_retry: bool = False) -> Plan[int]:
+def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_retry: bool = False) -> Plan[int]:
     """How many jobs match. What changes meanwhile may be counted or not."""
     counted = 0
     before: str | None = None
     until = time.monotonic() + timeout
     while True:
         most = MOST_LOOKED_AT if at_most is None else min(at_most - counted, MOST_LOOKED_AT)
-        [(found, before)] = yield queries.count_jobs(which, before, most, to_retry=to_retry)
+        [(found, before)] = yield queries.find_count(which, before, most, to_retry=to_retry)
         counted += found
         if before is None or counted == at_most:
             return counted
@@ -161,14 +167,14 @@ def count_matching(which: JobFilter, at_most: int | None, timeout: float, *, to_
 
 
 def change_matching(
-    change: Change, which: JobFilter, told: Callable[[Counter[Became]], None] | None = None
+    change: Change, which: JobMatch, told: Callable[[Counter[Became]], None] | None = None
 ) -> Plan[Counter[Became]]:
-    """Change every job that matches, and count what they became. `told` hears so after each batch."""
-    which = change.narrow(which)
+    """Change every job that matches a filter as `change.narrow` returns it, and count what they became. `told` hears so
+    after each batch."""
     total: Counter[Became] = Counter()
     before: str | None = None
     while True:
-        [(ids, before)] = yield queries.job_ids(which, before, _BATCH, to_retry=change.verb == "retry")
+        [(ids, before)] = yield queries.find_ids(which, before, BATCH, to_retry=change.to_retry)
         if ids:
             total.update(change.read((yield change.query(ids))).values())
         if told is not None:
@@ -177,7 +183,8 @@ def change_matching(
             return total
 
 
-def _check_count(number: int, what: str) -> int:
+def check_count(number: int, what: str) -> int:
+    """The same number, if so many of something can be asked for."""
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 2**62:
         raise ConfigError(f"{what} is {number!r}: it must be a whole number of at least 1")
     return number

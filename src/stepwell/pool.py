@@ -42,7 +42,7 @@ class IdleConnections(Generic[Connection]):
         self._opened: weakref.WeakKeyDictionary[Connection, tuple[float, int]] = weakref.WeakKeyDictionary()
         self._closed = False
         self._lock = threading.Lock()
-        switchovers.tell(self)
+        switchovers.register(self)
 
     def opened(self, connection: Connection, count: int) -> Connection:
         self._opened[connection] = (time.monotonic(), count)

@@ -6,12 +6,13 @@ ends by itself. Those that only listen or read do not even fail.
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from math import inf
 from typing import Protocol
 
-from stepwell.trouble import is_read_only
+from stepwell.trouble import is_read_only_error
 
 # All connections find out within a moment: that is one switchover, and what was opened since is not dropped again.
 _MOMENT = 0.5
@@ -33,19 +34,24 @@ class Switchovers:
         self.count = 0
         self._noticed_at = -inf
         self._keepers: weakref.WeakSet[KeepsConnections] = weakref.WeakSet()
+        self._lock = threading.Lock()
 
-    def tell(self, keeper: KeepsConnections) -> None:
+    def register(self, keeper: KeepsConnections) -> None:
         """Have somebody drop connections at every switchover."""
-        self._keepers.add(keeper)
+        with self._lock:
+            self._keepers.add(keeper)
 
     def notice(self, error: BaseException) -> bool:
         """Count, if the error says that the server takes no writes: then its connection is to be closed."""
-        if not is_read_only(error):
+        if not is_read_only_error(error):
             return False
-        now = time.monotonic()
-        if now - self._noticed_at > _MOMENT:
+        with self._lock:
+            now = time.monotonic()
+            if now - self._noticed_at <= _MOMENT:
+                return True
             self._noticed_at = now
             self.count += 1
-            for keeper in list(self._keepers):
-                keeper.drop_old()
+            keepers = list(self._keepers)
+        for keeper in keepers:
+            keeper.drop_old()
         return True

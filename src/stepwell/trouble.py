@@ -61,6 +61,7 @@ class NoConnection(psycopg.OperationalError):
     def __init__(self, limit: float, why: str, act: str = "is Postgres running there, and is the URL right?") -> None:
         super().__init__(why)
         self.limit = limit
+        self.is_call_timeout = False  # the limit is a pool's own
         self.act = act
 
 
@@ -117,7 +118,7 @@ def is_lost(error: BaseException) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
 
 
-def is_read_only(error: BaseException) -> bool:
+def is_read_only_error(error: BaseException) -> bool:
     """Whether the server takes no writes: it became a standby, or is about to hand over to another."""
     return isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 

@@ -21,12 +21,12 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.connection import takes_no_writes
+from stepwell.connection import is_read_only_now
 from stepwell.db import Database, fetch
 from stepwell.duration import describe
 from stepwell.errors import DatabaseTimeout, StepwellError
 from stepwell.job import Ended
-from stepwell.trouble import is_read_only, is_transient, where
+from stepwell.trouble import is_read_only_error, is_transient, where
 
 _LINGER = 5.0
 _POLL = 1.0
@@ -161,7 +161,7 @@ class Waiter:
                 if self._closing:
                     self._leave(_closed())
                     return
-                _readable([woken], _POLL if is_read_only(error) else 0.2)
+                _readable([woken], _POLL if is_read_only_error(error) else 0.2)
         finally:
             os.close(wake)
             os.close(woken)
@@ -215,7 +215,7 @@ class Waiter:
                 poll_at = time.monotonic() + (early.pop(0) if early else _POLL)
                 seen_to_wait = seen_to_wait or fetch(connection, queries.try_waiting_lock())[0]
                 self._look(connection, self._awaited())
-                if takes_no_writes(connection):
+                if is_read_only_now(connection):
                     # No job will ever end here: most likely another server takes over.
                     raise psycopg.errors.ReadOnlySqlTransaction("the server takes no writes")
 
@@ -228,7 +228,7 @@ class Waiter:
             found = fetch(connection, queries.results(job_ids[start : start + _BATCH]))
             self._answered_at = time.monotonic()
             # A server that has handed over does not know the jobs of its successor.
-            knows_all = not takes_no_writes(connection)
+            knows_all = not is_read_only_now(connection)
             for ended in found:
                 if ended.state is None and not knows_all:
                     continue

@@ -96,7 +96,7 @@ def test_jobs_that_wait_for_their_time_are_run_now(run: Run, jobs: Jobs) -> None
         f"{later} is already ready: nothing to run",
         f"{failed} is failed: 'stepwell jobs retry' runs it again",
         f"{running} is running: nothing to run",
-        f"{absent} is not known: no such job, or its history is not kept any more",
+        f"{absent} is not known: it was never committed, or its history is not kept any more",
     ]
 
 
@@ -218,8 +218,17 @@ def test_retrying_by_id_says_what_became_of_each(run: Run, jobs: Jobs) -> None:
         f"{failed} is already ready: nothing to retry",
         f"{succeeded} has already succeeded: nothing to retry",
         f"{running} is running: nothing to retry",
-        f"{absent} is not known: no such job, or its history is not kept any more",
+        f"{absent} is not known: it was never committed, or its history is not kept any more",
     ]
+
+
+def test_a_reason_that_is_too_long_is_refused_before_anything_is_cancelled(run: Run, jobs: Jobs) -> None:
+    ready = jobs.ready()
+    for which in ([ready], ["--all", "--yes"]):
+        ran = run("jobs", "cancel", *which, "--reason", "x" * 10_001)
+        assert (ran.code, ran.out) == (2, "")
+        assert "reason has 10001 characters" in ran.err
+    assert jobs.state(ready) == "ready"
 
 
 def test_cancelling_by_id_says_what_became_of_each(run: Run, jobs: Jobs) -> None:

@@ -251,7 +251,7 @@ async def test_a_fork_has_all_from_before_its_step(app: App) -> None:
         info = await fork.ainfo()
         with pytest.raises(LookupError, match="has no step 'never'"):
             await app.afork(job, step="never")
-        with pytest.raises(LookupError, match="is not known"):
+        with pytest.raises(LookupError, match="there is no job"):
             await app.afork("01a1e0af-c50b-7b66-94ec-ea018e1e252e", step="ask")
     assert info is not None
     assert info.forked_from == job.id

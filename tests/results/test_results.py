@@ -124,7 +124,7 @@ async def test_a_job_that_was_never_committed_is_not_waited_for(app: App, dsn: s
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
         gone = await note.using(connection=connection).aenqueue(1)
         await connection.rollback()
-    with pytest.raises(JobNotFound, match="not committed"):
+    with pytest.raises(JobNotFound, match="never committed"):
         await gone.aresult(timeout="10s")
     with pytest.raises(ConfigError, match="uuid"):
         app.job("not an id")

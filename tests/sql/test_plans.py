@@ -20,7 +20,7 @@ from psycopg.conninfo import make_conninfo
 from stepwell import queries
 from stepwell.db import fetch
 from stepwell.migrate import migrate
-from stepwell.queries import MOST_LOOKED_AT, JobFilter, Move
+from stepwell.queries import MOST_LOOKED_AT, JobMatch, Move
 
 from . import calls
 from .calls import FRONT, Connection, Held
@@ -197,12 +197,12 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     call("retry", calls.retry, [job.id for job in held[:60]])
     call("run_now", run_now, [job.id for job in held[:60]])
     call("edit_args", edit_args, [job.id for job in held[:60]])
-    call("find any jobs", find_jobs, JobFilter())
-    call("find ready jobs of a task", find_jobs, JobFilter(("ready",), task="work"))
-    call("find failed jobs", find_jobs, JobFilter(("failed",)))
-    call("find succeeded jobs", find_jobs, JobFilter(("succeeded",)), look=1000)
-    call("find running jobs", find_jobs, JobFilter(("running",)))
-    call("find jobs that are not there", find_jobs, JobFilter(task="nobody", newer_than=3600.0), look=1000)
+    call("find any jobs", find_jobs, JobMatch())
+    call("find ready jobs of a task", find_jobs, JobMatch(("ready",), task="work"))
+    call("find failed jobs", find_jobs, JobMatch(("failed",)))
+    call("find succeeded jobs", find_jobs, JobMatch(("succeeded",)), look=1000)
+    call("find running jobs", find_jobs, JobMatch(("running",)))
+    call("find jobs that are not there", find_jobs, JobMatch(task="nobody", newer_than=3600.0), look=1000)
     call("promote", calls.promote, 50)
     call("unregister_worker", calls.unregister_worker, worker)
     call("rescue", calls.rescue)
@@ -245,8 +245,8 @@ def edit_args(conn: Connection, ids: list[str]) -> None:
     fetch(conn, queries.edit_args(ids, ["{}"] * len(ids)))
 
 
-def find_jobs(conn: Connection, which: JobFilter, look: int = 50_000) -> None:
-    query = queries.job_ids(which, None, 100)
+def find_jobs(conn: Connection, which: JobMatch, look: int = 50_000) -> None:
+    query = queries.find_ids(which, None, 100)
     fetch(conn, replace(query, params=[look if value == MOST_LOOKED_AT else value for value in query.params]))
 
 

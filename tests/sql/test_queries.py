@@ -13,7 +13,7 @@ import pytest
 
 from stepwell import queries
 from stepwell.cron import Interval
-from stepwell.queries import JobFilter, Move, NewJob, Position, Query, Saving, Scope, Spawning, Sums
+from stepwell.queries import JobMatch, Move, NewJob, Position, Query, Saving, Scope, Spawning, Sums
 from stepwell.schedule import DueSchedule, NewSchedule
 from stepwell.step import NewStep, StepError
 
@@ -55,7 +55,7 @@ _SAMPLES: dict[str, Any] = {
     "payload": "p",
     "reason": None,
     "queue": "q",
-    "which": JobFilter(("failed",), "q", "t", 1.0, 2.0, "{}", UUID(_ID), "o", "e"),
+    "which": JobMatch(("failed",), "q", "t", 1.0, 2.0, "{}", UUID(_ID), "o", "e"),
     "seconds": 1.0,
     "scope": Scope(queue="q"),
     "owner": "o",

@@ -94,3 +94,32 @@ async def test_an_idle_worker_makes_two_transactions_a_second(app: App, monkeypa
         await asyncio.sleep(8)
     # The lease is renewed over a connection of its own.
     assert (len(asked) + 8 / 5) / 8 <= 2, asked
+
+
+async def test_a_slow_renewal_does_not_cost_the_session_that_holds_the_lock(
+    dsn: str, conn: psycopg.Connection[Any]
+) -> None:
+    def holder() -> int | None:
+        row = conn.execute(
+            "select pid from pg_locks where locktype = 'advisory' and classid = 1937007981 and granted"
+            " and database = (select oid from pg_database where datname = current_database())"
+        ).fetchone()
+        return None if row is None else row[0]
+
+    def waits_for(pid: int) -> bool:
+        waiting = conn.execute(
+            "select from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
+            " and clock_timestamp() - query_start > interval '1 second'",
+            [pid],
+        )
+        return waiting.fetchone() is not None
+
+    async with App(dsn, call_timeout="200ms") as app:
+        app.task(nothing)
+        async with Worker(app, renew="100ms"):
+            pid = holder()
+            assert pid is not None
+            async with await psycopg.AsyncConnection.connect(dsn) as other:
+                await other.execute("select from stepwell.worker for update")
+                await auntil(lambda: waits_for(pid), within=5)
+            assert holder() == pid

@@ -15,6 +15,7 @@ from stepwell.cli.session import DatabaseOption, session
 from stepwell.db import fetch
 from stepwell.errors import StepwellError
 from stepwell.queries import Scope, WorkerInfo
+from stepwell.worker.patterns import fits
 
 QueueArgument = Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name.", show_default=False)]
 TaskOption = Annotated[str | None, typer.Option("--task", "-t", metavar="NAME", help="Of this task.")]
@@ -127,9 +128,7 @@ def _concerned(connection: psycopg.Connection[Any], scope: Scope) -> int:
 def _has(worker: WorkerInfo, scope: Scope) -> bool:
     if scope.queue is None:
         return scope.task in worker.tasks
-    return any(
-        scope.queue == name or (name.endswith("*") and scope.queue.startswith(name[:-1])) for name in worker.queues
-    )
+    return any(fits(scope.queue, name) for name in worker.queues)
 
 
 def _workers(count: int) -> str:

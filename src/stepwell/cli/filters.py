@@ -8,8 +8,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from stepwell.cli import usage
-from stepwell.job_filter import JobFilters, to_filter
-from stepwell.queries import JobFilter
+from stepwell.job_filter import JobFilters, to_match
+from stepwell.queries import JobMatch
 
 StateOption = Annotated[
     list[str] | None,
@@ -33,7 +33,7 @@ ErrorOption = Annotated[
 ]
 
 
-def job_filter(
+def job_match(
     states: Sequence[str] | None,
     queue: str | None,
     task: str | None,
@@ -43,7 +43,7 @@ def job_filter(
     owner: str | None = None,
     worker: str | None = None,
     error: str | None = None,
-) -> JobFilter:
+) -> JobMatch:
     """The filter that the options describe."""
     filters: JobFilters = {
         "state": cast("Any", states or None),
@@ -57,7 +57,7 @@ def job_filter(
         "error": error,
     }
     with usage.refusing():
-        return to_filter("jobs", filters, option)
+        return to_match("jobs", filters, option)
 
 
 def option(word: str) -> str:

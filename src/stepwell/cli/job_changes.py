@@ -18,11 +18,11 @@ from stepwell.cli.job_steps import lacks_step, no_such_step
 from stepwell.cli.output import complain, say
 from stepwell.cli.session import opened, session
 from stepwell.db import fetch
-from stepwell.many_jobs import Became, Change, change_matching, count_matching
+from stepwell.errors import WHY_NO_JOB
+from stepwell.many_jobs import BATCH, Became, Change, change_matching, count_matching
 from stepwell.plan import run
-from stepwell.queries import JobFilter
+from stepwell.queries import JobMatch
 
-_BATCH = 1000
 _COUNTED = 10_000
 """How many jobs are counted for the question whether they are all meant."""
 
@@ -30,14 +30,14 @@ _COUNTED = 10_000
 def change(
     what: Change,
     ids: Sequence[str],
-    which: JobFilter,
+    which: JobMatch,
     *,
     everything: bool,
     yes: bool,
     database: str | None,
 ) -> None:
     """Change the jobs with these ids, or else all that the filter lets through."""
-    filtered = which != JobFilter()
+    filtered = which != JobMatch()
     if ids and (filtered or everything):
         raise usage.Usage(f"jobs {what.verb} takes ids or filters, not both")
     if not ids and not filtered and not everything:
@@ -58,7 +58,7 @@ def change_ids(what: Change, typed: Sequence[str], database: str | None) -> None
     ids = list(dict.fromkeys(usage.job_id(one) for one in typed))
     became: dict[str, Became] = {}
     # Each by itself if it may lack the step: one that does refuses the whole statement.
-    size = _BATCH if what.step is None else 1
+    size = BATCH if what.step is None else 1
     with session(database) as connection:
         for start in range(0, len(ids), size):
             with lacks_step():
@@ -72,11 +72,10 @@ def change_ids(what: Change, typed: Sequence[str], database: str | None) -> None
         raise typer.Exit(1)
 
 
-def _change_filtered(what: Change, which: JobFilter, database: str | None, *, yes: bool) -> None:
-    to_retry = what.verb == "retry"
+def _change_filtered(what: Change, which: JobMatch, database: str | None, *, yes: bool) -> None:
     with opened(database) as found:
         if not yes:
-            count = run(count_matching(which, _COUNTED, float("inf"), to_retry=to_retry), found)
+            count = run(count_matching(which, _COUNTED, float("inf"), to_retry=what.to_retry), found)
             if count:
                 ask(f"{what.verb} {_jobs(count)}{' or more' if count == _COUNTED else ''}?")
         told = _Progress()
@@ -95,7 +94,7 @@ def _change_filtered(what: Change, which: JobFilter, database: str | None, *, ye
 
 
 def _summary(what: Change, total: Counter[Became]) -> str:
-    if what.verb == "retry":
+    if what.to_retry:
         return f"retried {_jobs(total['ready'])}"
     told = f"; told the workers of {total['running']} that run" if total["running"] else ""
     undoing = f"; {total['undoing']} undo their steps first" if total["undoing"] else ""
@@ -139,7 +138,7 @@ def _outcome(what: Change, became: Became) -> str:
 def _refusal(connection: psycopg.Connection[Any], what: Change, job_id: str, state: str | None) -> str:
     match state:
         case None:
-            return "is not known: no such job, or its history is not kept any more"
+            return f"is not known: {WHY_NO_JOB}"
         case "waiting" if what.verb == "run":
             return "is waiting, for an event, a child or the end of a sleep: that belongs to its work"
         case "blocked" if what.verb == "run":

@@ -20,7 +20,7 @@ from stepwell.cli.filters import (
     StateOption,
     TaskOption,
     WorkerOption,
-    job_filter,
+    job_match,
 )
 from stepwell.cli.group import new_group
 from stepwell.cli.job_changes import change, change_ids
@@ -31,7 +31,7 @@ from stepwell.cli.options import JsonOption, ValueOption
 from stepwell.cli.output import dump, record, say
 from stepwell.cli.session import DatabaseOption, opened, session
 from stepwell.db import Database, fetch
-from stepwell.errors import JobNotFound, StepNotFound, StepwellError
+from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.job import FINISHED
 from stepwell.many_jobs import cancelling, count_matching, hurrying, list_matching, retrying
 from stepwell.plan import Plan, run
@@ -68,7 +68,7 @@ def list_(
     database: DatabaseOption = None,
 ) -> None:
     """List jobs, live and finished, the newest first. --state running shows since when, where and how far they run."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     last = None if before is None else usage.job_id(before)
     looking = list_matching(which, limit, last, usage.length(timeout, "--timeout"))
     with opened(database) as home:
@@ -104,7 +104,7 @@ def count(
     database: DatabaseOption = None,
 ) -> None:
     """Print how many jobs there are, live and finished."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     counting = count_matching(which, at_most, usage.length(timeout, "--timeout"))
     with opened(database) as home:
         say(str(_read(counting, home)))
@@ -123,7 +123,7 @@ def show(
         failures = fetch(connection, queries.failures(job_id))
         steps = fetch(connection, queries.steps(job_id))
     if not found:
-        raise _not_known(job_id)
+        raise no_such_job(job_id)
     if json:
         dump({**record(found[0]), "failures": failures, "steps": steps})
     else:
@@ -161,7 +161,7 @@ def retry(
     """Run jobs again under the same id: failed ones unless --state says cancelled, or scheduled for those that wait for
     their next try. A durable job goes on where it stood. Name them by id or by filters; exit code 1 if one of the ids
     could not be retried."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     if from_start and (step is not None or input_ is not None):
         raise usage.Usage(f"--{'input' if step is None else 'step'} and --from-start exclude each other: give one")
     if input_ is not None and step is None:
@@ -190,8 +190,10 @@ def cancel(
     """Cancel jobs, and their children: at once if they wait, while the workers of those that run are told to stop them.
     What has steps to be undone is run once more for that. Name them by id or by filters; exit code 1 if one of the ids
     could not be cancelled."""
-    which = job_filter(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
-    change(cancelling(reason), ids or [], which, everything=all_, yes=yes, database=database)
+    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
+    with usage.refusing():
+        what = cancelling(reason)
+    change(what, ids or [], which, everything=all_, yes=yes, database=database)
 
 
 @group.command("run")
@@ -220,7 +222,7 @@ def edit(
         edited = fetch(connection, queries.edit_args([job_id], [args]))[0]
         states = fetch(connection, queries.job_states([job_id]))
     if not states:
-        raise _not_known(job_id)
+        raise no_such_job(job_id)
     state = states[0][1]
     if not edited:
         raise StepwellError(
@@ -248,7 +250,7 @@ def fork(
         if lacking:
             raise StepNotFound(f"job {job_id} {no_such_step(connection, job_id, step)}")
     if forked is None:
-        raise _not_known(job_id)
+        raise no_such_job(job_id)
     say(str(forked))
 
 
@@ -269,7 +271,7 @@ def send(
         say(f"sent {name!r} to {job_id}")
         return
     if not states:
-        raise _not_known(job_id)
+        raise no_such_job(job_id)
     raise JobNotFound(f"job {job_id} is {states[0][1]}: only a job that has not ended can be sent something")
 
 
@@ -278,7 +280,3 @@ def _read(plan: Plan[T], home: Database) -> T:
         return run(plan, home)
     except TimeoutError as error:
         raise StepwellError(str(error)) from None
-
-
-def _not_known(job_id: str) -> JobNotFound:
-    return JobNotFound(f"there is no job {job_id}: it was never enqueued here, or its history is not kept any more")

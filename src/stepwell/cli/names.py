@@ -19,6 +19,7 @@ from stepwell.cli.output import warn
 from stepwell.db import fetch
 from stepwell.errors import StepwellError
 from stepwell.queries import NameKind
+from stepwell.worker.patterns import fits, is_pattern
 
 Typed = dict[NameKind, str | None]
 
@@ -65,17 +66,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return matcher.quick_ratio()
 
     # A real comparison of thousands of long names takes half a minute.
-    likely = nlargest(_COMPARED, sorted(other for other in known if not other.endswith("*")), likeness)
+    likely = nlargest(_COMPARED, sorted(other for other in known if not is_pattern(other)), likeness)
     found = get_close_matches(name, likely, n=1)
     return f": did you mean {found[0]!r}?" if found else ""
 
 
 def _has(known: set[str], kind: NameKind, name: str) -> bool:
+    if kind != "queue":
+        return name in known
     # Only a worker takes a pattern: elsewhere one is just a name, which no queue has.
-    if _is_pattern(kind, name):
-        return False
-    return name in known or any(_is_pattern(kind, other) and name.startswith(other[:-1]) for other in known)
-
-
-def _is_pattern(kind: NameKind, name: str) -> bool:
-    return kind == "queue" and name.endswith("*")
+    return not is_pattern(name) and any(fits(name, other) for other in known)

@@ -39,7 +39,7 @@ from stepwell.queries.fleet import (
     stop,
     unregister_worker,
 )
-from stepwell.queries.found import MOST_LOOKED_AT, JobFilter, count_jobs, job_ids, list_jobs
+from stepwell.queries.found import MOST_LOOKED_AT, JobMatch, find_count, find_ids, find_page
 from stepwell.queries.health import (
     LISTEN_FOR_DOCTOR,
     DeadRows,
@@ -148,7 +148,7 @@ __all__ = [
     "HeldJobs",
     "HeldMisfits",
     "Holder",
-    "JobFilter",
+    "JobMatch",
     "Kind",
     "KnownName",
     "Led",
@@ -182,7 +182,6 @@ __all__ = [
     "cancel_branches",
     "claim",
     "clock",
-    "count_jobs",
     "dead_rows",
     "default_rows",
     "due_schedules",
@@ -192,6 +191,9 @@ __all__ = [
     "enqueue_one",
     "fail",
     "failures",
+    "find_count",
+    "find_ids",
+    "find_page",
     "finish",
     "first_ready",
     "forget_waits",
@@ -204,7 +206,6 @@ __all__ = [
     "hold_misfits",
     "info",
     "job_exists",
-    "job_ids",
     "job_states",
     "known_names",
     "large_value",
@@ -212,7 +213,6 @@ __all__ = [
     "lead",
     "lead_and_rescue",
     "limit_statements",
-    "list_jobs",
     "lock_holders",
     "make_partitions",
     "mark_transaction",

@@ -15,7 +15,7 @@ MOST_LOOKED_AT = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class JobFilter:
+class JobMatch:
     """Which jobs are meant; None: any. Ages in seconds since they were enqueued."""
 
     states: tuple[str, ...] | None = None
@@ -39,7 +39,7 @@ _FIND: LiteralString = (
 )
 
 
-def list_jobs(which: JobFilter, before: str | None, limit: int) -> Query[tuple[str | None, JobInfo | None]]:
+def find_page(which: JobMatch, before: str | None, limit: int) -> Query[tuple[str | None, JobInfo | None]]:
     """The newest first, older than the one with the id `before`, each with where the look ended (None: there are no
     more). At least one row: that has no job if none was found."""
     return Query(
@@ -54,8 +54,8 @@ def list_jobs(which: JobFilter, before: str | None, limit: int) -> Query[tuple[s
     )
 
 
-def count_jobs(
-    which: JobFilter, before: str | None, limit: int, *, to_retry: bool = False
+def find_count(
+    which: JobMatch, before: str | None, limit: int, *, to_retry: bool = False
 ) -> Query[tuple[int, str | None]]:
     """How many were found, and where the look ended."""
     return Query(
@@ -66,8 +66,8 @@ def count_jobs(
     )
 
 
-def job_ids(
-    which: JobFilter, before: str | None, limit: int, *, to_retry: bool = False
+def find_ids(
+    which: JobMatch, before: str | None, limit: int, *, to_retry: bool = False
 ) -> Query[tuple[list[str], str | None]]:
     """The ids of the newest, the newest first, and where the look ended."""
     return Query(
@@ -78,7 +78,7 @@ def job_ids(
     )
 
 
-def _params(which: JobFilter, before: str | None, limit: int, *, to_retry: bool = False) -> tuple[Any, ...]:
+def _params(which: JobMatch, before: str | None, limit: int, *, to_retry: bool = False) -> tuple[Any, ...]:
     return (
         None if which.states is None else list(which.states),
         which.task,

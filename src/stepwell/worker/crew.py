@@ -94,7 +94,7 @@ class Crew:
         self._connections = Connections(app.database)
         self.outcomes = Outcomes(self._link("outcomes"), events, self._wrote, self._count)
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
-        self._transactions = app.database.with_pool_of(pools.slots)
+        self._transactions = app.database.with_pool_of(pools.slots, for_handlers=True)
         # Not the handlers' own threads: they wait for these.
         self._step_threads = StepThreads()
         self._steps = StepStore(

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from stepwell import queries
 from stepwell.advice import explain
-from stepwell.connection import CONNECTION, stirs
+from stepwell.connection import open_within, stirs
 from stepwell.db import Database, fetch
 from stepwell.errors import StepwellError
 from stepwell.queries import Orders, Query
@@ -30,6 +31,8 @@ from stepwell.worker.sever import sever
 _TICK = 0.25
 # A lease that could not be renewed is given up after this part of it, well before others may take the jobs.
 _SAFE = 0.8
+# Seconds for each host, so that the next one is tried well before the lease ends.
+_RECONNECT_TIMEOUT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,10 @@ class Lease:
         """Register and begin to renew. Raises what keeps it from registering, and may be tried again then. Blocks: call
         it in a thread."""
         with self._gate:
-            self._connection = self._database.connect()
+            try:
+                self._connection = self._connect()
+            except psycopg.Error as error:
+                raise explain(error, self._database.dsn) from error
             asked_at = time.monotonic()
             try:
                 with self._database.explaining():
@@ -157,7 +163,7 @@ class Lease:
     def _try_to_renew(self) -> bool:
         try:
             if self._connection is None or self._connection.broken or self._connection.closed:
-                self._connection = psycopg.connect(self._database.dsn, connect_timeout=3, **CONNECTION)
+                self._connection = self._connect(_RECONNECT_TIMEOUT)
             if self._worker_id is None:
                 asked_at = time.monotonic()
                 # With its age and first number: a stop that was asked under its former id still holds.
@@ -176,6 +182,11 @@ class Lease:
             return False
         self._was_missing = False
         return True
+
+    def _connect(self, timeout: int | None = None) -> psycopg.Connection[Any]:
+        """Without the app's limit for a call: after one slow renewal it would close the session, which holds the
+        worker's advisory lock. `check` gives up a renewal that hangs."""
+        return open_within(make_conninfo(self._database.dsn, connect_timeout=timeout), None)
 
     def _overdue(self) -> bool:
         """Whether the lease ends soon. By the database's clock it began no earlier than by ours."""

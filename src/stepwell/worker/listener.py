@@ -18,11 +18,11 @@ from psycopg import sql
 
 from stepwell import queries
 from stepwell.advice import aexplain
-from stepwell.connection import takes_no_writes
+from stepwell.connection import aopen_within, is_read_only_now
 from stepwell.db import Database
 from stepwell.events import Events, ListenerDeaf, ListenerHears
 from stepwell.queries import Position
-from stepwell.trouble import is_hopeless, is_read_only
+from stepwell.trouble import is_hopeless, is_read_only_error
 from stepwell.worker.link import Link
 from stepwell.worker.places import Place
 from stepwell.worker.sever import sever
@@ -74,13 +74,13 @@ class Listener:
         """Listen until cancelled, reconnecting as needed."""
         while True:
             try:
-                connection = await self._database.aconnect()
+                connection = await aopen_within(self._database.dsn, None)
                 self._connection = connection
                 async with connection:
                     for channel in _CHANNELS:
                         await connection.execute(_listen(channel))
                     await connection.execute(_listen(self._channel))
-                    if takes_no_writes(connection):
+                    if is_read_only_now(connection):
                         # Nobody will ever notify here: most likely another server takes over.
                         raise psycopg.errors.ReadOnlySqlTransaction("the server takes no writes")
                     self._listening.set()
@@ -95,7 +95,7 @@ class Listener:
                 self._listening.clear()
                 if is_hopeless(error):
                     raise await aexplain(error, self._database.dsn) from error
-                await asyncio.sleep(1.0 if is_read_only(error) else 0.2)
+                await asyncio.sleep(1.0 if is_read_only_error(error) else 0.2)
 
     async def test(self) -> None:
         """Send a notification to oneself every half minute, until cancelled."""

@@ -23,13 +23,16 @@ def is_pattern(name: str) -> bool:
     return name.endswith("*")
 
 
+def fits(queue: str, pattern: str) -> bool:
+    """Whether a queue has this name, or one that the pattern stands for."""
+    return queue == pattern or (is_pattern(pattern) and queue.startswith(pattern[:-1]))
+
+
 def overlap(one: str, other: str) -> bool:
     """Whether some queue fits both."""
     if is_pattern(one) and is_pattern(other):
         return one[:-1].startswith(other[:-1]) or other[:-1].startswith(one[:-1])
-    if is_pattern(one):
-        return other.startswith(one[:-1])
-    return one.startswith(other[:-1]) if is_pattern(other) else one == other
+    return fits(other, one) if is_pattern(one) else fits(one, other)
 
 
 class Patterns(Generic[T]):

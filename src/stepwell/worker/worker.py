@@ -55,8 +55,8 @@ class Worker:
     STEPWELL_ALWAYS_REPLAY=1) every durable job is suspended after each step and run anew: slow, and meant for tests of
     handlers.
 
-    If the database is away when the worker starts, it logs that once and waits; what only a person can mend, such as a
-    wrong password or a missing schema, is raised at once. With `wait=False` the database being away is raised, too.
+    If the database is away when the worker starts, it logs that once and waits; permanent errors, such as a wrong
+    password or a missing schema, are raised at once. With `wait=False` the database being away is raised, too.
     """
 
     def __init__(
