@@ -170,8 +170,9 @@ class Database:
         connection.patience = deadline.patience
         return connection
 
-    def ensure_ready(self, deadline: Deadline | None = None) -> None:
-        """Check, once, that the database is there and its schema fits; an embedded one is migrated instead."""
+    def ensure_ready(self, deadline: Deadline | None = None, *, wait: bool = True) -> None:
+        """Check, once, that the database is there and its schema fits; an embedded one is migrated instead. While the
+        database is away, `wait` for it until the deadline."""
         if self._checked:
             return
         deadline = deadline or Deadline(self.call_timeout)
@@ -183,17 +184,26 @@ class Database:
                 raise NoConnection(deadline.limit or 0, "the server did not answer when the schema was looked at")
             try:
                 if not self._checked:
-                    self._check(deadline)
+                    self._check(deadline, wait=wait)
             finally:
                 self._checking.release()
 
-    def _check(self, deadline: Deadline) -> None:
+    def _check(self, deadline: Deadline, *, wait: bool) -> None:
         if self.dsn and self._embedded is not None:
             with self._open(Deadline(None)) as connection:
                 migrate.migrate(connection)
             deadline.restart()
-        with self._open(deadline) as connection:
-            migrate.check(connection)
+        if wait:
+            pool = SyncPool(self.dsn, 1, self.switchovers)
+            try:
+                with pool.connection(_USUAL_WAIT if deadline.left is None else deadline.left) as connection:
+                    connection.patience = deadline.patience
+                    migrate.check(connection)
+            finally:
+                pool.close()
+        else:
+            with self._open(deadline) as connection:
+                migrate.check(connection)
         self._checked = True
 
     @contextmanager

@@ -42,7 +42,7 @@ def opened(database: str | None, *, any_schema: bool = False, create: bool = Fal
     try:
         with explained(found):
             if not any_schema:
-                found.ensure_ready()
+                found.ensure_ready(wait=False)
             yield found
     finally:
         found.close()

@@ -272,7 +272,7 @@ class Worker:
             stopping.cancel()
 
     def _is_ready(self) -> bool:
-        self._app.database.ensure_ready()
+        self._app.database.ensure_ready(wait=False)
         return True
 
     async def _work(self, crew: Crew) -> None:
