@@ -298,14 +298,14 @@ class Task(Enqueuer[P, R]):
         """Whether its jobs, or steps of them, run in processes of their own."""
         return self.kind == "process"
 
-    def ended(self, result: Any, most: int) -> Outcome:
+    def outcome_of_result(self, result: Any, most: int) -> Outcome:
         """What becomes of a job whose handler has returned this."""
         if isinstance(result, Restart):
             return Restarted(self.codec.encode_args(result.args, result.kwargs, self.sink.max_args_size))
         return Succeeded(self.codec.encode_result(result, most))
 
-    def judged(self, outcome: Outcome) -> Outcome:
-        """How a run of it ended, with all that is to be written of that."""
+    def with_failed_step(self, outcome: Outcome) -> Outcome:
+        """An outcome with the step that failed, where this task is one step of a chain."""
         return outcome
 
     def for_job(self, job: ClaimedJob) -> Task[P, R]:
@@ -327,7 +327,7 @@ class Task(Enqueuer[P, R]):
 
     def _with_policy(self, policy: JobPolicy) -> Self:
         made = copy(self)
-        made.retry = policy.retry_after(self.retry)
+        made.retry = policy.applied_to(self.retry)
         made.timeout = self.timeout if policy.timeout is None else policy.timeout
         made.keep = self.keep if policy.keep is None else float(policy.keep)
         made.keep_failed = self.keep_failed if policy.keep_failed is None else float(policy.keep_failed)
