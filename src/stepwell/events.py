@@ -509,9 +509,7 @@ class PolicyUnreadable(Event, frozen=True):
     error: str
 
     def text(self) -> str:
-        return (
-            f"the options of job {self.job_id} ({self.task}) cannot be read, and those of its task hold: {self.error}"
-        )
+        return f"the policy of job {self.job_id} ({self.task}) cannot be read, and that of its task holds: {self.error}"
 
 
 class JobSuspended(Event, frozen=True):

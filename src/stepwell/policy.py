@@ -51,9 +51,9 @@ _AS_TASK = JobPolicy()
 _decoder = msgspec.json.Decoder(JobPolicy)
 
 
-def read_policy(options: str) -> JobPolicy:
+def read_policy(stored: str) -> JobPolicy:
     """The policy that is stored with a job. Raises `ValueError` or `StepwellError` if it is none."""
-    policy = _decoder.decode(options)
+    policy = _decoder.decode(stored)
     policy.applied_to(Retry())
     return policy
 

@@ -311,18 +311,18 @@ class Task(Enqueuer[P, R]):
     def for_job(self, job: ClaimedJob) -> Task[P, R]:
         """This task with the policy that a job has of its own. What cannot be read, as only SQL can have put it in, is
         left to the task."""
-        if job.options is None:
+        if job.policy is None:
             return self
-        known = self._by_policy.get(job.options)
+        known = self._by_policy.get(job.policy)
         if known is None:
             try:
-                known = self._with_policy(read_policy(job.options))
+                known = self._with_policy(read_policy(job.policy))
             except (ValueError, RecursionError, StepwellError) as error:
                 log(PolicyUnreadable(job.id, self.name, str(error)))
                 return self
             if len(self._by_policy) >= _MOST_POLICIES:
                 self._by_policy.clear()
-            self._by_policy[job.options] = known
+            self._by_policy[job.policy] = known
         return known
 
     def _with_policy(self, policy: JobPolicy) -> Self:
