@@ -27,7 +27,7 @@ from stepwell.codec import Codec
 from stepwell.context import Context
 from stepwell.duration import Duration
 from stepwell.errors import ConfigError, StepNotFound
-from stepwell.flow import Flow, FlowStep, Moved, check_step, enter_step, seconds_or
+from stepwell.flow import Flow, FlowStep, Moved, check_step_options, enter_step, seconds_or
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
 from stepwell.names import check_name
@@ -223,7 +223,7 @@ def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, ti
     name = check_name(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
     if name == "<lambda>":
         raise ConfigError(f"chain {chain!r}: a lambda has no name to find its step by: give Step(fn, name=...)")
-    check_step(f"step {name!r} of chain {chain!r}", policy.retry, policy.queue)
+    check_step_options(f"step {name!r} of chain {chain!r}", policy.retry, policy.queue)
     is_async = inspect.iscoroutinefunction(fn)
     codec = Codec(f"{chain}.{name}", fn, result=Any)
     if is_async and codec.wants_sync_context:

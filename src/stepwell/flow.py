@@ -99,14 +99,9 @@ class Advancing:
 
     def brought_back(self, stored: str, n: int) -> Advanced:
         """What gives such a job back, to be claimed where its step belongs."""
-        queue, priority = self.step.queue or self.job.queue, self.step.priority
-        return self._give_back(
-            Moved(self.step.name, stored, None),
-            None,
-            max(n, 1),
-            queue,
-            -self.job.rank if priority is None else priority,
-        )
+        queue = self.step.queue or self.job.queue
+        priority = -self.job.rank if self.step.priority is None else self.step.priority
+        return self._give_back(Moved(self.step.name, stored, None), None, max(n, 1), queue, priority)
 
     def _give_back(self, moved: Moved, left: str | None, n: int, queue: str, priority: int) -> Advanced:
         return Advanced(
@@ -124,7 +119,7 @@ class Flow(Protocol):
     def enter(self, step: str | None, value: Any) -> Moved: ...
 
 
-def check_step(what: str, retry: Retry | None, queue: str | None) -> None:
+def check_step_options(what: str, retry: Retry | None, queue: str | None) -> None:
     """Raise if a step cannot have this retry policy or queue."""
     check_retry(retry, f"{what}: retry")
     if queue is not None:

@@ -138,6 +138,10 @@ async def test_each_stop_hook_is_called_whatever_became_of_the_others(
     def fails() -> None:
         raise ValueError("cannot close")
 
+    @app.on_worker_stop
+    def says_nothing() -> None:
+        raise ValueError
+
     @app.task
     async def work() -> None: ...
 
@@ -147,6 +151,7 @@ async def test_each_stop_hook_is_called_whatever_became_of_the_others(
         pass
     assert done == ["last"]
     assert [(failed.hook.split(".")[-1], failed.error) for failed in heard.of(HookFailed)] == [
+        ("says_nothing", "ValueError"),
         ("fails", "ValueError: cannot close"),
         ("hangs", "it has not ended within 0.05 s"),
     ]
