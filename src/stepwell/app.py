@@ -30,7 +30,7 @@ from stepwell.db import Database
 from stepwell.duration import Duration, seconds
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask, no_such_job
 from stepwell.handle import JobHandle, check_step, encode_event, refuse_in_event_loop, to_job_id
-from stepwell.hook import Hook, check_hook
+from stepwell.hook import Hook, check_hook, name_of
 from stepwell.job import JobInfo
 from stepwell.job_filter import JobFilters
 from stepwell.journal import Drift
@@ -313,9 +313,8 @@ class App:
             """A task whose work is a chain of functions: what one returns is given to the next, and saved in between.
 
             `Step(fn, retry=..., timeout=..., queue=...)` gives one a policy of its own; with `transaction` or `process`
-            it runs as a task with that would. A function may return
-            `Next(value, after="1h")` to have the next one wait, or `Done(value)` to end the chain. A job is enqueued
-            with the arguments of the first.
+            it runs like a task with that option. A function may return `Next(value, after="1h")` to have the next one
+            wait, or `Done(value)` to end the chain. A job is enqueued with the arguments of the first.
             """
             return self._register(
                 Chain(
@@ -367,10 +366,12 @@ class App:
         if task.name in self._tasks:
             other = self._tasks[task.name].fn
             raise DuplicateTask(
-                f"two tasks are named {task.name!r}: {_place(other)} and {_place(task.fn)}: "
+                f"two tasks are named {task.name!r}: {name_of(other)} and {name_of(task.fn)}: "
                 "give one another name with @app.task(name=...)"
             )
         self._tasks[task.name] = task
+        if isinstance(task, Chain) and task.uses_processes:
+            Chain.made[task.module, task.name] = task
         return task
 
     def job(self, job_id: UUID | str) -> JobHandle[Any]:
@@ -782,7 +783,3 @@ def _call_timeout(call_timeout: Duration | None) -> float | None:
     if limit == 0:
         raise ConfigError("call_timeout is 0: give some seconds, or None for no limit")
     return limit
-
-
-def _place(fn: Callable[..., Any]) -> str:
-    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"

@@ -27,7 +27,7 @@ from stepwell.codec import Codec
 from stepwell.context import Context
 from stepwell.duration import Duration
 from stepwell.errors import ConfigError, StepNotFound
-from stepwell.flow import Flow, FlowStep, Moved, check_policy, enter_step, seconds_or
+from stepwell.flow import Flow, FlowStep, Moved, check_step_options, enter_step, seconds_or
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
 from stepwell.names import check_name
@@ -106,7 +106,7 @@ class Chain(Task[P, R]):
     """A task whose work is a chain of functions. Made by `app.chain`."""
 
     made: ClassVar[dict[tuple[str, str], Chain[..., Any]]] = {}
-    """Those that have steps to be run in processes, by the module that makes them, and their name."""
+    """Those with steps that run in processes, by the module that makes them and their name. `app.chain` adds them."""
 
     def __init__(self, sink: Any, name: str, given: tuple[Any, ...], module: str, **options: Any) -> None:
         if not given:
@@ -140,8 +140,6 @@ class Chain(Task[P, R]):
         self.codec.wants_sync_context = False
         self.has_apart = any(step.apart for step in self.steps)
         self.module = "__main__" if module == "__mp_main__" else module
-        if self.uses_processes:
-            Chain.made[self.module, name] = self
 
     def __repr__(self) -> str:
         return f"<Chain {self.name}: {' > '.join(step.name for step in self.steps)}>"
@@ -225,7 +223,7 @@ def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, ti
     name = check_name(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
     if name == "<lambda>":
         raise ConfigError(f"chain {chain!r}: a lambda has no name to find its step by: give Step(fn, name=...)")
-    check_policy(f"step {name!r} of chain {chain!r}", policy.retry, policy.queue)
+    check_step_options(f"step {name!r} of chain {chain!r}", policy.retry, policy.queue)
     is_async = inspect.iscoroutinefunction(fn)
     codec = Codec(f"{chain}.{name}", fn, result=Any)
     if is_async and codec.wants_sync_context:

@@ -33,7 +33,7 @@ Taken = TypeVar("Taken", contravariant=True)
 Returned = TypeVar("Returned", covariant=True)
 
 
-class Options(TypedDict, total=False):
+class ChainOptions(TypedDict, total=False):
     """What `app.chain` is given by name."""
 
     queue: str | None
@@ -59,7 +59,7 @@ Ctx: TypeAlias = Callable[Concatenate[Context, P], Returns[A, T]]
 SyncCtx: TypeAlias = Callable[Concatenate[SyncContext, P], Returns[A, T]]
 Plain: TypeAlias = Step[P, Returns[A, T]] | Callable[P, Returns[A, T]]
 
-Link: TypeAlias = (
+NextStep: TypeAlias = (
     Callable[[A], Returns[B, T]]
     | Callable[[Context, A], Returns[B, T]]
     | Callable[[SyncContext, A], Returns[B, T]]
@@ -67,7 +67,7 @@ Link: TypeAlias = (
 )
 """A step that is given an A."""
 
-AnyLink: TypeAlias = Callable[..., Any] | Step[..., Any]
+AnyNextStep: TypeAlias = Callable[..., Any] | Step[..., Any]
 
 
 if MYPY:
@@ -81,8 +81,8 @@ if MYPY:
             name: str,
             first: Callable[Concatenate[Anything, ...], Any],
             /,
-            *steps: AnyLink,
-            **options: Unpack[Options],
+            *steps: AnyNextStep,
+            **options: Unpack[ChainOptions],
         ) -> Chain[..., Any]: ...
         @overload
         def __call__(
@@ -90,8 +90,8 @@ if MYPY:
             name: str,
             first: Callable[Concatenate[Context, P], Any],
             /,
-            *steps: AnyLink,
-            **options: Unpack[Options],
+            *steps: AnyNextStep,
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, Any]: ...
         @overload
         def __call__(
@@ -99,12 +99,17 @@ if MYPY:
             name: str,
             first: Callable[Concatenate[SyncContext, P], Any],
             /,
-            *steps: AnyLink,
-            **options: Unpack[Options],
+            *steps: AnyNextStep,
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, Any]: ...
         @overload
         def __call__(
-            self, name: str, first: Step[P, Any] | Callable[P, Any], /, *steps: AnyLink, **options: Unpack[Options]
+            self,
+            name: str,
+            first: Step[P, Any] | Callable[P, Any],
+            /,
+            *steps: AnyNextStep,
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, Any]: ...
 
 else:
@@ -113,246 +118,270 @@ else:
         """`app.chain`."""
 
         @overload
-        def __call__(self, name: str, a: Loose[T, T], /, **options: Unpack[Options]) -> Chain[..., T]: ...
+        def __call__(self, name: str, a: Loose[T, T], /, **options: Unpack[ChainOptions]) -> Chain[..., T]: ...
         @overload
-        def __call__(self, name: str, a: Ctx[P, T, T], /, **options: Unpack[Options]) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Ctx[P, T, T], /, **options: Unpack[ChainOptions]) -> Chain[P, T]: ...
         @overload
-        def __call__(self, name: str, a: SyncCtx[P, T, T], /, **options: Unpack[Options]) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: SyncCtx[P, T, T], /, **options: Unpack[ChainOptions]) -> Chain[P, T]: ...
         @overload
-        def __call__(self, name: str, a: Plain[P, T, T], /, **options: Unpack[Options]) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Plain[P, T, T], /, **options: Unpack[ChainOptions]) -> Chain[P, T]: ...
         @overload
         def __call__(
-            self, name: str, a: Loose[A, T], b: Link[A, T, T], /, **options: Unpack[Options]
+            self, name: str, a: Loose[A, T], b: NextStep[A, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[..., T]: ...
         @overload
         def __call__(
-            self, name: str, a: Ctx[P, A, T], b: Link[A, T, T], /, **options: Unpack[Options]
+            self, name: str, a: Ctx[P, A, T], b: NextStep[A, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
-            self, name: str, a: SyncCtx[P, A, T], b: Link[A, T, T], /, **options: Unpack[Options]
+            self, name: str, a: SyncCtx[P, A, T], b: NextStep[A, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
-            self, name: str, a: Plain[P, A, T], b: Link[A, T, T], /, **options: Unpack[Options]
-        ) -> Chain[P, T]: ...
-        @overload
-        def __call__(
-            self, name: str, a: Loose[A, T], b: Link[A, B, T], c: Link[B, T, T], /, **options: Unpack[Options]
-        ) -> Chain[..., T]: ...
-        @overload
-        def __call__(
-            self, name: str, a: Ctx[P, A, T], b: Link[A, B, T], c: Link[B, T, T], /, **options: Unpack[Options]
-        ) -> Chain[P, T]: ...
-        @overload
-        def __call__(
-            self, name: str, a: SyncCtx[P, A, T], b: Link[A, B, T], c: Link[B, T, T], /, **options: Unpack[Options]
-        ) -> Chain[P, T]: ...
-        @overload
-        def __call__(
-            self, name: str, a: Plain[P, A, T], b: Link[A, B, T], c: Link[B, T, T], /, **options: Unpack[Options]
+            self, name: str, a: Plain[P, A, T], b: NextStep[A, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Loose[A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[..., T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Ctx[P, A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: SyncCtx[P, A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Plain[P, A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Loose[A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, D, T],
-            e: Link[D, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[..., T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Ctx[P, A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, D, T],
-            e: Link[D, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: SyncCtx[P, A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, D, T],
-            e: Link[D, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Plain[P, A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, D, T],
-            e: Link[D, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Loose[A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, D, T],
-            e: Link[D, E, T],
-            f: Link[E, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, D, T],
+            e: NextStep[D, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[..., T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Ctx[P, A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, D, T],
-            e: Link[D, E, T],
-            f: Link[E, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, D, T],
+            e: NextStep[D, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: SyncCtx[P, A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, D, T],
-            e: Link[D, E, T],
-            f: Link[E, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, D, T],
+            e: NextStep[D, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Plain[P, A, T],
-            b: Link[A, B, T],
-            c: Link[B, C, T],
-            d: Link[C, D, T],
-            e: Link[D, E, T],
-            f: Link[E, T, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, D, T],
+            e: NextStep[D, T, T],
             /,
-            **options: Unpack[Options],
+            **options: Unpack[ChainOptions],
+        ) -> Chain[P, T]: ...
+        @overload
+        def __call__(
+            self,
+            name: str,
+            a: Loose[A, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, D, T],
+            e: NextStep[D, E, T],
+            f: NextStep[E, T, T],
+            /,
+            **options: Unpack[ChainOptions],
+        ) -> Chain[..., T]: ...
+        @overload
+        def __call__(
+            self,
+            name: str,
+            a: Ctx[P, A, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, D, T],
+            e: NextStep[D, E, T],
+            f: NextStep[E, T, T],
+            /,
+            **options: Unpack[ChainOptions],
+        ) -> Chain[P, T]: ...
+        @overload
+        def __call__(
+            self,
+            name: str,
+            a: SyncCtx[P, A, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, D, T],
+            e: NextStep[D, E, T],
+            f: NextStep[E, T, T],
+            /,
+            **options: Unpack[ChainOptions],
+        ) -> Chain[P, T]: ...
+        @overload
+        def __call__(
+            self,
+            name: str,
+            a: Plain[P, A, T],
+            b: NextStep[A, B, T],
+            c: NextStep[B, C, T],
+            d: NextStep[C, D, T],
+            e: NextStep[D, E, T],
+            f: NextStep[E, T, T],
+            /,
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Callable[Concatenate[Anything, ...], Any],
-            b: AnyLink,
-            c: AnyLink,
-            d: AnyLink,
-            e: AnyLink,
-            f: AnyLink,
-            g: AnyLink,
+            b: AnyNextStep,
+            c: AnyNextStep,
+            d: AnyNextStep,
+            e: AnyNextStep,
+            f: AnyNextStep,
+            g: AnyNextStep,
             /,
-            *steps: AnyLink,
-            **options: Unpack[Options],
+            *steps: AnyNextStep,
+            **options: Unpack[ChainOptions],
         ) -> Chain[..., Any]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Callable[Concatenate[Context, P], Any],
-            b: AnyLink,
-            c: AnyLink,
-            d: AnyLink,
-            e: AnyLink,
-            f: AnyLink,
-            g: AnyLink,
+            b: AnyNextStep,
+            c: AnyNextStep,
+            d: AnyNextStep,
+            e: AnyNextStep,
+            f: AnyNextStep,
+            g: AnyNextStep,
             /,
-            *steps: AnyLink,
-            **options: Unpack[Options],
+            *steps: AnyNextStep,
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, Any]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Callable[Concatenate[SyncContext, P], Any],
-            b: AnyLink,
-            c: AnyLink,
-            d: AnyLink,
-            e: AnyLink,
-            f: AnyLink,
-            g: AnyLink,
+            b: AnyNextStep,
+            c: AnyNextStep,
+            d: AnyNextStep,
+            e: AnyNextStep,
+            f: AnyNextStep,
+            g: AnyNextStep,
             /,
-            *steps: AnyLink,
-            **options: Unpack[Options],
+            *steps: AnyNextStep,
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, Any]: ...
         @overload
         def __call__(
             self,
             name: str,
             a: Step[P, Any] | Callable[P, Any],
-            b: AnyLink,
-            c: AnyLink,
-            d: AnyLink,
-            e: AnyLink,
-            f: AnyLink,
-            g: AnyLink,
+            b: AnyNextStep,
+            c: AnyNextStep,
+            d: AnyNextStep,
+            e: AnyNextStep,
+            f: AnyNextStep,
+            g: AnyNextStep,
             /,
-            *steps: AnyLink,
-            **options: Unpack[Options],
+            *steps: AnyNextStep,
+            **options: Unpack[ChainOptions],
         ) -> Chain[P, Any]: ...

@@ -103,7 +103,10 @@ class HookFailed(Event, frozen=True):
     traceback: str
 
     def text(self) -> str:
-        return f"{self.kind} hook {self.hook} failed: {self.error}\n{self.traceback}"
+        return f"{self.kind} hook {self.hook} failed: {' '.join(self.error.split())}"
+
+    def detail(self) -> str | None:
+        return self.traceback
 
 
 class HookSlow(Event, frozen=True):
@@ -385,7 +388,10 @@ class LoopFailed(Event, frozen=True):
     traceback: str
 
     def text(self) -> str:
-        return f"{self.loop} failed, and goes on in {self.pause:g} s: {' '.join(self.error.split())}\n{self.traceback}"
+        return f"{self.loop} failed, and goes on in {self.pause:g} s: {' '.join(self.error.split())}"
+
+    def detail(self) -> str | None:
+        return self.traceback
 
 
 class LeaderChanged(Event, frozen=True):
@@ -503,9 +509,7 @@ class PolicyUnreadable(Event, frozen=True):
     error: str
 
     def text(self) -> str:
-        return (
-            f"the options of job {self.job_id} ({self.task}) cannot be read, and those of its task hold: {self.error}"
-        )
+        return f"the policy of job {self.job_id} ({self.task}) cannot be read, and that of its task holds: {self.error}"
 
 
 class JobSuspended(Event, frozen=True):

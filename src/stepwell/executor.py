@@ -62,12 +62,12 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         result = await task.fn(*positional, **named)
         if not isinstance(ctx, Context) or not ctx.took_steps:
             await _refuse_open(ctx)
-            return task.ended(result, max_result_size)
+            return task.outcome_of_result(result, max_result_size)
         await ctx.all_spawned()
         if not ctx.journal.undoing and ctx.journal.leaving is None:
             await _refuse_open(ctx)
             ctx.journal.close()
-            return task.ended(result, max_result_size)
+            return task.outcome_of_result(result, max_result_size)
         error: BaseException = ctx.journal.leaving or StopReplay()
     except BaseException as raised:
         error = raised
@@ -107,11 +107,11 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
             kind = "coroutine" if inspect.iscoroutine(result) else "generator"
             raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
         if not ctx.took_steps:
-            return task.ended(result, max_result_size)
+            return task.outcome_of_result(result, max_result_size)
         if not ctx.journal.undoing and ctx.journal.leaving is None:
             ctx.refuse_unused()
             ctx.journal.close()
-            return task.ended(result, max_result_size)
+            return task.outcome_of_result(result, max_result_size)
         error: BaseException = ctx.journal.leaving or StopReplay()
     except BaseException as raised:
         error = raised

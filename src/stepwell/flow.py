@@ -12,16 +12,16 @@ from typing import Any, Protocol, cast
 
 from stepwell.codec import Codec
 from stepwell.duration import Duration, seconds
-from stepwell.errors import BadArgs, BadValue, ConfigError
+from stepwell.errors import BadArgs, BadValue
 from stepwell.job import ClaimedJob
 from stepwell.job_context import JobContext
 from stepwell.moves import Done
 from stepwell.names import check_name
 from stepwell.outcome import Advanced
-from stepwell.policy import JobPolicy
+from stepwell.policy import JobPolicy, check_retry
 from stepwell.retry import Retry
 from stepwell.task import Task
-from stepwell.values import encode_value
+from stepwell.values import LARGEST_VALUE, encode_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class FlowStep:
     def with_policy(self, policy: JobPolicy) -> FlowStep:
         """The same step in a job that has a policy of its own."""
         timeout = self.timeout if policy.timeout is None else policy.timeout
-        return replace(self, retry=policy.retry_after(self.retry), timeout=timeout)
+        return replace(self, retry=policy.applied_to(self.retry), timeout=timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,11 @@ class Advancing:
             return False
         return self.step.queue not in (None, self.job.queue) or self.step.priority not in (None, -self.job.rank)
 
-    def brought_back(self, cursor: str, stored: str, n: int) -> Advanced:
+    def brought_back(self, stored: str, n: int) -> Advanced:
         """What gives such a job back, to be claimed where its step belongs."""
-        queue, priority = self.step.queue or self.job.queue, self.step.priority
-        return self._give_back(
-            Moved(cursor, stored, None), None, max(n, 1), queue, -self.job.rank if priority is None else priority
-        )
+        queue = self.step.queue or self.job.queue
+        priority = -self.job.rank if self.step.priority is None else self.step.priority
+        return self._give_back(Moved(self.step.name, stored, None), None, max(n, 1), queue, priority)
 
     def _give_back(self, moved: Moved, left: str | None, n: int, queue: str, priority: int) -> Advanced:
         return Advanced(
@@ -120,10 +119,9 @@ class Flow(Protocol):
     def enter(self, step: str | None, value: Any) -> Moved: ...
 
 
-def check_policy(what: str, retry: Retry | None, queue: str | None) -> None:
-    """Raise if a step cannot have this policy."""
-    if retry is not None and not isinstance(retry, Retry):
-        raise ConfigError(f"{what}: retry is {retry!r}: give a Retry, such as Retry(max_attempts=5)")
+def check_step_options(what: str, retry: Retry | None, queue: str | None) -> None:
+    """Raise if a step cannot have this retry policy or queue."""
+    check_retry(retry, f"{what}: retry")
     if queue is not None:
         check_name(queue, f"{what}: queue")
 
@@ -133,15 +131,11 @@ def seconds_or(timeout: Duration | None, default: float | None) -> float | None:
     return default if timeout is None else seconds(timeout, "timeout")
 
 
-# No database can be told to accept more; most accept less, and say so ("stepwell limits").
-_LARGEST_INPUT = 512 * 1024 * 1024
-
-
 def enter_step(step: FlowStep, value: Any, whose: str) -> Moved:
     """The step with this value as its input. Raises `BadArgs` if it does not fit."""
     what = f"the input of step {step.name!r} of {whose}"
     try:
-        encoded = encode_value(value, _LARGEST_INPUT, "a step", "{} is", what)
+        encoded = encode_value(value, LARGEST_VALUE, "a step", "{} is", what)
         # The call is made, and not run.
         step.begin(encoded, cast("Any", None))
     except BadValue as error:

@@ -53,8 +53,8 @@ async def execute_flow(
                     f"{task.name!r} has no step {cursor!r} any more: put it back, or retry the job from another step"
                 )
             going = Advancing(task, step, job)
-            if cursor is not None and going.astray(cursor):
-                return going.brought_back(cursor, stored, n)
+            if going.astray(cursor):
+                return going.brought_back(stored, n)
             assert not step.apart, "whoever runs a job sees to such a step"
             ctx = (Context if step.is_async else SyncContext)(job, step.timeout, report, None)
             ctx.begin_step(attempt)

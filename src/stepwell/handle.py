@@ -31,13 +31,11 @@ from stepwell.job import Ended, JobInfo
 from stepwell.names import check_name
 from stepwell.plan import Plan, arun, run
 from stepwell.queries import Query
-from stepwell.values import encode_value
+from stepwell.values import LARGEST_VALUE, encode_value
 from stepwell.waiter import Waiter
 
 R = TypeVar("R", covariant=True)
 
-# No database can be told to accept more; most accept less, and say so ("stepwell limits").
-_LARGEST_EVENT = 512 * 1024 * 1024
 _LONGEST_REASON = 10_000
 
 
@@ -317,7 +315,7 @@ def _send(job_id: str, name: str, value: Any) -> Query[bool]:
 def encode_event(name: str, value: Any) -> str:
     """The value of an event as JSON. Raises `BadArgs` if it cannot be stored."""
     try:
-        return encode_value(value, _LARGEST_EVENT, "an event", "event {!r} has", name)
+        return encode_value(value, LARGEST_VALUE, "an event", "event {!r} has", name)
     except BadValue as error:
         raise BadArgs(str(error)) from None
 

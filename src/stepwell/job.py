@@ -41,7 +41,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     """How many bytes it holds, if it came without them: no args, no metadata, no journal."""
     more: bool | None = None
     """Whether the claim ended with what it brought because that was enough bytes, and not for want of jobs."""
-    options: str | None = None
+    policy: str | None = None
     """The job's own policy, as JSON; None: the task's."""
 
     @property
@@ -107,7 +107,7 @@ class JobInfo:
     misfit_until: datetime | None
     """Its args do not fit the code of the workers that claimed it, as `error` says: until then it waits for one that
     they fit. None: it does not wait for that."""
-    options: dict[str, Any] | None
+    policy: dict[str, Any] | None
     """How it is tried, timed and kept, as `using` said: of `retry`, `timeout`, `keep` and `keep_failed` those that were
     given, in seconds. None: as its task."""
     failures: tuple[Failure, ...] = ()

@@ -11,7 +11,7 @@ import msgspec
 from stepwell.codec import Codec
 from stepwell.duration import Duration
 from stepwell.errors import BadArgs, ConfigError, MisfitArgs, StepNotFound
-from stepwell.flow import Flow, FlowStep, Moved, check_policy, enter_step, seconds_or
+from stepwell.flow import Flow, FlowStep, Moved, check_step_options, enter_step, seconds_or
 from stepwell.job_context import JobContext
 from stepwell.moves import Done, Next
 from stepwell.names import check_name
@@ -93,7 +93,7 @@ class Machine(Task[[Any], Any]):
             own = check_name(state.__name__ if name is None else name, "name")
             if start and queue is not None:
                 raise ConfigError(f"state {own!r}: jobs begin in the machine's own queue: app.machine(..., queue=...)")
-            check_policy(f"state {own!r}", retry, queue)
+            check_step_options(f"state {own!r}", retry, queue)
             if own in self.states:
                 raise ConfigError(f"machine {self.name!r} has two states named {own!r}: give one another name=")
             self.states[own] = _machine_state(

@@ -42,7 +42,7 @@ class JobPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
         """As JSON; None: there is nothing to store."""
         return None if self == _AS_TASK else msgspec.json.encode(self).decode()
 
-    def retry_after(self, retry: Retry) -> Retry:
+    def applied_to(self, retry: Retry) -> Retry:
         """A task's own retry policy with what this one says in its place."""
         return retry if self.retry is None else replace(retry, **msgspec.structs.asdict(self.retry))
 
@@ -51,10 +51,10 @@ _AS_TASK = JobPolicy()
 _decoder = msgspec.json.Decoder(JobPolicy)
 
 
-def read_policy(options: str) -> JobPolicy:
+def read_policy(stored: str) -> JobPolicy:
     """The policy that is stored with a job. Raises `ValueError` or `StepwellError` if it is none."""
-    policy = _decoder.decode(options)
-    policy.retry_after(Retry())
+    policy = _decoder.decode(stored)
+    policy.applied_to(Retry())
     return policy
 
 
@@ -81,10 +81,10 @@ def stored_keep(keep: Keep, what: str) -> StoredKeep:
     return "Infinity" if length == float("inf") else length
 
 
-def check_retry(retry: Retry | None) -> Retry | None:
+def check_retry(retry: Retry | None, what: str = "retry") -> Retry | None:
     """A retry policy, if it is one."""
     if retry is not None and not isinstance(retry, Retry):
-        raise ConfigError(f"retry is {retry!r}: give a Retry, such as Retry(max_attempts=5)")
+        raise ConfigError(f"{what} is {retry!r}: give a Retry, such as Retry(max_attempts=5)")
     return retry
 
 

@@ -44,9 +44,9 @@ class NewSchedule:
     catchup: int
     jitter: float
     metadata: str | None = None
-    """Of its jobs, as JSON, as are its options."""
+    """Of its jobs, as JSON, as is its policy."""
     max_attempts: int | None = None
-    options: str | None = None
+    policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ScheduleInfo:
     metadata: dict[str, Any] | None
     """What its jobs can be found by."""
     max_attempts: int | None
-    options: dict[str, Any] | None
+    policy: dict[str, Any] | None
     """How its jobs are tried, timed and kept, as in `JobInfo`. None: as the task says."""
 
     def preview(self, n: int = 5) -> list[datetime]:

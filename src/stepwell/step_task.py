@@ -52,7 +52,7 @@ class StepTask(Task[..., Any]):
     ) -> JobContext:
         return super().context_for(job, report, None)
 
-    def ended(self, result: Any, most: int) -> Outcome:
+    def outcome_of_result(self, result: Any, most: int) -> Outcome:
         """What becomes of the job when the step has returned this."""
         moved = self.chain.follow(self._step, result, most)
         if isinstance(moved, Done):
@@ -60,7 +60,7 @@ class StepTask(Task[..., Any]):
         left = self._step.name if self._first else None
         return Advancing(self.chain, self._step, self._job).to(moved, left, max(self._n, 1) + 1)
 
-    def judged(self, outcome: Outcome) -> Outcome:
+    def with_failed_step(self, outcome: Outcome) -> Outcome:
         """The same outcome, with the step named that failed."""
         return msgspec.structs.replace(outcome, step=self._step.name) if isinstance(outcome, Failed) else outcome
 

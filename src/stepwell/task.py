@@ -298,36 +298,36 @@ class Task(Enqueuer[P, R]):
         """Whether its jobs, or steps of them, run in processes of their own."""
         return self.kind == "process"
 
-    def ended(self, result: Any, most: int) -> Outcome:
+    def outcome_of_result(self, result: Any, most: int) -> Outcome:
         """What becomes of a job whose handler has returned this."""
         if isinstance(result, Restart):
             return Restarted(self.codec.encode_args(result.args, result.kwargs, self.sink.max_args_size))
         return Succeeded(self.codec.encode_result(result, most))
 
-    def judged(self, outcome: Outcome) -> Outcome:
-        """How a run of it ended, with all that is to be written of that."""
+    def with_failed_step(self, outcome: Outcome) -> Outcome:
+        """An outcome with the step that failed, where this task is one step of a chain."""
         return outcome
 
     def for_job(self, job: ClaimedJob) -> Task[P, R]:
         """This task with the policy that a job has of its own. What cannot be read, as only SQL can have put it in, is
         left to the task."""
-        if job.options is None:
+        if job.policy is None:
             return self
-        known = self._by_policy.get(job.options)
+        known = self._by_policy.get(job.policy)
         if known is None:
             try:
-                known = self._with_policy(read_policy(job.options))
+                known = self._with_policy(read_policy(job.policy))
             except (ValueError, RecursionError, StepwellError) as error:
                 log(PolicyUnreadable(job.id, self.name, str(error)))
                 return self
             if len(self._by_policy) >= _MOST_POLICIES:
                 self._by_policy.clear()
-            self._by_policy[job.options] = known
+            self._by_policy[job.policy] = known
         return known
 
     def _with_policy(self, policy: JobPolicy) -> Self:
         made = copy(self)
-        made.retry = policy.retry_after(self.retry)
+        made.retry = policy.applied_to(self.retry)
         made.timeout = self.timeout if policy.timeout is None else policy.timeout
         made.keep = self.keep if policy.keep is None else float(policy.keep)
         made.keep_failed = self.keep_failed if policy.keep_failed is None else float(policy.keep_failed)

@@ -11,6 +11,8 @@ import msgspec
 
 from stepwell.errors import BadValue
 
+# No database can be told to accept more; most accept less, and say so ("stepwell limits").
+LARGEST_VALUE = 512 * 1024 * 1024
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 

@@ -87,9 +87,11 @@ class Jobs:
         return dict(fetch(self.connection, queries.job_states([job_id])))[job_id]
 
 
-def make_schedule(jobs: Jobs, name: str, task: str, *, owner: str = "shop", cron: str = "0 3 * * *") -> None:
+def make_schedule(
+    jobs: Jobs, name: str, task: str, *, owner: str = "shop", cron: str = "0 3 * * *", **for_jobs: Any
+) -> None:
     """A schedule, as a worker of the app `owner` would have made it."""
     timing = parse_cron(cron, "Europe/Paris")
     [now] = fetch(jobs.connection, queries.clock())
-    schedule = NewSchedule(name, task, '{"x": 1}', "default", 0, timing, "skip", 1, 0.0)
+    schedule = NewSchedule(name, task, '{"x": 1}', "default", 0, timing, "skip", 1, 0.0, **for_jobs)
     fetch(jobs.connection, queries.put_schedules(owner, [schedule], [timing.after(now)], declared=True))

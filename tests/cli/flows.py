@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stepwell import App, Context, Done, Next, Retry, Step
+from stepwell import App, Context, Done, Next, Retry, Step, SyncContext
 
 app = App()
 
@@ -22,7 +22,17 @@ def parse(page: str) -> int:
     return len(page)
 
 
-app.chain("ingest", fetch, Step(parse, retry=Retry(max_attempts=1), timeout="3s", queue="cpu"), queue="web")
+def save(ctx: SyncContext, length: int) -> None: ...
+
+
+app.chain(
+    "ingest",
+    fetch,
+    Step(parse, retry=Retry(max_attempts=1), timeout="3s", queue="cpu", priority=7, process=True),
+    Step(save, transaction=True),
+    queue="web",
+    priority=2,
+)
 subscription = app.machine("subscription")
 
 

@@ -31,6 +31,19 @@ def test_schedules_are_listed_and_shown(run: Run, jobs: Jobs) -> None:
     assert whole["ticks"][0]["job_id"] == job
 
 
+def test_what_a_schedule_gives_its_jobs_is_shown(run: Run, jobs: Jobs) -> None:
+    make_schedule(jobs, "plain", "add")
+    make_schedule(jobs, "own", "add", metadata='{"tenant": "ä"}', max_attempts=4, policy='{"timeout": 9.0}')
+    for name, told in (
+        ("plain", ["none", "as the task says", "as the task says"]),
+        ("own", ['{"tenant": "ä"}', "4", '{"timeout": 9.0}']),
+    ):
+        lines = run("schedules", "show", name).out.splitlines()
+        shown = [line.removeprefix(field).strip() for field in ("metadata", "max attempts", "policy") for line in lines
+                 if line.startswith(field)]  # fmt: skip
+        assert shown == told
+
+
 def test_a_schedule_is_paused_resumed_and_deleted(run: Run, jobs: Jobs) -> None:
     make_schedule(jobs, "nightly", "add")
     assert run("schedules", "pause", "nightly").out == "schedule nightly is paused\n"

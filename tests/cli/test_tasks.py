@@ -35,9 +35,15 @@ def test_steps_states_and_schedules_are_listed_without_a_database(run_without_da
             for step in (*ingest["steps"], *subscription["steps"])] == [
         ("fetch", True, "web", None, 20),
         ("parse", False, "cpu", 3.0, 1),
+        ("save", False, "web", None, 20),
         ("Trial", True, "default", None, 20),
         ("Active", False, "billing", 60.0, 20),
     ]  # fmt: skip
+    assert [(step["priority"], step["process"], step["transaction"]) for step in ingest["steps"]] == [
+        (2, False, False),
+        (7, True, False),
+        (2, False, True),
+    ]
     nightly, often = clean["schedules"]
     assert (nightly["name"], nightly["cron"], nightly["tz"], nightly["every"]) == (
         "clean",
@@ -56,7 +62,9 @@ def test_steps_states_and_schedules_are_listed_without_a_database(run_without_da
         ["subscription", "machine"],
     ]
     assert steps.splitlines()[1].split()[:4] == ["ingest", "fetch", "begins", "web"]
-    assert steps.splitlines()[4].split()[:3] == ["subscription", "Active", "billing"]
+    assert steps.splitlines()[2].split()[:5] == ["ingest", "parse", "cpu", "7", "process"]
+    assert steps.splitlines()[3].split()[:5] == ["ingest", "save", "web", "2", "transaction"]
+    assert steps.splitlines()[5].split()[:3] == ["subscription", "Active", "billing"]
     assert "0 3 * * * Europe/Paris" in schedules.splitlines()[1]
     assert "every 15m" in schedules.splitlines()[2]
 

@@ -12,6 +12,8 @@ from process_tasks import chain_in_processes
 from waiting import Heard
 
 from stepwell import App, ConfigError, Context, Done, JobFailed, JobInfo, Next, Retry, Step, SyncContext, Worker
+from stepwell.chain import Chain
+from stepwell.errors import DuplicateTask
 from stepwell.events import JobSucceeded
 
 SOON = Retry(max_attempts=3, initial=0)
@@ -107,6 +109,14 @@ async def test_a_step_in_a_transaction_is_not_committed_by_a_late_worker(
     async with Worker(app, poll="50ms"):
         assert await (await chain.aenqueue(1)).aresult(timeout="20s") == 1
     assert said(effects) == ["booked by 3"]
+
+
+def test_processes_do_not_find_a_chain_that_its_app_refused(app: App) -> None:
+    chain_in_processes(app)
+    found = Chain.made["process_tasks", "halving"]
+    with pytest.raises(DuplicateTask):
+        chain_in_processes(app)
+    assert Chain.made["process_tasks", "halving"] is found
 
 
 async def test_steps_run_in_processes(app: App) -> None:

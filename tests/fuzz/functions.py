@@ -236,7 +236,9 @@ class Arguments:
             "_args": self._args,
             "_metadata": lambda: '{"k": 1}' if dice.chance(0.3) else None,
             "metadata": lambda: '{"k": 1}' if dice.chance(0.3) else None,
-            "_options": lambda: dice.one((None, '{"timeout": 9}', '{"keep_failed": 0}', '{"keep_failed": "Infinity"}')),
+            "_policies": lambda: dice.one(
+                (None, '{"timeout": 9}', '{"keep_failed": 0}', '{"keep_failed": "Infinity"}')
+            ),
             "_priorities": lambda: str(dice.randrange(-3, 4)),
             "priority": lambda: str(dice.randrange(-3, 4)),
             "_max_attempts": lambda: dice.one(("1", "3", None)),

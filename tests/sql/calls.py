@@ -84,16 +84,16 @@ def enqueue_many(
     run_ats: Sequence[float | None] | None = None,
     metadata: Sequence[str | None] | None = None,
     max_attempts: Sequence[int | None] | None = None,
-    options: Sequence[str | None] | None = None,
+    policies: Sequence[str | None] | None = None,
 ) -> list[str]:
     return one(
         conn.execute(
             "select stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[],"
             " (select array_agg(to_timestamp(u.s) order by u.n) from unnest(%s::double precision[])"
-            " with ordinality as u (s, n)), %s::text[], %s::integer[], _options => %s::text[])::text[]",
+            " with ordinality as u (s, n)), %s::text[], %s::integer[], _policies => %s::text[])::text[]",
             [
                 None if option is None else list(option)
-                for option in (tasks, args, queues, priorities, delays, run_ats, metadata, max_attempts, options)
+                for option in (tasks, args, queues, priorities, delays, run_ats, metadata, max_attempts, policies)
             ],
         )
     )

@@ -185,7 +185,7 @@ def enqueue_many(conn: Connection, count: int) -> Act:
         delays=[0.0, 5.0] * (count // 2),
         metadata=['{"a": 1}'] * count,
         max_attempts=[3] * count,
-        options=['{"keep_failed": 60}'] * count,
+        policies=['{"keep_failed": 60}'] * count,
     )
 
 

@@ -20,8 +20,8 @@ Connection = psycopg.Connection[Any]
 OWN = '{"timeout": 5, "keep_failed": 60}'
 
 
-def options(conn: Connection, job_id: str) -> Any:
-    return calls.one(conn.execute("select options from stepwell.jobs where id = %s::uuid", (job_id,)))
+def policy(conn: Connection, job_id: str) -> Any:
+    return calls.one(conn.execute("select policy from stepwell.jobs where id = %s::uuid", (job_id,)))
 
 
 def kept_for(conn: Connection, job_id: str) -> float:
@@ -34,11 +34,11 @@ def kept_for(conn: Connection, job_id: str) -> float:
     )
 
 
-def test_a_job_has_the_options_that_it_was_given_and_a_plain_one_none(conn: Connection) -> None:
-    one, other, third = calls.enqueue_many(conn, ["{}"] * 3, options=[OWN, None, '{"keep": 1}'])
-    assert [options(conn, job) for job in (one, other, third)] == [json.loads(OWN), None, {"keep": 1}]
-    assert [options(conn, job) for job in calls.enqueue_many(conn, ["{}"] * 2, options=[OWN])] == [json.loads(OWN)] * 2
-    assert options(conn, calls.enqueue(conn)) is None
+def test_a_job_has_the_policy_that_it_was_given_and_a_plain_one_none(conn: Connection) -> None:
+    one, other, third = calls.enqueue_many(conn, ["{}"] * 3, policies=[OWN, None, '{"keep": 1}'])
+    assert [policy(conn, job) for job in (one, other, third)] == [json.loads(OWN), None, {"keep": 1}]
+    assert [policy(conn, job) for job in calls.enqueue_many(conn, ["{}"] * 2, policies=[OWN])] == [json.loads(OWN)] * 2
+    assert policy(conn, calls.enqueue(conn)) is None
 
 
 @pytest.mark.parametrize(
@@ -56,34 +56,34 @@ def test_a_job_has_the_options_that_it_was_given_and_a_plain_one_none(conn: Conn
         ([], "one for each item"),
     ],
 )
-def test_options_that_rescue_could_not_read_are_refused(conn: Connection, given: list[str], said: str) -> None:
+def test_policies_that_rescue_could_not_read_are_refused(conn: Connection, given: list[str], said: str) -> None:
     with pytest.raises(psycopg.DataError, match=said):
-        calls.enqueue_many(conn, ["{}"] * 2, options=given)
+        calls.enqueue_many(conn, ["{}"] * 2, policies=given)
     assert calls.one(conn.execute("select count(*) from stepwell.job")) == 0
 
 
 def test_they_go_to_history_and_come_back_with_a_retry_and_a_fork(conn: Connection) -> None:
-    job, other = calls.enqueue_many(conn, ["{}"] * 2, options=[OWN])
+    job, other = calls.enqueue_many(conn, ["{}"] * 2, policies=[OWN])
     worker = calls.register_worker(conn)
     first, second = calls.claim(conn, worker)
     calls.fail(conn, [first], delay=None)
     calls.finish(conn, [second])
-    assert options(conn, job) == options(conn, other) == json.loads(OWN)
+    assert policy(conn, job) == policy(conn, other) == json.loads(OWN)
     calls.retry(conn, [job])
     assert calls.state(conn, job) == "ready"
-    assert options(conn, job) == json.loads(OWN)
+    assert policy(conn, job) == json.loads(OWN)
     [again] = calls.claim(conn, worker)
     conn.execute(
         "select stepwell.advance(array[%s]::uuid[], array[%s], '{one}', '{two}', '{1}', '{2}')", (again.id, again.epoch)
     )
     forked = calls.one(conn.execute("select stepwell.fork(%s::uuid, 'two')::text", (job,)))
-    assert options(conn, forked) == json.loads(OWN)
+    assert policy(conn, forked) == json.loads(OWN)
 
 
 def test_rescue_and_cancel_keep_a_job_as_long_as_it_says_itself(conn: Connection) -> None:
     tasks = {"work": {"max_attempts": 1.0, "keep_failed": 7200.0}}
     dead, plain, waiting, gone = calls.enqueue_many(
-        conn, ["{}"] * 4, options=[OWN, None, OWN, '{"keep_failed": 0}'], delays=[None, None, 60.0, 60.0]
+        conn, ["{}"] * 4, policies=[OWN, None, OWN, '{"keep_failed": 0}'], delays=[None, None, 60.0, 60.0]
     )
     calls.set_clock(conn, "2030-01-01 00:00+00")
     calls.claim(conn, calls.register_worker(conn, tasks=tasks, lease=10))
@@ -95,23 +95,23 @@ def test_rescue_and_cancel_keep_a_job_as_long_as_it_says_itself(conn: Connection
     assert calls.state(conn, gone) is None
 
 
-def test_a_job_that_cannot_go_on_keeps_its_options(conn: Connection) -> None:
-    [job] = calls.enqueue_many(conn, ["{}"], options=[OWN])
+def test_a_job_that_cannot_go_on_keeps_its_policy(conn: Connection) -> None:
+    [job] = calls.enqueue_many(conn, ["{}"], policies=[OWN])
     conn.execute("select stepwell.fail_broken(%s::uuid, 'a constraint')", (job,))
-    assert (calls.state(conn, job), options(conn, job)) == ("failed", json.loads(OWN))
+    assert (calls.state(conn, job), policy(conn, job)) == ("failed", json.loads(OWN))
 
 
-def test_children_have_the_options_that_they_were_spawned_with(conn: Connection) -> None:
+def test_children_have_the_policies_that_they_were_spawned_with(conn: Connection) -> None:
     calls.enqueue(conn)
     [parent] = calls.claim(conn, calls.register_worker(conn))
     children = calls.one(
         conn.execute(
             "select stepwell.spawn(array[%s, %s]::uuid[], array[%s, %s], '{a,b}', '{1,2}', '{child}',"
-            " array['{}', '{}'], _options => %s::text[])::text[]",
+            " array['{}', '{}'], _policies => %s::text[])::text[]",
             (parent.id, parent.id, parent.epoch, parent.epoch, [OWN, None]),
         )
     )
-    assert [options(conn, child) for child in children] == [json.loads(OWN), None]
+    assert [policy(conn, child) for child in children] == [json.loads(OWN), None]
 
 
 def schedule(name: str, overlap: Overlap, *options: Any) -> NewSchedule:
@@ -132,6 +132,15 @@ def fire(conn: Connection, *names: str) -> None:
     )
 
 
+def test_a_schedule_that_gives_its_jobs_something_else_is_another_version(conn: Connection) -> None:
+    versions: list[int] = []
+    for given in ((), ('{"k": 1}',), ('{"k": 1}', 3), ('{"k": 1}', 3, OWN), ('{"k": 1}', 3, OWN), ()):
+        put(conn, schedule("a", "skip", *given))
+        versions.append(calls.one(conn.execute("select version from stepwell.schedule")))
+    first = versions[0]
+    assert [version - first for version in versions] == [0, 1, 2, 3, 3, 4]
+
+
 def test_a_schedule_gives_its_jobs_what_it_has(conn: Connection) -> None:
     calls.set_clock(conn, "2030-01-01 00:00+00")
     put(conn, schedule("a", "replace", '{"k": 1}', 3, OWN), schedule("b", "skip"))
@@ -141,9 +150,9 @@ def test_a_schedule_gives_its_jobs_what_it_has(conn: Connection) -> None:
     fire(conn, "a")  # alone, as it has a run to replace
     conn.execute("select stepwell.trigger_schedule('shop', 'a')")
     found = conn.execute(
-        "select s.name, j.metadata, j.max_attempts, j.options from stepwell.job j"
+        "select s.name, j.metadata, j.max_attempts, j.policy from stepwell.job j"
         " join stepwell.schedule s on s.id = j.schedule_id union all"
-        " select 'a', h.metadata, h.max_attempts, h.options from stepwell.history h order by 1"
+        " select 'a', h.metadata, h.max_attempts, h.policy from stepwell.history h order by 1"
     ).fetchall()
     assert found == [("a", {"k": 1}, 3, json.loads(OWN))] * 3 + [("b", None, None, None)]
 
@@ -161,7 +170,7 @@ def test_workers_of_schema_6_go_on(conn: Connection) -> None:
         " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[]), ' ')",
         (["work"], ["{}"], None, None, None, None, None, None, None),
     )
-    calls.enqueue_many(conn, ["{}"], options=[OWN])
+    calls.enqueue_many(conn, ["{}"], policies=[OWN])
     worker = calls.register_worker(conn)
     claimed = conn.execute(
         "select id::text, queue, task, args::text, metadata::text, epoch, attempt, rank, parent_id::text, journal,"

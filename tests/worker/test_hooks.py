@@ -114,7 +114,9 @@ async def test_one_that_fails_ends_the_worker_and_closes_what_was_opened(
     with pytest.raises(StepwellError, match=said):
         await worker.run()
     assert done == ["one", "close one"]
-    assert "raise ConnectionError" in heard.of(HookFailed)[0].text()
+    [failed] = heard.of(HookFailed)
+    assert failed.text().endswith("two failed: ConnectionError: nobody answers")
+    assert "raise ConnectionError" in (failed.detail() or "")
     assert conn.execute("select count(*) from stepwell.workers").fetchone() == (0,)
 
 
@@ -136,6 +138,10 @@ async def test_each_stop_hook_is_called_whatever_became_of_the_others(
     def fails() -> None:
         raise ValueError("cannot close")
 
+    @app.on_worker_stop
+    def says_nothing() -> None:
+        raise ValueError
+
     @app.task
     async def work() -> None: ...
 
@@ -145,6 +151,7 @@ async def test_each_stop_hook_is_called_whatever_became_of_the_others(
         pass
     assert done == ["last"]
     assert [(failed.hook.split(".")[-1], failed.error) for failed in heard.of(HookFailed)] == [
+        ("says_nothing", "ValueError"),
         ("fails", "ValueError: cannot close"),
         ("hangs", "it has not ended within 0.05 s"),
     ]
@@ -198,6 +205,55 @@ async def test_a_start_hook_that_hangs_ends_when_the_worker_is_asked_to_stop(app
     worker.stop()
     await running
     assert done == ["opened", "closed"]
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_stop_in_the_turn_in_which_the_last_start_hook_returns_cuts_no_stop_hook_short(
+    app: App, turns: int
+) -> None:
+    done: list[str] = []
+    worker = Worker(app)
+
+    @app.on_worker_start
+    async def asks() -> None:
+        worker.stop()
+        try:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            pass  # a hook may finish what it has begun
+
+    @app.on_worker_stop
+    async def close() -> None:
+        await asyncio.sleep(0.01)
+        done.append("closed")
+
+    @app.task
+    async def work() -> None: ...
+
+    running = asyncio.create_task(worker.run())
+    await running
+    assert (done, running.cancelling()) == (["closed"], 0)
+
+
+async def test_a_cancel_from_outside_is_not_taken_for_the_stop_that_comes_with_it(app: App) -> None:
+    hanging = asyncio.Event()
+
+    @app.on_worker_start
+    async def hangs() -> None:
+        hanging.set()
+        await asyncio.sleep(60)
+
+    @app.task
+    async def work() -> None: ...
+
+    worker = Worker(app)
+    running = asyncio.create_task(worker.run())
+    await hanging.wait()
+    worker.stop()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 def test_what_is_no_hook_is_refused(app: App) -> None:

@@ -79,7 +79,7 @@ async def test_what_a_job_has_of_its_own_is_shown(app: App) -> None:
     info = await (await work.using(retry=retry, timeout="1m", keep="forever", keep_failed=0).aenqueue()).ainfo()
     assert info is not None
     assert info.max_attempts == 7
-    assert info.options == {
+    assert info.policy == {
         "retry": {"backoff": "linear", "initial": 2.0, "factor": 2.0, "cap": 60.0, "jitter": 0.5},
         "timeout": 60.0,
         "keep": "Infinity",
@@ -87,7 +87,7 @@ async def test_what_a_job_has_of_its_own_is_shown(app: App) -> None:
     }
     plain = await (await work.using(max_attempts=2).aenqueue()).ainfo()
     assert plain is not None
-    assert plain.options is None
+    assert plain.policy is None
     assert (await (await work.using(retry=retry, max_attempts=2).aenqueue()).ainfo() or info).max_attempts == 2
 
 
@@ -185,7 +185,7 @@ async def test_the_runs_of_a_schedule_have_what_it_says(app: App) -> None:
         await asyncio.sleep(60)
 
     made = await app.aschedule_task(work, "1h", name="made", metadata={"by": "hand"}, retry=SOON, timeout="50ms")
-    assert (made.metadata, made.max_attempts, made.options) == (
+    assert (made.metadata, made.max_attempts, made.policy) == (
         {"by": "hand"},
         3,
         {"retry": {"backoff": "fixed", "initial": 0.0, "factor": 2.0, "cap": 3600.0, "jitter": 0.0}, "timeout": 0.05},
@@ -195,7 +195,7 @@ async def test_the_runs_of_a_schedule_have_what_it_says(app: App) -> None:
             info = await failed(await app.schedule_named(name).atrigger(), "its timeout of 50ms")
             assert (info.metadata, len(info.failures)) == ({"by": by}, 3)
     # Without them they are gone.
-    assert (await app.aschedule_task(work, "1h", name="made")).options is None
+    assert (await app.aschedule_task(work, "1h", name="made")).policy is None
 
 
 def test_what_cannot_be_stored_with_a_job_is_refused(app: App) -> None:
@@ -222,7 +222,7 @@ def test_what_cannot_be_stored_with_a_job_is_refused(app: App) -> None:
             app.schedule("1h", **options)(work)
 
 
-async def test_options_that_no_worker_can_read_leave_the_job_to_its_task(
+async def test_a_policy_that_no_worker_can_read_leaves_the_job_to_its_task(
     app: App, conn: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -232,10 +232,10 @@ async def test_options_that_no_worker_can_read_leave_the_job_to_its_task(
     deep = 900 * "[" + 900 * "]"
     wrong = ('{"timeout": "soon"}', '{"timeout": -1}', '{"retry": {"backoff": "odd"}}', f'{{"retry": {deep}}}')
     async with Worker(app):
-        for options in wrong:
+        for policy in wrong:
             row = conn.execute(
-                "select (stepwell.enqueue_many('{work}', array['{}'], _options => array[%s]))[1]::text", (options,)
+                "select (stepwell.enqueue_many('{work}', array['{}'], _policies => array[%s]))[1]::text", (policy,)
             ).fetchone()
             assert row is not None
             assert await app.job(row[0]).aresult(timeout="20s") == "done"
-            assert f"the options of job {row[0]} (work) cannot be read, and those of its task hold" in caplog.text
+            assert f"the policy of job {row[0]} (work) cannot be read, and that of its task holds" in caplog.text

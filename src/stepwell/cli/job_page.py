@@ -33,7 +33,7 @@ def print_job(job: JobInfo, failures: Sequence[Failure], steps: Sequence[StepInf
         ("parent", job.parent_id),
         ("forked from", job.forked_from),
         ("attempt", job.attempt if job.max_attempts is None else f"{job.attempt} of {job.max_attempts}"),
-        ("options", None if job.options is None else _json(job.options)),
+        ("policy", None if job.policy is None else _json(job.policy)),
         ("epoch", job.epoch),
         ("worker", job.worker_id),
         ("enqueued at", local(job.enqueued_at)),

@@ -39,6 +39,11 @@ def begins(task: Task[..., Any], step: FlowStep) -> bool:
     return step.name in task.starts if isinstance(task, Machine) else step.begin_first is not None
 
 
+def priority_of(task: Task[..., Any], step: FlowStep) -> int:
+    """The priority of a step, for a job that was given none of its own."""
+    return task.priority if step.priority is None else step.priority
+
+
 def said_retry(retry: Retry) -> str:
     if retry.max_attempts == 1:
         return "1 attempt"

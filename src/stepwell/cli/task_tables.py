@@ -7,7 +7,7 @@ from typing import Any
 
 from stepwell.cli.output import Column, table
 from stepwell.cli.schedule_text import said_catchup, said_timing
-from stepwell.cli.task_parts import begins, flow_of, next_tick, said_retry
+from stepwell.cli.task_parts import begins, flow_of, next_tick, priority_of, said_retry
 from stepwell.duration import describe
 from stepwell.flow import FlowStep
 from stepwell.schedule import NewSchedule, from_timing
@@ -52,6 +52,8 @@ def print_steps(flows: Sequence[tuple[Task[..., Any], FlowStep]]) -> None:
             Column("step or state", cut=True),
             Column("begins"),
             Column("queue", cut=True),
+            Column("priority", right=True),
+            Column("runs in"),
             Column("retry", cut=True),
             Column("timeout"),
         ],
@@ -61,6 +63,8 @@ def print_steps(flows: Sequence[tuple[Task[..., Any], FlowStep]]) -> None:
                 step.name,
                 "begins" if begins(task, step) else "",
                 step.queue or task.queue,
+                priority_of(task, step),
+                "transaction" if step.transaction else "process" if step.process else "",
                 said_retry(step.retry),
                 _timeout(step.timeout),
             )

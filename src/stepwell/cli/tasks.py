@@ -10,7 +10,7 @@ from typing import Any
 from stepwell.cli.load import load_app
 from stepwell.cli.options import AppArgument, JsonOption
 from stepwell.cli.output import dump, say
-from stepwell.cli.task_parts import begins, flow_of, next_tick, said_retry, schedules_of, steps_of
+from stepwell.cli.task_parts import begins, flow_of, next_tick, priority_of, said_retry, schedules_of, steps_of
 from stepwell.cli.task_tables import print_schedules, print_steps, print_tasks
 from stepwell.flow import FlowStep
 from stepwell.schedule import NewSchedule, from_timing
@@ -59,6 +59,9 @@ def _step_record(task: Task[..., Any], step: FlowStep) -> dict[str, Any]:
         "name": step.name,
         "begins": begins(task, step),
         "queue": step.queue or task.queue,
+        "priority": priority_of(task, step),
+        "transaction": step.transaction,
+        "process": step.process,
         "max_attempts": step.retry.max_attempts,
         "retry": said_retry(step.retry),
         "timeout": step.timeout,

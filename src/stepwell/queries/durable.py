@@ -91,7 +91,7 @@ def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
             shared([job.metadata for job in jobs], texts),
             shared([job.max_attempts for job in jobs]),
             shared([job.owner for job in jobs], texts),
-            shared([job.options for job in jobs], texts),
+            shared([job.policy for job in jobs], texts),
         ),
         only,
     )

@@ -20,7 +20,7 @@ INFO: LiteralString = (
     # Python has no infinite time: what waits without a limit is due at no time, what is kept for ever has no expiry.
     " nullif(run_at, 'infinity'::timestamptz), claimed_at, finished_at,"
     " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for, cursor, parent_id,"
-    " forked_from, undoing, owner, misfit_until, options::text from stepwell.jobs"
+    " forked_from, undoing, owner, misfit_until, policy::text from stepwell.jobs"
 )
 
 
@@ -70,11 +70,11 @@ def steps(job_id: str) -> Query[StepInfo]:
 
 def to_info(*columns: Any) -> JobInfo:
     """A row of `INFO` as a value."""
-    id_, state, task, queue, priority, args, metadata, result, error, progress, *rest, options = columns
+    id_, state, task, queue, priority, args, metadata, result, error, progress, *rest, policy = columns
     return JobInfo(
         id_, state, task, queue, priority, _object(args), None if metadata is None else _object(metadata),
         _value(result), error, _value(progress), *rest,
-        options=None if options is None else _object(options),
+        policy=None if policy is None else _object(policy),
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def put_schedules(
             named,
             [schedule.metadata for schedule in schedules],
             [schedule.max_attempts for schedule in schedules],
-            [schedule.options for schedule in schedules],
+            [schedule.policy for schedule in schedules],
         ),
         only,
     )
@@ -156,7 +156,7 @@ def schedules(owner: str | None = None, name: str | None = None) -> Query[Schedu
     return Query(
         "select id, owner, name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, declared,"
         " version, created_at, paused_at, next_run_at, last_run_at, last_job_id, live,"
-        " metadata, max_attempts, options from stepwell.schedules"
+        " metadata, max_attempts, policy from stepwell.schedules"
         " where (%s::text is null or owner = %s::text) and (%s::text is null or name = %s::text) order by owner, name",
         (owner, owner, name, name),
         ScheduleInfo,

@@ -28,7 +28,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     max_attempts: int | None = None
     owner: str | None = None
     """Only workers of the app of that name run it; None: any that knows the task."""
-    options: str | None = None
+    policy: str | None = None
     """Its own policy, as JSON; None: the task's."""
 
 
@@ -47,7 +47,7 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
             shared([job.metadata for job in jobs], texts),
             shared([job.max_attempts for job in jobs]),
             shared([job.owner for job in jobs], texts),
-            shared([job.options for job in jobs], texts),
+            shared([job.policy for job in jobs], texts),
         ),
         _ids,
     )
@@ -91,7 +91,7 @@ def claim(
 ) -> Query[ClaimedJob]:
     return Query(
         "select id, queue, task, args, metadata, epoch, attempt, rank, run_at, scheduled_for, parent_id, journal,"
-        " max_attempts, unread, more, options"
+        " max_attempts, unread, more, policy"
         " from stepwell.claim_jobs(%s::uuid, %s::text[], %s::integer[], %s::bigint[], %s::uuid[], %s::text[],"
         " %s::integer, %s::double precision[], %s::bigint, %s::boolean, %s::integer[])",
         (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from stepwell.error_text import error_message, error_name
+from stepwell.error_text import error_line_of, format_traceback
 from stepwell.errors import StepwellError
 from stepwell.events import Events, HookFailed, HookSlow
 from stepwell.hook import Hook, name_of
@@ -28,28 +27,30 @@ class Hooks:
         self._started = 0
 
     async def start(self, stop_asked: asyncio.Event) -> bool:
-        """Call the start hooks in order, in this task: so what they set in contextvars is there for handlers. One that
-        is under way when the worker is asked to stop is cancelled. False: it was asked."""
-        me = asyncio.current_task()
-        assert me is not None
-        watch = asyncio.create_task(stop_asked.wait())
-        cancel: Callable[[object], object] = lambda _: me.cancel()  # noqa: E731 to be taken away again
-        watch.add_done_callback(cancel)
+        """Call the start hooks in order, in this task, so that handlers see the contextvars they set. Cancel the one
+        under way when the worker is asked to stop. False: it was asked."""
+        loop = asyncio.get_running_loop()
         try:
-            for hook in self._starts:
-                if stop_asked.is_set():
-                    return False
-                await self._begin(hook)
-                self._started += 1
-            return not stop_asked.is_set()
-        except asyncio.CancelledError:
-            if not watch.done():
-                raise  # somebody else did it
-            me.uncancel()
+            # A scope without a deadline until the stop: it cancels this task only while it is open, and tells its own
+            # cancel from another's.
+            async with asyncio.timeout(None) as scope:
+
+                async def close_scope() -> None:
+                    await stop_asked.wait()
+                    scope.reschedule(loop.time())
+
+                watch = asyncio.create_task(close_scope())
+                try:
+                    for hook in self._starts:
+                        if stop_asked.is_set():
+                            break
+                        await self._begin(hook)
+                        self._started += 1
+                finally:
+                    watch.cancel()
+        except TimeoutError:  # only of the scope: one of a hook is wrapped
             return False
-        finally:
-            watch.remove_done_callback(cancel)
-            watch.cancel()
+        return not stop_asked.is_set()
 
     async def stop(self) -> None:
         """Call the stop hooks, the last first, each whatever became of the others."""
@@ -63,8 +64,10 @@ class Hooks:
             except asyncio.CancelledError as error:
                 cancelled = error  # the others have their turn first
             except Exception as error:
-                said = f"it has not ended within {STOP_PATIENCE:g} s" if limit.expired() else _described(error)
-                self._events.emit(HookFailed("on_worker_stop", name_of(hook), said, _trace(error)))
+                said = f"it has not ended within {STOP_PATIENCE:g} s" if limit.expired() else error_line_of(error)
+                self._events.emit(
+                    HookFailed("on_worker_stop", name_of(hook), said, format_traceback(error, error.__traceback__))
+                )
         if cancelled is not None:
             raise cancelled
 
@@ -74,9 +77,13 @@ class Hooks:
         try:
             await _call(hook)
         except Exception as error:
-            self._events.emit(HookFailed("on_worker_start", name_of(hook), _described(error), _trace(error)))
+            self._events.emit(
+                HookFailed(
+                    "on_worker_start", name_of(hook), error_line_of(error), format_traceback(error, error.__traceback__)
+                )
+            )
             raise StepwellError(
-                f"the worker did not start: its on_worker_start hook {name_of(hook)} failed: {_described(error)}"
+                f"the worker did not start: its on_worker_start hook {name_of(hook)} failed: {error_line_of(error)}"
             ) from error
         finally:
             timer.cancel()
@@ -86,11 +93,3 @@ async def _call(hook: Hook) -> None:
     result = hook()
     if inspect.isawaitable(result):
         await result
-
-
-def _described(error: Exception) -> str:
-    return f"{error_name(error)}: {error_message(error)}"
-
-
-def _trace(error: Exception) -> str:
-    return "".join(traceback.format_exception(error)).rstrip()

@@ -212,7 +212,7 @@ class Runner:
             outcome = self._stopped(run, outcome)
         if isinstance(outcome, Misfit) and run.task.sink.misfit_grace == 0:
             outcome = outcome.failed
-        outcome = run.task.judged(outcome)
+        outcome = run.task.with_failed_step(outcome)
         if run.timer is not None:
             run.timer.cancel()
         del self.running[run.job.id, run.job.epoch]
@@ -308,7 +308,7 @@ class Runner:
         run.abandoned = True
         if run.ctx.took_steps:
             run.ctx.journal.close()
-        outcome = run.task.judged(self._stopped(run))
+        outcome = run.task.with_failed_step(self._stopped(run))
         self._outcomes.add(run.job, run.task, outcome, time.perf_counter() - run.began if run.started else None)
         self._events.emit(HandlerAbandoned(run.job.id, run.job.task))
 

@@ -60,15 +60,15 @@ begin
     where j.id = any (_all) and j.worker_id is null and j.undoing is null
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.epoch, j.attempt, j.max_attempts, j.rank, j.task, j.queue,
       j.args, j.metadata, j.schedule_id, j.scheduled_for, j.reason, j.durable, j.cursor, j.input, j.parent_id,
-      j.parent_key, j.forked_from, j.owner, j.life, j.options
+      j.parent_key, j.forked_from, j.owner, j.life, j.policy
   ), judged as materialized (
     select g.id, g.run_at, g.enqueued_at, g.claimed_at, g.epoch, g.attempt, g.max_attempts, g.rank, g.task, g.queue,
       g.args, g.metadata, g.schedule_id, g.scheduled_for, g.durable, g.cursor, g.input, g.parent_id, g.parent_key,
-      g.forked_from, g.owner, g.life, g.options, coalesce(_reason, g.reason) as error,
+      g.forked_from, g.owner, g.life, g.policy, coalesce(_reason, g.reason) as error,
       -- As long as the job itself says, or a worker that knows the task would keep a failure of it.
       coalesce(
         _keep,
-        (g.options ->> 'keep_failed')::double precision,
+        (g.policy ->> 'keep_failed')::double precision,
         (
           select (w.tasks -> g.task ->> 'keep_failed')::double precision from stepwell.worker w
           where w.tasks ? g.task limit 1
@@ -79,10 +79,10 @@ begin
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, epoch, attempt,
       max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, error, cursor, input, parent_id,
-      parent_key, forked_from, owner, life, options, steps)
+      parent_key, forked_from, owner, life, policy, steps)
     select g.id, stepwell.expiry(_now, g.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.epoch, g.attempt,
       g.max_attempts, g.rank, 'cancelled', g.task, g.queue, g.args, g.metadata, g.schedule_id, g.scheduled_for,
-      g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.owner, g.life, g.options,
+      g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.owner, g.life, g.policy,
       case when g.durable then stepwell.timeline(g.id) end
     from judged g
     where g.keep > 0

@@ -1,23 +1,23 @@
--- Refuse what no job may have as its own policy: _options are texts for _count jobs, one for all or one for each. Rescue and
+-- Refuse what no job may have as its own policy: _policies are texts for _count jobs, one for all or one for each. Rescue and
 -- cancel read keep_failed, and must not stumble over it. Workers read the rest; what they cannot read they leave to the task.
-create or replace function stepwell.check_policies(_options text[], _count integer) returns void
+create or replace function stepwell.check_policies(_policies text[], _count integer) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   _wrong text := case
-    when cardinality(_options) not in (1, _count) or array_lower(_options, 1) <> 1 or array_ndims(_options) <> 1 then
-      format('options has neither one element nor %s, one for each item', _count)
+    when cardinality(_policies) not in (1, _count) or array_lower(_policies, 1) <> 1 or array_ndims(_policies) <> 1 then
+      format('policies has neither one element nor %s, one for each item', _count)
     when exists (
-      select from unnest(_options) as o (text) where octet_length(o.text) > 2000 or left(ltrim(o.text, E' \t\r\n'), 1) <> '{'
+      select from unnest(_policies) as p (text) where octet_length(p.text) > 2000 or left(ltrim(p.text, E' \t\r\n'), 1) <> '{'
     ) then
-      'options must be a JSON object of at most 2000 bytes'
+      'a policy must be a JSON object of at most 2000 bytes'
     when exists (
-      select from unnest(_options) as o (text)
-      cross join lateral (select (o.text::json ->> 'keep_failed')::double precision as seconds) k
+      select from unnest(_policies) as p (text)
+      cross join lateral (select (p.text::json ->> 'keep_failed')::double precision as seconds) k
       where not (k.seconds between 0 and 3155760000 or k.seconds = 'infinity')
     ) then
-      'keep_failed in options must be between 0 and 100 years, or Infinity'
+      'keep_failed in a policy must be between 0 and 100 years, or Infinity'
   end;
 begin
   if _wrong is not null then

@@ -39,7 +39,7 @@ create or replace function stepwell.claim_jobs(
   max_attempts integer,
   unread bigint,
   more boolean,
-  options text
+  policy text
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -184,7 +184,7 @@ begin
           end,
           j.max_attempts,
           case when _left_out is not null then _left_out_sizes[array_position(_left_out, j.id)] end,
-          _more, j.options::text;
+          _more, j.policy::text;
       get diagnostics _got = row_count;
       exit rounds when _more;
       _left := _left - _got;

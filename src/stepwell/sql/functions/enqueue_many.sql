@@ -1,7 +1,7 @@
 -- Put jobs in; returns their ids in the order of the items. Ids grow along the batch, so jobs of one batch
 -- that are equal in rank and time run in the order given.
 -- An option is null (the default for all), one element (the same for all) or one element per item. Only workers of an app
--- that was given the name _owners[k] run a job; null: any worker that knows the task. _options[k] is how that job is tried,
+-- that was given the name _owners[k] run a job; null: any worker that knows the task. _policies[k] is how that job is tried,
 -- timed and kept, as JSON; null: as its task.
 create or replace function stepwell.enqueue_many(
   _tasks text[],
@@ -13,7 +13,7 @@ create or replace function stepwell.enqueue_many(
   _metadata text[] default null,
   _max_attempts integer[] default null,
   _owners text[] default null,
-  _options text[] default null
+  _policies text[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -30,7 +30,7 @@ declare
   _run_at timestamptz := case when cardinality(_run_ats) = 1 then _run_ats[1] end;
   _one_metadata text := case when cardinality(_metadata) = 1 then _metadata[1] end;
   _owner text := case when cardinality(_owners) = 1 then _owners[1] end;
-  _one_options text := case when cardinality(_options) = 1 then _options[1] end;
+  _one_policy text := case when cardinality(_policies) = 1 then _policies[1] end;
   _max integer := case when cardinality(_max_attempts) = 1 then _max_attempts[1] end;
   _ids uuid[];
   _places stepwell.place[];
@@ -48,8 +48,8 @@ begin
       _now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners
     );
   end if;
-  if _options is not null then
-    perform stepwell.check_policies(_options, _count);
+  if _policies is not null then
+    perform stepwell.check_policies(_policies, _count);
   end if;
   if _count = 0 then
     return '{}';
@@ -79,13 +79,13 @@ begin
   end if;
 
   insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, owner,
-    options)
+    policy)
   select u.id, coalesce(u.run_at, _now), _now, coalesce(u.max_attempts, _max), -coalesce(u.priority, _priority, 0),
     case when u.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
     coalesce(u.task, _task), coalesce(u.queue, _one_queue, 'default'), u.args::json,
-    coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.options, _one_options)::json
-  from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _options)
-    as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, options);
+    coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.policy, _one_policy)::json
+  from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _policies)
+    as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy);
   perform stepwell.notify_ready(_places, _due_in);
   return _ids;
 end

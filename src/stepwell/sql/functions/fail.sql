@@ -107,7 +107,7 @@ begin
     where not h.again and not h.undo and j.id = any (_ids) and j.id = h.id
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, h.attempt, j.max_attempts, j.rank,
       j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor, j.input, j.parent_id,
-      j.parent_key, j.forked_from, j.owner, j.life, j.options, h.keep,
+      j.parent_key, j.forked_from, j.owner, j.life, j.policy, h.keep,
       -- What it failed with, which is not what undoing it did; rows from before these were kept have the line of both.
       case when h.undoing is null then h.type else h.undoing ->> 'type' end as type,
       case when h.undoing is null then h.message else coalesce(h.undoing ->> 'message', h.undoing ->> 'error') end as message,
@@ -120,10 +120,10 @@ begin
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
       attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, error, cursor, input,
-      parent_id, parent_key, forked_from, owner, life, options, failed_step, steps)
+      parent_id, parent_key, forked_from, owner, life, policy, failed_step, steps)
     select e.id, stepwell.expiry(_now, e.keep), _now, e.run_at, e.enqueued_at, e.claimed_at, e.worker_id, e.epoch,
       e.attempt, e.max_attempts, e.rank, e.state, e.task, e.queue, e.args, e.metadata, e.schedule_id, e.scheduled_for,
-      e.error, e.cursor, e.input, e.parent_id, e.parent_key, e.forked_from, e.owner, e.life, e.options, e.failed_step,
+      e.error, e.cursor, e.input, e.parent_id, e.parent_key, e.forked_from, e.owner, e.life, e.policy, e.failed_step,
       case when e.durable then stepwell.timeline(e.id) end
     from ended e
     where e.keep > 0

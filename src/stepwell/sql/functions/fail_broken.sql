@@ -15,18 +15,18 @@ begin
   delete from stepwell.job j where j.id = _id
   returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank, j.task,
     j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor, j.input, j.parent_id, j.parent_key,
-    j.forked_from, j.owner, j.life, j.options
+    j.forked_from, j.owner, j.life, j.policy
   into _job;
   if not found then
     return false;
   end if;
   insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch, attempt,
     max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, error, cursor, input, parent_id,
-    parent_key, forked_from, owner, life, options, steps)
+    parent_key, forked_from, owner, life, policy, steps)
   values (_id, _expires_at, _now, _job.run_at, _job.enqueued_at, _job.claimed_at, _job.worker_id, _job.epoch, _job.attempt,
     _job.max_attempts, _job.rank, 'failed', _job.task, _job.queue, _job.args, _job.metadata, _job.schedule_id,
     _job.scheduled_for, left('Broken: ' || _message, 1000), _job.cursor, _job.input, _job.parent_id, _job.parent_key,
-    _job.forked_from, _job.owner, _job.life, _job.options, case when _job.durable then stepwell.timeline(_id) end);
+    _job.forked_from, _job.owner, _job.life, _job.policy, case when _job.durable then stepwell.timeline(_id) end);
   insert into stepwell.failure (job_id, expires_at, failed_at, claimed_at, worker_id, epoch, attempt, reason, type, message)
   values (_id, _expires_at, _now, _job.claimed_at, _job.worker_id, _job.epoch, _job.attempt, 'broken', 'Broken',
     left(_message, 10000));

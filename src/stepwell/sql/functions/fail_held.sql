@@ -25,7 +25,7 @@ declare
   _left uuid[] := '{}';
 begin
   with held as materialized (
-    select j.id, j.epoch, j.task, j.options, j.cancelling, j.undoing is not null as undoing
+    select j.id, j.epoch, j.task, j.policy, j.cancelling, j.undoing is not null as undoing
     from stepwell.job j
     where j.worker_id = _worker_id and j.state = 'running'
     for no key update skip locked
@@ -33,7 +33,7 @@ begin
   select array_agg(h.id), array_agg(h.epoch),
     array_agg(coalesce((_tasks -> h.task ->> 'max_attempts')::numeric::integer, 20)),
     array_agg(coalesce(
-      (h.options ->> 'keep_failed')::double precision, (_tasks -> h.task ->> 'keep_failed')::double precision, 2592000
+      (h.policy ->> 'keep_failed')::double precision, (_tasks -> h.task ->> 'keep_failed')::double precision, 2592000
     )),
     array_agg(h.task), array_agg(h.cancelling), array_agg(h.undoing)
   into _ids, _epochs, _max_attempts, _keeps, _names, _cancelling, _undoing

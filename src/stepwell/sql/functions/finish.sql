@@ -64,7 +64,7 @@ begin
     where j.id = any (_ids) and j.id = o.id and j.epoch = o.epoch and j.worker_id is not null
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, j.attempt, j.max_attempts, j.rank,
       j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor, j.input, j.parent_id,
-      j.parent_key, j.forked_from, j.owner, j.life, j.options, o.keep,
+      j.parent_key, j.forked_from, j.owner, j.life, j.policy, o.keep,
       case when j.undoing is null then o.result end as result,
       coalesce((j.undoing ->> 'state')::stepwell.state, o.state) as state, j.undoing ->> 'failed_step' as failed_step,
       j.undoing ->> 'type' as type, j.undoing ->> 'message' as message,
@@ -75,10 +75,10 @@ begin
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
       attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, result, error, cursor,
-      input, parent_id, parent_key, forked_from, owner, life, options, failed_step, steps)
+      input, parent_id, parent_key, forked_from, owner, life, policy, failed_step, steps)
     select g.id, stepwell.expiry(_now, g.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.worker_id, g.epoch,
       g.attempt, g.max_attempts, g.rank, g.state, g.task, g.queue, g.args, g.metadata, g.schedule_id, g.scheduled_for,
-      g.result::json, g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.owner, g.life, g.options,
+      g.result::json, g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.owner, g.life, g.policy,
       g.failed_step,
       case when g.durable then (
         select json_agg(f.folded order by f.n) from stepwell.folded_steps f where f.job_id = g.id

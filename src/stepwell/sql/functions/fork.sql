@@ -14,12 +14,12 @@ declare
   _job record;
   _state record;
 begin
-  select j.task, j.queue, j.rank, j.args, j.metadata, j.max_attempts, j.owner, j.options, null as failed_step,
+  select j.task, j.queue, j.rank, j.args, j.metadata, j.max_attempts, j.owner, j.policy, null as failed_step,
     stepwell.timeline(j.id) as steps
   into _job
   from stepwell.job j where j.id = _id for share;
   if not found then
-    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.options, h.failed_step, h.steps into _job
+    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.failed_step, h.steps into _job
     from stepwell.history h where h.id = _id and h.expires_at > _now limit 1;
     if not found then
       return null;
@@ -51,9 +51,9 @@ begin
   where v.job_id = _id
     and exists (select from stepwell.step s where s.job_id = _new and s.key = v.key and s.large);
   insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, durable,
-    forked_from, owner, options, cursor, input)
+    forked_from, owner, policy, cursor, input)
   values (_new, _now, _now, _job.max_attempts, _job.rank, 'ready', _job.task, _job.queue, _job.args, _job.metadata, true,
-    _id, _job.owner, _job.options,
+    _id, _job.owner, _job.policy,
     case when _state.kind = 'state' and _state.n > 1 then _state.key end,
     case when _state.kind = 'state' and _state.n > 1 then _state.value end);
   perform stepwell.notify_ready(array[row(_job.queue, _job.rank, _now)::stepwell.place], null);

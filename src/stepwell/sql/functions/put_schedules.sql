@@ -1,7 +1,7 @@
 -- Make or change schedules of an owner, by name, one element for each. Where the timing stays as it was, so does the next
 -- tick: what was missed while nobody ran is still due. Else it is _nexts[k], reckoned by the caller from stepwell.now().
 -- _declared: they stand in code. One that does is not changed by a call that says otherwise. _named: their jobs belong to
--- the owner; else any worker that knows the task runs them. _metadata, _max_attempts and _options are for their jobs, as in
+-- the owner; else any worker that knows the task runs them. _metadata, _max_attempts and _policies are for their jobs, as in
 -- stepwell.enqueue_many, one element for each or null.
 create or replace function stepwell.put_schedules(
   _owner text,
@@ -21,7 +21,7 @@ create or replace function stepwell.put_schedules(
   _named boolean default false,
   _metadata text[] default null,
   _max_attempts integer[] default null,
-  _options text[] default null
+  _policies text[] default null
 ) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -53,8 +53,8 @@ begin
   end if;
   -- As jsonb a number is written out.
   perform stepwell.check_sizes('metadata', array(select m.text::jsonb::text from unnest(_metadata) as m (text)));
-  if _options is not null then
-    perform stepwell.check_policies(_options, cardinality(_names));
+  if _policies is not null then
+    perform stepwell.check_policies(_policies, cardinality(_names));
   end if;
   perform stepwell.check_sizes('args', _args);
   -- In the order in which tick locks them.
@@ -68,22 +68,24 @@ begin
     end if;
   end if;
   insert into stepwell.schedule as s (id, owner, name, task, args, queue, rank, cron, tz, every, overlap, catchup, jitter,
-    declared, declared_at, created_at, next_tick_at, named, metadata, max_attempts, options)
+    declared, declared_at, created_at, next_tick_at, named, metadata, max_attempts, policy)
   select stepwell.uuid7(), _owner, u.name, u.task, u.args::json, u.queue, -u.priority, u.cron, u.tz, u.every, u.overlap,
-    u.catchup, u.jitter, _declared, _now, _now, u.next, _named, u.metadata::jsonb, u.max_attempts, u.options::json
+    u.catchup, u.jitter, _declared, _now, _now, u.next, _named, u.metadata::jsonb, u.max_attempts, u.policy::json
   from unnest(_names, _tasks, _args, _queues, _priorities, _crons, _tzs, _everies, _overlaps, _catchups, _jitters, _nexts,
-      _metadata, _max_attempts, _options)
-    as u (name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, next, metadata, max_attempts, options)
+      _metadata, _max_attempts, _policies)
+    as u (name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, next, metadata, max_attempts, policy)
   order by u.name
   on conflict on constraint schedule_name do update
   set task = excluded.task, args = excluded.args, queue = excluded.queue, rank = excluded.rank, cron = excluded.cron,
     tz = excluded.tz, every = excluded.every, overlap = excluded.overlap, catchup = excluded.catchup,
     jitter = excluded.jitter, named = excluded.named, metadata = excluded.metadata, max_attempts = excluded.max_attempts,
-    options = excluded.options, declared = excluded.declared, declared_at = excluded.declared_at,
+    policy = excluded.policy, declared = excluded.declared, declared_at = excluded.declared_at,
     version = s.version + case
-      when (s.task, s.args::text, s.queue, s.rank, s.cron, s.tz, s.every, s.overlap, s.catchup, s.jitter, s.declared)
+      when (s.task, s.args::text, s.queue, s.rank, s.cron, s.tz, s.every, s.overlap, s.catchup, s.jitter, s.declared,
+          s.metadata, s.max_attempts, s.policy::text)
         is not distinct from (excluded.task, excluded.args::text, excluded.queue, excluded.rank, excluded.cron, excluded.tz,
-          excluded.every, excluded.overlap, excluded.catchup, excluded.jitter, excluded.declared) then 0
+          excluded.every, excluded.overlap, excluded.catchup, excluded.jitter, excluded.declared,
+          excluded.metadata, excluded.max_attempts, excluded.policy::text) then 0
       else 1
     end,
     next_tick_at = case

@@ -80,7 +80,7 @@ begin
     delete from stepwell.history h
     where h.id = any (_ended)
     returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata,
-      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.owner, h.options, h.failed_step,
+      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.owner, h.policy, h.failed_step,
       h.steps,
       h.life + case
         when _from_start or exists (select from stepwell.unfold(h.steps) u where u.kind = 'undo') then 1 else 0
@@ -120,7 +120,7 @@ begin
     where _input is not null
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
-      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, owner, options, life, durable, cursor,
+      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, owner, policy, life, durable, cursor,
       input)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank,
       case
@@ -129,7 +129,7 @@ begin
         then 'blocked'::stepwell.state else 'ready'::stepwell.state
       end,
       r.task, r.queue,
-      r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from, r.owner, r.options, r.life,
+      r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from, r.owner, r.policy, r.life,
       -- So that the claim brings the journal, which tells the life.
       r.life > 0 or _input is not null
       -- So that its end sees to what it was sent and has not read.

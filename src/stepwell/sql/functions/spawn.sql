@@ -15,7 +15,7 @@ create or replace function stepwell.spawn(
   _metadata text[] default null,
   _max_attempts integer[] default null,
   _owners text[] default null,
-  _options text[] default null
+  _policies text[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -47,8 +47,8 @@ begin
   perform stepwell.check_options(
     _now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners
   );
-  if _options is not null then
-    perform stepwell.check_policies(_options, cardinality(_ids));
+  if _policies is not null then
+    perform stepwell.check_policies(_policies, cardinality(_ids));
   end if;
   _children := stepwell.uuids7(cardinality(_ids));
   perform from stepwell.job j
@@ -65,10 +65,10 @@ begin
       coalesce(u.metadata, case when cardinality(_metadata) = 1 then _metadata[1] end) as metadata,
       coalesce(u.max_attempts, case when cardinality(_max_attempts) = 1 then _max_attempts[1] end) as max_attempts,
       coalesce(u.owner, case when cardinality(_owners) = 1 then _owners[1] end, j.owner) as owner,
-      coalesce(u.options, case when cardinality(_options) = 1 then _options[1] end) as options
+      coalesce(u.policy, case when cardinality(_policies) = 1 then _policies[1] end) as policy
     from unnest(_ids, _epochs, _keys, _ns, _children, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata,
-      _max_attempts, _owners, _options)
-      as u (id, epoch, key, n, child_id, task, args, queue, priority, delay, run_at, metadata, max_attempts, owner, options)
+      _max_attempts, _owners, _policies)
+      as u (id, epoch, key, n, child_id, task, args, queue, priority, delay, run_at, metadata, max_attempts, owner, policy)
     join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
     where j.id = any (_ids)
   ), saved as (
@@ -78,10 +78,10 @@ begin
     returning child_id
   ), put as (
     insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, parent_id,
-      parent_key, owner, options)
+      parent_key, owner, policy)
     select g.child_id, g.run_at, _now, g.max_attempts, -g.priority,
       case when g.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
-      g.task, g.queue, g.args::json, g.metadata::jsonb, g.id, g.key, g.owner, g.options::json
+      g.task, g.queue, g.args::json, g.metadata::jsonb, g.id, g.key, g.owner, g.policy::json
     from given g
     join saved s on s.child_id = g.child_id
     returning queue, rank, state, run_at

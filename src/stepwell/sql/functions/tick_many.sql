@@ -60,7 +60,7 @@ begin
 
   with firing as materialized (
     select f.id, f.at, f.job_id, f.task, f.queue, f.rank, f.args, f.owner, f.metadata, f.max_attempts,
-      f.options, f.overlap, f.live, f.jitter,
+      f.policy, f.overlap, f.live, f.jitter,
       case
         when f.catchup = 0 and f.at < _now - interval '1 minute' then 'missed'
         when f.overlap = 'skip' and f.live then 'overlap'
@@ -68,7 +68,7 @@ begin
       end as skipped
     from (
       select s.id, t.at, t.job_id, max(t.at) over (partition by t.id) as last, s.task, s.queue, s.rank, s.args,
-        s.metadata, s.max_attempts, s.options, s.overlap, s.jitter, s.catchup,
+        s.metadata, s.max_attempts, s.policy, s.overlap, s.jitter, s.catchup,
         case when s.named then s.owner end as owner,
         -- Not as a join, which would read the runs of all.
         s.overlap <> 'allow' and (
@@ -88,7 +88,7 @@ begin
     on conflict on constraint tick_pkey do nothing
     returning schedule_id, at, job_id
   ), fired as materialized (
-    select f.id, f.at, f.job_id, f.task, f.queue, f.rank, f.args, f.owner, f.metadata, f.max_attempts, f.options,
+    select f.id, f.at, f.job_id, f.task, f.queue, f.rank, f.args, f.owner, f.metadata, f.max_attempts, f.policy,
       case when f.jitter > 0 then f.at + random() * f.jitter * interval '1 second' else f.at end as run_at,
       -- Ticks that were missed together are run one after the other.
       f.overlap <> 'allow' and (f.live or row_number() over (partition by f.id order by f.at) > 1) as blocked
@@ -97,14 +97,14 @@ begin
     join noted n on n.job_id = f.job_id
   ), put as (
     insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for, owner,
-      metadata, max_attempts, options)
+      metadata, max_attempts, policy)
     select f.job_id, f.run_at, _now, f.rank,
       case
         when f.blocked then 'blocked'::stepwell.state
         when f.run_at > _now then 'scheduled'::stepwell.state
         else 'ready'::stepwell.state
       end,
-      f.task, f.queue, f.args, f.id, f.at, f.owner, f.metadata, f.max_attempts, f.options
+      f.task, f.queue, f.args, f.id, f.at, f.owner, f.metadata, f.max_attempts, f.policy
     from fired f
     returning queue, rank, state, run_at
   ), moved as (

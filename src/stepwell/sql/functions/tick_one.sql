@@ -91,9 +91,9 @@ begin
       else 'ready'
     end;
     insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for,
-      owner, metadata, max_attempts, options)
+      owner, metadata, max_attempts, policy)
     values (_job_id, _run_at, _now, _schedule.rank, _state, _schedule.task, _schedule.queue, _schedule.args, _id, _at,
-      case when _schedule.named then _schedule.owner end, _schedule.metadata, _schedule.max_attempts, _schedule.options);
+      case when _schedule.named then _schedule.owner end, _schedule.metadata, _schedule.max_attempts, _schedule.policy);
     if _state <> 'blocked' then
       perform stepwell.notify_ready(
         case when _state = 'ready' then array[row(_schedule.queue, _schedule.rank, _run_at)::stepwell.place] end,

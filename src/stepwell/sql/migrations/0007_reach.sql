@@ -30,18 +30,18 @@ drop function if exists stepwell.remove_worker(uuid, text, jsonb);
 
 -- Jobs with a policy of their own.
 
-alter table stepwell.job add column options json;
-comment on column stepwell.job.options is 'How this job is tried, timed and kept, where that differs from its task: {"retry", "timeout", "keep", "keep_failed"}, lengths in seconds. Null: as its task.';
-alter table stepwell.history add column options json;
-comment on column stepwell.history.options is 'As on the job.';
+alter table stepwell.job add column policy json;
+comment on column stepwell.job.policy is 'How this job is tried, timed and kept, where that differs from its task: {"retry", "timeout", "keep", "keep_failed"}, lengths in seconds. Null: as its task.';
+alter table stepwell.history add column policy json;
+comment on column stepwell.history.policy is 'As on the job.';
 alter table stepwell.schedule
   add column metadata jsonb,
   add column max_attempts integer,
-  add column options json,
+  add column policy json,
   add constraint schedule_max_attempts check (max_attempts between 1 and 1000000);
 comment on column stepwell.schedule.metadata is 'The metadata of its jobs.';
 comment on column stepwell.schedule.max_attempts is 'How often each of its jobs may be tried; null: the task decides.';
-comment on column stepwell.schedule.options is 'The options of its jobs.';
+comment on column stepwell.schedule.policy is 'The policy of its jobs.';
 -- They have more parameters now.
 drop function if exists stepwell.enqueue_many(
   text[], text[], text[], integer[], double precision[], timestamptz[], text[], integer[], text[]

@@ -7,7 +7,7 @@ select s.id, s.owner, s.name, s.task, s.args, s.queue, -s.rank::integer as prior
   (
     select count(*) from stepwell.job j
     where (j.state = 'blocked') = any ('{false,true}') and j.schedule_id = s.id
-  ) as live, s.metadata, s.max_attempts, s.options
+  ) as live, s.metadata, s.max_attempts, s.policy
 from stepwell.schedule s;
 
 comment on view stepwell.schedules is 'What is enqueued by cron or at an interval; live: how many of its runs have not ended.';
