@@ -17,7 +17,7 @@ from stepwell.cli.confirm import ask, check_can_ask
 from stepwell.cli.job_steps import lacks_step, no_such_step
 from stepwell.cli.output import complain, say
 from stepwell.cli.session import opened, session
-from stepwell.db import fetch
+from stepwell.db import Database, fetch
 from stepwell.many_jobs import Became, Change, change_matching, count_matching
 from stepwell.plan import run
 from stepwell.queries import JobFilter
@@ -49,7 +49,6 @@ def change(
         raise usage.Usage("--step is for jobs that are named by their ids: not all that a filter finds may have it")
     with usage.refusing():
         which = what.narrow(which, "--state")
-    check_can_ask(f"jobs {what.verb}", yes=yes)
     _change_filtered(what, which, database, yes=yes)
 
 
@@ -77,6 +76,9 @@ def _change_filtered(what: Change, which: JobFilter, database: str | None, *, ye
     with opened(database) as found:
         if not yes:
             count = run(count_matching(which, _COUNTED, float("inf"), to_retry=to_retry), found)
+            if not count:
+                _refuse_names(found, which)
+            check_can_ask(f"jobs {what.verb}", yes=yes)
             if count:
                 ask(f"{what.verb} {_jobs(count)}{' or more' if count == _COUNTED else ''}?")
         told = _Progress()
@@ -89,9 +91,13 @@ def _change_filtered(what: Change, which: JobFilter, database: str | None, *, ye
             raise
         told.clear()
         if not total:
-            with found.connect() as connection:
-                names.refuse(connection, {"queue": which.queue, "task": which.task, "owner": which.owner})
+            _refuse_names(found, which)
     say(_summary(what, total))
+
+
+def _refuse_names(database: Database, which: JobFilter) -> None:
+    with database.connect() as connection:
+        names.refuse(connection, {"queue": which.queue, "task": which.task, "owner": which.owner})
 
 
 def _summary(what: Change, total: Counter[Became]) -> str:
