@@ -17,7 +17,16 @@ from stepwell.codec import Codec
 from stepwell.db import Database
 from stepwell.duration import Duration, describe, seconds
 from stepwell.error_text import error_line
-from stepwell.errors import BadArgs, BadValue, ConfigError, JobCancelled, JobFailed, JobNotFound, StepwellError
+from stepwell.errors import (
+    BadArgs,
+    BadValue,
+    ConfigError,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    StepNotFound,
+    StepwellError,
+)
 from stepwell.job import Ended, JobInfo
 from stepwell.names import check_name
 from stepwell.plan import Plan, arun, run
@@ -39,6 +48,10 @@ class ArgsEncoder(Protocol):
 
     def encode_input(self, task: str, step: str | None, value: Any) -> tuple[str, str]:
         """The name of the step, and what it is given."""
+        ...
+
+    def has_step(self, task: str, step: str) -> bool:
+        """Whether the task is known to be a chain with this step, or a machine with this state."""
         ...
 
 
@@ -201,7 +214,15 @@ class JobHandle(Generic[R]):
             raise ConfigError(f"{'input' if step is None else 'step'} and from_start exclude each other: give one")
         if value is not msgspec.UNSET:
             step, given = self._encoder.encode_input((yield from self._find_task()), step, value)
-        return bool((yield queries.retry([self._id], step, from_start=from_start, input=given))[0])
+        try:
+            return bool((yield queries.retry([self._id], step, from_start=from_start, input=given))[0])
+        except StepNotFound as error:
+            if step is not None and self._encoder.has_step((yield from self._find_task()), step):
+                raise StepNotFound(
+                    f"job {self._id} has not come to {step!r} yet: give it what that step takes, "
+                    f"retry(step={step!r}, input=...)"
+                ) from error
+            raise
 
     def run_now(self) -> bool:
         """Have a job that waits for its time run as soon as a worker is free: one that was enqueued with a delay, that

@@ -44,6 +44,8 @@ class Change:
     """The step that the jobs are to go back to."""
     goes_back: bool = False
     """They do not go on where they stood."""
+    has_input: bool = False
+    """The step is given something, so that jobs need not have come to it before."""
 
     def narrow(self, which: JobFilter, what: str = "state") -> JobFilter:
         """The same filter for those states that this applies to. Of live jobs only running ones have a worker."""
@@ -64,6 +66,7 @@ def retrying(step: str | None = None, *, from_start: bool = False, input: str | 
         _all_ready,
         step,
         step is not None or from_start,
+        input is not None,
     )
 
 

@@ -14,7 +14,7 @@ import typer
 from stepwell import queries
 from stepwell.cli import names, usage
 from stepwell.cli.confirm import ask, check_can_ask
-from stepwell.cli.job_steps import lacks_step, no_such_step
+from stepwell.cli.job_steps import check_step_to_enter, lacks_step, no_such_step
 from stepwell.cli.output import complain, say
 from stepwell.cli.session import opened, session
 from stepwell.db import Database, fetch
@@ -43,7 +43,7 @@ def change(
     if not ids and not filtered and not everything:
         raise usage.Usage(f"which jobs? Give jobs {what.verb} their ids, a filter such as --task NAME, or --all")
     if ids:
-        change_ids(what, ids, database)
+        change_ids(what, ids, database, yes=yes)
         return
     if what.step is not None:
         raise usage.Usage("--step is for jobs that are named by their ids: not all that a filter finds may have it")
@@ -52,13 +52,16 @@ def change(
     _change_filtered(what, which, database, yes=yes)
 
 
-def change_ids(what: Change, typed: Sequence[str], database: str | None) -> None:
+def change_ids(what: Change, typed: Sequence[str], database: str | None, *, yes: bool = False) -> None:
     """Change the jobs with these ids."""
     ids = list(dict.fromkeys(usage.job_id(one) for one in typed))
     became: dict[str, Became] = {}
     # Each by itself if it may lack the step: one that does refuses the whole statement.
     size = _BATCH if what.step is None else 1
     with session(database) as connection:
+        if what.step is not None and what.has_input:
+            for job_id in ids:
+                check_step_to_enter(connection, job_id, what.step, yes=yes)
         for start in range(0, len(ids), size):
             with lacks_step():
                 became |= what.read(fetch(connection, what.query(ids[start : start + size])))
