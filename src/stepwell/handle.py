@@ -39,6 +39,7 @@ R = TypeVar("R", covariant=True)
 # No database can be told to accept more; most accept less, and say so ("stepwell limits").
 _LARGEST_EVENT = 512 * 1024 * 1024
 _LONGEST_REASON = 10_000
+_LONGEST_SHOWN = 100
 
 
 class ArgsEncoder(Protocol):
@@ -318,12 +319,13 @@ class JobHandle(Generic[R]):
         )
 
 
-def to_job_id(job_id: UUID | str) -> str:
+def to_job_id(job: JobInfo | UUID | str) -> str:
     """A job's id as queries take it."""
+    job_id = job.id if isinstance(job, JobInfo) else job
     try:
         return str(job_id if isinstance(job_id, UUID) else UUID(job_id))
     except (ValueError, AttributeError, TypeError):
-        raise ConfigError(f"{job_id!r} is not a job's id: give a uuid") from None
+        raise ConfigError(f"{repr(job_id)[:_LONGEST_SHOWN]} is not a job's id: give a uuid") from None
 
 
 def _send(job_id: str, name: str, value: Any) -> Query[bool]:

@@ -96,11 +96,10 @@ def list_jobs(
     caller: str, filters: JobFilters, limit: int, before: JobInfo | UUID | str | None, timeout: Duration
 ) -> Plan[list[JobInfo]]:
     """What `App.jobs` does."""
-    last = before.id if isinstance(before, JobInfo) else before
     return list_matching(
         to_filter(caller, filters),
         _check_count(limit, "limit"),
-        None if last is None else to_job_id(last),
+        None if before is None else to_job_id(before),
         seconds(timeout, "timeout"),
     )
 
