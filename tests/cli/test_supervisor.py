@@ -85,7 +85,7 @@ def test_the_second_signal_hands_running_jobs_back(start: Start, jobs: Jobs, run
     process = Process(start, tmp_path, "--processes", "2")
     process.until(lambda: jobs.state(job) == "running")
     process.signal(signal.SIGINT)
-    process.says("waiting up to 30 s for 1 running jobs")
+    process.says("waiting up to 30 s for 1 running job")
     process.signal()
     assert process.end() == 0
     shown = run("jobs", "show", job, "--json").json
@@ -120,8 +120,8 @@ def test_a_signal_that_reaches_more_than_the_supervisor_is_still_the_first(
     else:  # as systemd does it
         for pid in (process.pid, *pids(jobs)):
             os.kill(pid, signal.SIGTERM)
-    process.says("stopping 1 worker processes")
-    process.says("waiting up to 30 s for 1 running jobs")
+    process.says("stopping 1 worker process")
+    process.says("waiting up to 30 s for 1 running job")
     gate.touch()
     assert process.end() == 0
     assert jobs.state(job) == "succeeded"

@@ -303,7 +303,7 @@ async def test_an_input_that_does_not_fit_is_refused(app: App) -> None:
         job, other = await chain.aenqueue(1), await plain.aenqueue()
         await ended(job)
         await ended(other)
-    with pytest.raises(BadArgs, match="the input of step 'second' of chain 'count' does not fit"):
+    with pytest.raises(BadArgs, match="the input of step 'second' of chain 'count' does not fit: argument"):
         await job.aretry(step="second", input="many")
     with pytest.raises(BadArgs, match="does not encode"):
         await job.aretry(step="second", input=object())

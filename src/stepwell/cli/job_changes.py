@@ -149,6 +149,8 @@ def _refusal(connection: psycopg.Connection[Any], what: Change, job_id: str, sta
     match state:
         case None:
             return "is not known: no such job, or its history is not kept any more"
+        case "running" if what.verb == "run":
+            return "is running already"
         case "waiting" if what.verb == "run":
             return "is waiting, for an event, a child or the end of a sleep: that belongs to its work"
         case "blocked" if what.verb == "run":

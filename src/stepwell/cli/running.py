@@ -21,7 +21,6 @@ from stepwell.cli.output import complain
 from stepwell.cli.recycle import Limits, Recycling
 from stepwell.cli.session import explained
 from stepwell.errors import ConfigError, DatabaseError, StepwellError
-from stepwell.events import Event, WorkerStarted
 from stepwell.trouble import is_transient
 from stepwell.worker import Worker
 
@@ -62,7 +61,7 @@ def run(
     code = exits.TROUBLE
     try:
         with explained(app.database):
-            loop.run_until_complete(_work(app, worker, recycling))
+            loop.run_until_complete(_work(app, worker, recycling, beginning))
         code = exits.RECYCLE if recycling.due else exits.DONE
     except StepwellError as error:
         complain(str(error))
@@ -83,12 +82,13 @@ def run(
     os._exit(code)
 
 
-async def _work(app: App, worker: Worker, recycling: Recycling) -> None:
-    watching = asyncio.create_task(recycling.watch())
+async def _work(app: App, worker: Worker, recycling: Recycling, beginning: _Beginning) -> None:
+    watching = [asyncio.create_task(recycling.watch()), asyncio.create_task(beginning.watch())]
     try:
         await worker.run()
     finally:
-        watching.cancel()
+        for watch in watching:
+            watch.cancel()
         await app.aclose()
 
 
@@ -96,11 +96,13 @@ class _Beginning:
     """Whether a worker has begun to work, or the database has refused it before that."""
 
     def __init__(self, worker: Worker) -> None:
+        self._worker = worker
         self._over = False
-        worker.subscribe(self._receive)
 
-    def _receive(self, event: Event) -> None:
-        self._over = self._over or isinstance(event, WorkerStarted)
+    async def watch(self) -> None:
+        # Not by an event: with a subscriber the worker makes all those that otherwise nobody hears.
+        await self._worker.started()
+        self._over = True
 
     def was_refused(self, error: StepwellError, *, wait: bool) -> bool:
         cause = error.__cause__
