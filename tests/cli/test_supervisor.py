@@ -98,7 +98,7 @@ def test_the_third_signal_kills(start: Start, jobs: Jobs, tmp_path: Path) -> Non
     process.until(lambda: jobs.state(job) == "running")
     (worker,) = pids(jobs)
     os.kill(worker, signal.SIGSTOP)  # it hears nothing now, and nobody kills it for that
-    for words in ("stopping 1 worker", "hand their jobs back;"):
+    for words in ("stopping 1 worker", "handing back the jobs of 1 worker process;"):
         process.signal()
         process.says(words)
     assert lives(worker)
@@ -260,7 +260,7 @@ def test_a_database_that_refuses_only_later_processes_does_not_end_all(
     start: Start, jobs: Jobs, tmp_path: Path
 ) -> None:
     process = Process(start, tmp_path, "--processes", "1")
-    process.until(lambda: pids(jobs))
+    process.says("claims from")
     (worker,) = pids(jobs)
     jobs.connection.execute("alter schema stepwell rename to hidden")
     os.kill(worker, signal.SIGKILL)
