@@ -374,8 +374,8 @@ class App:
             Chain.made[task.module, task.name] = task
         return task
 
-    def job(self, job_id: UUID | str) -> JobHandle[Any]:
-        """A handle to a job whose id is known. Its result comes as plain JSON values."""
+    def job(self, job_id: JobInfo | UUID | str) -> JobHandle[Any]:
+        """A handle to a job by its id, or as `jobs` lists it. Its result comes as plain JSON values."""
         return JobHandle(to_job_id(job_id), self.database, self._waiter, encoder=self._sink)
 
     def enqueue_many(self, calls: Iterable[Call[Any]], *, connection: object | None = None) -> list[JobHandle[Any]]:
@@ -419,8 +419,8 @@ class App:
     @overload
     def fork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
     @overload
-    def fork(self, job: UUID | str, *, step: str) -> JobHandle[Any]: ...
-    def fork(self, job: JobHandle[Any] | UUID | str, *, step: str) -> JobHandle[Any]:
+    def fork(self, job: JobInfo | UUID | str, *, step: str) -> JobHandle[Any]: ...
+    def fork(self, job: JobHandle[Any] | JobInfo | UUID | str, *, step: str) -> JobHandle[Any]:
         """A new job that begins with all that another, live or finished, had saved before a step; of a chain or
         machine, at that step."""
         refuse_in_event_loop("fork", "afork")
@@ -430,15 +430,15 @@ class App:
     @overload
     async def afork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
     @overload
-    async def afork(self, job: UUID | str, *, step: str) -> JobHandle[Any]: ...
-    async def afork(self, job: JobHandle[Any] | UUID | str, *, step: str) -> JobHandle[Any]:
+    async def afork(self, job: JobInfo | UUID | str, *, step: str) -> JobHandle[Any]: ...
+    async def afork(self, job: JobHandle[Any] | JobInfo | UUID | str, *, step: str) -> JobHandle[Any]:
         """The same as `fork`, for async code."""
         handle = self._handle_of(job)
         return handle.same_task(
             _found((await self.database.afetch(queries.fork(str(handle.id), check_step(step))))[0], handle)
         )
 
-    def _handle_of(self, job: JobHandle[Any] | UUID | str) -> JobHandle[Any]:
+    def _handle_of(self, job: JobHandle[Any] | JobInfo | UUID | str) -> JobHandle[Any]:
         return job if isinstance(job, JobHandle) else self.job(job)
 
     def schedule(

@@ -54,10 +54,28 @@ def _is_ours(error: psycopg.Error) -> bool:
 
 def _unknown(connection: object) -> ConfigError:
     kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    if (within := _driver_connection(connection)) is not None:
+        return ConfigError(
+            f"connection= is a {kind}: give the psycopg connection in it, {within}, or with another driver "
+            "call stepwell.enqueue(...) in SQL on it"
+        )
     return ConfigError(
         f"connection= is a {kind}: give a psycopg.Connection or psycopg.AsyncConnection, "
         "or call stepwell.enqueue(...) in SQL on it"
     )
+
+
+def _driver_connection(connection: object) -> str | None:
+    """How to get at the driver's connection of one of SQLAlchemy's; None: it is none of these."""
+    # By name, as the user's own class of a session may come from anywhere, and SQLAlchemy need not be installed.
+    names = {base.__name__ for base in type(connection).__mro__ if base.__module__.startswith("sqlalchemy.")}
+    if names & {"AsyncSession", "async_scoped_session"}:
+        return "(await (await session.connection()).get_raw_connection()).driver_connection"
+    if "AsyncConnection" in names:
+        return "(await connection.get_raw_connection()).driver_connection"
+    if names & {"Session", "scoped_session"}:
+        return "session.connection().connection.driver_connection"
+    return "connection.connection.driver_connection" if "Connection" in names else None
 
 
 def _any(connection: Any) -> Any:

@@ -83,7 +83,7 @@ class WorkerStopping(Event, frozen=True):
     grace: float
 
     def text(self) -> str:
-        return f"stopping: waiting up to {self.grace:g} s for {self.running} running jobs"
+        return f"stopping: waiting up to {self.grace:g} s for {_counted(self.running, 'running job')}"
 
 
 class WorkerStopped(Event, frozen=True):
@@ -603,13 +603,14 @@ class ProcessesStopping(Event, frozen=True):
     order: str
 
     def text(self) -> str:
+        processes = _counted(self.running, "worker process", "worker processes")
         match self.order:
             case "drain":
-                return f"stopping {self.running} worker processes; another signal has them hand their jobs back"
+                return f"stopping {processes}; after another signal running jobs are handed back"
             case "hand back":
-                return f"{self.running} worker processes hand their jobs back; another signal kills them"
+                return f"handing back the jobs of {processes}; another signal kills"
             case _:
-                return f"killing {self.running} worker processes"
+                return f"killing {processes}"
 
 
 class CodeChanged(Event, frozen=True):
@@ -720,3 +721,7 @@ class Events:
 
 def _megabytes(size: int) -> str:
     return f"{size / 1024**2:.0f} MB"
+
+
+def _counted(count: int, one: str, many: str | None = None) -> str:
+    return f"1 {one}" if count == 1 else f"{count} {many or one + 's'}"

@@ -24,6 +24,7 @@ from stepwell.errors import (
     JobCancelled,
     JobFailed,
     JobNotFound,
+    StepNotFound,
     StepwellError,
     no_such_job,
 )
@@ -37,6 +38,7 @@ from stepwell.waiter import Waiter
 R = TypeVar("R", covariant=True)
 
 _LONGEST_REASON = 10_000
+_LONGEST_SHOWN = 100
 
 
 class ArgsEncoder(Protocol):
@@ -46,6 +48,10 @@ class ArgsEncoder(Protocol):
 
     def encode_input(self, task: str, step: str | None, value: Any) -> tuple[str, str]:
         """The name of the step, and what it is given."""
+        ...
+
+    def has_step(self, task: str, step: str) -> bool:
+        """Whether the task is known to be a chain with this step, or a machine with this state."""
         ...
 
 
@@ -208,7 +214,15 @@ class JobHandle(Generic[R]):
             raise ConfigError(f"{'input' if step is None else 'step'} and from_start exclude each other: give one")
         if value is not msgspec.UNSET:
             step, given = self._encoder.encode_input((yield from self._find_task()), step, value)
-        return bool((yield queries.retry([self._id], step, from_start=from_start, input=given))[0])
+        try:
+            return bool((yield queries.retry([self._id], step, from_start=from_start, input=given))[0])
+        except StepNotFound as error:
+            if step is not None and self._encoder.has_step((yield from self._find_task()), step):
+                raise StepNotFound(
+                    f"job {self._id} has not come to {step!r} yet: give it what that step takes, "
+                    f"retry(step={step!r}, input=...)"
+                ) from error
+            raise
 
     def run_now(self) -> bool:
         """Have a job that waits for its time run as soon as a worker is free: one that was enqueued with a delay, that
@@ -300,12 +314,13 @@ class JobHandle(Generic[R]):
         raise no_such_job(ended.id)
 
 
-def to_job_id(job_id: UUID | str) -> str:
+def to_job_id(job: JobInfo | UUID | str) -> str:
     """A job's id as queries take it."""
+    job_id = job.id if isinstance(job, JobInfo) else job
     try:
         return str(job_id if isinstance(job_id, UUID) else UUID(job_id))
     except (ValueError, AttributeError, TypeError):
-        raise ConfigError(f"{job_id!r} is not a job's id: give a uuid") from None
+        raise ConfigError(f"{repr(job_id)[:_LONGEST_SHOWN]} is not a job's id: give a uuid") from None
 
 
 def _send(job_id: str, name: str, value: Any) -> Query[bool]:

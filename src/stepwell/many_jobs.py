@@ -44,6 +44,8 @@ class Change:
     """The step that the jobs are to go back to."""
     goes_back: bool = False
     """They do not go on where they stood."""
+    has_input: bool = False
+    """The step is given something, so that jobs need not have come to it before."""
 
     @property
     def to_retry(self) -> bool:
@@ -69,6 +71,7 @@ def retrying(step: str | None = None, *, from_start: bool = False, input: str | 
         default=("failed",),
         step=step,
         goes_back=step is not None or from_start,
+        has_input=input is not None,
     )
 
 
@@ -99,11 +102,10 @@ def list_jobs(
     caller: str, filters: JobFilters, limit: int, before: JobInfo | UUID | str | None, timeout: Duration
 ) -> Plan[list[JobInfo]]:
     """What `App.jobs` does."""
-    last = before.id if isinstance(before, JobInfo) else before
     return list_matching(
         to_match(caller, filters),
         check_count(limit, "limit"),
-        None if last is None else to_job_id(last),
+        None if before is None else to_job_id(before),
         seconds(timeout, "timeout"),
     )
 

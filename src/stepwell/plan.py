@@ -1,6 +1,6 @@
 """Several queries, each made from the answers to those before: written once, run sync or async.
 
-A plan is a generator that yields queries and is sent their rows.
+A plan is a generator that yields queries and is sent their rows, or has the error that Stepwell makes of one thrown in.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from stepwell.bridge import afetch_on, fetch_on
 from stepwell.db import Database
+from stepwell.errors import StepwellError
 from stepwell.queries import Query
 
 T = TypeVar("T")
@@ -22,7 +23,12 @@ def run(plan: Plan[T], database: Database, connection: object | None = None) -> 
     try:
         query = next(plan)
         while True:
-            query = plan.send(database.fetch(query) if connection is None else fetch_on(connection, query))
+            try:
+                rows = database.fetch(query) if connection is None else fetch_on(connection, query)
+            except StepwellError as error:
+                query = plan.throw(error)
+            else:
+                query = plan.send(rows)
     except StopIteration as end:
         return end.value
 
@@ -32,7 +38,11 @@ async def arun(plan: Plan[T], database: Database, connection: object | None = No
     try:
         query = next(plan)
         while True:
-            rows = await database.afetch(query) if connection is None else await afetch_on(connection, query)
-            query = plan.send(rows)
+            try:
+                rows = await database.afetch(query) if connection is None else await afetch_on(connection, query)
+            except StepwellError as error:
+                query = plan.throw(error)
+            else:
+                query = plan.send(rows)
     except StopIteration as end:
         return end.value

@@ -73,6 +73,12 @@ class JobSink:
         entered = flow.enter(step, value)
         return entered.name, entered.input
 
+    def has_step(self, task: str, step: str) -> bool:
+        """Whether the task is known to be a chain with this step, or a machine with this state."""
+        known = self._tasks.get(task)
+        flow: Flow | None = None if known is None else known.flow
+        return flow is not None and flow.find(step) is not None
+
     def _known(self, task: str) -> Task[..., Any]:
         known = self._tasks.get(task)
         if known is None:

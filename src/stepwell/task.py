@@ -63,6 +63,9 @@ class Sink(Protocol):
     async def aput_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]: ...
 
 
+_ELSEWHERE = ("delay", "apply_async", "send")
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What `using` says of a job; None: what the task says."""
@@ -138,6 +141,18 @@ class Enqueuer(Generic[P, R]):
         if given.delay is not None and given.run_at is not None:
             raise ConfigError("delay and run_at exclude each other: give one")
         return Enqueuer(self._task, given)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # What other libraries call it. A type checker must not know of this, or it would flag no wrong name at all.
+            if name in _ELSEWHERE:
+                task = self._task.name
+                raise AttributeError(
+                    f"a task has no {name!r}: enqueue it with {task}.enqueue(...), or {task}.using(delay=...)"
+                    ".enqueue(...) with options; in async code await aenqueue(...)"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def options(self) -> Options:

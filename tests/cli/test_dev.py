@@ -34,7 +34,7 @@ def test_jobs_run_in_a_database_of_ones_own_and_the_code_may_change(start: Start
     given = {**os.environ, ENVIRONMENT: "postgresql://nowhere.invalid/x"}
     process = Process(start, open_dir, command=("dev", "made:app", "-c", "2"), cwd=open_dir, env=given)
     process.says("claims from default")
-    where, ignored, *_ = process.log.splitlines()
+    where, export, ignored, *_ = process.log.splitlines()
     assert where.startswith(f"Postgres in {(open_dir / '.stepwell').resolve()}: psql ")
     assert "the worker starts anew when a Python file here changes" in where
     assert ignored.startswith(f"{ENVIRONMENT} is set, but not used here")
@@ -46,6 +46,7 @@ def test_jobs_run_in_a_database_of_ones_own_and_the_code_may_change(start: Start
         # Code that knows nothing of Stepwell has its own tables in the same database.
         exported = connection.execute("select result from stepwell.jobs where id = %s", (job,)).fetchone()
         assert exported is not None
+        assert export.endswith(f": export {ENVIRONMENT}={shlex.quote(exported[0])}")
         with psycopg.connect(exported[0]) as other:
             other.execute("create table customer (id integer)")
         assert connection.execute("select count(*) from customer").fetchone() == (0,)

@@ -162,8 +162,27 @@ async def test_a_chain_is_resumed_at_any_step_with_an_input(run: Run, app: App) 
         await ended(job)
         ran = run("jobs", "retry", str(job.id), "--step", "store", "--input", "42")
         assert (ran.code, ran.out) == (0, f"{job.id} is ready to run again\n")
+        assert "has not come to a step 'store' yet" in ran.err
         assert await job.aresult(timeout="20s") == 42
     assert line(run("jobs", "show", str(job.id)), "store")[1:] == ["state", "done", "42"]
+
+
+async def test_a_mistyped_step_is_refused_unless_yes_is_said(run: Run, app: App) -> None:
+    async def fetch(n: int) -> int:
+        return n
+
+    async def store(n: int) -> int:
+        raise Fail("full")
+
+    chain = app.chain("ingest", fetch, store)
+    async with Worker(app):
+        job = await chain.aenqueue(1)
+        await ended(job)
+    typed = ("jobs", "retry", str(job.id), "--step", "stroe", "--input", "42")
+    ran = run(*typed)
+    assert (ran.code, ran.out) == (1, "")
+    assert "has not come to a step 'stroe': did you mean 'store'?" in ran.err
+    assert run(*typed, "--yes").code == 0
 
 
 async def test_a_job_goes_back_to_a_step_or_to_the_start(run: Run, app: App) -> None:

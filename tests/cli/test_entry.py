@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 from stepwell import Worker
 from stepwell.cli.worker import worker
 from stepwell.db import ENVIRONMENT
+from stepwell.embedded import EmbeddedPostgres, keeper
 
 
 def test_the_version_is_printed(run_without_database: Run) -> None:
@@ -164,3 +165,16 @@ def test_the_workers_options_have_the_defaults_of_the_class() -> None:
     here, there = inspect.signature(worker).parameters, inspect.signature(Worker).parameters
     for name in ("concurrency", "grace", "lease", "renew", "poll"):
         assert here[name].default == there[name].default
+
+
+def test_without_a_database_an_embedded_one_in_this_directory_is_named(
+    run_without_database: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "or --database on the command line" in run_without_database("jobs", "list").err
+    place = EmbeddedPostgres().path
+    place.mkdir()
+    (place / keeper.MUTEX).touch()
+    ran = run_without_database("jobs", "list")
+    assert ran.code == 1
+    assert "an embedded Postgres in ./.stepwell: for that, add --database embedded" in ran.err

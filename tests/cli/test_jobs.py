@@ -95,7 +95,7 @@ def test_jobs_that_wait_for_their_time_are_run_now(run: Run, jobs: Jobs) -> None
     assert ran.out.splitlines() == [
         f"{later} is already ready: nothing to run",
         f"{failed} is failed: 'stepwell jobs retry' runs it again",
-        f"{running} is running: nothing to run",
+        f"{running} is running already",
         f"{absent} is not known: it was never committed, or its history is not kept any more",
     ]
 

@@ -112,3 +112,11 @@ def test_json_output_is_not_mixed_with_warnings(run: Run) -> None:
     ran = run("jobs", "list", "--task", "nobody", "--json")
     assert json.loads(ran.out) == []
     assert ran.err.startswith("stepwell: warning: ")
+
+
+def test_a_mistyped_name_is_named_before_a_terminal_is_asked_for(run: Run, jobs: Jobs) -> None:
+    jobs.worker("checkout")
+    for command in (("jobs", "cancel", "--task"), ("jobs", "retry", "--task"), ("stop", "--task")):
+        ran = run(*command, "chekout")
+        assert (ran.code, ran.out) == (1, "")
+        assert "did you mean 'checkout'?" in ran.err

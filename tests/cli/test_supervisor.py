@@ -10,8 +10,8 @@ import subprocess
 import textwrap
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-import psycopg
 import pytest
 from cli.commands import Jobs, Run, Start
 from cli.process import Process
@@ -23,7 +23,6 @@ from stepwell.cli.backoff import Backoff
 from stepwell.cli.usage import Usage, size
 from stepwell.db import ENVIRONMENT, fetch
 from stepwell.error_text import describe_exit
-from stepwell.migrate import migrate
 
 pytestmark = pytest.mark.crash
 
@@ -86,7 +85,7 @@ def test_the_second_signal_hands_running_jobs_back(start: Start, jobs: Jobs, run
     process = Process(start, tmp_path, "--processes", "2")
     process.until(lambda: jobs.state(job) == "running")
     process.signal(signal.SIGINT)
-    process.says("waiting up to 30 s for 1 running jobs")
+    process.says("waiting up to 30 s for 1 running job")
     process.signal()
     assert process.end() == 0
     shown = run("jobs", "show", job, "--json").json
@@ -99,7 +98,7 @@ def test_the_third_signal_kills(start: Start, jobs: Jobs, tmp_path: Path) -> Non
     process.until(lambda: jobs.state(job) == "running")
     (worker,) = pids(jobs)
     os.kill(worker, signal.SIGSTOP)  # it hears nothing now, and nobody kills it for that
-    for words in ("stopping 1 worker", "hand their jobs back;"):
+    for words in ("stopping 1 worker", "handing back the jobs of 1 worker process;"):
         process.signal()
         process.says(words)
     assert lives(worker)
@@ -121,8 +120,8 @@ def test_a_signal_that_reaches_more_than_the_supervisor_is_still_the_first(
     else:  # as systemd does it
         for pid in (process.pid, *pids(jobs)):
             os.kill(pid, signal.SIGTERM)
-    process.says("stopping 1 worker processes")
-    process.says("waiting up to 30 s for 1 running jobs")
+    process.says("stopping 1 worker process")
+    process.says("waiting up to 30 s for 1 running job")
     gate.touch()
     assert process.end() == 0
     assert jobs.state(job) == "succeeded"
@@ -239,12 +238,33 @@ def test_a_crash_loop_slows_down_and_ends_when_asked(start: Start, tmp_path: Pat
         assert expected * 0.79 - 0.05 <= pause <= expected * 1.21 + 0.05
 
 
-def test_what_keeps_all_from_starting_is_said_until_it_is_mended(start: Start, empty_dsn: str, tmp_path: Path) -> None:
-    process = Process(start, tmp_path, "--processes", "2", "-d", empty_dsn)
-    process.says('has no stepwell schema yet: run "stepwell migrate"', times=3)
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        migrate(connection)
-        process.until(lambda: len(fetch(connection, queries.workers())) == 2)
+@pytest.mark.parametrize(
+    ("options", "given", "said"),
+    [
+        ((), {"dbname": "no_such_shop"}, "does not exist"),
+        ((), {"dbname": "postgres"}, 'has no stepwell schema yet: run "stepwell migrate"'),
+        (("--no-wait",), {"host": "127.0.0.1", "port": 1}, "cannot be used"),
+    ],
+)
+def test_a_database_that_refuses_all_at_their_start_ends_all(
+    start: Start, dsn: str, tmp_path: Path, options: tuple[str, ...], given: dict[str, Any], said: str
+) -> None:
+    process = Process(start, tmp_path, "--processes", "2", *options, "-d", make_conninfo(dsn, **given))
+    assert process.end() == 1
+    assert said in process.log
+    assert "starting another" not in process.log
+    assert "while it was stopping" not in process.log
+
+
+def test_a_database_that_refuses_only_later_processes_does_not_end_all(
+    start: Start, jobs: Jobs, tmp_path: Path
+) -> None:
+    process = Process(start, tmp_path, "--processes", "1")
+    process.says("claims from")
+    (worker,) = pids(jobs)
+    jobs.connection.execute("alter schema stepwell rename to hidden")
+    os.kill(worker, signal.SIGKILL)
+    process.says("starting another in ", times=2)
     process.signal()
     assert process.end() == 0
 

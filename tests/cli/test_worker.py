@@ -62,7 +62,7 @@ def test_the_first_signal_waits_for_the_running_job(
     worker = Process(start, tmp_path)
     worker.until(lambda: jobs.state(job) == "running")
     worker.signal(number)
-    worker.says("stopping: waiting up to 30 s for 1 running jobs")
+    worker.says("stopping: waiting up to 30 s for 1 running job")
     later = jobs.ready()
     gate.touch()
     assert worker.end() == 0

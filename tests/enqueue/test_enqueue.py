@@ -562,3 +562,26 @@ async def test_annotations_may_name_what_is_defined_later(app: App) -> None:
     await later.aenqueue(thing(1))
     with pytest.raises(BadArgs, match="'thing'"):
         await later.aenqueue("no")
+
+
+@pytest.mark.parametrize("name", ["delay", "apply_async", "send"])
+def test_the_names_that_other_libraries_have_lead_to_enqueue(app: App, name: str) -> None:
+    @app.task
+    def note(n: int) -> None: ...
+
+    for given in (note, note.using(priority=1)):
+        with pytest.raises(AttributeError, match=rf"no '{name}': enqueue it with note\.enqueue\(\.\.\.\)"):
+            getattr(given, name)
+    with pytest.raises(AttributeError, match="'SyncTask' object has no attribute 'dealy'"):
+        getattr(note, "dealy")  # noqa: B009
+
+
+def test_a_job_is_found_by_its_info_as_by_its_id(app: App) -> None:
+    @app.task
+    def note(n: int) -> None: ...
+
+    job = note.enqueue(1)
+    assert app.job(app.jobs()[0]) == app.job(job.id) == job
+    with pytest.raises(ConfigError) as refused:
+        app.job(["x" * 1000])  # pyright: ignore[reportArgumentType]
+    assert len(str(refused.value)) < 150

@@ -78,10 +78,10 @@ def stop(
     Those that start later are not meant. Asks first, unless it is one worker that is named.
     """
     scope = _scope("stop", queue, task, worker, everything)
-    if scope.worker is None:
-        check_can_ask("stop", yes=yes)
     with session(database) as connection:
         concerned = _concerned(connection, scope) if scope.worker is None else 0
+        if scope.worker is None:
+            check_can_ask("stop", yes=yes)
         if concerned and not yes:
             ask(f"stop {_workers(concerned)}?")
         asked = fetch(connection, queries.stop(scope))[0]

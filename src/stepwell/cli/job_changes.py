@@ -14,10 +14,10 @@ import typer
 from stepwell import queries
 from stepwell.cli import names, usage
 from stepwell.cli.confirm import ask, check_can_ask
-from stepwell.cli.job_steps import lacks_step, no_such_step
+from stepwell.cli.job_steps import check_step_to_enter, lacks_step, no_such_step
 from stepwell.cli.output import complain, say
 from stepwell.cli.session import opened, session
-from stepwell.db import fetch
+from stepwell.db import Database, fetch
 from stepwell.errors import WHY_NO_JOB
 from stepwell.many_jobs import BATCH, Became, Change, change_matching, count_matching
 from stepwell.plan import run
@@ -43,23 +43,25 @@ def change(
     if not ids and not filtered and not everything:
         raise usage.Usage(f"which jobs? Give jobs {what.verb} their ids, a filter such as --task NAME, or --all")
     if ids:
-        change_ids(what, ids, database)
+        change_ids(what, ids, database, yes=yes)
         return
     if what.step is not None:
         raise usage.Usage("--step is for jobs that are named by their ids: not all that a filter finds may have it")
     with usage.refusing():
         which = what.narrow(which, "--state")
-    check_can_ask(f"jobs {what.verb}", yes=yes)
     _change_filtered(what, which, database, yes=yes)
 
 
-def change_ids(what: Change, typed: Sequence[str], database: str | None) -> None:
+def change_ids(what: Change, typed: Sequence[str], database: str | None, *, yes: bool = False) -> None:
     """Change the jobs with these ids."""
     ids = list(dict.fromkeys(usage.job_id(one) for one in typed))
     became: dict[str, Became] = {}
     # Each by itself if it may lack the step: one that does refuses the whole statement.
     size = BATCH if what.step is None else 1
     with session(database) as connection:
+        if what.step is not None and what.has_input:
+            for job_id in ids:
+                check_step_to_enter(connection, job_id, what.step, yes=yes)
         for start in range(0, len(ids), size):
             with lacks_step():
                 became |= what.read(fetch(connection, what.query(ids[start : start + size])))
@@ -76,6 +78,9 @@ def _change_filtered(what: Change, which: JobMatch, database: str | None, *, yes
     with opened(database) as found:
         if not yes:
             count = run(count_matching(which, _COUNTED, float("inf"), to_retry=what.to_retry), found)
+            if not count:
+                _refuse_names(found, which)
+            check_can_ask(f"jobs {what.verb}", yes=yes)
             if count:
                 ask(f"{what.verb} {_jobs(count)}{' or more' if count == _COUNTED else ''}?")
         told = _Progress()
@@ -88,9 +93,13 @@ def _change_filtered(what: Change, which: JobMatch, database: str | None, *, yes
             raise
         told.clear()
         if not total:
-            with found.connect() as connection:
-                names.refuse(connection, {"queue": which.queue, "task": which.task, "owner": which.owner})
+            _refuse_names(found, which)
     say(_summary(what, total))
+
+
+def _refuse_names(database: Database, which: JobMatch) -> None:
+    with database.connect() as connection:
+        names.refuse(connection, {"queue": which.queue, "task": which.task, "owner": which.owner})
 
 
 def _summary(what: Change, total: Counter[Became]) -> str:
@@ -139,6 +148,8 @@ def _refusal(connection: psycopg.Connection[Any], what: Change, job_id: str, sta
     match state:
         case None:
             return f"is not known: {WHY_NO_JOB}"
+        case "running" if what.verb == "run":
+            return "is running already"
         case "waiting" if what.verb == "run":
             return "is waiting, for an event, a child or the end of a sleep: that belongs to its work"
         case "blocked" if what.verb == "run":

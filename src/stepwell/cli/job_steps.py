@@ -9,7 +9,8 @@ from typing import Any
 import psycopg
 
 from stepwell import queries
-from stepwell.cli.output import Column, compact, local, table
+from stepwell.cli.names import nearest
+from stepwell.cli.output import Column, compact, local, table, warn
 from stepwell.db import fetch
 from stepwell.duration import describe
 from stepwell.errors import StepNotFound
@@ -97,3 +98,23 @@ def no_such_step(connection: psycopg.Connection[Any], job_id: str, step: str) ->
     named = ", ".join(keys[:_MOST_NAMED])
     more = f' and {len(keys) - _MOST_NAMED} more: see "stepwell jobs show {job_id}"' if len(keys) > _MOST_NAMED else ""
     return f"has no step {step!r}: it has {named}{more}"
+
+
+def check_step_to_enter(connection: psycopg.Connection[Any], job_id: str, step: str, *, yes: bool) -> None:
+    """Raise if a chain or machine has not come to a step of this name, and the name looks mistyped, unless `yes`.
+
+    Only the code knows all steps: any other name that the job has not come to is warned about.
+    """
+    found = fetch(connection, queries.info(job_id))
+    if not found or found[0].state not in ("failed", "cancelled"):
+        return  # it is refused for that
+    known = {saved.key for saved in fetch(connection, queries.steps(job_id))} | {found[0].cursor}
+    if step in known:
+        return
+    near = nearest(step, (key for key in known if key is not None))
+    if near and not yes:
+        raise StepNotFound(f"job {job_id} has not come to a step {step!r}{near} If not, add --yes (-y)")
+    warn(
+        f"job {job_id} has not come to a step {step!r} yet{near or '.'} If no worker's code has such a step, the job "
+        "waits for one that has, and fails in the end"
+    )

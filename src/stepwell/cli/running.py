@@ -20,7 +20,8 @@ from stepwell.cli.lifeline import Obeying
 from stepwell.cli.output import complain
 from stepwell.cli.recycle import Limits, Recycling
 from stepwell.cli.session import explained
-from stepwell.errors import ConfigError, StepwellError
+from stepwell.errors import ConfigError, DatabaseError, StepwellError
+from stepwell.trouble import is_transient
 from stepwell.worker import Worker
 
 _PATIENCE = 1.0
@@ -32,11 +33,19 @@ _PYTHONS_THRESHOLDS = (700, 2000)
 _THRESHOLD = 20_000
 
 
-def run(app: App, worker: Worker, supervisor: Obeying | None = None, limits: Limits | None = None) -> int:
+def run(
+    app: App,
+    worker: Worker,
+    supervisor: Obeying | None = None,
+    limits: Limits | None = None,
+    *,
+    wait: bool = True,
+) -> int:
     """Run the worker until a signal, its supervisor or a limit stops it, and return the exit code.
 
     The first SIGTERM or SIGINT drains, the second hands back what runs, a third ends the process on the spot. Handlers
-    that did not stop when asked are left behind: then this ends the process itself and does not return.
+    that did not stop when asked are left behind: then this ends the process itself and does not return. Without `wait`
+    a database that is away at the start is as final as one that refuses the worker.
     """
     if gc.get_threshold()[0] in _PYTHONS_THRESHOLDS:
         gc.freeze()
@@ -48,15 +57,18 @@ def run(app: App, worker: Worker, supervisor: Obeying | None = None, limits: Lim
     if supervisor is not None:
         supervisor.obey_with(loop, worker)
     recycling = Recycling(worker, limits or Limits())
+    beginning = _Beginning(worker)
     code = exits.TROUBLE
     try:
         with explained(app.database):
-            loop.run_until_complete(_work(app, worker, recycling))
+            loop.run_until_complete(_work(app, worker, recycling, beginning))
         code = exits.RECYCLE if recycling.due else exits.DONE
     except StepwellError as error:
         complain(str(error))
         if supervisor is not None and isinstance(error, ConfigError):
             code = exits.MISCONFIGURED
+        elif supervisor is not None and beginning.was_refused(error, wait=wait):
+            code = exits.REFUSED
     except Exception:
         traceback.print_exc()
     threads.shutdown(wait=False, cancel_futures=True)
@@ -70,13 +82,32 @@ def run(app: App, worker: Worker, supervisor: Obeying | None = None, limits: Lim
     os._exit(code)
 
 
-async def _work(app: App, worker: Worker, recycling: Recycling) -> None:
-    watching = asyncio.create_task(recycling.watch())
+async def _work(app: App, worker: Worker, recycling: Recycling, beginning: _Beginning) -> None:
+    watching = [asyncio.create_task(recycling.watch()), asyncio.create_task(beginning.watch())]
     try:
         await worker.run()
     finally:
-        watching.cancel()
+        for watch in watching:
+            watch.cancel()
         await app.aclose()
+
+
+class _Beginning:
+    """Whether a worker has begun to work, or the database has refused it before that."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._over = False
+
+    async def watch(self) -> None:
+        # Not by an event: with a subscriber the worker makes all those that otherwise nobody hears.
+        await self._worker.started()
+        self._over = True
+
+    def was_refused(self, error: StepwellError, *, wait: bool) -> bool:
+        cause = error.__cause__
+        passes = wait and cause is not None and is_transient(cause)
+        return isinstance(error, DatabaseError) and not self._over and not passes
 
 
 class _Signals:

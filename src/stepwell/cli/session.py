@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -10,8 +11,9 @@ import psycopg
 import typer
 
 from stepwell.advice import explain
-from stepwell.db import Database
-from stepwell.errors import DatabaseError, StepwellError
+from stepwell.db import ENVIRONMENT, Database
+from stepwell.embedded import EmbeddedPostgres
+from stepwell.errors import ConfigError, DatabaseError, StepwellError
 
 DatabaseOption = Annotated[
     str | None,
@@ -38,6 +40,11 @@ def session(
 @contextmanager
 def opened(database: str | None, *, any_schema: bool = False, create: bool = False) -> Generator[Database]:
     """The database itself, for plans: a query that meets another transaction is run again."""
+    if not database and not os.environ.get(ENVIRONMENT) and EmbeddedPostgres().exists:
+        raise ConfigError(
+            "no database is configured, but there is an embedded Postgres in ./.stepwell: for that, add --database "
+            f"embedded. For another, name its URL there, or in the environment variable {ENVIRONMENT}"
+        )
     found = Database(database, pool_size=1, create=create)
     try:
         with explained(found):

@@ -39,6 +39,7 @@ from stepwell.events import (
 # not ended even so, because a job blocks it, is told to end on the spot.
 _RELOAD_GRACE = 2.0
 _RELOAD_PATIENCE = 10.0
+_CANNOT_START = (exits.MISCONFIGURED, exits.REFUSED)
 
 
 def supervise(command: Sequence[str], processes: int, *, reloading: bool = False) -> int:
@@ -133,8 +134,8 @@ class Supervisor:
             log(ProcessStarted(place.number, child.pid))
             code = await child.ended
             place.child = None
-            # Whatever ended one that could start, the app is not to blame.
-            self._proved = self._proved or code != exits.MISCONFIGURED
+            # Whatever ended one that could start, neither the app nor its settings are to blame.
+            self._proved = self._proved or code not in _CANNOT_START
             if self._stopping:
                 self._judge(place, child, code)
             elif place.hurry.is_set():
@@ -153,7 +154,7 @@ class Supervisor:
             self._code = exits.USAGE
             self._stop("drain")
             return False
-        if code == exits.MISCONFIGURED and self._changes is None and not self._proved:
+        if code in _CANNOT_START and self._changes is None and not self._proved:
             # As it stands none will start: better an end that somebody sees than one try after the other.
             log(ProcessRefused(number, pid))
             self._code = exits.TROUBLE
@@ -174,7 +175,8 @@ class Supervisor:
         """See whether one ended as it should when all were to end."""
         # Somebody else's SIGTERM may have met it before it could listen for it; and what one refuses, all do.
         as_asked = code in (exits.DONE, exits.RECYCLE, -signal.SIGTERM)
-        if as_asked or self._signals > 2 or code == self._code == exits.USAGE:
+        refused_like_others = code == self._code == exits.USAGE or (code in _CANNOT_START and self._code)
+        if as_asked or self._signals > 2 or refused_like_others:
             return
         log(ProcessDiedAtEnd(place.number, child.pid, describe_exit(code)))
         self._code = self._code or exits.TROUBLE

@@ -145,7 +145,7 @@ def worker(
             **lengths,
         )
     set_up_logging(log_level, one_of_many=supervisor is not None)
-    raise typer.Exit(run(found, runs, supervisor, Limits(max_jobs, memory)))
+    raise typer.Exit(run(found, runs, supervisor, Limits(max_jobs, memory), wait=not no_wait))
 
 
 def _check_database(app: App, path: str, database: str) -> None:
