@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
+from psycopg.conninfo import make_conninfo
+
 from stepwell.connection import AsyncConnection, aopen_within
 from stepwell.db import Database
 from stepwell.pool import IdleConnections
@@ -16,6 +18,8 @@ from stepwell.worker.sever import sever
 
 MOST = 3
 """As many as claims, outcomes and steps keep busy at the same time."""
+# Seconds for each host that the URL names.
+_OPEN_WITHIN = 3
 # One that was not needed for so long is closed.
 _LONGEST_IDLE = 10.0
 
@@ -74,4 +78,6 @@ class Connections:
 
     async def _open(self) -> AsyncConnection:
         count = self.database.switchovers.count
-        return self._idle.opened(await aopen_within(self.database.dsn, None), count)
+        # Somebody waits for the slot: a network that was cut meanwhile must not keep it for long.
+        dsn = make_conninfo(self.database.dsn, connect_timeout=_OPEN_WITHIN)
+        return self._idle.opened(await aopen_within(dsn, None), count)

@@ -18,9 +18,9 @@ from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
 
 _POLL_IF_DEAF = 0.2
-# Looks take at most this part of the time, however many rows they walk over.
+# Looks that nothing calls for take at most this part of the time, however many rows they walk over.
 _SHARE = 0.05
-_LONGEST_PAUSE = 60.0
+_LONGEST_PAUSE = 30.0
 
 
 class Lookout:
@@ -47,13 +47,13 @@ class Lookout:
         self._not_before = 0.0
 
     def look(self) -> None:
-        """Look soon: something may be ready anywhere."""
-        self._alarm.ring_in(max(0.0, self._not_before - self._loop.time()))
+        """Look now: something may be ready anywhere."""
+        self._alarm.ring_in(0)
 
     def promoted(self) -> None:
         """Due jobs were made ready. Their notification says where, unless this worker is deaf to it."""
         if self._deaf:
-            self.look()
+            self._alarm.ring_in(max(0.0, self._not_before - self._loop.time()))
 
     def set_deaf(self, deaf: bool) -> None:
         """Look more often, because no notification arrives, or as usual."""
@@ -63,13 +63,17 @@ class Lookout:
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
+            pause = 0.0
             began = self._loop.time()
             worker_id = self._worker_id()
             if worker_id is not None:
                 query = queries.first_ready(worker_id, self._patterns, self._tasks)
-                for first in await self._duties.do("looking for ready jobs", query) or []:
+                found = await self._duties.do("looking for ready jobs", query)
+                for first in found or []:
                     self._found(first)
-            pause = min((self._loop.time() - began) / _SHARE, _LONGEST_PAUSE)
+                # One that failed may have waited for a network that was cut: that says nothing of the next.
+                took = self._loop.time() - began if found is not None else 0.0
+                pause = min(took / _SHARE, _LONGEST_PAUSE)
             self._not_before = self._loop.time() + pause
             poll = min(_POLL_IF_DEAF, self._poll) if self._deaf else self._poll
             await self._alarm.nap(max(pause, poll * random.uniform(0.8, 1.2)))  # noqa: S311
