@@ -126,6 +126,19 @@ def test_two_who_saw_the_same_tick_fire_it_once(conn: Connection, dsn: str) -> N
     assert len(runs(conn)) == 2
 
 
+@pytest.mark.parametrize("overlap", ["allow", "replace"])
+def test_a_tick_that_was_forgotten_is_not_run_again(conn: Connection, overlap: Overlap) -> None:
+    put(conn, overlap=overlap)
+    go_to(conn, find(conn).next_run_at or START)
+    assert fire(conn).enqueued == 1
+    ran = runs(conn)
+    assert conn.execute("select stepwell.prune_ticks(0)").fetchone() == (1,)
+    # As by a definition that is changed after the clock was set back.
+    conn.execute("update stepwell.schedule set next_tick_at = last_tick_at")
+    assert fire(conn).enqueued == 0
+    assert runs(conn) == ran
+
+
 def test_what_was_reckoned_long_ago_is_reckoned_anew(conn: Connection) -> None:
     put(conn)
     go_to(conn, START + MINUTE)

@@ -79,6 +79,8 @@ begin
       join stepwell.schedule s on s.id = t.id
       -- Whatever the caller reckoned: never early.
       where s.id = any (_locked) and t.at >= s.next_tick_at and t.at <= _now
+        -- Of these nobody knows any more whether they were run.
+        and (t.at <= s.forgotten_until) is not true
     ) f
   ), noted as (
     insert into stepwell.tick (schedule_id, at, handled_at, job_id, skipped)

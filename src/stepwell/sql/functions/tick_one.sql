@@ -63,6 +63,8 @@ begin
   foreach _at in array _ticks loop
     -- Whatever the caller reckoned: never early.
     continue when _at < _due or _at > _now;
+    -- Of these nobody knows any more whether they were run.
+    continue when _at <= _schedule.forgotten_until;
     _job_id := stepwell.uuid7();
     insert into stepwell.tick as t (schedule_id, at, handled_at, job_id, skipped)
     select _id, _at, _now, case when w.skipped is null then _job_id end, w.skipped
