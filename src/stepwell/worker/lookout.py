@@ -2,8 +2,8 @@
 
 Notifications say where jobs become ready. The lookout stands behind them: it looks when the worker starts or was deaf
 to them, and now and then for those that were lost. A look walks over all dead rows in front of a queue, which takes
-long while some transaction holds an old snapshot. So it counts as a slow duty, and it waits twenty times as long as the
-last look took before it looks again.
+long while some transaction holds an old snapshot, and keeps a core busy. So it counts as a slow duty, and the next look
+waits 200 times as long as the last one took, up to two minutes, unless something calls for it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from stepwell.worker.duty import Duties
 
 _POLL_IF_DEAF = 0.2
 # Looks that nothing calls for take at most this part of the time, however many rows they walk over.
-_SHARE = 0.05
-_LONGEST_PAUSE = 30.0
+_SHARE = 0.005
+_LONGEST_PAUSE = 120.0
 
 
 class Lookout:
