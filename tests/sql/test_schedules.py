@@ -139,6 +139,14 @@ def test_a_tick_that_was_forgotten_is_not_run_again(conn: Connection, overlap: O
     assert runs(conn) == ran
 
 
+def test_a_run_that_is_triggered_takes_no_time_that_was_forgotten(conn: Connection) -> None:
+    put(conn)
+    for _ in range(2):
+        conn.execute("select stepwell.trigger_schedule('shop', 'beat')")
+        conn.execute("select stepwell.prune_ticks(0)")
+    assert len({at for at, _ in runs(conn)}) == 2
+
+
 def test_what_was_reckoned_long_ago_is_reckoned_anew(conn: Connection) -> None:
     put(conn)
     go_to(conn, START + MINUTE)

@@ -15,6 +15,8 @@ begin
   end if;
   -- Out of turn: it takes no tick's place, nor that of a run that was triggered at the same time.
   _at := case when _schedule.next_tick_at = _now then _now + interval '1 microsecond' else _now end;
+  -- Of times up to this one nobody knows any more which were taken.
+  _at := greatest(_at, _schedule.forgotten_until + interval '1 microsecond');
   loop
     insert into stepwell.tick (schedule_id, at, handled_at, job_id, triggered) values (_schedule.id, _at, _now, _job_id, true)
     on conflict on constraint tick_pkey do nothing;
