@@ -107,6 +107,7 @@ renew                   owner   worker
 report_progress         owner   worker
 rescue                  owner   worker
 rescue_jobs             owner   worker
+rescue_unregistered     owner   worker
 restart                 owner   worker
 results                 owner   producer worker
 resume                  owner   operator

@@ -318,9 +318,13 @@ def test_a_claim_under_way_does_not_hold_up_a_rescue_and_is_found_by_the_next(
 
 def test_jobs_of_a_worker_that_is_not_registered_are_rescued(conn: Connection, worker: str) -> None:
     held = run(conn, worker)
-    conn.execute("delete from stepwell.worker")
-    assert calls.rescue(conn) == [held.id]
+    other = run(conn, calls.register_worker(conn), queue="default")
+    conn.execute("delete from stepwell.worker where id = %s", (worker,))
+    assert calls.rescue(conn) == []
+    rescued = conn.execute("select job_id::text, task, failed from stepwell.rescue_unregistered()").fetchall()
+    assert rescued == [(held.id, "noop", False)]
     assert failures(conn, held.id) == [("lease_lost", "LeaseLost", f"worker {worker} is not registered")]
+    assert calls.state(conn, other.id) == "running"
 
 
 def test_a_worker_that_leaves_gives_back_what_it_holds(conn: Connection, worker: str) -> None:

@@ -150,6 +150,10 @@ def lead_and_rescue(worker_id: str, lease: float) -> Query[Led]:
     )
 
 
+def rescue_unregistered() -> Query[Rescued]:
+    return Query("select job_id::text, task, message, failed from stepwell.rescue_unregistered()", (), Rescued)
+
+
 _SCOPE: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
 
 

@@ -277,10 +277,17 @@ class Promoted:
     failed: list[UUID]
     """Those that could not be made ready, and have failed."""
     why: list[str]
+    walk_seconds: float
+    """How long the database walked along the index of due jobs, dead rows included."""
 
 
-def promote() -> Query[Promoted]:
-    return Query("select promoted, next_due, failed, why from stepwell.promote()", (), Promoted)
+def promote(since: float | None = None) -> Query[Promoted]:
+    """`since`: only jobs that became due in the last so many seconds; None: all."""
+    return Query(
+        "select promoted, next_due, failed, why, walk_seconds from stepwell.promote(_since => %s::double precision)",
+        (since,),
+        Promoted,
+    )
 
 
 def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:

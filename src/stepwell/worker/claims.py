@@ -14,6 +14,7 @@ from stepwell import queries
 from stepwell.job import ClaimedJob
 from stepwell.queries import Query
 from stepwell.worker.link import Link
+from stepwell.worker.walks import pause_after
 
 Row = TypeVar("Row")
 
@@ -61,9 +62,10 @@ class Claims:
             self._losses, self._reckon_at = self._link.losses, now
             found = await self.ask(worker_id, self._unknown(worker_id))
             if found is not None:
+                took = asyncio.get_running_loop().time() - now
                 # Until something is asked again, nothing can be claimed without our knowing.
                 self._asked = found[0] is None
-                self._reckon_at = now + (_RECKON_AGAIN if found[0] is None else _RECKON_EVERY)
+                self._reckon_at = now + (_RECKON_AGAIN if found[0] is None else max(_RECKON_EVERY, pause_after(took)))
 
     async def take_back(self, worker_id: str) -> None:
         """The same at once, for a claim that was answered and could not be understood. For whoever holds the lock."""

@@ -1,9 +1,8 @@
 """Find ready jobs that no notification announced.
 
 Notifications say where jobs become ready. The lookout stands behind them: it looks when the worker starts or was deaf
-to them, and now and then for those that were lost. A look walks over all dead rows in front of a queue, which takes
-long while some transaction holds an old snapshot, and keeps a core busy. So it counts as a slow duty, and the next look
-waits 200 times as long as the last one took, up to two minutes, unless something calls for it.
+to them, and now and then for those that were lost. A look walks each queue from its front, so it counts as a slow duty,
+and the next one waits as `walks` says, unless something calls for it.
 """
 
 from __future__ import annotations
@@ -16,11 +15,9 @@ from stepwell import queries
 from stepwell.queries import FirstReady
 from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
+from stepwell.worker.walks import pause_after
 
 _POLL_IF_DEAF = 0.2
-# Looks that nothing calls for take at most this part of the time, however many rows they walk over.
-_SHARE = 0.005
-_LONGEST_PAUSE = 120.0
 
 
 class Lookout:
@@ -73,7 +70,7 @@ class Lookout:
                     self._found(first)
                 # One that failed may have waited for a network that was cut: that says nothing of the next.
                 took = self._loop.time() - began if found is not None else 0.0
-                pause = min(took / _SHARE, _LONGEST_PAUSE)
+                pause = pause_after(took)
             self._not_before = self._loop.time() + pause
             poll = min(_POLL_IF_DEAF, self._poll) if self._deaf else self._poll
             await self._alarm.nap(max(pause, poll * random.uniform(0.8, 1.2)))  # noqa: S311

@@ -19,6 +19,7 @@ from stepwell.queries import Query, Rescued
 from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty import Duties
 from stepwell.worker.pruning import Pruning
+from stepwell.worker.walks import pause_after
 
 # A little more than the patience of stepwell.rescue_jobs, so that its second look at a silent worker is the last.
 _ROUND = 1.1
@@ -29,6 +30,7 @@ _RESCUING = "rescuing"
 _LONGEST_NAP = 10.0
 _LONGEST_NAP_IF_DEAF = 1.0
 _SHORTEST_NAP = 0.002
+_LOOK_BACK = 60.0
 # Those that do not lead look so much later than the leader: enough that they find nothing to do while it lives.
 _BEHIND = 0.5
 # The other duties of the leader wait for this; none of them may be late by much more than their round.
@@ -74,6 +76,7 @@ class Upkeep:
         self._deaf = False
         self.leads = False
         self._chores = [
+            _Chore("rescuing jobs of unregistered workers", 60, queries.rescue_unregistered, self._rescued),
             _Chore("admitting stranded runs", 30, queries.admit_stranded),
             _Chore("removing stale schedules", 30, queries.remove_stale_schedules, self._removed),
             # The leader may be of another app, or another version of this one, that keeps nothing for as long.
@@ -111,15 +114,21 @@ class Upkeep:
 
     async def promote(self) -> None:
         """Make due jobs ready at their time, until cancelled."""
+        loop = asyncio.get_running_loop()
+        walk_at = 0.0
         while True:
-            done = await self._due.do("promoting due jobs", queries.promote())
+            # Nearly all jobs become due after the last look. The others were put in by a transaction that took long.
+            walks = loop.time() >= walk_at
+            done = await self._due.do("promoting due jobs", queries.promote(since=None if walks else _LOOK_BACK))
             if done is None:
                 await asyncio.sleep(0.5)
                 continue
             promoted = done[0]
+            if walks:
+                walk_at = loop.time() + pause_after(promoted.walk_seconds)
             for job_id, why in zip(promoted.failed, promoted.why, strict=True):
                 self._events.emit(JobBroken(str(job_id), why))
-            nap = self.longest_nap
+            nap = self.longest_nap if walks else min(self.longest_nap, max(0.0, walk_at - loop.time()))
             if promoted.next_due is not None:
                 nap = min(nap, promoted.next_due)
             if promoted.count:
@@ -137,10 +146,12 @@ class Upkeep:
             await self._lead()
             for chore in self._chores:
                 if (self.leads or chore.everyone) and loop.time() >= chore.at:
+                    began = loop.time()
                     done = await self._house.do(chore.name, chore.query())
                     if done:
                         chore.found(done)
-                    chore.at = loop.time() + (chore.every if done is not None else min(chore.every, _AGAIN))
+                    pause = max(chore.every, pause_after(loop.time() - began))
+                    chore.at = loop.time() + (pause if done is not None else min(chore.every, _AGAIN))
             until = loop.time() + _PRUNES_FOR
             for pruning in self._prunings:
                 if self.leads and loop.time() >= pruning.at:
@@ -157,7 +168,11 @@ class Upkeep:
             led = await self._house.do("leading and rescuing", queries.lead_and_rescue(worker_id, _LEADER_LEASE))
             if led:
                 leads = led[-1].leads
-                self._rescued([each.rescued for each in led if each.rescued is not None], led[-1].why)
+                self._rescued([each.rescued for each in led if each.rescued is not None])
+                if (why := led[-1].why) is None:
+                    self._house.recovered(_RESCUING)
+                else:
+                    self._house.failed(_RESCUING, why)
             else:
                 # The other duties must not end with that one.
                 found = await self._house.do("looking who leads", queries.lead(worker_id, _LEADER_LEASE))
@@ -171,11 +186,7 @@ class Upkeep:
                 self._alarm.ring_in(0)
                 self._elected()
 
-    def _rescued(self, jobs: list[Rescued], why_not: str | None) -> None:
-        if why_not is None:
-            self._house.recovered(_RESCUING)
-        else:
-            self._house.failed(_RESCUING, why_not)
+    def _rescued(self, jobs: list[Rescued]) -> None:
         if jobs:
             self._events.emit(JobsRescued(len(jobs)))
         for job in jobs:

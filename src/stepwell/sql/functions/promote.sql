@@ -2,12 +2,17 @@
 -- Also jobs whose args did not fit, where a worker has come that may take them, and those that late events wake.
 -- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none). One that cannot be made
 -- ready holds up no other: `failed` lists the jobs that could not be made ready and `why` the reasons.
+-- _since: look only at jobs that became due within so many seconds before now; null: at all. While some transaction holds an
+-- old snapshot, the index keeps an entry for every job that was ever due, and a look at all of them walks over these. So workers
+-- call for that rarely. walk_seconds says how long one walk took.
 create or replace function stepwell.promote(
   _limit integer default 5000,
+  _since double precision default null,
   out promoted integer,
   out next_due double precision,
   out failed uuid[],
-  out why text[]
+  out why text[],
+  out walk_seconds double precision
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -19,6 +24,8 @@ set enable_sort = off
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _from timestamptz := coalesce(_now - _since * interval '1 second', '-infinity');
+  _walk_began timestamptz;
   _places stepwell.place[];
   _durable uuid[];
   _unsure uuid[];
@@ -33,7 +40,7 @@ begin
     with due as materialized (
       select j.ctid, j.id, j.state = 'waiting' and j.unsure is not null as unsure
       from stepwell.job j
-      where j.state in ('scheduled', 'waiting') and j.run_at <= _now
+      where j.state in ('scheduled', 'waiting') and j.run_at > _from and j.run_at <= _now
       order by j.run_at
       limit _limit
       for no key update skip locked
@@ -61,7 +68,7 @@ begin
     for _id in
       select j.id
       from stepwell.job j
-      where j.state in ('scheduled', 'waiting') and j.run_at <= _now
+      where j.state in ('scheduled', 'waiting') and j.run_at > _from and j.run_at <= _now
       order by j.run_at
       limit least(_limit, 500)
       for no key update skip locked
@@ -101,8 +108,12 @@ begin
       null;
     end;
   end if;
+  _walk_began := clock_timestamp();
   select greatest(0, extract(epoch from j.run_at - _now)) into next_due
-  from stepwell.job j where j.state in ('scheduled', 'waiting') and j.run_at < 'infinity' order by j.run_at limit 1;
+  from stepwell.job j
+  where j.state in ('scheduled', 'waiting') and j.run_at > _from and j.run_at < 'infinity'
+  order by j.run_at limit 1;
+  walk_seconds := extract(epoch from clock_timestamp() - _walk_began);
   next_due := least(next_due, _again_in);
 end
 $$;

@@ -4,6 +4,7 @@
 -- A lease also ends when the clock is set forward. So while that lock is held, a worker whose lease has ended is dead only
 -- after two looks half a lease apart between which it has not renewed: it renews at least every third of a lease. Anybody
 -- can hold the lock, and gains no more than that by it.
+-- Jobs of workers that are not registered are stepwell.rescue_unregistered's.
 -- No more than _limit workers are rescued from at once. Returns the rescued jobs, with the message of the failure; those
 -- that have failed for good, because this was their last attempt, are marked.
 create or replace function stepwell.rescue_jobs(_patience double precision default 1, _limit integer default 20)
@@ -79,28 +80,6 @@ begin
       || format('worker %s (pid %s on %s) died while it ran this job', _worker.id, _worker.pid, _worker.host);
     _tasks := _tasks || _worker.tasks;
     exit when cardinality(_dead) >= _limit;
-  end loop;
-
-  -- Nothing should ever be held by a worker that is not registered; if it is, it must not stay so. From holder to holder
-  -- along the index, so that it costs no more when they hold much.
-  for _worker in
-    with recursive holder as (
-      (select j.worker_id as id from stepwell.job j where j.state = 'running' order by j.worker_id limit 1)
-      union all
-      select (
-        select j.worker_id from stepwell.job j
-        where j.state = 'running' and j.worker_id > h.id
-        order by j.worker_id limit 1
-      )
-      from holder h
-      where h.id is not null
-    )
-    select h.id from holder h
-    where h.id <> all (_dead) and not exists (select from stepwell.worker w where w.id = h.id)
-  loop
-    _dead := _dead || _worker.id;
-    _messages := _messages || format('worker %s is not registered', _worker.id);
-    _tasks := _tasks || '{}'::jsonb;
   end loop;
 
   -- Last, because from here on nothing is waited for, or not for long (admit), while jobs are locked: nothing can deadlock.
