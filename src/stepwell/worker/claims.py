@@ -18,7 +18,11 @@ from stepwell.worker.walks import pause_after
 
 Row = TypeVar("Row")
 
+# A reply is lost only with its connection, and the server may carry out what it was sent some time after that.
 _RECKON_EVERY = 10.0
+_DOUBT_FOR = 300.0
+# Otherwise there is nothing to find, unless we have a fault of our own: claims wait meanwhile, so it is done rarely.
+_RECKON_WITHOUT_DOUBT_EVERY = 600.0
 _RECKON_AGAIN = 1.0
 _MEMORY_TRIES = 3
 
@@ -35,6 +39,7 @@ class Claims:
         self._reckon_at = 0.0
         self._asked = True
         self._losses = 0
+        self._doubt_until = 0.0
         self.lock = asyncio.Lock()
         self.worker_id: str | None = None
         self.stopping = False
@@ -59,13 +64,16 @@ class Claims:
             worker_id, now = self.worker_id, asyncio.get_running_loop().time()
             if worker_id is None or not self._due():
                 return
-            self._losses, self._reckon_at = self._link.losses, now
+            if self._link.losses != self._losses:
+                self._losses, self._doubt_until = self._link.losses, now + _DOUBT_FOR
+            self._reckon_at = now
             found = await self.ask(worker_id, self._unknown(worker_id))
             if found is not None:
                 took = asyncio.get_running_loop().time() - now
                 # Until something is asked again, nothing can be claimed without our knowing.
                 self._asked = found[0] is None
-                self._reckon_at = now + (_RECKON_AGAIN if found[0] is None else max(_RECKON_EVERY, pause_after(took)))
+                every = _RECKON_EVERY if now < self._doubt_until else _RECKON_WITHOUT_DOUBT_EVERY
+                self._reckon_at = now + (_RECKON_AGAIN if found[0] is None else max(every, pause_after(took)))
 
     async def take_back(self, worker_id: str) -> None:
         """The same at once, for a claim that was answered and could not be understood. For whoever holds the lock."""

@@ -76,7 +76,7 @@ class Upkeep:
         self._deaf = False
         self.leads = False
         self._chores = [
-            _Chore("rescuing jobs of unregistered workers", 60, queries.rescue_unregistered, self._rescued),
+            _Chore("rescuing jobs of unregistered workers", 600, queries.rescue_unregistered, self._rescued),
             _Chore("admitting stranded runs", 30, queries.admit_stranded),
             _Chore("removing stale schedules", 30, queries.remove_stale_schedules, self._removed),
             # The leader may be of another app, or another version of this one, that keeps nothing for as long.
