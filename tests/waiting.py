@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
 from stepwell import Worker
-from stepwell.events import Event
+from stepwell.telemetry.events import Event
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)

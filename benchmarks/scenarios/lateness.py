@@ -22,10 +22,11 @@ from benchmarks.run import BARE, STEPWELL, Run
 from benchmarks.scenarios.backlog import put
 from benchmarks.scenarios.latency import PERCENTILES, percentile
 from benchmarks.stage import WARM_UP, Stage, stop
-from stepwell import App, queries
-from stepwell.cron import Interval
-from stepwell.db import fetch
-from stepwell.schedule import NewSchedule
+from stepwell import App
+from stepwell.calendar.schedule import NewSchedule
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
 
 DUE, RETRIED = "late", "late_again"
 _SHORTEST = 0.05

@@ -9,10 +9,18 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
-from stepwell import queries
-from stepwell.aside import aside
-from stepwell.bridge import afetch_on, fetch_on
-from stepwell.callable_task import (
+from stepwell.calendar.schedule import Catchup, Overlap, ScheduleInfo, Stale, When, check_stale
+from stepwell.calendar.timing import parse_timing
+from stepwell.durable.context import Context
+from stepwell.durable.journal import Drift
+from stepwell.durable.sync_context import SyncContext
+from stepwell.errors import BadArgs, ConfigError, DuplicateTask, no_such_job
+from stepwell.fleet import to_scope
+from stepwell.flows.chain import Chain, Step
+from stepwell.flows.chain_types import MakeChain
+from stepwell.flows.machine import Machine
+from stepwell.jobs.bulk import cancelling, change_jobs, check_count, count_jobs, list_jobs, retrying
+from stepwell.jobs.callable_task import (
     Anything,
     AsyncContextTask,
     AsyncTask,
@@ -21,34 +29,26 @@ from stepwell.callable_task import (
     TaskDecorator,
     new_task,
 )
-from stepwell.chain import Chain, Step
-from stepwell.chain_types import MakeChain
-from stepwell.context import Context
-from stepwell.control import to_scope
-from stepwell.cron import parse_timing
-from stepwell.db import Database
-from stepwell.duration import Duration, seconds
-from stepwell.errors import BadArgs, ConfigError, DuplicateTask, no_such_job
-from stepwell.handle import JobHandle, check_step, encode_event, refuse_in_event_loop, to_job_id
-from stepwell.hook import Hook, check_hook, name_of
-from stepwell.job import JobInfo
-from stepwell.job_filter import JobFilters
-from stepwell.journal import Drift
-from stepwell.machine import Machine
-from stepwell.many_jobs import cancelling, change_jobs, check_count, count_jobs, list_jobs, retrying
-from stepwell.migrate import DEFAULT_KEEPS
-from stepwell.names import check_name
-from stepwell.plan import arun, run
-from stepwell.policy import Keep, check_keep, check_retry, check_timeout
-from stepwell.retry import Retry
-from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, When, check_stale
-from stepwell.schedule_handle import ScheduleHandle
-from stepwell.scheduler import Scheduler, new_declaration
-from stepwell.sink import JobSink
-from stepwell.sync_context import SyncContext
-from stepwell.task import Call, Task
-from stepwell.task_function import check_function
-from stepwell.waiter import Waiter
+from stepwell.jobs.filter import JobFilters
+from stepwell.jobs.handle import JobHandle, check_step, encode_event, refuse_in_event_loop, to_job_id
+from stepwell.jobs.sink import JobSink
+from stepwell.jobs.task import Call, Task
+from stepwell.jobs.task_function import check_function
+from stepwell.jobs.waiter import Waiter
+from stepwell.postgres import queries
+from stepwell.postgres.callers_connection import afetch_on, fetch_on
+from stepwell.postgres.database import Database
+from stepwell.postgres.migrate import DEFAULT_KEEPS
+from stepwell.postgres.query_plan import arun, run
+from stepwell.postgres.threads import aside
+from stepwell.schedules.declare import Scheduler, new_declaration
+from stepwell.schedules.handle import ScheduleHandle
+from stepwell.values.duration import Duration, seconds
+from stepwell.values.job import JobInfo
+from stepwell.values.names import check_name
+from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
+from stepwell.values.retry import Retry
+from stepwell.worker_hook import Hook, check_hook, name_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -29,8 +29,8 @@ from cli.process import Process
 from waiting import Heard, auntil
 
 from stepwell import App, Context, DatabaseError, Fail, JobFailed, Retry, Snooze, Worker
-from stepwell.events import LeaseLost, OutcomeRefused
-from stepwell.worker.upkeep import Upkeep
+from stepwell.telemetry.events import LeaseLost, OutcomeRefused
+from stepwell.worker.upkeep.upkeep import Upkeep
 from tests.ancestors.looks import known, one, reasons, renews_for
 from tests.crash.fleet import Fleet
 

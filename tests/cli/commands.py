@@ -11,12 +11,12 @@ from typing import Any
 
 import psycopg
 
-from stepwell import queries
-from stepwell.cron import parse_cron
-from stepwell.db import fetch
-from stepwell.job import ClaimedJob
-from stepwell.queries import NewJob, Position
-from stepwell.schedule import NewSchedule
+from stepwell.calendar.schedule import NewSchedule
+from stepwell.calendar.timing import parse_cron
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import NewJob, Position
+from stepwell.values.job import ClaimedJob
 
 HERE = Path(__file__).parent
 

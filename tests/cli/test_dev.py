@@ -13,8 +13,8 @@ from cli.commands import Jobs, Run, Start
 from cli.process import Process
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from stepwell.database_url import to_url
-from stepwell.db import ENVIRONMENT
+from stepwell.postgres.database import ENVIRONMENT
+from stepwell.postgres.url import to_url
 
 CODE = """
 import os

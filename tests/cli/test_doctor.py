@@ -12,10 +12,10 @@ from cli.commands import Jobs, Run, make_schedule
 from deaf import deaf
 from psycopg.conninfo import make_conninfo
 
-from stepwell import queries
 from stepwell.cli.checks import judge_snapshots
-from stepwell.db import fetch
-from stepwell.queries import SnapshotHolder
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import SnapshotHolder
 
 CHECKS = [
     "schema",

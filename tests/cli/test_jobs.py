@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from cli.commands import Answer, Jobs, Run
 
-from stepwell import queries
-from stepwell.queries import found
+from stepwell.postgres import queries
+from stepwell.postgres.queries import found
 
 
 def ids(run: Run, *options: str) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cli.commands import Jobs, Run
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.queries import Position
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import Position
 
 
 def test_queues_are_counted_by_state(run: Run, jobs: Jobs) -> None:

@@ -13,8 +13,8 @@ from cli.commands import Run
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from stepwell import migrate as migrating
-from stepwell.migrate import Migration, migrations, newest
+from stepwell.postgres import migrate as migrating
+from stepwell.postgres.migrate import Migration, migrations, newest
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from cli.process import Process
 from psycopg.conninfo import make_conninfo
 from waiting import until
 
-from stepwell import queries
 from stepwell.cli.backoff import Backoff
 from stepwell.cli.usage import Usage, size
-from stepwell.db import ENVIRONMENT, fetch
 from stepwell.error_text import describe_exit
+from stepwell.postgres import queries
+from stepwell.postgres.database import ENVIRONMENT, fetch
 
 pytestmark = pytest.mark.crash
 

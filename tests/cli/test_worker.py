@@ -10,7 +10,7 @@ import pytest
 from cli.commands import Jobs, Run, Start
 from cli.process import Process
 
-from stepwell.db import ENVIRONMENT
+from stepwell.postgres.database import ENVIRONMENT
 
 pytestmark = pytest.mark.crash
 

@@ -19,7 +19,7 @@ from ledger import Ledger, Stopped
 from msgspec.structs import asdict
 
 from stepwell import App, Context, Retry, Worker
-from stepwell.events import Event, JobStarted, JobSucceeded
+from stepwell.telemetry.events import Event, JobStarted, JobSucceeded
 
 told: dict[str, Any] = json.loads(os.environ["TOLD"])
 app = App(told["dsn"], pool_size=3, retry=Retry(initial="50ms", cap="1s"))

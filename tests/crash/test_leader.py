@@ -16,9 +16,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.worker.ticker import reckon
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.worker.upkeep.ticker import reckon
 
 from .audit import audit, count, enqueue, started
 from .fleet import Fleet, WorkerProcess, until

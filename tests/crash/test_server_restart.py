@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell import App
 from stepwell.embedded import EmbeddedPostgres, keeper
-from stepwell.migrate import migrate
+from stepwell.postgres.migrate import migrate
 from tests.conftest import postgres_bin_dir
 
 from .audit import audit, count, ended, enqueue, enqueue_mixed, left, open_ledger, started

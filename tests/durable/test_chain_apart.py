@@ -12,9 +12,9 @@ from process_tasks import chain_in_processes
 from waiting import Heard
 
 from stepwell import App, ConfigError, Context, Done, JobFailed, JobInfo, Next, Retry, Step, SyncContext, Worker
-from stepwell.chain import Chain
 from stepwell.errors import DuplicateTask
-from stepwell.events import JobSucceeded
+from stepwell.flows.chain import Chain
+from stepwell.telemetry.events import JobSucceeded
 
 SOON = Retry(max_attempts=3, initial=0)
 

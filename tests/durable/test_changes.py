@@ -12,7 +12,8 @@ import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import App, Context, JobFailed, Restart, Retry, Worker, journal
+from stepwell import App, Context, JobFailed, Restart, Retry, Worker
+from stepwell.durable import journal
 from stepwell.errors import ConfigError
 from stepwell.testing import Clock
 

@@ -16,8 +16,9 @@ from uuid import UUID
 import pytest
 from waiting import auntil
 
-from stepwell import App, BadValue, Context, JobFailed, Retry, StepFailed, SyncContext, Worker, backoff
-from stepwell.outcome import Snooze
+from stepwell import App, BadValue, Context, JobFailed, Retry, StepFailed, SyncContext, Worker
+from stepwell.durable import backoff
+from stepwell.values.outcome import Snooze
 
 SOON = Retry(max_attempts=5, initial="10ms", jitter=0)
 

@@ -11,7 +11,7 @@ import pytest
 from waiting import auntil
 
 from stepwell import App, Context, JobFailed, Retry, StepwellError, SyncContext, Worker
-from stepwell.worker import step_threads
+from stepwell.worker.steps import step_threads
 
 SOON = Retry(max_attempts=5, initial="5ms", jitter=0)
 ONCE = Retry(max_attempts=1)

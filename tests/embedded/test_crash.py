@@ -13,9 +13,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from stepwell.db import Database
 from stepwell.embedded import EmbeddedPostgres, keeper
 from stepwell.embedded.account import server_user
+from stepwell.postgres.database import Database
 
 from .program import Program, crash, is_free, pid, runs, until
 

@@ -25,8 +25,8 @@ from stepwell import (
     StepwellError,
     SyncContext,
 )
-from stepwell.batches import batches
-from stepwell.queries import NewJob
+from stepwell.postgres.batches import batches
+from stepwell.postgres.queries import NewJob
 
 
 def rows(conn: Connection[Any]) -> list[dict[str, Any]]:

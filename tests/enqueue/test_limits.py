@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from stepwell import App, DatabaseTimeout, db, switchover
-from stepwell.switchover import Switchovers
+from stepwell import App, DatabaseTimeout
+from stepwell.postgres import database as db
+from stepwell.postgres import switchover
+from stepwell.postgres.switchover import Switchovers
 
 
 def test_a_connection_of_ones_own_has_the_whole_limit_for_every_statement(dsn: str) -> None:

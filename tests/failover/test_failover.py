@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from stepwell import App, Context, DatabaseError, JobFailed, Worker
-from stepwell.aside import aside
+from stepwell.postgres.threads import aside
 from tests.waiting import Heard, auntil, until
 
 from .server import Server

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import App, DatabaseTimeout, JobHandle
-from stepwell.aside import aside
+from stepwell.postgres.threads import aside
 
 from .server import Server
 

@@ -10,7 +10,7 @@ import pytest
 from cli.commands import Jobs
 
 from stepwell import App, BadArgs, ConfigError, JobInfo
-from stepwell.queries import found
+from stepwell.postgres.queries import found
 
 
 @pytest.fixture

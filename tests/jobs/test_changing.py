@@ -28,9 +28,9 @@ from stepwell import (
     Retry,
     StepNotFound,
     Worker,
-    queries,
 )
-from stepwell.db import fetch
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from stepwell import migrate as migrating
-from stepwell import rights
 from stepwell.errors import ConfigError, DatabaseError
-from stepwell.migrate import Migration, check, migrate, migrations, newest
+from stepwell.postgres import migrate as migrating
+from stepwell.postgres import rights
+from stepwell.postgres.migrate import Migration, check, migrate, migrations, newest
 from tests.sql.calls import blocked
 from tests.waiting import until
 

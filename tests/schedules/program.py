@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from stepwell import App, Context, Retry, Task, Worker
-from stepwell.events import Event, JobStarted, JobSucceeded
+from stepwell.telemetry.events import Event, JobStarted, JobSucceeded
 
 QUEUES = ("main", "rest", "held")
 

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 from waiting import auntil
 
-from stepwell import App, Context, Worker, queries
-from stepwell.cron import Interval
-from stepwell.schedule import NewSchedule
+from stepwell import App, Context, Worker
+from stepwell.calendar.schedule import NewSchedule
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
 
 
 async def test_a_schedule_in_code_runs_at_its_ticks(app: App) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 import psycopg
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.worker.ticker import rewound
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.worker.upkeep.ticker import rewound
 from tests.crash.fleet import WorkerProcess, until
 
 from .audit import audit_ticks

@@ -12,10 +12,10 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.queries import Move, NewJob, Saving, Spawning
-from stepwell.step import NewStep, StepError
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import Move, NewJob, Saving, Spawning
+from stepwell.values.step import NewStep, StepError
 from tests.waiting import until
 
 from . import calls

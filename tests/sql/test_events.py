@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.step import NewStep
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.values.step import NewStep
 from tests.waiting import until
 
 from . import calls

@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.queries import Move, Saving, Spawning
-from stepwell.step import NewStep
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import Move, Saving, Spawning
+from stepwell.values.step import NewStep
 
 from . import calls
 from .calls import Connection, Held

@@ -18,13 +18,13 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.cron import Interval
-from stepwell.db import fetch
-from stepwell.queries import Move, NewJob, Saving, Spawning
-from stepwell.schedule import NewSchedule, Overlap
-from stepwell.step import NewStep
-from stepwell.worker.ticker import reckon
+from stepwell.calendar.schedule import NewSchedule, Overlap
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import Move, NewJob, Saving, Spawning
+from stepwell.values.step import NewStep
+from stepwell.worker.upkeep.ticker import reckon
 
 from . import calls
 from .calls import Connection, Held

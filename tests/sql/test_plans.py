@@ -17,10 +17,10 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.migrate import migrate
-from stepwell.queries import MOST_LOOKED_AT, JobMatch, Move
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.migrate import migrate
+from stepwell.postgres.queries import MOST_LOOKED_AT, JobMatch, Move
 
 from . import calls
 from .calls import FRONT, Connection, Held

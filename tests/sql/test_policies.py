@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.cron import Interval
-from stepwell.db import fetch
-from stepwell.schedule import NewSchedule, Overlap
+from stepwell.calendar.schedule import NewSchedule, Overlap
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
 
 from . import calls
 

@@ -11,11 +11,11 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.cron import Interval
-from stepwell.queries import JobMatch, Move, NewJob, Position, Query, Saving, Scope, Spawning, Sums
-from stepwell.schedule import DueSchedule, NewSchedule
-from stepwell.step import NewStep, StepError
+from stepwell.calendar.schedule import DueSchedule, NewSchedule
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
+from stepwell.postgres.queries import JobMatch, Move, NewJob, Position, Query, Saving, Scope, Spawning, Sums
+from stepwell.values.step import NewStep, StepError
 
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 _ID = "01a1e0af-c50b-7b66-94ec-ea018e1e252e"

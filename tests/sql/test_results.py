@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.queries import Saving
-from stepwell.step import NewStep
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import Saving
+from stepwell.values.step import NewStep
 from tests.waiting import until
 
 from . import calls

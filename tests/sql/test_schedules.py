@@ -9,12 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.cron import Interval, parse_cron
-from stepwell.db import fetch
-from stepwell.queries import Fired
-from stepwell.schedule import DueSchedule, NewSchedule, Overlap, ScheduleInfo, Tick
-from stepwell.worker.ticker import reckon, rewound
+from stepwell.calendar.schedule import DueSchedule, NewSchedule, Overlap, ScheduleInfo, Tick
+from stepwell.calendar.timing import Interval, parse_cron
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import Fired
+from stepwell.worker.upkeep.ticker import reckon, rewound
 from tests.waiting import until
 
 from . import calls

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepwell import ConfigError
-from stepwell.cron import EPOCH, Cron, Interval, Timing, parse_cron, parse_timing, ticks
+from stepwell.calendar.timing import EPOCH, Cron, Interval, Timing, parse_cron, parse_timing, ticks
 
 from .newest_tick import latest
 
@@ -212,7 +212,7 @@ def test_without_any_time_zones_on_the_machine_utc_still_works() -> None:
     program = """
 import sys; sys.modules["tzdata"] = None
 from datetime import UTC, datetime
-from stepwell.cron import parse_cron
+from stepwell.calendar.timing import parse_cron
 print(parse_cron("0 9 * * *").after(datetime(2026, 1, 1, tzinfo=UTC)))
 try: parse_cron("0 9 * * *", "Europe/Paris")
 except Exception as error: print(error)

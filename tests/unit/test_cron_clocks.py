@@ -13,7 +13,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from stepwell import ConfigError
-from stepwell.cron import Cron, parse_cron, ticks
+from stepwell.calendar.timing import Cron, parse_cron, ticks
 
 from . import cron_oracle as oracle
 from .newest_tick import latest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.queries import Position
-from stepwell.worker.places import LAST_RANK, Place, Places
+from stepwell.postgres.queries import Position
+from stepwell.worker.claiming.places import LAST_RANK, Place, Places
 
 Job = tuple[int, int]
 """A job's rank and time."""

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from stepwell.worker.balance import Balance, BalanceOption
-from stepwell.worker.turns import MOST_ASKED, Turns
+from stepwell.worker.claiming.balance import Balance, BalanceOption
+from stepwell.worker.claiming.turns import MOST_ASKED, Turns
 
 
 class Queues:

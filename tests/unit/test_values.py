@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell import ConfigError, Retry
-from stepwell.duration import describe, seconds
+from stepwell.values.duration import describe, seconds
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,16 @@ import pytest
 from deaf import deaf
 from waiting import Heard, auntil
 
-from stepwell import App, ConfigError, JobCancelled, Worker, WorkerNotFound, queries
-from stepwell.events import JobsHandedBack, ListenerDeaf, PauseChanged, StopAsked, WorkerStopped, WorkerStopping
+from stepwell import App, ConfigError, JobCancelled, Worker, WorkerNotFound
+from stepwell.postgres import queries
+from stepwell.telemetry.events import (
+    JobsHandedBack,
+    ListenerDeaf,
+    PauseChanged,
+    StopAsked,
+    WorkerStopped,
+    WorkerStopping,
+)
 
 
 async def test_a_paused_queue_rests_and_the_others_go_on(app: App) -> None:

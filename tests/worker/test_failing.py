@@ -12,7 +12,7 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Context, JobFailed, Retry, Worker
-from stepwell.events import AttemptFailed, LoopBlocked
+from stepwell.telemetry.events import AttemptFailed, LoopBlocked
 
 ONCE = Retry(max_attempts=1)
 

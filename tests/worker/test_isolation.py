@@ -12,7 +12,7 @@ from process_tasks import register
 from waiting import Heard, auntil
 
 from stepwell import App, Context, JobCancelled, JobFailed, Retry, Worker
-from stepwell.events import Event, JobStarted
+from stepwell.telemetry.events import Event, JobStarted
 
 tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="nobody")
 

@@ -15,7 +15,7 @@ from process_tasks import register
 from waiting import Heard
 
 from stepwell import App, ConfigError, DatabaseError, Retry, Worker
-from stepwell.events import WorkerStopped
+from stepwell.telemetry.events import WorkerStopped
 
 ONCE = Retry(max_attempts=1)
 

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from waiting import Heard, auntil
 
 from stepwell import App, Context, StepwellError, Task, Worker
-from stepwell.events import Event, JobLocked, JobMisfit, OutcomesHeldUp
+from stepwell.telemetry.events import Event, JobLocked, JobMisfit, OutcomesHeldUp
 
 # Less than the pause before the last try, and enough for a machine with much else to do.
 SOON = 3.0

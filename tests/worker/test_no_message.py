@@ -8,10 +8,11 @@ import psycopg
 import pytest
 from waiting import Heard
 
-from stepwell import App, Context, JobFailed, Retry, Worker, queries
+from stepwell import App, Context, JobFailed, Retry, Worker
 from stepwell.cli.job_page import print_job
-from stepwell.db import fetch
-from stepwell.events import AttemptFailed
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.telemetry.events import AttemptFailed
 
 ONCE = Retry(max_attempts=1)
 

@@ -9,10 +9,10 @@ import pytest
 from waiting import Heard
 
 from stepwell import App, Context, Worker
-from stepwell.events import TasksShared
-from stepwell.handle import JobHandle
-from stepwell.job import JobInfo
+from stepwell.jobs.handle import JobHandle
+from stepwell.telemetry.events import TasksShared
 from stepwell.testing import adrain
+from stepwell.values.job import JobInfo
 
 
 async def look(job: JobHandle[Any]) -> JobInfo:

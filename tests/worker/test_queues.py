@@ -18,8 +18,8 @@ from process_tasks import register
 from waiting import Heard, auntil
 
 from stepwell import App, ConfigError, Context, JobCancelled, Worker
-from stepwell.events import WorkerStarted
-from stepwell.task import Task
+from stepwell.jobs.task import Task
+from stepwell.telemetry.events import WorkerStarted
 
 
 class Gate:

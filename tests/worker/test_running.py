@@ -16,7 +16,7 @@ import pytest
 from waiting import auntil
 
 from stepwell import App, Context, JobNotFound, Retry, Worker
-from stepwell.job import ClaimedJob
+from stepwell.values.job import ClaimedJob
 
 ONCE = Retry(max_attempts=1)
 

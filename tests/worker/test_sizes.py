@@ -11,8 +11,8 @@ from psycopg.conninfo import make_conninfo
 from waiting import Heard
 
 from stepwell import App, Context, JobFailed, TooLarge, Worker
-from stepwell.events import AttemptFailed, LoopFailed
-from stepwell.migrate import migrate
+from stepwell.postgres.migrate import migrate
+from stepwell.telemetry.events import AttemptFailed, LoopFailed
 
 MIB = 1024 * 1024
 

@@ -11,10 +11,10 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Cancel, Context, Fail, JobFailed, Restart, Snooze, Step, Worker
-from stepwell.events import OutcomeRefused, WorkerStopped
-from stepwell.outcome import Outcome
-from stepwell.queries import Sums
-from stepwell.worker.stats import COUNTERS
+from stepwell.postgres.queries import Sums
+from stepwell.telemetry.events import OutcomeRefused, WorkerStopped
+from stepwell.values.outcome import Outcome
+from stepwell.worker.outcomes.stats import COUNTERS
 
 
 async def counted(app: App) -> dict[tuple[str, str], tuple[int, int, int, int]]:

@@ -12,7 +12,7 @@ import pytest
 from waiting import Heard, auntil, until
 
 from stepwell import App, Cancel, ConfigError, Context, JobCancelled, JobFailed, Retry, Snooze, Worker
-from stepwell.events import JobLocked, JobStopAsked
+from stepwell.telemetry.events import JobLocked, JobStopAsked
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Retry, Worker
-from stepwell.events import LeaderChanged, RescuedJobFailed
+from stepwell.telemetry.events import LeaderChanged, RescuedJobFailed
 
 
 async def test_what_only_another_app_keeps_has_its_partitions_too(app: App, dsn: str) -> None:

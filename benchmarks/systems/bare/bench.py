@@ -19,9 +19,9 @@ from program import DSN, aping_each, main, open_tally
 from saving import save
 from tally import Tally
 
-from stepwell import queries
-from stepwell.migrate import migrate
-from stepwell.queries import Position
+from stepwell.postgres import queries
+from stepwell.postgres.migrate import migrate
+from stepwell.postgres.queries import Position
 
 LOOPS = int(os.environ.get("BENCH_LOOPS", "2"))
 STEPS = int(os.environ.get("BENCH_STEPS", "0"))

@@ -13,10 +13,10 @@ import psycopg
 import uvloop
 from program import DSN
 
-from stepwell import queries
-from stepwell.db import afetch
-from stepwell.queries import Position
-from stepwell.worker.ticker import reckon
+from stepwell.postgres import queries
+from stepwell.postgres.database import afetch
+from stepwell.postgres.queries import Position
+from stepwell.worker.upkeep.ticker import reckon
 
 LONGEST_NAP = 5.0
 KEEP = 86400.0

@@ -18,10 +18,10 @@ import uvloop
 from program import DSN
 from saving import save
 
-from stepwell import queries
-from stepwell.db import afetch
-from stepwell.job import ClaimedJob
-from stepwell.queries import Position
+from stepwell.postgres import queries
+from stepwell.postgres.database import afetch
+from stepwell.postgres.queries import Position
+from stepwell.values.job import ClaimedJob
 
 
 async def main(batch: int, batches: int, steps: int, loops: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from stepwell import queries
-from stepwell.queries import Query, Saving
-from stepwell.step import NewStep
+from stepwell.postgres import queries
+from stepwell.postgres.queries import Query, Saving
+from stepwell.values.step import NewStep
 
 _NULL = "null"
 

@@ -15,7 +15,7 @@ from typing import Any
 import uvloop
 from tasks import app
 
-from stepwell.queries import Query
+from stepwell.postgres.queries import Query
 from stepwell.worker import Worker
 from stepwell.worker.link import Link
 

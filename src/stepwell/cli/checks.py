@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import psycopg
 
-from stepwell import migrate, queries
 from stepwell.cli.output import local, record
-from stepwell.db import Database, fetch
-from stepwell.duration import describe
 from stepwell.errors import DatabaseError, SchemaMismatch
-from stepwell.trouble import in_short
+from stepwell.postgres import migrate, queries
+from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.errors import in_short
+from stepwell.values.duration import describe
 
 Status = Literal["ok", "warning", "problem"]
 

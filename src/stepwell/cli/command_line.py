@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import typer
 
-from stepwell.db import ENVIRONMENT
+from stepwell.postgres.database import ENVIRONMENT
 
 
 def command_line(context: typer.Context, **changed: object) -> list[str]:

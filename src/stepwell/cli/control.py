@@ -7,15 +7,15 @@ from typing import Annotated, Any
 import psycopg
 import typer
 
-from stepwell import queries
 from stepwell.cli import names, usage
 from stepwell.cli.confirm import YesOption, ask, check_can_ask
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption, session
-from stepwell.db import fetch
 from stepwell.errors import StepwellError
-from stepwell.queries import Scope, WorkerInfo
-from stepwell.worker.patterns import fits
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import Scope, WorkerInfo
+from stepwell.worker.claiming.patterns import fits
 
 QueueArgument = Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name.", show_default=False)]
 TaskOption = Annotated[str | None, typer.Option("--task", "-t", metavar="NAME", help="Of this task.")]

@@ -30,10 +30,10 @@ from stepwell.cli.output import say
 from stepwell.cli.session import opened, session
 from stepwell.cli.slots import read_queues
 from stepwell.cli.usage import Usage
-from stepwell.db import ENVIRONMENT, Database
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError
-from stepwell.trouble import where
+from stepwell.postgres.database import ENVIRONMENT, Database
+from stepwell.postgres.errors import where
 
 _OWN = "embedded"
 

@@ -8,7 +8,7 @@ from stepwell.cli.checks import examine
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import dump, record, status
 from stepwell.cli.session import DatabaseOption, explained
-from stepwell.db import Database
+from stepwell.postgres.database import Database
 
 
 def doctor(json: JsonOption = False, database: DatabaseOption = None) -> None:

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from stepwell import queries
 from stepwell.cli import usage
 from stepwell.cli.options import ValueOption
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption, session
-from stepwell.db import fetch
-from stepwell.duration import describe
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.values.duration import describe
 
 
 def emit(

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from stepwell import queries
 from stepwell.cli import names, usage
 from stepwell.cli.output import say, warn
 from stepwell.cli.session import DatabaseOption, session
-from stepwell.codec import encode_metadata
-from stepwell.db import fetch
+from stepwell.jobs.codec import encode_metadata
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
 
 
 def enqueue(

@@ -8,8 +8,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from stepwell.cli import usage
-from stepwell.job_filter import JobFilters, to_match
-from stepwell.queries import JobMatch
+from stepwell.jobs.filter import JobFilters, to_match
+from stepwell.postgres.queries import JobMatch
 
 StateOption = Annotated[
     list[str] | None,

@@ -11,17 +11,17 @@ from typing import Any
 import psycopg
 import typer
 
-from stepwell import queries
 from stepwell.cli import names, usage
 from stepwell.cli.confirm import ask, check_can_ask
 from stepwell.cli.job_steps import check_step_to_enter, lacks_step, no_such_step
 from stepwell.cli.output import complain, say
 from stepwell.cli.session import opened, session
-from stepwell.db import Database, fetch
 from stepwell.errors import WHY_NO_JOB
-from stepwell.many_jobs import BATCH, Became, Change, change_matching, count_matching
-from stepwell.plan import run
-from stepwell.queries import JobMatch
+from stepwell.jobs.bulk import BATCH, Became, Change, change_matching, count_matching
+from stepwell.postgres import queries
+from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.queries import JobMatch
+from stepwell.postgres.query_plan import run
 
 _COUNTED = 10_000
 """How many jobs are counted for the question whether they are all meant."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from stepwell.cli.job_steps import print_steps
 from stepwell.cli.output import clean, compact, fields, local, say
-from stepwell.duration import describe
 from stepwell.error_text import error_line
-from stepwell.job import Failure, JobInfo
-from stepwell.step import StepInfo
+from stepwell.values.duration import describe
+from stepwell.values.job import Failure, JobInfo
+from stepwell.values.step import StepInfo
 
 _LONGEST_LINE = 100
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import psycopg
 
-from stepwell import queries
 from stepwell.cli.names import nearest
 from stepwell.cli.output import Column, compact, local, table, warn
-from stepwell.db import fetch
-from stepwell.duration import describe
 from stepwell.errors import StepNotFound
-from stepwell.job import JobInfo
-from stepwell.step import StepInfo
-from stepwell.trouble import own
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.errors import own
+from stepwell.values.duration import describe
+from stepwell.values.job import JobInfo
+from stepwell.values.step import StepInfo
 
 _MOST_NAMED = 10
 # Of what a cell shows; the rest is in --json.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from stepwell.cli.output import Column, ago, compact, local, table
-from stepwell.duration import describe
-from stepwell.job import JobInfo
+from stepwell.values.duration import describe
+from stepwell.values.job import JobInfo
 
 _EMPTY = "no job matches"
 

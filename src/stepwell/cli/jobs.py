@@ -7,7 +7,6 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from stepwell import queries
 from stepwell.cli import names, usage
 from stepwell.cli.confirm import YesOption
 from stepwell.cli.filters import (
@@ -30,11 +29,12 @@ from stepwell.cli.job_table import print_jobs, print_running
 from stepwell.cli.options import JsonOption, ValueOption
 from stepwell.cli.output import dump, record, say
 from stepwell.cli.session import DatabaseOption, opened, session
-from stepwell.db import Database, fetch
 from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_job
-from stepwell.job import FINISHED
-from stepwell.many_jobs import cancelling, count_matching, hurrying, list_matching, retrying
-from stepwell.plan import Plan, run
+from stepwell.jobs.bulk import cancelling, count_matching, hurrying, list_matching, retrying
+from stepwell.postgres import queries
+from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.query_plan import Plan, run
+from stepwell.values.job import FINISHED
 
 group = new_group("List, count, show, retry, run, edit, cancel, fork and signal jobs.")
 

@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Literal
 
 from stepwell.cli import exits
-from stepwell.events import SupervisorGone, log
+from stepwell.telemetry.events import SupervisorGone, log
 
 if TYPE_CHECKING:
     from stepwell.worker import Worker

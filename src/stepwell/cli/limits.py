@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from stepwell import queries
 from stepwell.cli import usage
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, record, say, table
 from stepwell.cli.session import DatabaseOption, session
-from stepwell.db import fetch
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
 
 group = typer.Typer(help="How large a value the database accepts.", rich_markup_mode=None)
 

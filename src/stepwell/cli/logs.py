@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
-from stepwell import logs
 from stepwell.cli.output import clean
 from stepwell.cli.usage import Usage
-from stepwell.logs import JobLogFilter
+from stepwell.durable import log_filter
+from stepwell.durable.log_filter import JobLogFilter
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -29,7 +29,7 @@ def set_up_logging(level: str | None, *, one_of_many: bool = False) -> None:
 
     Where one of many processes writes, each line has its pid.
     """
-    logs.set_up_in_processes = partial(set_up_logging, level, one_of_many=True)
+    log_filter.set_up_in_processes = partial(set_up_logging, level, one_of_many=True)
     root, ours = logging.getLogger(), logging.getLogger("stepwell")
     # dictConfig and fileConfig disable every logger that they do not name, unless they are told not to.
     ours.disabled = False

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import psycopg
 import typer
 
-from stepwell import migrate as schema
-from stepwell import rights
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.cli.usage import Usage
 from stepwell.errors import DatabaseError
+from stepwell.postgres import migrate as schema
+from stepwell.postgres import rights
 
 
 def migrate(

@@ -14,12 +14,12 @@ from typing import Any
 
 import psycopg
 
-from stepwell import queries
 from stepwell.cli.output import warn
-from stepwell.db import fetch
 from stepwell.errors import StepwellError
-from stepwell.queries import NameKind
-from stepwell.worker.patterns import fits, is_pattern
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import NameKind
+from stepwell.worker.claiming.patterns import fits, is_pattern
 
 Typed = dict[NameKind, str | None]
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from stepwell.duration import describe
+from stepwell.values.duration import describe
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stepwell import queries
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, dump, record, say, table
 from stepwell.cli.session import DatabaseOption, session
-from stepwell.db import fetch
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
 
 
 def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepwell.events import MemoryLimitReached, MemoryLimitTooLow, RunLimitReached, log
+from stepwell.telemetry.events import MemoryLimitReached, MemoryLimitTooLow, RunLimitReached, log
 from stepwell.worker import Worker
 
 _LOOK = 0.1

@@ -7,13 +7,13 @@ from typing import Annotated, cast
 
 import typer
 
-from stepwell import queries, rights
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, local, record, say, table
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.cli.usage import Usage
-from stepwell.db import fetch
-from stepwell.queries import Kind
+from stepwell.postgres import queries, rights
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import Kind
 
 RoleArgument = Annotated[
     str, typer.Argument(metavar="ROLE", help="A role of the database, by its name.", show_default=False)

@@ -21,7 +21,7 @@ from stepwell.cli.output import complain
 from stepwell.cli.recycle import Limits, Recycling
 from stepwell.cli.session import explained
 from stepwell.errors import ConfigError, DatabaseError, StepwellError
-from stepwell.trouble import is_transient
+from stepwell.postgres.errors import is_transient
 from stepwell.worker import Worker
 
 _PATIENCE = 1.0

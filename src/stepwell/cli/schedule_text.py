@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.duration import describe
+from stepwell.values.duration import describe
 
 
 def said_timing(cron: str | None, tz: str | None, every: float | None) -> str:

@@ -10,20 +10,20 @@ from zoneinfo import ZoneInfo
 import psycopg
 import typer
 
-from stepwell import queries
 from stepwell.app import App
+from stepwell.calendar.schedule import ScheduleInfo, Tick
+from stepwell.calendar.schedule import preview as next_times
 from stepwell.cli import usage
 from stepwell.cli.group import new_group
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, compact, dump, fields, local, record, say, table
 from stepwell.cli.schedule_text import said_catchup, said_timing
 from stepwell.cli.session import DatabaseOption, session
-from stepwell.db import fetch
-from stepwell.duration import describe
 from stepwell.errors import ConfigError, ScheduleNotFound
-from stepwell.schedule import ScheduleInfo, Tick
-from stepwell.schedule import preview as next_times
-from stepwell.schedule_handle import ScheduleHandle
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.schedules.handle import ScheduleHandle
+from stepwell.values.duration import describe
 
 T = TypeVar("T")
 

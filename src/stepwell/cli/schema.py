@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stepwell import migrate
 from stepwell.cli.group import new_group
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption, session
+from stepwell.postgres import migrate
 
 group = new_group("The schema in the database.")
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import psycopg
 import typer
 
-from stepwell.advice import explain
-from stepwell.db import ENVIRONMENT, Database
 from stepwell.embedded import EmbeddedPostgres
 from stepwell.errors import ConfigError, DatabaseError, StepwellError
+from stepwell.postgres.database import ENVIRONMENT, Database
+from stepwell.postgres.hints import explain
 
 DatabaseOption = Annotated[
     str | None,

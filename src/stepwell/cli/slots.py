@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from stepwell.cli.usage import Usage
 
 if TYPE_CHECKING:
-    from stepwell.worker.balance import BalanceOption
+    from stepwell.worker.claiming.balance import BalanceOption
 
 
 def read_queues(typed: list[str], concurrency: int | None) -> list[str] | dict[str, int] | None:

@@ -21,7 +21,7 @@ from stepwell.cli.child import Child
 from stepwell.cli.lifeline import Order
 from stepwell.error_text import describe_exit
 from stepwell.errors import StepwellError
-from stepwell.events import (
+from stepwell.telemetry.events import (
     CodeChanged,
     ProcessDied,
     ProcessDiedAtEnd,

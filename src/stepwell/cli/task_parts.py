@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stepwell.app import App
-from stepwell.chain import Chain
-from stepwell.duration import describe, seconds
-from stepwell.flow import FlowStep
-from stepwell.machine import Machine
-from stepwell.retry import Retry
-from stepwell.schedule import NewSchedule, following
-from stepwell.task import Task
+from stepwell.calendar.schedule import NewSchedule, following
+from stepwell.flows.chain import Chain
+from stepwell.flows.flow import FlowStep
+from stepwell.flows.machine import Machine
+from stepwell.jobs.task import Task
+from stepwell.values.duration import describe, seconds
+from stepwell.values.retry import Retry
 
 
 def schedules_of(app: App) -> list[NewSchedule]:

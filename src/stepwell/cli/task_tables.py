@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stepwell.calendar.schedule import NewSchedule, from_timing
 from stepwell.cli.output import Column, table
 from stepwell.cli.schedule_text import said_catchup, said_timing
 from stepwell.cli.task_parts import begins, flow_of, next_tick, priority_of, said_retry
-from stepwell.duration import describe
-from stepwell.flow import FlowStep
-from stepwell.schedule import NewSchedule, from_timing
-from stepwell.task import Task
+from stepwell.flows.flow import FlowStep
+from stepwell.jobs.task import Task
+from stepwell.values.duration import describe
 
 
 def print_tasks(found: Sequence[Task[..., Any]]) -> None:

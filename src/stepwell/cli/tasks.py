@@ -7,14 +7,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from stepwell.calendar.schedule import NewSchedule, from_timing
 from stepwell.cli.load import load_app
 from stepwell.cli.options import AppArgument, JsonOption
 from stepwell.cli.output import dump, say
 from stepwell.cli.task_parts import begins, flow_of, next_tick, priority_of, said_retry, schedules_of, steps_of
 from stepwell.cli.task_tables import print_schedules, print_steps, print_tasks
-from stepwell.flow import FlowStep
-from stepwell.schedule import NewSchedule, from_timing
-from stepwell.task import Task
+from stepwell.flows.flow import FlowStep
+from stepwell.jobs.task import Task
 
 
 def tasks(app: AppArgument, json: JsonOption = False) -> None:

@@ -11,10 +11,10 @@ from uuid import UUID
 
 import msgspec
 
-from stepwell.duration import seconds
 from stepwell.errors import BadArgs, ConfigError, StepwellError
-from stepwell.handle import encode_event
-from stepwell.names import check_name
+from stepwell.jobs.handle import encode_event
+from stepwell.values.duration import seconds
+from stepwell.values.names import check_name
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
 

@@ -25,8 +25,8 @@ from stepwell.cli.options import (
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption
 from stepwell.cli.slots import read_balance, read_queues
-from stepwell.db import ENVIRONMENT, Database
 from stepwell.errors import ConfigError
+from stepwell.postgres.database import ENVIRONMENT, Database
 
 
 def worker(

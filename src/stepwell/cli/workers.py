@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from stepwell import queries
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, dump, record, table
 from stepwell.cli.session import DatabaseOption, session
-from stepwell.db import fetch
-from stepwell.queries import WorkerInfo
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.queries import WorkerInfo
 
 
 def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:

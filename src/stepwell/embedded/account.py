@@ -17,7 +17,7 @@ from pathlib import Path
 
 from stepwell.embedded.user import User, current_user
 from stepwell.errors import EmbeddedError
-from stepwell.events import EmbeddedAsNobody, log
+from stepwell.telemetry.events import EmbeddedAsNobody, log
 
 ACCOUNT = "stepwell-postgres"
 _STAND_IN = "nobody"

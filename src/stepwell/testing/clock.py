@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 
 from stepwell.app import App
-from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError, StepwellError
-from stepwell.plan import Plan, arun, run
-from stepwell.queries import Query
+from stepwell.postgres.queries import Query
+from stepwell.postgres.query_plan import Plan, arun, run
+from stepwell.values.duration import Duration, seconds
 
 _NOW = "select stepwell.now()"
 # In one statement, so all of it happens at once; the clock last, because the others reckon by what it was. Leases are

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from stepwell.app import App
-from stepwell.duration import Duration, seconds
-from stepwell.handle import refuse_in_event_loop
-from stepwell.queries import Query
+from stepwell.jobs.handle import refuse_in_event_loop
+from stepwell.postgres.queries import Query
+from stepwell.values.duration import Duration, seconds
 from stepwell.worker import Worker
 
 _LOOK_EVERY = 0.005

@@ -14,9 +14,9 @@ from typing import Any, Self
 
 from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
-from stepwell.handle import JobHandle, refuse_in_event_loop
-from stepwell.queries import Query
-from stepwell.task import Call
+from stepwell.jobs.handle import JobHandle, refuse_in_event_loop
+from stepwell.jobs.task import Call
+from stepwell.postgres.queries import Query
 from stepwell.testing.clock import Clock, StoppedClock
 from stepwell.testing.sabotage import WHENS, CrashPoint
 from stepwell.testing.workers import Workers

@@ -11,9 +11,9 @@ import asyncio
 
 from psycopg.conninfo import make_conninfo
 
-from stepwell.connection import AsyncConnection, aopen_within
-from stepwell.db import Database
-from stepwell.pool import IdleConnections
+from stepwell.postgres.connection import AsyncConnection, aopen_within
+from stepwell.postgres.database import Database
+from stepwell.postgres.pool import IdleConnections
 from stepwell.worker.sever import sever
 
 MOST = 3

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from stepwell.error_text import error_line_of, format_traceback
 from stepwell.errors import StepwellError
-from stepwell.events import Events, HookFailed, HookSlow
-from stepwell.hook import Hook, name_of
+from stepwell.telemetry.events import Events, HookFailed, HookSlow
+from stepwell.worker_hook import Hook, name_of
 
 _SLOW = 10.0
 # A client that cannot be closed must not keep the worker from its end.

@@ -19,13 +19,13 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from stepwell import queries
-from stepwell.advice import explain
-from stepwell.connection import open_within, stirs
-from stepwell.db import Database, fetch
 from stepwell.errors import StepwellError
-from stepwell.queries import Orders, Query
-from stepwell.trouble import is_hopeless, is_missing
+from stepwell.postgres import queries
+from stepwell.postgres.connection import open_within, stirs
+from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.errors import is_hopeless, is_missing
+from stepwell.postgres.hints import explain
+from stepwell.postgres.queries import Orders, Query
 from stepwell.worker.sever import sever
 
 _TICK = 0.25

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import psycopg
 
-from stepwell.advice import aexplain
-from stepwell.aside import aside
-from stepwell.db import Database, afetch
-from stepwell.events import DatabaseBack, DatabaseLost, Events
-from stepwell.queries import Query
-from stepwell.trouble import in_short, is_hopeless, is_missing, is_transient
+from stepwell.postgres.database import Database, afetch
+from stepwell.postgres.errors import in_short, is_hopeless, is_missing, is_transient
+from stepwell.postgres.hints import aexplain
+from stepwell.postgres.queries import Query
+from stepwell.postgres.threads import aside
+from stepwell.telemetry.events import DatabaseBack, DatabaseLost, Events
 from stepwell.worker.connections import Connections
 from stepwell.worker.watch import about_to_write
 

@@ -16,15 +16,15 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from stepwell import queries
-from stepwell.advice import aexplain
-from stepwell.connection import aopen_within, is_read_only_now
-from stepwell.db import Database
-from stepwell.events import Events, ListenerDeaf, ListenerHears
-from stepwell.queries import Position
-from stepwell.trouble import is_hopeless, is_read_only_error
+from stepwell.postgres import queries
+from stepwell.postgres.connection import aopen_within, is_read_only_now
+from stepwell.postgres.database import Database
+from stepwell.postgres.errors import is_hopeless, is_read_only_error
+from stepwell.postgres.hints import aexplain
+from stepwell.postgres.queries import Position
+from stepwell.telemetry.events import Events, ListenerDeaf, ListenerHears
+from stepwell.worker.claiming.places import Place
 from stepwell.worker.link import Link
-from stepwell.worker.places import Place
 from stepwell.worker.sever import sever
 
 _TEST_EVERY = 30.0

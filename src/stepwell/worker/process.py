@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
-from stepwell import logs
-from stepwell.aside import aside
+from stepwell.durable import log_filter
+from stepwell.durable.log_filter import LoggedRun, log_as
 from stepwell.errors import ConfigError, ProcessCrashed
-from stepwell.executor import execute_plain
-from stepwell.job import ClaimedJob
-from stepwell.logs import LoggedRun, log_as
-from stepwell.outcome import HandedBack, Outcome
-from stepwell.step_task import StepTask, chain_in_process, for_run
-from stepwell.task import Task
+from stepwell.execution.executor import execute_plain
+from stepwell.execution.step_task import StepTask, chain_in_process, for_run
+from stepwell.jobs.task import Task
+from stepwell.postgres.threads import aside
+from stepwell.values.job import ClaimedJob
+from stepwell.values.outcome import HandedBack, Outcome
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
@@ -174,7 +174,7 @@ class Processes:
             max_workers=self._size,
             context=cast("Any", context),
             initializer=_begin,
-            initargs=(self._pipes[1], logs.set_up_in_processes),
+            initargs=(self._pipes[1], log_filter.set_up_in_processes),
         )
         # The pool starts its processes with the first call.
         await aside(lambda: pool.schedule(_be_there).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]

@@ -15,16 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from stepwell.backoff import pause_after
-from stepwell.db import Database
-from stepwell.duration import describe
-from stepwell.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, JobSucceeded, JobSuspended
-from stepwell.executor import execute, execute_plain, outcome_of
-from stepwell.flow_executor import execute_flow
-from stepwell.job import ClaimedJob
-from stepwell.job_context import Durability, JobContext
-from stepwell.logs import log_as
-from stepwell.outcome import (
+from stepwell.durable.backoff import pause_after
+from stepwell.durable.job_context import Durability, JobContext
+from stepwell.durable.log_filter import log_as
+from stepwell.execution.executor import execute, execute_plain, outcome_of
+from stepwell.execution.flow_executor import execute_flow
+from stepwell.execution.step_task import for_run
+from stepwell.jobs.task import Task
+from stepwell.postgres.database import Database
+from stepwell.telemetry.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, JobSucceeded, JobSuspended
+from stepwell.values.duration import describe
+from stepwell.values.job import ClaimedJob
+from stepwell.values.outcome import (
     Advanced,
     Cancelled,
     Failed,
@@ -37,13 +39,11 @@ from stepwell.outcome import (
     Suspended,
     Undone,
 )
-from stepwell.step_task import for_run
-from stepwell.task import Task
-from stepwell.worker.outcomes import Outcomes
+from stepwell.worker.outcomes.writer import Outcomes
 from stepwell.worker.process import Processes
-from stepwell.worker.run import Run, Why
-from stepwell.worker.step_store import StepStore
-from stepwell.worker.transaction_runs import TransactionRuns
+from stepwell.worker.running_job import Run, Why
+from stepwell.worker.steps.step_store import StepStore
+from stepwell.worker.steps.transaction_runs import TransactionRuns
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from stepwell.app import App
-from stepwell.aside import aside
-from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError, StepwellError
-from stepwell.events import (
+from stepwell.postgres.errors import in_short, is_transient, where
+from stepwell.postgres.threads import aside
+from stepwell.telemetry.events import (
     DatabaseAwaited,
     Event,
     Events,
@@ -22,11 +22,11 @@ from stepwell.events import (
     WorkerStopped,
     WorkerStopping,
 )
-from stepwell.trouble import in_short, is_transient, where
-from stepwell.worker.balance import Balance, BalanceOption
-from stepwell.worker.crew import Crew
+from stepwell.values.duration import Duration, seconds
+from stepwell.worker.claiming.balance import Balance, BalanceOption
+from stepwell.worker.claiming.pools import Pools, check_concurrency, read_pools
 from stepwell.worker.hooks import Hooks
-from stepwell.worker.pools import Pools, check_concurrency, read_pools
+from stepwell.worker.worker_run import Crew
 
 _ALWAYS_REPLAY = "STEPWELL_ALWAYS_REPLAY"
 _CANCEL_PATIENCE = 5.0
@@ -130,7 +130,7 @@ class Worker:
         return self._stop_asked.is_set()
 
     def subscribe(self, receive: Callable[[Event], None]) -> None:
-        """Call `receive` with each event of `stepwell.events`. It must not block, and may be called in any thread."""
+        """Call `receive` with each event. It must not block, and may be called in any thread."""
         self._events.subscribe(receive)
 
     def stop(self) -> None:

@@ -1,0 +1,183 @@
+"""A schedule as a value: as code defines it, as people look it up, and what became of its ticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from stepwell.calendar.timing import Cron, Interval, Timing, parse_cron, parse_timing
+from stepwell.errors import ConfigError
+from stepwell.values.duration import Duration
+
+When: TypeAlias = Duration
+"""Cron text, or an interval: seconds as a number, a timedelta, or text such as "15m"."""
+
+Overlap = Literal["skip", "allow", "queue", "replace"]
+"""What a tick does while an earlier run has not ended: nothing, run beside it, wait for its end, or cancel it."""
+
+Catchup = Literal["skip", "once"] | int
+"""What becomes of ticks that nobody was there to see: none runs, the newest does, or up to so many do."""
+
+Stale = Literal["keep", "remove_stale", "remove_all"]
+"""What becomes, when a worker starts, of schedules that no longer stand in the code."""
+
+OVERLAPS: tuple[Overlap, ...] = ("skip", "allow", "queue", "replace")
+STALES: tuple[Stale, ...] = ("keep", "remove_stale", "remove_all")
+MOST_CAUGHT_UP = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchedule:
+    """A schedule to be made or changed; args already JSON."""
+
+    name: str
+    task: str
+    args: str
+    queue: str
+    priority: int
+    timing: Timing
+    overlap: Overlap
+    catchup: int
+    jitter: float
+    metadata: str | None = None
+    """Of its jobs, as JSON, as is its policy."""
+    max_attempts: int | None = None
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DueSchedule:
+    """What a worker needs to reckon a schedule's ticks; `due_in` is zero or less if it is due, None if it never is."""
+
+    id: str
+    name: str
+    version: int
+    cron: str | None
+    tz: str | None
+    every: float | None
+    catchup: int
+    due_at: datetime | None
+    due_in: float | None
+    looked_at: datetime
+
+    @property
+    def timing(self) -> Timing:
+        """When it is due. Raises `ConfigError` if this machine cannot tell: it may not know the time zone."""
+        return to_timing(self.cron, self.tz, self.every)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleInfo:
+    """All that is known of a schedule. `args` are plain JSON values."""
+
+    id: UUID
+    owner: str
+    """The name of the app it belongs to."""
+    name: str
+    task: str
+    args: dict[str, Any]
+    queue: str
+    priority: int
+    cron: str | None
+    tz: str | None
+    every: float | None
+    """The interval in seconds; None: by cron."""
+    overlap: Overlap
+    catchup: int
+    """How many missed ticks are run: 0, 1 or more."""
+    jitter: float
+    declared: bool
+    """Defined in code; False: made at run time."""
+    version: int
+    created_at: datetime
+    paused_at: datetime | None
+    next_run_at: datetime | None
+    """None: paused, or never again."""
+    last_run_at: datetime | None
+    last_job_id: UUID | None
+    live: int
+    """How many of its runs have not ended."""
+    metadata: dict[str, Any] | None
+    """What its jobs can be found by."""
+    max_attempts: int | None
+    policy: dict[str, Any] | None
+    """How its jobs are tried, timed and kept, as in `JobInfo`. None: as the task says."""
+
+    def preview(self, n: int = 5) -> list[datetime]:
+        """The next `n` times it is due; of one that is paused, from now on by this machine's clock."""
+        start = self.next_run_at - timedelta(microseconds=1) if self.next_run_at else datetime.now(UTC)
+        return following(to_timing(self.cron, self.tz, self.every), start, n)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What became of one tick of a schedule."""
+
+    at: datetime
+    handled_at: datetime
+    job_id: UUID | None
+    skipped: str | None
+    """Why there is no job: overlap, or missed."""
+    triggered: bool
+    """By hand, out of turn."""
+
+
+def preview(when: When, *, tz: str | None = None, n: int = 5) -> list[datetime]:
+    """The next `n` times that a schedule with this cron text or interval would be due, by this machine's clock."""
+    return following(parse_timing(when, tz), datetime.now(UTC), n)
+
+
+def following(timing: Timing, at: datetime, n: int) -> list[datetime]:
+    """The first `n` ticks after `at`, in the schedule's own time zone."""
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 10_000:
+        raise ConfigError(f"n is {n!r}: it must be a whole number between 1 and 10000")
+    zone = ZoneInfo(timing.tz) if isinstance(timing, Cron) else UTC
+    found: list[datetime] = []
+    tick = timing.after(at)
+    while tick is not None and len(found) < n:
+        found.append(tick.astimezone(zone))
+        tick = timing.after(tick)
+    return found
+
+
+@lru_cache(maxsize=10_000)
+def to_timing(cron: str | None, tz: str | None, every: float | None) -> Timing:
+    """The timing that a row describes."""
+    if cron is not None and tz is not None:
+        return parse_cron(cron, tz)
+    assert every is not None
+    return Interval(every)
+
+
+def from_timing(timing: Timing) -> tuple[str | None, str | None, float | None]:
+    """A timing as the columns cron, tz and every."""
+    return (timing.text, timing.tz, None) if isinstance(timing, Cron) else (None, None, timing.seconds)
+
+
+def check_overlap(overlap: Overlap) -> Overlap:
+    if overlap not in OVERLAPS:
+        raise ConfigError(f"overlap is {overlap!r}: it must be one of {', '.join(OVERLAPS)}")
+    return overlap
+
+
+def check_catchup(catchup: Catchup) -> int:
+    """How many missed ticks are run."""
+    if catchup == "skip":
+        return 0
+    if catchup == "once":
+        return 1
+    if isinstance(catchup, bool) or not isinstance(catchup, int) or not 1 <= catchup <= MOST_CAUGHT_UP:
+        raise ConfigError(
+            f"catchup is {catchup!r}: it must be 'skip', 'once' or how many at most, up to {MOST_CAUGHT_UP}"
+        )
+    return catchup
+
+
+def check_stale(stale: Stale) -> Stale:
+    if stale not in STALES:
+        raise ConfigError(f"stale_schedules is {stale!r}: it must be one of {', '.join(STALES)}")
+    return stale

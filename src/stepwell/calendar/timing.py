@@ -1,0 +1,144 @@
+"""When a schedule is due: cron text in a time zone, or an interval. Pure: knows no clock and no database.
+
+What the text may hold is in `cron_text`, what becomes of it where clocks turn in `wall_time`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+from stepwell.calendar.cron_text import LONGEST_TEXT, NICKNAMES, check_text, check_tz
+from stepwell.calendar.wall_time import seek
+from stepwell.errors import ConfigError
+from stepwell.values.duration import HUNDRED_YEARS, Duration, seconds
+
+SHORTEST = 0.1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """Cron text in a time zone. `text` is as it was written, but for spare blanks; `tz` is an IANA name."""
+
+    text: str
+    tz: str = "UTC"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", check_text(self.text))
+        check_tz(self.tz)
+
+    def after(self, at: datetime) -> datetime | None:
+        """The first tick after `at`, in UTC; None where the calendar ends."""
+        return _seek(self, _utc(at), back=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Every so many seconds, counted from an anchor, so that a restart does not shift it."""
+
+    seconds: float
+    anchor: datetime = EPOCH
+
+    def __post_init__(self) -> None:
+        _check_length(self.seconds, self.seconds)
+        # Postgres and datetime count microseconds: what is finer would be lost there, one tick after the other.
+        object.__setattr__(self, "seconds", self.step.total_seconds())
+        object.__setattr__(self, "anchor", _utc(self.anchor))
+
+    @property
+    def step(self) -> timedelta:
+        return timedelta(seconds=self.seconds)
+
+    def after(self, at: datetime) -> datetime | None:
+        """The first anchor + n steps after `at`, in UTC; None where the calendar ends."""
+        try:
+            return self.anchor + ((_utc(at) - self.anchor) // self.step + 1) * self.step
+        except OverflowError:
+            return None
+
+
+Timing: TypeAlias = Cron | Interval
+
+
+def parse_cron(text: str, tz: str = "UTC") -> Cron:
+    """The cron text in that zone, or a ConfigError that names the field which is wrong."""
+    return Cron(text, tz)
+
+
+def parse_timing(given: Duration, tz: str | None = None) -> Timing:
+    """An interval for a timedelta, a number of seconds, or text that reads as a length of time; else cron."""
+    length = _length(given)
+    if length is None:
+        assert isinstance(given, str)
+        return Cron(given, "UTC" if tz is None else tz)
+    if tz is not None:
+        raise ConfigError(f"schedule is {given!r} with tz {tz!r}: tz is for cron, an interval is the same in all zones")
+    _check_length(length, given)
+    return Interval(float(length))
+
+
+def ticks(timing: Timing, after: datetime, until: datetime, most: int) -> list[datetime]:
+    """The ticks after `after` up to and with `until`, oldest first; the newest `most` if there are more.
+
+    The cost is that of what it returns, however much lies between: cron is walked backwards from `until`.
+    """
+    after, until = _utc(after), _utc(until)
+    if isinstance(timing, Interval):
+        newest = (until - timing.anchor) // timing.step
+        oldest = max((after - timing.anchor) // timing.step, newest - most) + 1
+        return [timing.anchor + n * timing.step for n in range(oldest, newest + 1)]
+    found: list[datetime] = []
+    tick = _seek(timing, until + timedelta.resolution, back=True)
+    while tick is not None and tick > after and len(found) < most:
+        found.append(tick)
+        tick = _seek(timing, tick, back=True)
+    return found[::-1]
+
+
+def _seek(cron: Cron, at: datetime, *, back: bool) -> datetime | None:
+    """The tick next to `at`, after it or before it; None where the calendar ends."""
+    try:
+        return seek(_zone(cron.tz), NICKNAMES.get(cron.text.lower(), cron.text), at, back=back)
+    except (StopIteration, OverflowError):
+        return None
+
+
+def _zone(tz: str) -> tzinfo:
+    # The default must not depend on a database of zones.
+    return UTC if tz == "UTC" else ZoneInfo(tz)
+
+
+def _utc(at: datetime) -> datetime:
+    """Two datetimes of one zone compare by their wall times, whichever pass they are in; in UTC that cannot be."""
+    if at.tzinfo is None:
+        raise TypeError(f"{at!r} has no time zone")
+    return at.astimezone(UTC)
+
+
+def _length(given: Duration) -> float | None:
+    """The interval that is meant, still unchecked; None for what is not meant as one."""
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    if isinstance(given, str):
+        if len(given) > LONGEST_TEXT:
+            return None
+        try:
+            return seconds(given, "schedule", most=math.inf)
+        except ConfigError:
+            return None
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ConfigError(
+            f"schedule is a {type(given).__name__}: give cron text such as '0 3 * * *', or an interval as seconds, a "
+            "timedelta or text such as '15m'"
+        )
+    return given
+
+
+def _check_length(length: float, given: Duration) -> None:
+    # Written so that NaN, which is not between anything, is refused, too.
+    if not SHORTEST <= length <= HUNDRED_YEARS:
+        raise ConfigError(f"schedule is {given!r}: an interval must be between 100ms and 100 years")

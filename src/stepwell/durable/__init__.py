@@ -1,0 +1,1 @@
+"""Durable functions: the context, the journal, steps, waits, children, branches and compensation."""

@@ -1,0 +1,1 @@
+"""Run one job and say how it went. Knows no SQL."""

@@ -1,0 +1,1 @@
+"""Chains and machines: work whose place is kept on the job itself."""

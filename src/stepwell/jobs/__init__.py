@@ -1,0 +1,1 @@
+"""Tasks, how their jobs are enqueued, and handles to jobs."""

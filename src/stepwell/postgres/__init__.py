@@ -1,0 +1,1 @@
+"""Everything that talks to Postgres: connections, pools, queries, migrations, errors."""

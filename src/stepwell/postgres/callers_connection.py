@@ -1,0 +1,82 @@
+"""Enqueue inside the caller's own transaction: the job exists if and only if that commits."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import psycopg
+
+from stepwell.errors import ConfigError
+from stepwell.postgres.database import afetch, fetch
+from stepwell.postgres.errors import is_hopeless, own
+from stepwell.postgres.hints import aexplain, explain
+from stepwell.postgres.queries import Query
+
+Row = TypeVar("Row")
+
+
+def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
+    """Run a query on the caller's sync connection, in whatever transaction it is in."""
+    if isinstance(connection, psycopg.AsyncConnection):
+        raise ConfigError(
+            "connection= is an AsyncConnection: await the call that begins with 'a', or give a psycopg.Connection"
+        )
+    if not isinstance(connection, psycopg.Connection):
+        raise _unknown(connection)
+    try:
+        return fetch(_any(connection), query)
+    except psycopg.Error as error:
+        if _is_ours(error):
+            raise explain(error, connection.info.dsn) from error
+        raise
+
+
+async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
+    """Run a query on the caller's async connection, in whatever transaction it is in."""
+    if isinstance(connection, psycopg.Connection):
+        raise ConfigError(
+            "connection= is a sync Connection: use the call without the 'a', or give a psycopg.AsyncConnection"
+        )
+    if not isinstance(connection, psycopg.AsyncConnection):
+        raise _unknown(connection)
+    try:
+        return await afetch(_any(connection), query)
+    except psycopg.Error as error:
+        if _is_ours(error):
+            raise await aexplain(error, connection.info.dsn) from error
+        raise
+
+
+def _is_ours(error: psycopg.Error) -> bool:
+    """Whether to explain it: a missing schema or right. What else went wrong in the caller's transaction is theirs."""
+    return is_hopeless(error) or own(error) is not None
+
+
+def _unknown(connection: object) -> ConfigError:
+    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    if (within := _driver_connection(connection)) is not None:
+        return ConfigError(
+            f"connection= is a {kind}: give the psycopg connection in it, {within}, or with another driver "
+            "call stepwell.enqueue(...) in SQL on it"
+        )
+    return ConfigError(
+        f"connection= is a {kind}: give a psycopg.Connection or psycopg.AsyncConnection, "
+        "or call stepwell.enqueue(...) in SQL on it"
+    )
+
+
+def _driver_connection(connection: object) -> str | None:
+    """How to get at the driver's connection of one of SQLAlchemy's; None: it is none of these."""
+    # By name, as the user's own class of a session may come from anywhere, and SQLAlchemy need not be installed.
+    names = {base.__name__ for base in type(connection).__mro__ if base.__module__.startswith("sqlalchemy.")}
+    if names & {"AsyncSession", "async_scoped_session"}:
+        return "(await (await session.connection()).get_raw_connection()).driver_connection"
+    if "AsyncConnection" in names:
+        return "(await connection.get_raw_connection()).driver_connection"
+    if names & {"Session", "scoped_session"}:
+        return "session.connection().connection.driver_connection"
+    return "connection.connection.driver_connection" if "Connection" in names else None
+
+
+def _any(connection: Any) -> Any:
+    return connection

@@ -1,0 +1,110 @@
+"""Trouble with the database, said with the place, the role and the next act."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+
+import psycopg
+from psycopg.rows import args_row
+
+from stepwell.errors import DatabaseError, DatabaseTimeout, StepwellError
+from stepwell.postgres import migrate, queries
+from stepwell.postgres.errors import NoConnection, Unanswered, in_short, is_read_only_error, own, where
+from stepwell.postgres.queries import Who
+from stepwell.postgres.threads import aside
+from stepwell.values.duration import describe
+
+_PATIENCE = 3
+_SETTING = "(App(call_timeout=...) sets this limit)"
+# Several kinds may have a right: the first of these that does is the one that may do the least beside it.
+_SMALLEST_FIRST = ("producer", "viewer", "operator", "worker")
+_ENTRY = re.compile(r"'\{([a-z,]+)\}'(?:::text\[\])?,\s*'(function|view)',\s*'\{([^}]*)\}'")
+
+
+def explain(error: BaseException, dsn: str) -> StepwellError:
+    """The same trouble, said with the place and the next act. Of a missing right it asks the database who lacks it: in
+    async code use `aexplain`."""
+    if (ours := own(error)) is not None:
+        return ours
+    place = where(dsn)
+    said = in_short(error)
+    if isinstance(error, Unanswered):
+        return DatabaseTimeout(
+            f"{place} has not answered for {describe(error.limit)} {_SETTING}. Nobody knows whether the call was "
+            "carried out: look before you make it again. Does the server hang, is it overloaded, or is the network cut?"
+        )
+    if isinstance(error, NoConnection):
+        limit = f"{describe(error.limit)} {_SETTING}" if error.is_call_timeout else describe(error.limit)
+        return DatabaseTimeout(f"{place} gave no connection within {limit}: {said}. Nothing was sent; {error.act}")
+    if is_read_only_error(error):
+        return DatabaseError(
+            f"{place} takes no writes ({said}), so nothing was written. If it is a standby, name the primary in the "
+            "URL, or all servers (host=a,b); if not, turn default_transaction_read_only off"
+        )
+    sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
+    if sqlstate == "42501":
+        return DatabaseError(missing_right(error, _who(dsn), place))
+    if sqlstate in ("3F000", "42P01", "42883"):
+        return DatabaseError(f'{place}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
+    if any(words in said for words in ("authentication failed", "no password supplied", "pg_hba.conf")):
+        return DatabaseError(f"{place}: the server refused this user or password: correct the URL ({said})")
+    if "does not exist" in said:
+        return DatabaseError(f"{place}: {said}; create it, or correct the URL")
+    return DatabaseError(f"{place} cannot be used: {said}; is Postgres running there, and is the URL right?")
+
+
+async def aexplain(error: BaseException, dsn: str) -> StepwellError:
+    """The same for async code."""
+    return await aside(lambda: explain(error, dsn))
+
+
+def missing_right(error: BaseException, who: Who | None, place: str) -> str:
+    """What a role may not do, and who allows it how. None: it is not known who the role is."""
+    role = f"role {who.role!r}" if who else "this role"
+    owner = f"the owner of the schema, {who.owner!r}," if who else "the owner of the schema"
+    name = _denied(error)
+    if name is None and in_short(error).endswith(" stepwell"):
+        return (
+            f'{role} may not use schema stepwell in {place}: {owner} allows it with "stepwell grant '
+            f'{shlex.quote(who.role) if who else "ROLE"} --as KIND", where KIND is {", ".join(_SMALLEST_FIRST)}'
+        )
+    if name is None:
+        return (
+            f"{role} may not do this in {place} ({in_short(error)}): connect as {owner.rstrip(',')}, or as a superuser"
+        )
+    what, kind = rights()[name]
+    return (
+        f"{role} may not {'call' if what == 'function' else 'read'} stepwell.{name} in {place}: {owner} allows it with "
+        f'"stepwell grant {shlex.quote(who.role) if who else "ROLE"} --as {kind}"'
+    )
+
+
+@cache
+def rights() -> dict[str, tuple[str, str]]:
+    """Each function and view that a kind of role may use: which of the two it is, and the smallest such kind."""
+    found: dict[str, tuple[str, str]] = {}
+    for kinds, what, names in _ENTRY.findall(migrate.rights_script()):
+        for name in re.findall(r"\w+", names):
+            rivals = [*kinds.split(","), *([found[name][1]] if name in found else [])]
+            smallest = next((kind for kind in _SMALLEST_FIRST if kind in rivals), None)
+            if smallest is not None:
+                found[name] = (what, smallest)
+    return found
+
+
+def _denied(error: BaseException) -> str | None:
+    """The function or view that the role may not use; None: none that a kind of role has."""
+    # Postgres may say this in any language. If it refuses the schema it shows the statement, which names the function.
+    words = [*re.findall(r"stepwell\.(\w+)", str(error)), *re.findall(r"\w+", in_short(error))]
+    return next((word for word in reversed(words) if word in rights()), None)
+
+
+def _who(dsn: str) -> Who | None:
+    query = queries.who()
+    try:
+        with psycopg.connect(dsn, connect_timeout=_PATIENCE) as connection:
+            return connection.cursor(row_factory=args_row(query.row)).execute(query.text, query.params).fetchone()
+    except psycopg.Error:
+        return None  # it was asked on a connection of the caller's, say, whose password is not ours to know

@@ -1,0 +1,100 @@
+"""Finding jobs by filters: each query looks at a bounded number of jobs, and says where it stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, LiteralString
+from uuid import UUID
+
+from stepwell.postgres.queries.looks import INFO, to_info
+from stepwell.postgres.queries.query import Query, same
+from stepwell.values.job import JobInfo
+
+MOST_LOOKED_AT = 50_000
+"""How many jobs one query looks at: a tenth of a second or so."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobMatch:
+    """Which jobs are meant; None: any. Ages in seconds since they were enqueued."""
+
+    states: tuple[str, ...] | None = None
+    queue: str | None = None
+    task: str | None = None
+    older_than: float | None = None
+    newer_than: float | None = None
+    metadata: str | None = None
+    worker_id: UUID | None = None
+    owner: str | None = None
+    error: str | None = None
+    """A part of the error, in upper or lower case."""
+
+
+_FIND: LiteralString = (
+    "stepwell.find_jobs(_states => %s::stepwell.state[], _task => %s::text, _queue => %s::text, _owner => %s::text,"
+    " _worker_id => %s::uuid, _metadata => %s::jsonb, _error => %s::text,"
+    " _enqueued_after => stepwell.now() - %s::double precision * interval '1 second',"
+    " _enqueued_before => stepwell.now() - %s::double precision * interval '1 second',"
+    " _before => %s::uuid, _limit => %s::integer, _look => %s::integer, _to_retry => %s::boolean) as f"
+)
+
+
+def find_page(which: JobMatch, before: str | None, limit: int) -> Query[tuple[str | None, JobInfo | None]]:
+    """The newest first, older than the one with the id `before`, each with where the look ended (None: there are no
+    more). At least one row: that has no job if none was found."""
+    return Query(
+        "select f.looked_to::text, j.* from "  # noqa: S608
+        + _FIND
+        + " left join lateral ("
+        + INFO
+        + " where id = any (f.ids)) as j on true order by j.id desc",
+        _params(which, before, limit),
+        _to_row,
+        repeatable=True,
+    )
+
+
+def find_count(
+    which: JobMatch, before: str | None, limit: int, *, to_retry: bool = False
+) -> Query[tuple[int, str | None]]:
+    """How many were found, and where the look ended."""
+    return Query(
+        "select cardinality(f.ids), f.looked_to::text from " + _FIND,  # noqa: S608
+        _params(which, before, limit, to_retry=to_retry),
+        same,
+        repeatable=True,
+    )
+
+
+def find_ids(
+    which: JobMatch, before: str | None, limit: int, *, to_retry: bool = False
+) -> Query[tuple[list[str], str | None]]:
+    """The ids of the newest, the newest first, and where the look ended."""
+    return Query(
+        "select f.ids::text[], f.looked_to::text from " + _FIND,  # noqa: S608
+        _params(which, before, limit, to_retry=to_retry),
+        same,
+        repeatable=True,
+    )
+
+
+def _params(which: JobMatch, before: str | None, limit: int, *, to_retry: bool = False) -> tuple[Any, ...]:
+    return (
+        None if which.states is None else list(which.states),
+        which.task,
+        which.queue,
+        which.owner,
+        which.worker_id,
+        which.metadata,
+        which.error,
+        which.newer_than,
+        which.older_than,
+        before,
+        limit,
+        MOST_LOOKED_AT,
+        to_retry,
+    )
+
+
+def _to_row(looked_to: str | None, *columns: Any) -> tuple[str | None, JobInfo | None]:
+    return looked_to, None if columns[0] is None else to_info(*columns)

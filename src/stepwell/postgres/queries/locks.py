@@ -1,0 +1,39 @@
+"""Writing without waiting long for a lock, and who holds one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from stepwell.postgres.queries.arrays import bare
+from stepwell.postgres.queries.query import WITHIN, Query, milliseconds
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A session that has locked a job; all None but the job if it cannot be told. A prepared transaction has no pid."""
+
+    job_id: str
+    pid: int | None
+    role: str | None
+    application: str | None
+    since: datetime | None
+
+
+def bounded(query: Query[Row], seconds: float) -> Query[Row]:
+    """The same bare `select` of a function, which fails rather than wait longer than this for any one lock."""
+    # After a `from`, the condition would be a filter: Postgres would evaluate it when the function has returned.
+    assert " from " not in query.text, f"bounded needs a select without a from: {query.text}"
+    return Query(query.text + WITHIN, (*query.params, milliseconds(seconds)), query.row)
+
+
+def lock_holders(job_ids: Sequence[str], *, with_family: bool) -> Query[Holder]:
+    return Query(
+        "select id::text, pid, role, application, since from stepwell.lock_holders(%s::uuid[], %s::boolean)",
+        (bare(job_ids), with_family),
+        Holder,
+    )

@@ -1,0 +1,58 @@
+"""Let roles of the database be producers, workers, viewers or operators.
+
+sql/rights.sql lists what each kind may do. A grant is recorded in the database, and `migrate` grants it again. All of
+this is for the owner of the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, get_args
+
+import psycopg
+
+from stepwell.errors import DatabaseError
+from stepwell.postgres import queries
+from stepwell.postgres.database import fetch
+from stepwell.postgres.errors import own
+from stepwell.postgres.queries import Grant, Kind
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def grant(connection: psycopg.Connection[Any], role: str, kinds: Sequence[Kind]) -> None:
+    """Give a role the rights of these kinds, and record it. What it had before, it keeps."""
+    with _as_owner(connection), connection.transaction():
+        fetch(connection, queries.grant_role(role, kinds))
+
+
+def revoke(connection: psycopg.Connection[Any], role: str, kinds: Sequence[Kind] | None = None) -> list[Kind]:
+    """Take the rights of these kinds from a role, or, with None, all that it has on the schema.
+
+    Returns the kinds that it keeps; what one of those allows stays."""
+    with _as_owner(connection), connection.transaction():
+        [left] = fetch(connection, queries.revoke_role(role, kinds))
+        return left
+
+
+def grants(connection: psycopg.Connection[Any]) -> list[Grant]:
+    """All that was granted, by role."""
+    with _as_owner(connection):
+        return fetch(connection, queries.grants())
+
+
+@contextmanager
+def _as_owner(connection: psycopg.Connection[Any]) -> Generator[None]:
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        [who] = fetch(connection, queries.who())
+        raise DatabaseError(
+            f"role {who.role!r} may not see or change the rights in schema stepwell: connect as the owner, "
+            f"{who.owner!r}, as a member of that role, or as a superuser"
+        ) from error
+    except psycopg.Error as error:
+        if (ours := own(error)) is not None:
+            raise ours from error
+        raise

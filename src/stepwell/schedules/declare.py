@@ -1,0 +1,165 @@
+"""Schedules of one app: those that stand in its code, and those that are made at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.calendar.schedule import (
+    Catchup,
+    NewSchedule,
+    Overlap,
+    ScheduleInfo,
+    Stale,
+    When,
+    check_catchup,
+    check_overlap,
+)
+from stepwell.calendar.timing import Timing, parse_timing
+from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
+from stepwell.jobs.task import Enqueuer, Options, Task
+from stepwell.postgres import queries
+from stepwell.postgres.database import Database
+from stepwell.postgres.query_plan import Plan
+from stepwell.values.duration import Duration, seconds
+from stepwell.values.names import check_name
+
+_PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A schedule as it was written down. Its args are encoded when it is put in: their types may be defined later."""
+
+    task: Task[..., Any]
+    name: str
+    args: Mapping[str, Any]
+    timing: Timing
+    overlap: Overlap
+    catchup: int
+    jitter: float
+    options: Options
+    """Those of its jobs."""
+
+    def schedule(self) -> NewSchedule:
+        """The schedule, its args checked against the task's signature. Raises `BadArgs` if they do not fit."""
+        task, options = self.task, self.options
+        return NewSchedule(
+            self.name,
+            task.name,
+            task.codec.encode_args((), self.args, task.sink.max_args_size),
+            options.queue or task.queue,
+            task.priority if options.priority is None else options.priority,
+            self.timing,
+            self.overlap,
+            self.catchup,
+            self.jitter,
+            options.metadata,
+            options.max_attempts,
+            options.stored_policy,
+        )
+
+
+def new_declaration(
+    task: Task[..., Any],
+    when: When,
+    tz: str | None,
+    args: Mapping[str, Any] | None,
+    name: str | None,
+    overlap: Overlap,
+    catchup: Catchup,
+    jitter: Duration,
+    options: Enqueuer[..., Any],
+) -> Declaration:
+    """Check all that can be checked without a database. Raises `ConfigError` that names the field. `options` has those
+    of its jobs."""
+    if args is not None and not isinstance(args, Mapping):
+        raise BadArgs(f"args is {args!r}: give a dict of arguments by name")
+    return Declaration(
+        task,
+        check_name(task.name if name is None else name, "name"),
+        dict(args or {}),
+        parse_timing(when, tz),
+        check_overlap(overlap),
+        check_catchup(catchup),
+        seconds(jitter, "jitter"),
+        options.options,
+    )
+
+
+class Scheduler:
+    """Puts an app's schedules into the database. `stale_after` is in seconds. `named`: the owner is a name that the app
+    was given, and the jobs of its schedules belong to it."""
+
+    def __init__(self, owner: str, database: Database, stale: Stale, stale_after: float, *, named: bool) -> None:
+        self._owner = owner
+        self._named = named
+        self._database = database
+        self._stale = stale
+        self._stale_after = stale_after
+        self._declared: dict[str, Declaration] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The schedules that stand in the code."""
+        return list(self._declared)
+
+    @property
+    def declared(self) -> list[Declaration]:
+        """The same, as they were written down."""
+        return list(self._declared.values())
+
+    @property
+    def stale_after(self) -> float | None:
+        """After how many seconds in no live worker's code a schedule is removed; None: it is kept."""
+        return None if self._stale == "keep" else self._stale_after
+
+    def hurry(self) -> None:
+        """Do not wait before a stale schedule is removed: for a worker that is all there is of this app."""
+        self._stale_after = 0.0
+
+    def declare(self, declaration: Declaration) -> None:
+        """Note a schedule that stands in the code; it is put in when a worker starts."""
+        name = declaration.name
+        if name in self._declared:
+            other = self._declared[name].task.name
+            raise ConfigError(
+                f"two schedules are named {name!r}, of tasks {other!r} and {declaration.task.name!r}: "
+                "give one another name with @app.schedule(..., name=...)"
+            )
+        if declaration.task.codec.ready:
+            declaration.schedule()  # raises what is wrong with the args where they stand
+        self._declared[name] = declaration
+
+    async def put_declared(self, database: Database) -> list[str]:
+        """Put in what stands in the code, and remove what no longer does, as far as that is wanted. Returns what was
+        removed, by any app that has waited long enough. `database` is the app's, with pools of the caller's own."""
+        schedules = [declaration.schedule() for declaration in self._declared.values()]
+        [now] = await database.afetch(queries.clock())
+        nexts = [schedule.timing.after(now) for schedule in schedules]
+        # Somebody's own transaction may hold one of them for as long as it likes.
+        changes: list[queries.Query[Any]] = [queries.wait_for_locks(_PATIENCE)]
+        if schedules:
+            changes.append(queries.put_schedules(self._owner, schedules, nexts, declared=True, named=self._named))
+        if self._stale == "remove_all":
+            changes.append(queries.remove_schedules(self._owner, self.names, except_these=True))
+        if self._stale == "remove_stale":
+            changes.append(queries.remove_stale_schedules())
+        answers = await database.afetch_each(changes)
+        if self._stale == "keep":
+            return []
+        return answers[-1] if self._stale == "remove_stale" else [f"{name} of {self._owner}" for name in answers[-1]]
+
+    def put(self, declaration: Declaration) -> Plan[ScheduleInfo]:
+        """Make a schedule at run time, or change the one of that name."""
+        schedule = declaration.schedule()
+        [now] = yield queries.clock()
+        nexts = [schedule.timing.after(now)]
+        yield queries.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
+        made = yield queries.schedules(self._owner, schedule.name)
+        if not made:
+            raise ScheduleNotFound(
+                f"schedule {schedule.name!r} of {self._owner!r} was made, and somebody has deleted it: make it again"
+            )
+        return made[0]

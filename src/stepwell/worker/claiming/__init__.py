@@ -1,0 +1,1 @@
+"""Claim jobs: where to look, how many, for which slots."""

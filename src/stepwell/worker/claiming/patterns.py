@@ -1,0 +1,52 @@
+"""Names of queues and patterns for them: a name that ends with * stands for every queue that begins so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar
+
+from stepwell.errors import ConfigError
+from stepwell.values.names import check_name
+
+T = TypeVar("T")
+
+
+def check_pattern(name: str) -> str:
+    """A queue's name, or a pattern for such."""
+    if "*" in check_name(name, "queue")[:-1]:
+        raise ConfigError(f"queue is {name!r}: a * may only stand at the end, for every queue that begins so")
+    return name
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it stands for more than one queue."""
+    return name.endswith("*")
+
+
+def fits(queue: str, pattern: str) -> bool:
+    """Whether a queue has this name, or one that the pattern stands for."""
+    return queue == pattern or (is_pattern(pattern) and queue.startswith(pattern[:-1]))
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some queue fits both."""
+    if is_pattern(one) and is_pattern(other):
+        return one[:-1].startswith(other[:-1]) or other[:-1].startswith(one[:-1])
+    return fits(other, one) if is_pattern(one) else fits(one, other)
+
+
+class Patterns(Generic[T]):
+    """Values by name and pattern. A queue has that of its own name, else that of the longest pattern it fits."""
+
+    def __init__(self, values: Mapping[str, T] | Iterable[tuple[str, T]]) -> None:
+        given = dict(values)
+        self._names = {name: value for name, value in given.items() if not is_pattern(name)}
+        prefixes = [(name[:-1], value) for name, value in given.items() if is_pattern(name)]
+        self._prefixes = sorted(prefixes, key=lambda prefix: -len(prefix[0]))
+
+    def get(self, queue: str) -> T | None:
+        """None: it fits nothing."""
+        value = self._names.get(queue)
+        if value is not None:
+            return value
+        return next((value for prefix, value in self._prefixes if queue.startswith(prefix)), None)

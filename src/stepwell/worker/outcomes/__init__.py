@@ -1,0 +1,1 @@
+"""Write how runs ended, in batches."""

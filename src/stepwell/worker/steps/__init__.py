@@ -1,0 +1,1 @@
+"""Save steps, and run handlers in transactions."""

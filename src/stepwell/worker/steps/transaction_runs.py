@@ -1,0 +1,126 @@
+"""Runs of transactional handlers, and what is left to do around them: look after a commit in doubt, run again what only
+met another transaction, and say who has locked a job that cannot end for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeAlias
+
+import psycopg
+
+from stepwell.execution.executor import outcome_of
+from stepwell.postgres import queries
+from stepwell.postgres.database import Database
+from stepwell.telemetry.events import Events
+from stepwell.values.job import ClaimedJob
+from stepwell.values.outcome import Outcome, Settled
+from stepwell.worker.link import LinkApart
+from stepwell.worker.outcomes import locks
+from stepwell.worker.running_job import Run
+from stepwell.worker.steps.transaction import RolledBack, execute_in_transaction, execute_plain_in_transaction
+
+# Before each further run of a handler whose end met another transaction.
+_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
+_LOCK_PATIENCE = 1.0
+
+
+_Ended: TypeAlias = Outcome | RolledBack | psycopg.Error
+
+
+class TransactionRuns:
+    """`transactions` is for the handlers, `database` to look. `in_thread` runs a plain function, and `again`
+    readies a run for one more try; False: it was asked to stop."""
+
+    def __init__(
+        self,
+        database: Database,
+        transactions: Database,
+        max_result_size: int,
+        events: Events,
+        in_thread: Callable[[Callable[[], _Ended]], Awaitable[_Ended]],
+        again: Callable[[Run], bool],
+    ) -> None:
+        self._database = database
+        self._transactions = transactions
+        self._max_result_size = max_result_size
+        self._events = events
+        self._in_thread = in_thread
+        self._again = again
+        self._loop = asyncio.get_running_loop()
+        self._settling: set[LinkApart] = set()
+        self._reports: set[asyncio.Task[None]] = set()
+
+    def sever(self) -> None:
+        """Look on new connections how commits in doubt went: these give no answer."""
+        for link in self._settling:
+            link.sever()
+
+    async def execute(self, run: Run) -> Outcome:
+        """Run a handler until its transaction has ended, one way or the other."""
+        for pause in _PAUSES:
+            outcome = await self._try(run)
+            if not isinstance(outcome, RolledBack):
+                return outcome
+            await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+            if not self._again(run):
+                return outcome.outcome
+        outcome = await self._try(run)
+        return outcome.outcome if isinstance(outcome, RolledBack) else outcome
+
+    async def _try(self, run: Run) -> Outcome | RolledBack:
+        job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
+        timer: asyncio.TimerHandle | None = None
+
+        def finishing(pid: int) -> None:
+            nonlocal timer
+            run.finishing = True
+            timer = self._loop.call_later(_LOCK_PATIENCE, self._report_lock, job.id, pid)
+
+        if task.kind == "async":
+            outcome = await execute_in_transaction(self._transactions, job, task, ctx, most, finishing)
+        else:
+            told = partial(self._loop.call_soon_threadsafe, finishing)
+            outcome = await self._in_thread(
+                partial(execute_plain_in_transaction, self._transactions, job, task, ctx, most, told)
+            )
+        if timer is not None:
+            timer.cancel()
+        if not isinstance(outcome, psycopg.Error):
+            return outcome
+        # The commit is in doubt: look, and never guess. A job that is no longer ours was finished, by us or by another
+        # run: either way nothing is left to write.
+        run.finishing = True
+        if await self._still_held(job):
+            return outcome_of(outcome, task, job.attempt)
+        return Settled(committed=False)
+
+    async def _still_held(self, job: ClaimedJob) -> bool:
+        # A connection for each: the answer may be long in coming, and the others' must not wait for it.
+        link = LinkApart("settle", self._database, self._events)
+        self._settling.add(link)
+        try:
+            held = await link.insist(queries.still_held(job.id, job.epoch))
+            return bool(held and held[0])
+        finally:
+            self._settling.discard(link)
+            link.close()
+
+    def _report_lock(self, job_id: str, pid: int) -> None:
+        """A handler has ended and its transaction has not: most likely another session has locked the job."""
+        self._reports.add(report := self._loop.create_task(self._say_who_holds(job_id, pid)))
+        report.add_done_callback(self._reports.discard)
+
+    async def _say_who_holds(self, job_id: str, pid: int) -> None:
+        link = LinkApart("settle", self._database, self._events)
+        try:
+            for holder in await link.fetch(queries.lock_holders([job_id], with_family=True)):
+                if holder.pid != pid:
+                    locks.report(self._events, "transaction", holder)
+        except (psycopg.Error, OSError):
+            pass  # it was for the log only
+        finally:
+            link.close()

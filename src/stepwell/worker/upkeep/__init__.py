@@ -1,0 +1,1 @@
+"""What workers do for all: promote, rescue, prune, fire schedules."""
