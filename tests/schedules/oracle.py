@@ -125,7 +125,8 @@ class Oracle:
         """The clock was set back: each goes on from there, and what is on record is not fired again."""
         for schedule in self._schedules.values():
             following = schedule.after(now)
-            late = schedule.due is not None and following is not None and schedule.due <= following
+            # Where no tick follows within the time that this knows, what is due lies before.
+            late = schedule.due is not None and (following is None or schedule.due <= following)
             if not schedule.paused and not late:
                 schedule.due = following
 

@@ -45,3 +45,11 @@ def test_what_another_is_promoting_is_passed_over(conn: Connection, dsn: str) ->
         assert calls.promote(other, 1)[0] == 1
         assert calls.promote(conn)[0] == 2
     assert calls.promote(conn) == (0, None)
+
+
+def test_a_look_that_goes_back_for_a_while_leaves_what_was_due_before(conn: Connection) -> None:
+    old, new = calls.enqueue(conn, delay=1.0), calls.enqueue(conn, delay=100.0)
+    calls.set_clock(conn, CLOCK + 110)
+    assert conn.execute("select promoted, next_due from stepwell.promote(_since => 60)").fetchone() == (1, None)
+    assert (calls.state(conn, old), calls.state(conn, new)) == ("scheduled", "ready")
+    assert calls.promote(conn) == (1, None)

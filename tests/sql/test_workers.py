@@ -322,7 +322,7 @@ def test_jobs_of_a_worker_that_is_not_registered_are_rescued(conn: Connection, w
     conn.execute("delete from stepwell.worker where id = %s", (worker,))
     assert calls.rescue(conn) == []
     rescued = conn.execute("select job_id::text, task, failed from stepwell.rescue_unregistered()").fetchall()
-    assert rescued == [(held.id, "noop", False)]
+    assert rescued == [(held.id, "work", False)]
     assert failures(conn, held.id) == [("lease_lost", "LeaseLost", f"worker {worker} is not registered")]
     assert calls.state(conn, other.id) == "running"
 

@@ -97,3 +97,25 @@ async def test_a_clock_set_forward_past_the_leases_lets_no_job_run_twice(app: Ap
         for handle in handles:
             await handle.aresult(timeout=20)
     assert sorted(runs) == list(range(10))
+
+
+async def test_a_job_whose_transaction_committed_long_after_it_was_due_is_promoted(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    @app.task
+    async def late() -> str:
+        return "done"
+
+    @app.task
+    async def other() -> None: ...
+
+    async with Worker(app):
+        # Keeps the worker at promoting, by looks that go back for a minute only.
+        for n in range(20):
+            await other.using(delay=0.2 + n / 20).aenqueue()
+        job = await late.using(delay="1h").aenqueue()
+        conn.execute(
+            "update stepwell.job set run_at = stepwell.now() - interval '1 hour' where id = %s::uuid", (str(job.id),)
+        )
+        conn.execute("select pg_notify('stepwell_due', '0')")
+        assert await job.aresult(timeout="8s") == "done"

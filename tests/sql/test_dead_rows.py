@@ -1,0 +1,58 @@
+"""While somebody holds an old snapshot, dead rows stay. What workers call often must not walk over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from . import calls
+from .calls import Connection
+
+DEAD = 400
+
+
+@pytest.fixture
+def snapshot(dsn: str) -> Iterator[None]:
+    with psycopg.connect(dsn) as holder:
+        holder.execute("set transaction isolation level repeatable read")
+        holder.execute("select")
+        yield
+
+
+def entries_read(conn: Connection, index: str, call: str) -> int:
+    """How many entries of an index a call walks over, dead ones included."""
+    with conn.transaction():
+        before = calls.one(conn.execute("select pg_stat_get_xact_tuples_returned(%s::regclass)", (index,)))
+        conn.execute(call.encode())
+        after = calls.one(conn.execute("select pg_stat_get_xact_tuples_returned(%s::regclass)", (index,)))
+    return after - before
+
+
+def run_many(conn: Connection, worker: str) -> None:
+    calls.enqueue_many(conn, ["{}"] * DEAD)
+    held = calls.claim(conn, worker, limit=DEAD)
+    assert len(held) == DEAD
+    calls.finish(conn, held)
+
+
+@pytest.mark.usefixtures("snapshot")
+def test_the_leaders_call_each_second_passes_over_no_job_that_ran(conn: Connection) -> None:
+    worker = calls.register_worker(conn)
+    run_many(conn, worker)
+    lead = f"select stepwell.lead_and_rescue('{worker}')"
+    assert entries_read(conn, "stepwell.job_running", lead) == 0
+    # The rare look does: this shows that they are still there.
+    assert entries_read(conn, "stepwell.job_running", "select stepwell.rescue_unregistered()") >= DEAD
+
+
+@pytest.mark.usefixtures("snapshot")
+def test_promoting_passes_over_no_job_that_was_due_long_ago(conn: Connection) -> None:
+    calls.set_clock(conn, 1_800_000_000.0)
+    calls.enqueue_many(conn, ["{}"] * DEAD, delays=[1.0] * DEAD)
+    calls.set_clock(conn, 1_800_000_010.0)
+    assert calls.promote(conn)[0] == DEAD
+    calls.set_clock(conn, 1_800_000_100.0)
+    assert entries_read(conn, "stepwell.job_due", "select stepwell.promote(_since => 60)") == 0
+    assert entries_read(conn, "stepwell.job_due", "select stepwell.promote()") >= DEAD
