@@ -1,8 +1,8 @@
-"""The account that the server runs as: our own, or, as Postgres refuses root, one that no other program runs as.
+"""The user that the server runs as: the current one or, because Postgres refuses root, a system account of its own.
 
-Root gets a system account, made the first time it is needed. Where none can be made, because the tools are missing or
-/etc cannot be written to, `nobody` has to do, and every other process of that user's can read the data: that is said in
-the log. A database that exists stays with the account that it belongs to.
+Root creates the account when it is first needed. If it cannot, because the tools are missing or /etc is read-only, the
+server runs as `nobody`, whose other processes can then read the data; the log says so. An existing database stays with
+the account that owns it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stepwell.telemetry.events import EmbeddedAsNobody, log
 ACCOUNT = "stepwell-postgres"
 _STAND_IN = "nobody"
 _COMMENT = "Postgres of stepwell"
-# Where the tools of an administrator are, also when PATH does not say so.
+# PATH may lack the directories of the administration tools.
 _TOOLS = "/usr/sbin:/sbin:/usr/bin:/bin"
 _PATIENCE = 5.0
 _LOCK = Path("/run/stepwell-account.lock")
@@ -40,7 +40,7 @@ def server_user(data: Path, *, account: str = ACCOUNT, stand_in: str = _STAND_IN
     if chosen is None:
         raise EmbeddedError(
             f"Postgres does not run as root, and this machine has no user {account!r} or {stand_in!r} to run it as: "
-            "make one, or run as a user other than root"
+            "create one, or run as a user other than root"
         )
     if chosen.name == stand_in and str(data) not in _said:
         _said.add(str(data))
@@ -49,7 +49,7 @@ def server_user(data: Path, *, account: str = ACCOUNT, stand_in: str = _STAND_IN
 
 
 def own_account(name: str = ACCOUNT, *, tools: str = _TOOLS) -> User | None:
-    """The account of that name, made if it is not there; None if that cannot be done, or nothing can run as it."""
+    """The account of that name, created if needed; None if it cannot be created or nothing can run as it."""
     found = _named(name)
     if found is None and os.access("/etc", os.W_OK):
         _make(name, tools)
@@ -58,10 +58,10 @@ def own_account(name: str = ACCOUNT, *, tools: str = _TOOLS) -> User | None:
 
 
 def _make(name: str, tools: str) -> None:
-    """Make the account, unless another process has done so meanwhile.
+    """Create the account, unless another process has done so meanwhile.
 
-    One at a time: of two `useradd` at once the second gives the account another id, and what the first one's caller has
-    given to it belongs to nobody any more.
+    A lock serialises this: of two concurrent `useradd` the second changes the account's id, and files already given to
+    the first id would belong to nobody.
     """
     try:
         lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -75,7 +75,7 @@ def _make(name: str, tools: str) -> None:
                 made = subprocess.run(  # noqa: S603
                     command, stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/", env={"PATH": tools}
                 )
-                # An administrator may be making another account at the moment.
+                # useradd fails while somebody else changes accounts.
                 if made.returncode == 0 or b"lock" not in made.stderr or time.monotonic() > end:
                     break
                 time.sleep(0.05)
@@ -96,13 +96,13 @@ def _commands(name: str, tools: str) -> list[list[str]]:
 
 
 def _owner(data: Path) -> User | None:
-    """Whom a database that exists belongs to."""
+    """The owner of an existing database."""
     try:
         uid = data.lstat().st_uid
     except FileNotFoundError:
         return None
     if uid == 0:
-        return None  # whatever it is, it is no database that we made; Postgres says so
+        return None  # no database that we created: Postgres will refuse it
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -118,12 +118,12 @@ def _named(name: str) -> User | None:
         entry = pwd.getpwnam(name)
     except KeyError:
         return None
-    # macOS writes nobody's id as -2, and `subprocess` takes no negative ids.
+    # On macOS the id of nobody is -2, and `subprocess` takes no negative ids.
     return User(name, entry.pw_uid & 0xFFFFFFFF, entry.pw_gid & 0xFFFFFFFF)
 
 
 def _runs(user: User) -> bool:
-    """Whether a program can run as this user: in a container, its id may not be mapped."""
+    """Whether a program can run as this user: in a container, the id may not be mapped."""
     try:
         return user.uid != 0 and user.run(["/bin/sh", "-c", ":"]).returncode == 0
     except (OSError, subprocess.SubprocessError):

@@ -1,17 +1,18 @@
-"""The keeper: a small process beside the server, which stops it once nobody uses it any more.
+"""The lifetime of a server: the locks that say who uses it, and the keeper, a small process that stops it when nobody
+does.
 
-Locked files say who is alive, because the kernel drops a lock when its holder dies, however it dies:
+The locks are on files, because the kernel drops a lock when its holder dies, however it dies:
 
-    stepwell.lock   held by whoever starts or stops the server, for as long as that takes; always taken first
-    users.lock      shared by all who use the server
+    stepwell.lock   the mutex: held while a process starts or stops the server; always taken first
+    users.lock      shared by all users of the server
     keeper.lock     held by the keeper
-    server.lock     held by initdb, and by Postgres with every process it forks: when it is free, none is left
+    server.lock     held by initdb, and by Postgres and every process it forks: when it is free, none is left
 
-The last stands in the server's home, the others at the path that its users name. A lock is let go by closing
-it, never by unlocking: a forked child has the same lock, and must not take it from its parent.
+server.lock is in the server's home, the others at the path that users name. A lock is released by closing its file,
+never by unlocking: a forked child shares the lock, and must not release its parent's.
 
-Runs as a script, on the standard library alone: it is up in no time, stays small, and imports nothing of the
-program it was started by.
+This file is also the keeper's program. It runs as a script with the standard library alone, so that it starts fast,
+stays small, and imports nothing of the program that started it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FAST_SECONDS, STOP_SECONDS = 30.0, 60.0
 
 
 class Postmaster(NamedTuple):
-    """The server's first process, as it describes itself in `postmaster.pid`."""
+    """The server's main process, as `postmaster.pid` describes it."""
 
     pid: int
     socket: Path
@@ -40,7 +41,7 @@ class Postmaster(NamedTuple):
 
 
 def hold(file: Path, how: int = fcntl.LOCK_EX) -> int:
-    """Lock a file and return its descriptor, which holds the lock until it is closed."""
+    """Lock a file; return its descriptor, which holds the lock until it is closed."""
     while True:
         lock = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -53,12 +54,12 @@ def hold(file: Path, how: int = fcntl.LOCK_EX) -> int:
             if how & fcntl.LOCK_EX:
                 _exclusive.add(lock)
             return lock
-        # The file was removed while we waited; its successor is the one that others will lock.
+        # The file was removed while we waited, and others will lock its successor.
         os.close(lock)
 
 
 def try_hold(file: Path) -> int | None:
-    """Lock a file if that can be done at once."""
+    """Lock a file if that is possible at once."""
     try:
         return hold(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -66,13 +67,13 @@ def try_hold(file: Path) -> int | None:
 
 
 def release(lock: int) -> None:
-    """Let go of a lock, unless a process that we gave it to still holds it."""
+    """Release a lock. A process that inherited it goes on holding it."""
     _exclusive.discard(lock)
     os.close(lock)
 
 
 def is_still(file: Path, lock: int) -> bool:
-    """Whether the file is the one that this lock is on; if not, it locks nobody out."""
+    """Whether the lock is on the file that now has this name; if not, it excludes nobody."""
     try:
         return os.path.samestat(file.stat(), os.fstat(lock))
     except FileNotFoundError:
@@ -80,14 +81,14 @@ def is_still(file: Path, lock: int) -> bool:
 
 
 def home_of(path: Path) -> Path:
-    """Where the server of a path has its files: there, or where a link says."""
+    """The home of the server of a path: the path itself, or where its link points."""
     link = path / ELSEWHERE
     return link.readlink() if link.is_symlink() else path
 
 
 def postmaster(home: Path) -> Postmaster | None:
-    """What `postmaster.pid` says. True while `server.lock` is held: who starts a server removes a stale file
-    first."""
+    """The content of `postmaster.pid`. It is valid while `server.lock` is held: starting a server removes a stale
+    file first."""
     try:
         lines = os.fsdecode((home / "data" / "postmaster.pid").read_bytes()).split("\n")
         ready = len(lines) > 7 and lines[7].strip() == "ready"
@@ -97,13 +98,13 @@ def postmaster(home: Path) -> Postmaster | None:
 
 
 def listener(master: Postmaster) -> int | None:
-    """The pid of who listens on the server's socket, as far as the kernel tells; None if nobody does."""
+    """The pid of the process that listens on the server's socket, if the kernel tells; None if there is none."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(5)
         try:
             client.connect(str(master.socket))
         except (BlockingIOError, TimeoutError):
-            return master.pid  # too busy to answer is alive
+            return master.pid  # a busy server is alive
         except OSError:
             return None
         if not hasattr(socket, "SO_PEERCRED"):
@@ -113,9 +114,11 @@ def listener(master: Postmaster) -> int | None:
 
 
 def stop(home: Path) -> None:
-    """Stop the server, if one runs, and wait until it is gone: by a fast shutdown, and if that takes too long
-    by an immediate one, which costs a recovery at the next start and no data. Call it with `stepwell.lock`
-    held."""
+    """Stop the server, if one runs, and wait until it is gone. Call this with `stepwell.lock` held.
+
+    It tries a fast shutdown first. If that takes too long, an immediate one follows, which costs a recovery at the next
+    start but no data.
+    """
     begun, sent = time.monotonic(), set[tuple[int, str]]()
     while not _is_free(home / SERVER):
         patience = time.monotonic() - begun
@@ -125,20 +128,20 @@ def stop(home: Path) -> None:
         master = postmaster(home)
         if master and (master.pid, how) not in sent:
             if listener(master) not in (None, master.pid):
-                return  # it runs in a container, in another pid namespace: so does its keeper, which stops it
+                return  # it runs in another pid namespace, a container; so does its keeper, which stops it
             _signal(master.pid, how, home)
             sent.add((master.pid, how))
         time.sleep(0.01)
 
 
 def stop_unused(path: Path, keeper: int | None = None) -> bool:
-    """Stop the server if nobody uses it; the keeper's own lock goes with it."""
+    """Stop the server if nobody uses it. `keeper` is the lock of the keeper that calls this; it is released, too."""
     mutex = hold(path / MUTEX)
     try:
         users = try_hold(path / USERS)
         if users is None:
-            # It may be the keeper, which has it for a moment before it waits for our mutex. Users share it
-            # and the keeper does not, so to share it is to wait for the keeper: who has it then is a user.
+            # The keeper may hold it for a moment before it waits for our mutex. Users share the lock and the keeper
+            # does not, so taking it shared waits for the keeper only: if it is still held then, a user holds it.
             release(hold(path / USERS, fcntl.LOCK_SH))
             users = try_hold(path / USERS)
         if users is None:
@@ -148,7 +151,7 @@ def stop_unused(path: Path, keeper: int | None = None) -> bool:
         finally:
             release(users)
         if keeper is not None:
-            # Before the mutex: whoever takes that next must see that it needs a new keeper.
+            # Before the mutex is released: the next process to take that must see that it needs a new keeper.
             os.close(keeper)
         return True
     finally:
@@ -160,7 +163,7 @@ def keep(path: Path, keeper: int) -> None:
     home, users = home_of(path), os.open(path / USERS, os.O_RDWR | os.O_CLOEXEC)
     while True:
         fcntl.flock(users, fcntl.LOCK_EX)
-        # Not kept while waiting for the mutex: who starts a server takes these two the other way round.
+        # Not held while waiting for the mutex: starting a server takes the two locks in the other order.
         fcntl.flock(users, fcntl.LOCK_UN)
         try:
             ours = is_still(path / USERS, users)
@@ -169,7 +172,7 @@ def keep(path: Path, keeper: int) -> None:
         except FileNotFoundError:
             ours = False
         if not ours:
-            # The directory was removed under the server. What may be there now is somebody else's.
+            # The directory was removed under the server. A directory of that name now belongs to somebody else.
             if home != path:
                 stop(home)
             return
@@ -179,8 +182,8 @@ _exclusive: set[int] = set()
 
 
 def _leave_locks_to_the_parent() -> None:
-    """A child forked by another thread in the middle of a start must not go on holding its locks. The lock on
-    `users.lock` is left: the child may well use the server, too."""
+    """Close the locks in a forked child, which another thread may have forked in the middle of a start. The lock on
+    `users.lock` stays: the child may use the server, too."""
     for lock in _exclusive:
         os.close(lock)
     _exclusive.clear()
@@ -190,7 +193,7 @@ os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
 
 
 def _is_free(file: Path) -> bool:
-    """Whether nobody holds the lock. One that was removed, with the server's files, is nobody's."""
+    """Whether nobody holds the lock. A removed file counts as free."""
     try:
         lock = try_hold(file)
     except FileNotFoundError:
@@ -201,8 +204,7 @@ def _is_free(file: Path) -> bool:
 
 
 def _signal(pid: int, name: str, home: Path) -> None:
-    """Signal the server as the user it runs as: root must not signal whatever pid a file of that user's
-    says."""
+    """Signal the server as the user it runs as: root must not signal an arbitrary pid from that user's file."""
     owner = (home / "data").stat()
     other = owner.st_uid != os.geteuid()
     subprocess.run(  # noqa: S603
@@ -210,7 +212,7 @@ def _signal(pid: int, name: str, home: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        check=False,  # it may be gone by now
+        check=False,  # the server may be gone by now
         user=owner.st_uid if other else None,
         group=owner.st_gid if other else None,
         extra_groups=[] if other else None,
@@ -218,7 +220,7 @@ def _signal(pid: int, name: str, home: Path) -> None:
 
 
 def main() -> None:
-    """`keeper.py PATH DESCRIPTOR`, the latter being that of `keeper.lock`, locked and inherited."""
+    """Run the keeper: `lifetime.py PATH DESCRIPTOR`, with the inherited descriptor of the locked `keeper.lock`."""
     path, keeper = sys.argv[1:]
     keep(Path(path), int(keeper))
 
