@@ -1,7 +1,7 @@
-"""A process that has imported the user's program, and forks a worker of it whenever it is told to: in milliseconds.
+"""The fork server: a process that has imported the user's program once, and forks a worker of it in milliseconds.
 
-Told by lines of JSON on its standard input; says what happens on the descriptor that it is given. When its input ends,
-so do its workers and itself.
+It reads commands as lines of JSON on standard input, and reports on the descriptor that it is given. When its input
+ends, it kills its workers and ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from stepwell.app import App
 from stepwell.postgres.database import ENVIRONMENT
-from stepwell.testing.sabotage import CrashPoint, Page, Saboteur
+from stepwell.testing.crash_injection import CrashInjector, CrashPoint, SharedPage
 from stepwell.worker import Worker
 
 
@@ -29,20 +29,20 @@ def main(program: str, output: int) -> None:
     """Serve until the input ends."""
     os.set_inheritable(output, False)
     app = _load(program)
-    # Held by nobody else: that it ends tells the workers that this process is gone.
+    # Only this process holds the write end, so end of file tells the workers that it is gone.
     alive, held = os.pipe()
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
-    signal.signal(signal.SIGCHLD, _hear)
+    signal.signal(signal.SIGCHLD, _wake)
     signal.set_wakeup_fd(wake)
-    page = Page()
+    page = SharedPage()
     pids: set[int] = set()
     pending = b""
 
-    def say(**what: Any) -> None:
+    def report(**what: Any) -> None:
         os.write(output, json.dumps(what).encode() + b"\n")
 
-    say(loaded=program)
+    report(loaded=program)
     while True:
         ready = select.select([0, woken], [], [])[0]
         if woken in ready:
@@ -52,7 +52,7 @@ def main(program: str, output: int) -> None:
                 if gone:
                     pids.discard(pid)
                     killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-                    say(died=pid, killed=killed, at=page.last_words)
+                    report(died=pid, killed=killed, at=page.died_at)
         if 0 not in ready:
             continue
         read = os.read(0, 65536)
@@ -60,12 +60,12 @@ def main(program: str, output: int) -> None:
             break
         *lines, pending = (pending + read).split(b"\n")
         for line in lines:
-            told = json.loads(line)
-            match told["do"]:
+            command = json.loads(line)
+            match command["do"]:
                 case "arm":
-                    say(armed=page.arm(CrashPoint(told["write"], told["when"]) if told["write"] else None))
+                    report(armed=page.arm(CrashPoint(command["write"], command["when"]) if command["write"] else None))
                 case "count":
-                    say(writes=page.numbers[3], claims=page.claims)
+                    report(writes=page.numbers[3], claims=page.claims)
                 case "start":
                     pid = os.fork()
                     if pid == 0:
@@ -73,17 +73,17 @@ def main(program: str, output: int) -> None:
                         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                         for descriptor in (held, woken, wake, output):
                             os.close(descriptor)
-                        _run(app, page, alive, told)
+                        _run(app, page, alive, command)
                     pids.add(pid)
-                    say(started=pid)
+                    report(started=pid)
                 case _:
-                    raise ValueError(f"told {line!r}")
+                    raise ValueError(f"unknown command {line!r}")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
 
 
-def _hear(_: int, __: FrameType | None) -> None:
-    """That somebody listens is enough: the signal writes to the wakeup descriptor."""
+def _wake(_: int, __: FrameType | None) -> None:
+    """Do nothing: with a handler set, the signal writes to the wakeup descriptor."""
 
 
 def _load(program: str) -> App:
@@ -96,16 +96,18 @@ def _load(program: str) -> App:
     return found
 
 
-def _run(app: App, page: Page, alive: int, told: dict[str, Any]) -> None:
-    """Be a worker. Does not return."""
-    os.environ[ENVIRONMENT] = told["database"]
-    # This process is not another copy of the one that holds standard input.
+def _run(app: App, page: SharedPage, alive: int, command: dict[str, Any]) -> None:
+    """Run a worker in this forked process. Does not return."""
+    os.environ[ENVIRONMENT] = command["database"]
+    # Standard input carries the commands of the fork server: a worker must not read them.
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
-    Saboteur(page)
+    CrashInjector(page)
     threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
     try:
-        asyncio.run(Worker(app, concurrency=told["concurrency"], always_replay=told["always_replay"], grace=0).run())
+        asyncio.run(
+            Worker(app, concurrency=command["concurrency"], always_replay=command["always_replay"], grace=0).run()
+        )
     except BaseException:
         traceback.print_exc()
     os._exit(1)
@@ -117,6 +119,6 @@ def _end_with(alive: int) -> None:
 
 
 if __name__ == "__main__":
-    # That handlers fail is what is asked of some; that a worker is in trouble is worth a line.
+    # Handlers may fail by design, so only errors of the worker are logged.
     logging.basicConfig(level=logging.ERROR)
     main(sys.argv[1], int(sys.argv[2]))

@@ -1,7 +1,6 @@
-"""End a worker's process at one of its writes: before it is sent, when it is under way, or when it is committed and
-nobody has heard of that yet.
+"""Crash injection: kill a worker's process at one of its writes, before, during or just after it.
 
-Where, and how many writes there were, stands in memory that the process shares with the one that forked it.
+The crash point and the number of writes are in memory that the worker shares with the fork server.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _MOST_NOTED = 4096
 
 @dataclass(frozen=True, slots=True, order=True)
 class CrashPoint:
-    """Which write of a worker, from 1, and when its process is killed: `before` it is sent, when it is `sent` and not
-    waited for, or when it is `committed` and its reply has not been read by anybody."""
+    """A write of a worker, counted from 1, and when to kill its process: `before` it is sent, once it is `sent`, or once
+    it is `committed` and before its reply is used."""
 
     write: int
     when: When
@@ -42,9 +41,9 @@ class CrashPoint:
         return f"write {self.write}, {said[self.when]}"
 
 
-class Page:
-    """The shared memory: which arming this is, at which write and when to die, how many writes there were, the last
-    words, and of each write whether it was a claim."""
+class SharedPage:
+    """The shared memory: the number of this arming, the crash point, the number of writes, the name of the write at
+    which the worker died, and for each write whether it was a claim."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _NUMBERS.size + _LONGEST_NAME + _MOST_NOTED)
@@ -54,15 +53,15 @@ class Page:
         return _NUMBERS.unpack_from(self._memory)
 
     def arm(self, point: CrashPoint | None) -> int:
-        """Die there, in the run to come; None: nowhere. Writes are counted from here. Returns which arming it is."""
+        """Set the crash point of the next run, or none, and count writes from 0. Returns the number of this arming."""
         arming = self.numbers[0] + 1
         place = (0, 0) if point is None else (point.write, WHENS.index(point.when))
         _NUMBERS.pack_into(self._memory, 0, arming, *place, 0)
-        self.last_words = ""
+        self.died_at = ""
         return arming
 
     def count(self, *, claim: bool) -> tuple[int, int]:
-        """One more write: which arming, and which number it has."""
+        """Count a write. Returns the arming and the number of the write."""
         arming, write, when, count = self.numbers
         _NUMBERS.pack_into(self._memory, 0, arming, write, when, count + 1)
         if count < _MOST_NOTED:
@@ -71,26 +70,26 @@ class Page:
 
     @property
     def claims(self) -> list[int]:
-        """The numbers of those that were claims."""
+        """The numbers of the writes that were claims."""
         notes = self._memory[_NUMBERS.size + _LONGEST_NAME :]
         return [place + 1 for place in range(min(self.numbers[3], _MOST_NOTED)) if notes[place]]
 
     @property
-    def last_words(self) -> str:
+    def died_at(self) -> str:
         return self._memory[_NUMBERS.size : _NUMBERS.size + _LONGEST_NAME].rstrip(b"\0").decode()
 
-    @last_words.setter
-    def last_words(self, said: str) -> None:
+    @died_at.setter
+    def died_at(self, said: str) -> None:
         encoded = said.encode()[:_LONGEST_NAME].ljust(_LONGEST_NAME, b"\0")
         self._memory[_NUMBERS.size : _NUMBERS.size + _LONGEST_NAME] = encoded
 
 
-class Saboteur:
-    """Watches the writes of this process's worker."""
+class CrashInjector:
+    """Watches the writes of this process's worker, and kills the process at the crash point."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: SharedPage) -> None:
         self._page = page
-        self._lock = threading.Lock()  # transactions of plain functions are committed in threads
+        self._lock = threading.Lock()  # plain functions commit their transactions in threads
         watch.watch = self._watch
 
     def _watch(self, where: str, text: str) -> Written:
@@ -98,7 +97,7 @@ class Saboteur:
             return _nothing
         name = _name_of(where, text)
         if where == "claim":
-            # One that finds nothing writes nothing, and that is known only afterwards.
+            # A claim that finds no job writes nothing, which is known only from its reply.
             return lambda rows: self._claimed(name, rows)
         arming, number = self._count(claim=False)
         if self._is(arming, number, "before"):
@@ -128,13 +127,13 @@ class Saboteur:
 
     def _die_soon(self, arming: int, name: str) -> None:
         try:
-            # When this coroutine has sent it and waits for the answer.
+            # By then this coroutine has sent the statement and waits for the reply.
             asyncio.get_running_loop().call_soon(self._die, arming, name)
         except RuntimeError:
             threading.Thread(target=self._die, args=(arming, name), daemon=True).start()
 
     def _die(self, arming: int, name: str) -> None:
-        self._page.last_words = f"{arming} {name}"
+        self._page.died_at = f"{arming} {name}"
         os.kill(os.getpid(), signal.SIGKILL)
 
 
