@@ -1,17 +1,17 @@
-"""`stepwell queues`."""
+"""`stepwell queues`: list the queues."""
 
 from __future__ import annotations
 
+from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, dump, record, say, table
-from stepwell.cli.session import DatabaseOption, session
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
 
 
 def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:
-    """List the queues that hold live jobs or are paused."""
-    with session(database) as connection:
+    """List the queues that hold live jobs or are paused, with the number of jobs in each state."""
+    with connect(database) as connection:
         found = fetch(connection, queries.queues())
         now = fetch(connection, queries.clock())[0]
         everything = any(pause.scope == "everything" for pause in fetch(connection, queries.pauses()))
@@ -41,4 +41,4 @@ def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:
         empty="no queue holds live jobs or is paused",
     )
     if everything:
-        say('everything is paused: "stepwell resume --all" ends that')
+        say('everything is paused: "stepwell resume --all" resumes it')
