@@ -59,9 +59,10 @@ def dev(
     lifeline: LifelineOption = None,
     database_given: DatabaseGivenOption = False,
 ) -> None:
-    """Develop an app: start a Postgres for it, and a worker that restarts when the code changes.
+    """Develop an app, with a Postgres and a reloading worker.
 
-    The Postgres keeps its data in ./.stepwell, has the schema, and stops with its last user. Ctrl-C stops everything.
+    The worker restarts when the code changes. The Postgres keeps its data in ./.stepwell, has the schema, and stops
+    with its last user. Ctrl-C stops everything.
     """
     check_level(log_level)
     database = database or context.find_root().params.get("database") or passed_database(database_given)

@@ -24,7 +24,7 @@ def doctor(json: JsonOption = False, database: DatabaseOption = None) -> None:
     finally:
         found.close()
     if json:
-        dump([record(finding) for finding in findings])
+        dump([{"check": finding.check, **record(finding)} for finding in findings])
     else:
         for finding in findings:
             status(finding.status, f"{finding.check}: {finding.text}")

@@ -26,7 +26,10 @@ def emit(
     ] = "30d",
     database: DatabaseOption = None,
 ) -> None:
-    """Emit an event to all jobs that wait for its name and key with ctx.wait_for()."""
+    """Emit an event to the jobs that wait for it.
+
+    These are all jobs that wait for its name and key with ctx.wait_for(), also those that start to wait later.
+    """
     name, said = parse.name(name, "NAME"), parse.json_value(value, "--value")
     key = None if key is None else parse.name(key, "--key")
     kept = parse.duration(keep, "--keep")

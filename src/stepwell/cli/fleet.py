@@ -17,13 +17,13 @@ from stepwell.postgres.database import fetch
 from stepwell.postgres.queries import Scope, WorkerInfo
 from stepwell.worker.claiming.patterns import fits
 
-QueueArgument = Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue.", show_default=False)]
+QueueArgument = Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
 TaskOption = Annotated[str | None, typer.Option("--task", "-t", metavar="NAME", help="The task, in all queues.")]
 WorkerOption = Annotated[
     str | None,
     typer.Option("--worker", "-w", metavar="ID", help="The worker; 'stepwell workers' lists them."),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="All queues and tasks.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Everything: all queues, tasks and workers.")]
 
 _SEE = ": 'stepwell workers' lists the queues and tasks of each"
 
@@ -77,10 +77,10 @@ def stop(
     yes: YesOption = False,
     database: DatabaseOption = None,
 ) -> None:
-    """Stop one worker, those that claim from a queue, those that have a task, or all.
+    """Stop workers, once their running jobs have finished.
 
-    They finish their running jobs first. Workers that start later are not affected. Asks for confirmation, except for
-    a single worker.
+    This stops those that claim from a queue, those that have a task, one worker, or all. Workers that start later are
+    not affected. Asks for confirmation, except for a single worker.
     """
     scope = _scope("stop", queue, task, worker, everything)
     with connect(database) as connection:

@@ -23,7 +23,7 @@ KindsOption = Annotated[
 
 
 def grant(role: RoleArgument, kinds: KindsOption = None, database: DatabaseOption = None) -> None:
-    """Grant a role the rights of a producer, worker, viewer or operator.
+    """Grant a database role rights in the schema.
 
     A producer enqueues jobs, waits for results, emits events and sends signals. A worker runs jobs and has the rights
     of a producer. A viewer reads the views. An operator is a viewer who may also cancel, retry, pause, stop and change

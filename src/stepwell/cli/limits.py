@@ -13,16 +13,16 @@ from stepwell.cli.output import Column, dump, record, say, table
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
 
-group = typer.Typer(help="List or change the size limits of values.", rich_markup_mode=None)
+group = typer.Typer(rich_markup_mode=None)
 
 
 @group.callback(invoke_without_command=True)
 def limits(context: typer.Context, json: JsonOption = False, database: DatabaseOption = None) -> None:
-    """List the size limits of values. They hold for every caller, in Python and SQL.
+    """List or change the size limits of values.
 
-    args and metadata limit those of a job, event and signal the value that is emitted or sent, result what a task
-    returns, step the value of a step, progress what a job reports, and job all that a worker receives with one job:
-    args, metadata and saved steps.
+    They hold for every caller, in Python and SQL. args and metadata limit those of a job, event and signal the value
+    that is emitted or sent, result what a task returns, step the value of a step, progress what a job reports, and job
+    all that a worker receives with one job: args, metadata and saved steps.
     """
     if context.invoked_subcommand is not None:
         return

@@ -23,7 +23,7 @@ def migrate(
     ] = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Create the schema, or upgrade it to the version of this stepwell.
+    """Create the schema, or upgrade it to this version.
 
     It is safe to run this repeatedly, and from several places at once.
     """

@@ -10,7 +10,7 @@ from stepwell.postgres.database import fetch
 
 
 def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:
-    """List the queues that hold live jobs or are paused, with the number of jobs in each state."""
+    """List the queues that hold live jobs or are paused."""
     with connect(database) as connection:
         found = fetch(connection, queries.queues())
         now = fetch(connection, queries.clock())[0]

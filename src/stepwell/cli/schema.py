@@ -12,7 +12,7 @@ group = new_group("Inspect the schema.")
 
 @group.command()
 def version(database: DatabaseOption = None) -> None:
-    """Print the version of the schema and the one that this stepwell needs.
+    """Print the schema's version and the one needed here.
 
     The exit code is 1 if they do not work together.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from stepwell.doctor.finding import Finding, listed, local_time, not_checked
+from stepwell.doctor.finding import NOT_CHECKED, Finding, listed, local_time
 from stepwell.errors import SchemaMismatch
 from stepwell.postgres import migrate, queries
 from stepwell.postgres.database import Database, fetch
@@ -27,11 +27,11 @@ def check_schema(connection: psycopg.Connection[Any], _: Database) -> Finding:
     try:
         migrate.check(connection)
     except SchemaMismatch as error:
-        return Finding("schema", "problem", str(error))
+        return Finding("problem", str(error))
     version, needed = migrate.current(connection), migrate.newest()
     if version > needed:
-        return Finding("schema", "ok", f"is at {version}, newer than {needed}, and works with this stepwell")
-    return Finding("schema", "ok", f"is at {needed}, the version that this stepwell needs")
+        return Finding("ok", f"is at {version}, newer than {needed}, and works with this stepwell")
+    return Finding("ok", f"is at {needed}, the version that this stepwell needs")
 
 
 def check_notifications(connection: psycopg.Connection[Any], database: Database) -> Finding:
@@ -43,9 +43,8 @@ def check_notifications(connection: psycopg.Connection[Any], database: Database)
         # The token tells our notification from that of another doctor on the same channel.
         for note in listener.notifies(timeout=_NOTIFY_PATIENCE):
             if note.payload == token:
-                return Finding("notifications", "ok", "arrive")
+                return Finding("ok", "arrive")
     return Finding(
-        "notifications",
         "warning",
         f"a notification did not arrive within {describe(_NOTIFY_PATIENCE)}: workers poll instead and start jobs "
         "later; connect them to Postgres directly, or through a pooler in session mode",
@@ -56,14 +55,13 @@ def check_dead_rows(connection: psycopg.Connection[Any], _: Database) -> Finding
     """Whether vacuum keeps up with the finished jobs."""
     found = fetch(connection, queries.dead_rows())
     if not found:
-        return not_checked("dead rows")
+        return NOT_CHECKED
     rows = found[0]
     last = "never vacuumed" if rows.seconds_since is None else f"last vacuumed {describe(rows.seconds_since)} ago"
     text = f"about {rows.dead} dead and {rows.live} live rows in stepwell.job, {last}"
     if rows.dead < _MANY_DEAD or rows.dead < 2 * rows.live:
-        return Finding("dead rows", "ok", text, found)
+        return Finding("ok", text, found)
     return Finding(
-        "dead rows",
         "warning" if rows.dead < _FAR_TOO_MANY_DEAD else "problem",
         f"{text}: end the session that holds the oldest snapshot, check that autovacuum is on, or run "
         '"vacuum stepwell.job"',
@@ -79,17 +77,16 @@ def check_snapshots(connection: psycopg.Connection[Any], _: Database) -> Finding
 
 
 def judge_snapshots(holders: Sequence[SnapshotHolder], hidden: int) -> Finding:
-    """The finding for these holders of snapshots, with so many sessions hidden from this role."""
+    """The finding for these holders of snapshots; `hidden` counts the sessions that this role may not see."""
     unseen = (
         f'; {hidden} sessions are hidden from this role: "grant pg_read_all_stats" to it to see them' if hidden else ""
     )
     old = [holder for holder in holders if (holder.seconds or 0) >= _OLD_SNAPSHOT or holder.xids >= _OLD_XIDS]
     if not old:
         oldest = f"the oldest is held by {_describe(holders[0])}" if holders else "no session holds one"
-        return Finding("oldest snapshot", "warning" if hidden else "ok", oldest + unseen, holders)
+        return Finding("warning" if hidden else "ok", oldest + unseen, holders)
     status = "problem" if any((holder.seconds or 0) >= _ANCIENT_SNAPSHOT for holder in old) else "warning"
     return Finding(
-        "oldest snapshot",
         status,
         f"dead rows cannot be vacuumed because of {listed([_describe(holder) for holder in old])}: "
         f"{_remedy(old[0])}{unseen}",
@@ -103,9 +100,8 @@ def check_default_partitions(connection: psycopg.Connection[Any], _: Database) -
     rows = found[0]
     count = rows.history + rows.failure
     if not count:
-        return Finding("default partitions", "ok", "are empty", found)
+        return Finding("ok", "are empty", found)
     return Finding(
-        "default partitions",
         "problem" if count > _MANY_DEFAULT_ROWS else "warning",
         f"hold {rows.history} jobs and {rows.failure} failures, because no worker made their partitions in time: "
         "keep a worker with these tasks running, it moves the rows",

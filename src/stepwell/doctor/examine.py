@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 
 from stepwell.doctor import database as of_database
 from stepwell.doctor import fleet, jobs, schedules
-from stepwell.doctor.finding import Finding, not_checked
+from stepwell.doctor.finding import NOT_CHECKED, Finding
 from stepwell.errors import DatabaseError
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database, fetch
@@ -39,15 +40,15 @@ def examine(database: Database) -> list[Finding]:
     """Run all checks in order. Raises only if the database cannot be reached at all."""
     with database.connect() as connection:
         fetch(connection, queries.limit_statements(_STATEMENT_LIMIT))
-        return [_guarded(name, check, connection, database) for name, check in _CHECKS.items()]
+        return [replace(_run(check, connection, database), check=name) for name, check in _CHECKS.items()]
 
 
-def _guarded(name: str, check: Check, connection: psycopg.Connection[Any], database: Database) -> Finding:
+def _run(check: Check, connection: psycopg.Connection[Any], database: Database) -> Finding:
     """The check's finding, or why it could not be made."""
     try:
         return check(connection, database)
     except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):
-        return not_checked(name)
+        return NOT_CHECKED
     except psycopg.errors.InsufficientPrivilege as error:
         [who] = fetch(connection, queries.who())
         said = f"role {who.role!r} may not check this ({in_short(error)}): connect as the schema's owner, {who.owner!r}"
@@ -56,4 +57,4 @@ def _guarded(name: str, check: Check, connection: psycopg.Connection[Any], datab
     except DatabaseError as error:
         said = f"not checked: {error}"
     # Without knowing that the schema fits, the other checks mean nothing.
-    return Finding(name, "problem" if name == "schema" else "warning", said)
+    return Finding("problem" if check is of_database.check_schema else "warning", said)

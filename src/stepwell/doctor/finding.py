@@ -16,16 +16,14 @@ _LISTED = 5
 class Finding:
     """The result of one check: its status, and a sentence with the next act. `details` are the rows behind it."""
 
-    check: str
     status: Status
     text: str
     details: Sequence[Any] = ()
+    check: str = ""
+    """The name of the check, set by `examine`."""
 
 
-def not_checked(check: str) -> Finding:
-    return Finding(
-        check, "warning", 'not checked: the stepwell schema is missing or incomplete: run "stepwell migrate"'
-    )
+NOT_CHECKED = Finding("warning", 'not checked: the stepwell schema is missing or incomplete: run "stepwell migrate"')
 
 
 def listed(parts: Sequence[str]) -> str:

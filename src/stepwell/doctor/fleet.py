@@ -17,17 +17,12 @@ def check_leases(connection: psycopg.Connection[Any], _: Database) -> Finding:
     alive = sum(worker.alive for worker in workers)
     dead = [worker for worker in workers if not worker.alive]
     if not dead:
-        return Finding("workers", "ok", f"{alive} alive, no lease has expired")
+        return Finding("ok", f"{alive} alive, no lease has expired")
     who = listed([f"{worker.id} (pid {worker.pid} on {worker.host})" for worker in dead])
     if alive:
-        return Finding(
-            "workers", "warning", f"the lease of {who} has expired: a live worker rescues its jobs in seconds", dead
-        )
+        return Finding("warning", f"the lease of {who} has expired: a live worker rescues its jobs in seconds", dead)
     return Finding(
-        "workers",
-        "problem",
-        f"the lease of {who} has expired and no worker is alive: start one, it rescues their jobs",
-        dead,
+        "problem", f"the lease of {who} has expired and no worker is alive: start one, it rescues their jobs", dead
     )
 
 
@@ -35,7 +30,7 @@ def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether anything is paused."""
     paused = fetch(connection, queries.pauses())
     if not paused:
-        return Finding("pauses", "ok", "nothing is paused")
+        return Finding("ok", "nothing is paused")
     option = {"everything": "--all", "queue": "", "task": "--task ", "worker": "--worker "}
     shown = listed(
         [
@@ -44,26 +39,24 @@ def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
             for pause in paused
         ]
     )
-    return Finding("pauses", "warning", shown, paused)
+    return Finding("warning", shown, paused)
 
 
 def check_shared_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether several apps have a task of the same name."""
     shared = fetch(connection, queries.shared_tasks())
     if not shared:
-        return Finding("shared tasks", "ok", "no two apps have a task of the same name")
+        return Finding("ok", "no two apps have a task of the same name")
     unnamed = [found for found in shared if not found.named]
     shown = listed([f"{found.task} ({', '.join(found.owners)})" for found in unnamed or shared])
     if unnamed:
         return Finding(
-            "shared tasks",
             "warning",
             f"live workers of several apps have {shown}: where they claim from the same queue they may run each "
             "other's jobs; give each app a name, App(name=...), or give the tasks different names",
             shared,
         )
     return Finding(
-        "shared tasks",
         "ok",
         f"several named apps have {shown}: each runs its own jobs, but a job enqueued without an owner may run in any "
         "of them",

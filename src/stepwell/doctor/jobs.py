@@ -18,7 +18,7 @@ def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Find
     """How long the job that has waited longest has been due."""
     found = fetch(connection, queries.oldest_ready())
     if not found:
-        return Finding("oldest ready job", "ok", "no job is ready and waiting")
+        return Finding("ok", "no job is ready and waiting")
     oldest = found[0]
     text = f"{oldest.task} {oldest.id} in queue {oldest.queue} has been due for {describe(max(oldest.age, 0))}"
     if oldest.paused:
@@ -27,23 +27,21 @@ def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Find
             "queue": ("the queue", oldest.queue),
             "task": ("the task", f"--task {oldest.task}"),
         }[oldest.paused]
-        return Finding(
-            "oldest ready job", "warning", f'{text}, but {what} is paused: "stepwell resume {resume}"', found
-        )
+        return Finding("warning", f'{text}, but {what} is paused: "stepwell resume {resume}"', found)
     if oldest.age < _LONG:
-        return Finding("oldest ready job", "ok", text, found)
+        return Finding("ok", text, found)
     if not oldest.served:
         act = "no live worker runs that task from that queue: start one"
     else:
         act = "start more workers for that queue, or raise their --concurrency"
-    return Finding("oldest ready job", "warning" if oldest.age < _TOO_LONG else "problem", f"{text}: {act}", found)
+    return Finding("warning" if oldest.age < _TOO_LONG else "problem", f"{text}: {act}", found)
 
 
 def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether there are ready jobs that no live worker will claim."""
     uncovered = fetch(connection, queries.uncovered_tasks())
     if not uncovered:
-        return Finding("unknown tasks", "ok", "a live worker runs the task and queue of every ready job")
+        return Finding("ok", "a live worker runs the task and queue of every ready job")
     shown = listed(
         [
             f"{found.count} of {found.task} in queue {found.queue}"
@@ -53,7 +51,6 @@ def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Fin
     )
     named = ", in an App of that name," if any(found.owner is not None for found in uncovered) else ""
     return Finding(
-        "unknown tasks",
         "problem",
         f"no live worker runs {shown}: start one that has the task{named} and claims from the queue, or cancel them",
         uncovered,
@@ -64,12 +61,11 @@ def check_misfits(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether there are jobs whose args do not fit the code of the live workers."""
     misfits = fetch(connection, queries.misfit_tasks())
     if not misfits:
-        return Finding("misfits", "ok", "the args of all jobs fit the code of the workers")
+        return Finding("ok", "the args of all jobs fit the code of the workers")
     shown = listed(
         [f"{each.count} of {each.task} (for example: {each.error}), until {local_time(each.until)}" for each in misfits]
     )
     return Finding(
-        "misfits",
         "warning",
         f"their args do not fit the code of the workers that claimed them: {shown}: start workers with the code that "
         "these jobs were enqueued for, or cancel them; after that time they fail",

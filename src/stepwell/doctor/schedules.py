@@ -25,10 +25,7 @@ def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding
     if late:
         shown = listed([f"{each.name} of {each.owner}, due at {local_time(due)}" for each, due in late])
         return Finding(
-            "schedules",
-            "problem",
-            f"not fired: {shown}: start a worker; if one runs, see its log",
-            [each for each, _ in late],
+            "problem", f"not fired: {shown}: start a worker; if one runs, see its log", [each for each, _ in late]
         )
     alive = [worker for worker in fetch(connection, queries.workers()) if worker.alive]
     owners = {worker.owner for worker in alive}
@@ -36,7 +33,6 @@ def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding
     if orphans:
         first = orphans[0]
         return Finding(
-            "schedules",
             "warning",
             f"no live worker belongs to the app of {listed([f'{each.name} of {each.owner}' for each in orphans])}: "
             f'start one, or, if the app was renamed, "stepwell schedules delete {first.name} --owner {first.owner}"',
@@ -47,9 +43,6 @@ def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding
     if unserved:
         shown = listed([f"{each.name} of {each.owner} (task {each.task})" for each in unserved])
         return Finding(
-            "schedules",
-            "warning",
-            f"no live worker runs the task of {shown}: start one that does, or delete the schedule",
-            unserved,
+            "warning", f"no live worker runs the task of {shown}: start one that does, or delete the schedule", unserved
         )
-    return Finding("schedules", "ok", f"{len(schedules)} in total, none is late")
+    return Finding("ok", f"{len(schedules)} in total, none is late")

@@ -13,7 +13,7 @@ import contextlib
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from stepwell.supervisor import exit_codes
 from stepwell.telemetry.events import SupervisorGone, log
@@ -77,7 +77,14 @@ class LifelineListener:
             if self._worker is None:
                 os._exit(exit_codes.DONE)
             loop, worker = self._worker
-        if command == "end":
-            os._exit(128 + signal.SIGTERM)
+        match command:
+            case "end":
+                os._exit(128 + signal.SIGTERM)
+            case "drain":
+                stop = worker.stop
+            case "hand back":
+                stop = worker.stop_now
+            case _:
+                assert_never(command)
         with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has ended
-            loop.call_soon_threadsafe(worker.stop if command == "drain" else worker.stop_now)
+            loop.call_soon_threadsafe(stop)

@@ -2,8 +2,8 @@
 
 Each process fills a slot; when it ends, another takes its slot or not, depending on its exit code (`exit_codes`). The
 first signal drains the processes, the second makes them hand back their jobs, the third kills them. Nothing else kills
-a process, because a process that does not stop still runs somebody's job. The one exception is a reload: a process that
-blocks it is told to end itself.
+a process, because a process that does not stop still runs a job. There is one exception: after a change in the code,
+a process that blocks the reload must end itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from stepwell.telemetry.events import (
 )
 
 # After a change in the code, running jobs are handed back after _RELOAD_GRACE seconds. A process that is still blocked
-# by a job after _RELOAD_PATIENCE seconds is told to end on the spot.
+# by a job after _RELOAD_PATIENCE seconds must end on the spot.
 _RELOAD_GRACE = 2.0
 _RELOAD_PATIENCE = 10.0
 _CANNOT_START = (exit_codes.MISCONFIGURED, exit_codes.REFUSED)

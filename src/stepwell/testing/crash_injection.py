@@ -30,8 +30,11 @@ _MOST_NOTED = 4096
 
 @dataclass(frozen=True, slots=True, order=True)
 class CrashPoint:
-    """A write of a worker, counted from 1, and when to kill its process: `before` it is sent, once it is `sent`, or once
-    it is `committed` and before its reply is used."""
+    """A write of a worker, counted from 1, and when to kill its process.
+
+    The process dies `before` the write is sent, once it is `sent`, or once it is `committed` and before the worker
+    reads the reply.
+    """
 
     write: int
     when: When

@@ -12,18 +12,7 @@ from stepwell.cli.confirm import YesOption
 from stepwell.cli.database import DatabaseOption, connect, open_database
 from stepwell.cli.group import new_group
 from stepwell.cli.jobs.changes import change_ids, change_jobs
-from stepwell.cli.jobs.filters import (
-    ErrorOption,
-    MetadataOption,
-    NewerOption,
-    OlderOption,
-    OwnerOption,
-    QueueOption,
-    StateOption,
-    TaskOption,
-    WorkerOption,
-    job_match,
-)
+from stepwell.cli.jobs.filters import filtered
 from stepwell.cli.jobs.page import print_job
 from stepwell.cli.jobs.table import print_jobs, print_running
 from stepwell.cli.options import JsonOption, ValueOption
@@ -33,6 +22,7 @@ from stepwell.jobs.bulk import cancelling, count_matching, hurrying, list_matchi
 from stepwell.jobs.changes import no_such_step
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.queries import JobMatch
 from stepwell.postgres.query_plan import Plan, run
 from stepwell.values.job import FINISHED
 
@@ -51,16 +41,9 @@ TimeoutOption = Annotated[
 
 
 @group.command("list")
+@filtered
 def list_(
-    state: StateOption = None,
-    queue: QueueOption = None,
-    task: TaskOption = None,
-    older_than: OlderOption = None,
-    newer_than: NewerOption = None,
-    metadata: MetadataOption = None,
-    owner: OwnerOption = None,
-    worker: WorkerOption = None,
-    error: ErrorOption = None,
+    which: JobMatch,
     limit: Annotated[int, typer.Option("--limit", "-n", help="List at most this many.", min=1, max=1_000_000)] = 50,
     before: Annotated[
         str | None, typer.Option(metavar="ID", help="Only jobs older than this one: the last of the previous page.")
@@ -73,7 +56,6 @@ def list_(
 
     With --state running, the list shows on which worker and for how long each job runs, and its progress.
     """
-    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     last = None if before is None else parse.job_id(before)
     looking = list_matching(which, limit, last, parse.duration(timeout, "--timeout"))
     with open_database(database) as opened:
@@ -84,24 +66,17 @@ def list_(
         now = opened.fetch(queries.clock())[0]
         if not found:
             with opened.connect() as connection:
-                known_names.warn_of(connection, {"queue": queue, "task": task, "owner": owner})
+                known_names.warn_of(connection, {"queue": which.queue, "task": which.task, "owner": which.owner})
     if json:
         dump([record(job, "failures", "steps") for job in found])
         return
-    (print_running if state == ["running"] else print_jobs)(found, now)
+    (print_running if which.states == ("running",) else print_jobs)(found, now)
 
 
 @group.command()
+@filtered
 def count(
-    state: StateOption = None,
-    queue: QueueOption = None,
-    task: TaskOption = None,
-    older_than: OlderOption = None,
-    newer_than: NewerOption = None,
-    metadata: MetadataOption = None,
-    owner: OwnerOption = None,
-    worker: WorkerOption = None,
-    error: ErrorOption = None,
+    which: JobMatch,
     at_most: Annotated[
         int | None, typer.Option(metavar="N", help="Stop counting at N.", min=1, show_default=False)
     ] = None,
@@ -109,7 +84,6 @@ def count(
     database: DatabaseOption = None,
 ) -> None:
     """Count jobs, live and finished."""
-    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     counting = count_matching(which, at_most, parse.duration(timeout, "--timeout"))
     with open_database(database) as opened:
         say(str(_read(counting, opened)))
@@ -136,17 +110,10 @@ def show(
 
 
 @group.command()
+@filtered
 def retry(
+    which: JobMatch,
     ids: IdsArgument = None,
-    state: StateOption = None,
-    queue: QueueOption = None,
-    task: TaskOption = None,
-    older_than: OlderOption = None,
-    newer_than: NewerOption = None,
-    metadata: MetadataOption = None,
-    owner: OwnerOption = None,
-    worker: WorkerOption = None,
-    error: ErrorOption = None,
     step: Annotated[
         str | None, typer.Option(metavar="KEY", help="Go back to this step; 'stepwell jobs show' lists them.")
     ] = None,
@@ -169,7 +136,6 @@ def retry(
     that wait for their next attempt. A durable job continues after its last saved step. The exit code is 1 if a job
     given by id could not be retried.
     """
-    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     if from_start and (step is not None or input_ is not None):
         raise parse.UsageError(f"--{'input' if step is None else 'step'} and --from-start cannot be combined: give one")
     if input_ is not None and step is None:
@@ -179,17 +145,10 @@ def retry(
 
 
 @group.command()
+@filtered
 def cancel(
+    which: JobMatch,
     ids: IdsArgument = None,
-    state: StateOption = None,
-    queue: QueueOption = None,
-    task: TaskOption = None,
-    older_than: OlderOption = None,
-    newer_than: NewerOption = None,
-    metadata: MetadataOption = None,
-    owner: OwnerOption = None,
-    worker: WorkerOption = None,
-    error: ErrorOption = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, stored with the job.")] = None,
     all_: AllOption = False,
     yes: YesOption = False,
@@ -201,7 +160,6 @@ def cancel(
     to stop it. A job with steps to undo runs once more to undo them. The exit code is 1 if a job given by id could not
     be cancelled.
     """
-    which = job_match(state, queue, task, older_than, newer_than, metadata, owner, worker, error)
     with parse.usage_errors():
         change = cancelling(reason)
     change_jobs(change, ids or [], which, everything=all_, yes=yes, database=database)
@@ -212,9 +170,10 @@ def run_(
     ids: Annotated[list[str], typer.Argument(metavar="ID", help="The jobs' ids.", show_default=False)],
     database: DatabaseOption = None,
 ) -> None:
-    """Run scheduled jobs now: those that were delayed, and those that wait for their next attempt.
+    """Run jobs now that are scheduled for later.
 
-    Their priority does not change. The exit code is 1 if one of the jobs was not scheduled.
+    These are delayed jobs, and jobs that wait for their next attempt. Their priority does not change. The exit code is
+    1 if one of the jobs was not scheduled.
     """
     change_ids(hurrying(), ids, database)
 
@@ -227,10 +186,10 @@ def edit(
     ],
     database: DatabaseOption = None,
 ) -> None:
-    """Replace the arguments of a job that is ready, scheduled, blocked, failed or cancelled.
+    """Replace the arguments of a job.
 
-    A failed or cancelled job uses them when 'stepwell jobs retry' runs it again. The arguments are not checked against
-    the task until the job runs.
+    The job must be ready, scheduled, blocked, failed or cancelled. A failed or cancelled job uses them when 'stepwell
+    jobs retry' runs it again. The arguments are not checked against the task until the job runs.
     """
     job_id = parse.job_id(id)
     parse.json_object(args, "--args")
@@ -257,9 +216,9 @@ def fork(
     ],
     database: DatabaseOption = None,
 ) -> None:
-    """Enqueue a copy of a live or finished job that starts at one of its steps, and print the id of the copy.
+    """Enqueue a copy of a job that starts at a given step.
 
-    The copy has all that the job had saved before that step.
+    The job may be live or finished. The copy has all that the job had saved before that step. Prints its id.
     """
     job_id = parse.job_id(id)
     with open_database(database) as opened:
@@ -281,9 +240,9 @@ def send(
     value: ValueOption = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Send a signal to one live job, which receives it with ctx.receive().
+    """Send a signal to one live job.
 
-    Signals are received in the order in which they were sent, each once.
+    The job receives it with ctx.receive(). Signals are received in the order in which they were sent, each once.
     """
     job_id, said = parse.job_id(id), parse.json_value(value, "--value")
     named = parse.name(name, "NAME")

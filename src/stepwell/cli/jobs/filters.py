@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import typer
@@ -19,10 +21,10 @@ QueueOption = Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME"
 TaskOption = Annotated[str | None, typer.Option("--task", "-t", metavar="NAME", help="Only jobs of this task.")]
 OlderOption = Annotated[
     str | None,
-    typer.Option("--older-than", metavar="DURATION", help="Only jobs enqueued longer ago, such as 30s, 1h30m or 7d."),
+    typer.Option("--older-than", metavar="DURATION", help="Only jobs enqueued longer ago than this: 30s, 1h30m, 7d."),
 ]
 NewerOption = Annotated[
-    str | None, typer.Option("--newer-than", metavar="DURATION", help="Only jobs enqueued more recently.")
+    str | None, typer.Option("--newer-than", metavar="DURATION", help="Only jobs enqueued within this time.")
 ]
 MetadataOption = Annotated[
     str | None, typer.Option("--metadata", "-m", metavar="JSON", help="Only jobs whose metadata contains this object.")
@@ -37,19 +39,19 @@ ErrorOption = Annotated[
 
 
 def job_match(
-    states: Sequence[str] | None,
-    queue: str | None,
-    task: str | None,
-    older_than: str | None,
-    newer_than: str | None,
-    metadata: str | None,
-    owner: str | None = None,
-    worker: str | None = None,
-    error: str | None = None,
+    state: StateOption = None,
+    queue: QueueOption = None,
+    task: TaskOption = None,
+    older_than: OlderOption = None,
+    newer_than: NewerOption = None,
+    metadata: MetadataOption = None,
+    owner: OwnerOption = None,
+    worker: WorkerOption = None,
+    error: ErrorOption = None,
 ) -> JobMatch:
     """The filter that the options describe."""
     filters: JobFilters = {
-        "state": cast("Any", states or None),
+        "state": cast("Any", state or None),
         "queue": queue,
         "task": task,
         "older_than": older_than,
@@ -61,3 +63,20 @@ def job_match(
     }
     with parse.usage_errors():
         return to_match("jobs", filters, lambda word: "--" + word.replace("_", "-"))
+
+
+def filtered(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `which` of a command by the options of `job_match`, which make it."""
+    own = inspect.signature(command, eval_str=True).parameters
+    options = inspect.signature(job_match, eval_str=True).parameters
+
+    @functools.wraps(command)
+    def call(**given: Any) -> None:
+        which = job_match(**{name: given.pop(name) for name in options})
+        command(which=which, **given)
+
+    parameters = [each for name, mine in own.items() for each in (options.values() if name == "which" else [mine])]
+    # Typer reads the options of a command from its signature and its annotations.
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    vars(call)["__signature__"] = inspect.Signature(parameters)
+    return call

@@ -19,9 +19,9 @@ from stepwell.jobs.task import Task
 
 
 def tasks(app: AppArgument, json: JsonOption = False) -> None:
-    """List an app's tasks, the steps of its chains, the states of its machines and its schedules.
+    """List an app's tasks, steps, states and schedules.
 
-    Needs no database.
+    The steps are those of its chains, the states those of its machines. Needs no database.
     """
     loaded = load_app(app)
     found = sorted(loaded.tasks.values(), key=lambda task: task.name)
