@@ -67,7 +67,7 @@ def test_revoking_says_what_a_role_keeps(run: Run, role: str, conn: psycopg.Conn
     run("grant", role, "--as", "producer")
     conn.execute(sql.SQL("grant execute on function stepwell.cancel to {}").format(sql.Identifier(role)))
     ran = run("revoke", role, "--as", "producer")
-    assert ran.out.endswith(f'granted by hand: "stepwell revoke {shlex.quote(role)}" revokes them\n')
+    assert ran.out.endswith(f'"stepwell revoke {shlex.quote(role)}" revokes those that were granted by hand\n')
     assert run("revoke", role).out == f"role {role} may do nothing in schema stepwell any more\n"
     assert "it owns the schema or is a superuser" in run("revoke", "postgres").out
 

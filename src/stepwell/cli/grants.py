@@ -52,8 +52,8 @@ def revoke(role: RoleArgument, kinds: KindsOption = None, database: DatabaseOpti
         say(f"role {role} may do nothing in schema stepwell any more")
     elif kinds:
         say(
-            f"role {role} has no recorded grant any more, but still some rights that were granted by hand: "
-            f'"stepwell revoke {shlex.quote(role)}" revokes them'
+            f"role {role} has no recorded grant any more, but still some rights: "
+            f'"stepwell revoke {shlex.quote(role)}" revokes those that were granted by hand'
         )
     else:
         say(
