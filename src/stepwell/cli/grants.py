@@ -70,8 +70,12 @@ def grants(json: JsonOption = False, database: DatabaseOption = None) -> None:
         dump([record(each) for each in found])
         return
     table(
-        [Column("role", cut=True), Column("as"), Column("granted")],
-        ((each.role, each.kind, local(each.granted_at)) for each in found),
+        found,
+        [
+            Column("role", lambda grant: grant.role, cut=True),
+            Column("as", lambda grant: grant.kind),
+            Column("granted", lambda grant: local(grant.granted_at)),
+        ],
         empty='no role is recorded: see "stepwell grant --help"',
     )
 

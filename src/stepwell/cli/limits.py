@@ -32,8 +32,12 @@ def limits(context: typer.Context, json: JsonOption = False, database: DatabaseO
         dump([record(limit) for limit in found])
         return
     table(
-        [Column("limit"), Column("size", right=True), Column("bytes", right=True)],
-        ((limit.name, _size(limit.bytes), limit.bytes) for limit in found),
+        found,
+        [
+            Column("limit", lambda limit: limit.name),
+            Column("size", lambda limit: _size(limit.bytes), right=True),
+            Column("bytes", lambda limit: limit.bytes, right=True),
+        ],
         empty="the database has no limits",
     )
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from stepwell.values.duration import describe
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+Row = TypeVar("Row")
 
 _WIDEST_WHEN_PIPED = 200
 _NARROWEST = 8
@@ -37,10 +39,11 @@ _STYLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Column(Generic[Row]):
     """A column of a table. If the terminal is narrow, columns with `cut` are shortened; ids never are."""
 
     title: str
+    cell: Callable[[Row], object]
     cut: bool = False
     right: bool = False
 
@@ -72,12 +75,12 @@ def warn(message: str) -> None:
     complain(f"warning: {message}")
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+def table(rows: Iterable[Row], columns: Sequence[Column[Row]], *, empty: str = "") -> None:
     """Print a table, or `empty` if there are no rows. On a terminal, cells that hold a state are coloured."""
     from rich.cells import cell_len
     from rich.text import Text
 
-    cells = [["" if cell is None else clean(str(cell)) for cell in row] for row in rows]
+    cells = [[_text(column.cell(row)) for column in columns] for row in rows]
     if not cells:
         say(empty)
         return
@@ -139,6 +142,10 @@ def local(at: datetime | None) -> str:
     return "" if at is None else at.astimezone().isoformat(" ", "milliseconds")
 
 
+def _text(cell: object) -> str:
+    return "" if cell is None else clean(str(cell))
+
+
 @cache
 def _console() -> Console:
     from rich.console import Console
@@ -146,7 +153,7 @@ def _console() -> Console:
     return Console(markup=False, highlight=False, emoji=False)
 
 
-def _fit(columns: Sequence[Column], widths: list[int]) -> list[int]:
+def _fit(columns: Sequence[Column[Any]], widths: list[int]) -> list[int]:
     """Narrow the widest of the columns with `cut` until the table fits."""
     out = _console()
     if not out.is_terminal:
@@ -163,7 +170,7 @@ def _fit(columns: Sequence[Column], widths: list[int]) -> list[int]:
     return widths
 
 
-def _line(columns: Sequence[Column], widths: Sequence[int], texts: Sequence[Any]) -> Any:
+def _line(columns: Sequence[Column[Any]], widths: Sequence[int], texts: Sequence[Any]) -> Any:
     from rich.text import Text
 
     line = Text(no_wrap=True)

@@ -19,25 +19,17 @@ def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:
         dump([record(queue) for queue in found])
         return
     table(
+        found,
         [
-            Column("queue", cut=True),
-            *(Column(state, right=True) for state in ("ready", "scheduled", "running", "waiting", "blocked")),
-            Column("oldest ready"),
-            Column("paused"),
+            Column("queue", lambda queue: queue.name, cut=True),
+            Column("ready", lambda queue: queue.ready, right=True),
+            Column("scheduled", lambda queue: queue.scheduled, right=True),
+            Column("running", lambda queue: queue.running, right=True),
+            Column("waiting", lambda queue: queue.waiting, right=True),
+            Column("blocked", lambda queue: queue.blocked, right=True),
+            Column("oldest ready", lambda queue: ago(queue.oldest_ready_at, now)),
+            Column("paused", lambda queue: ago(queue.paused_at, now)),
         ],
-        (
-            (
-                queue.name,
-                queue.ready,
-                queue.scheduled,
-                queue.running,
-                queue.waiting,
-                queue.blocked,
-                ago(queue.oldest_ready_at, now),
-                ago(queue.paused_at, now),
-            )
-            for queue in found
-        ),
         empty="no queue holds live jobs or is paused",
     )
     if everything:

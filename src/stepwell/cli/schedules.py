@@ -46,31 +46,20 @@ def list_schedules(json: JsonOption = False, database: DatabaseOption = None) ->
         dump([record(schedule) for schedule in schedules])
         return
     table(
+        schedules,
         [
-            Column("schedule", cut=True),
-            Column("owner", cut=True),
-            Column("task", cut=True),
-            Column("when", cut=True),
-            Column("next"),
-            Column("last"),
-            Column("live", right=True),
-            Column("overlap"),
-            Column("source"),
+            Column("schedule", lambda schedule: schedule.name, cut=True),
+            Column("owner", lambda schedule: schedule.owner, cut=True),
+            Column("task", lambda schedule: schedule.task, cut=True),
+            Column("when", lambda schedule: timing_text(schedule.cron, schedule.tz, schedule.every), cut=True),
+            Column(
+                "next", lambda schedule: "paused" if schedule.paused_at else ago(schedule.next_run_at, now) or "never"
+            ),
+            Column("last", lambda schedule: ago(schedule.last_run_at, now)),
+            Column("live", lambda schedule: schedule.live, right=True),
+            Column("overlap", lambda schedule: schedule.overlap),
+            Column("source", lambda schedule: "code" if schedule.declared else "run time"),
         ],
-        (
-            (
-                schedule.name,
-                schedule.owner,
-                schedule.task,
-                timing_text(schedule.cron, schedule.tz, schedule.every),
-                "paused" if schedule.paused_at else ago(schedule.next_run_at, now) or "never",
-                ago(schedule.last_run_at, now),
-                schedule.live,
-                schedule.overlap,
-                "code" if schedule.declared else "run time",
-            )
-            for schedule in schedules
-        ),
         empty="there are no schedules: a worker creates those in code when it starts",
     )
 
@@ -140,7 +129,7 @@ def trigger(name: NameArgument, owner: OwnerOption = None, database: DatabaseOpt
 
 @group.command("delete")
 def delete(name: NameArgument, owner: OwnerOption = None, database: DatabaseOption = None) -> None:
-    """Delete a schedule. A worker creates a schedule in code again when it starts."""
+    """Delete a schedule. One that is declared in code returns when a worker starts."""
     _do(database, name, owner, lambda handle, connection: handle.delete(connection=connection))
     say(f"schedule {name} is deleted")
 

@@ -30,39 +30,22 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
         dump([{**record(worker), "holds": held.get(worker.id, {})} for worker in found])
         return
     table(
+        found,
         [
-            Column("id"),
-            Column("state"),
-            Column("host", cut=True),
-            Column("pid", right=True),
-            Column("running", right=True),
-            Column("holds", cut=True),
-            Column("started"),
-            Column("renewed"),
-            Column("leads"),
-            Column("owner", cut=True),
-            Column("version", cut=True),
-            Column("queues", cut=True),
-            Column("tasks", cut=True),
+            Column("id", lambda worker: worker.id),
+            Column("state", _state),
+            Column("host", lambda worker: worker.host, cut=True),
+            Column("pid", lambda worker: worker.pid, right=True),
+            Column("running", lambda worker: f"{worker.running}/{worker.concurrency}", right=True),
+            Column("holds", lambda worker: _holds(held.get(worker.id, {})), cut=True),
+            Column("started", lambda worker: ago(worker.started_at, now)),
+            Column("renewed", lambda worker: ago(worker.renewed_at, now)),
+            Column("leads", lambda worker: "yes" if worker.leads else ""),
+            Column("owner", _owner, cut=True),
+            Column("version", lambda worker: worker.version, cut=True),
+            Column("queues", lambda worker: ", ".join(worker.queues), cut=True),
+            Column("tasks", lambda worker: ", ".join(worker.tasks), cut=True),
         ],
-        (
-            (
-                worker.id,
-                _state(worker),
-                worker.host,
-                worker.pid,
-                f"{worker.running}/{worker.concurrency}",
-                _holds(held.get(worker.id, {})),
-                ago(worker.started_at, now),
-                ago(worker.renewed_at, now),
-                "yes" if worker.leads else "",
-                _owner(worker),
-                worker.version,
-                ", ".join(worker.queues),
-                ", ".join(worker.tasks),
-            )
-            for worker in found
-        ),
         empty="no worker is registered",
     )
 

@@ -19,29 +19,19 @@ _LONGEST_VALUE = 80
 
 def print_steps(job: JobInfo, steps: Sequence[StepInfo]) -> None:
     """Print a job's steps in order."""
+    # Chains and machines save the input of each step.
+    value = "input" if any(step.kind == "state" for step in steps) else "value"
     table(
+        steps,
         [
-            Column("step"),
-            Column("kind"),
-            Column("state"),
-            Column("took", right=True),
-            Column("until"),
-            Column("child"),
-            # Chains and machines save the input of each step.
-            Column("input" if any(step.kind == "state" for step in steps) else "value", cut=True),
+            Column("step", lambda step: step.key),
+            Column("kind", lambda step: step.kind),
+            Column("state", lambda step: _state(job, step)),
+            Column("took", lambda step: None if step.seconds is None else describe(step.seconds), right=True),
+            Column("until", lambda step: local(step.until) if step.pending or step.timed_out else None),
+            Column("child", lambda step: step.child_id),
+            Column(value, _value, cut=True),
         ],
-        (
-            (
-                step.key,
-                step.kind,
-                _state(job, step),
-                None if step.seconds is None else describe(step.seconds),
-                local(step.until) if step.pending or step.timed_out else None,
-                step.child_id,
-                _value(step),
-            )
-            for step in steps
-        ),
         empty="the job has saved no steps",
     )
 

@@ -9,20 +9,15 @@ from stepwell.cli.output import Column, ago, compact, local, table
 from stepwell.values.duration import describe
 from stepwell.values.job import JobInfo
 
-_Cells = Callable[[JobInfo], Sequence[object]]
-
 
 def print_jobs(jobs: Sequence[JobInfo], now: datetime) -> None:
     """Print jobs in any state."""
     _print(
         jobs,
         lambda job: job.state,
-        [Column("enqueued"), Column("due"), Column("error", cut=True)],
-        lambda job: (
-            ago(job.enqueued_at, now),
-            ago(job.run_at, now) if job.state in ("scheduled", "waiting") else "",
-            job.error,
-        ),
+        Column("enqueued", lambda job: ago(job.enqueued_at, now)),
+        Column("due", lambda job: ago(job.run_at, now) if job.state in ("scheduled", "waiting") else ""),
+        Column("error", lambda job: job.error, cut=True),
     )
 
 
@@ -31,41 +26,29 @@ def print_running(jobs: Sequence[JobInfo], now: datetime) -> None:
     _print(
         jobs,
         lambda job: "cancelling" if job.cancelling else "undoing" if job.undoing else job.state,
-        [Column("since"), Column("for", right=True), Column("worker"), Column("progress", cut=True)],
-        lambda job: (
-            local(job.claimed_at),
-            "" if job.claimed_at is None else describe(max((now - job.claimed_at).total_seconds(), 0)),
-            job.worker_id,
-            None if job.progress is None else compact(job.progress),
-        ),
+        Column("since", lambda job: local(job.claimed_at)),
+        Column("for", lambda job: _running_for(job, now), right=True),
+        Column("worker", lambda job: job.worker_id),
+        Column("progress", lambda job: None if job.progress is None else compact(job.progress), cut=True),
     )
 
 
-def _print(
-    jobs: Sequence[JobInfo], state: Callable[[JobInfo], str], more_columns: Sequence[Column], more_cells: _Cells
-) -> None:
-    owned = any(job.owner is not None for job in jobs)
+def _print(jobs: Sequence[JobInfo], state: Callable[[JobInfo], str], *more: Column[JobInfo]) -> None:
+    owner: Column[JobInfo] = Column("owner", lambda job: job.owner or "-", cut=True)
     table(
+        jobs,
         [
-            Column("id"),
-            Column("state"),
-            Column("task", cut=True),
-            Column("queue", cut=True),
-            *([Column("owner", cut=True)] if owned else []),
-            Column("attempt", right=True),
-            *more_columns,
+            Column("id", lambda job: job.id),
+            Column("state", state),
+            Column("task", lambda job: job.task, cut=True),
+            Column("queue", lambda job: job.queue, cut=True),
+            *([owner] if any(job.owner is not None for job in jobs) else []),
+            Column("attempt", lambda job: job.attempt, right=True),
+            *more,
         ],
-        (
-            (
-                job.id,
-                state(job),
-                job.task,
-                job.queue,
-                *([job.owner or "-"] if owned else []),
-                job.attempt,
-                *more_cells(job),
-            )
-            for job in jobs
-        ),
         empty="no job matches",
     )
+
+
+def _running_for(job: JobInfo, now: datetime) -> str:
+    return "" if job.claimed_at is None else describe(max((now - job.claimed_at).total_seconds(), 0))

@@ -16,91 +16,56 @@ from stepwell.values.duration import describe
 
 def print_tasks(found: Sequence[Task[..., Any]]) -> None:
     table(
+        found,
         [
-            Column("task", cut=True),
-            Column("kind"),
-            Column("queue", cut=True),
-            Column("priority", right=True),
-            Column("retry", cut=True),
-            Column("timeout"),
-            Column("keep"),
-            Column("keep failed"),
-            Column("arguments", cut=True),
+            Column("task", lambda task: task.name, cut=True),
+            Column("kind", lambda task: flow_of(task) or task.kind),
+            Column("queue", lambda task: task.queue, cut=True),
+            Column("priority", lambda task: task.priority, right=True),
+            Column("retry", lambda task: retry_text(task.retry), cut=True),
+            Column("timeout", lambda task: _timeout(task.timeout)),
+            Column("keep", lambda task: keep_text(task.keep)),
+            Column("keep failed", lambda task: keep_text(task.keep_failed)),
+            Column("arguments", lambda task: task.codec.describe(), cut=True),
         ],
-        (
-            (
-                task.name,
-                flow_of(task) or task.kind,
-                task.queue,
-                task.priority,
-                retry_text(task.retry),
-                _timeout(task.timeout),
-                keep_text(task.keep),
-                keep_text(task.keep_failed),
-                task.codec.describe(),
-            )
-            for task in found
-        ),
         empty="the app has no tasks",
     )
 
 
 def print_steps(flows: Sequence[tuple[Task[..., Any], FlowStep]]) -> None:
     table(
+        flows,
         [
-            Column("chain or machine", cut=True),
-            Column("step or state", cut=True),
-            Column("begins"),
-            Column("queue", cut=True),
-            Column("priority", right=True),
-            Column("runs in"),
-            Column("retry", cut=True),
-            Column("timeout"),
+            Column("chain or machine", lambda flow: flow[0].name, cut=True),
+            Column("step or state", lambda flow: flow[1].name, cut=True),
+            Column("begins", lambda flow: "begins" if can_start_at(*flow) else ""),
+            Column("queue", lambda flow: flow[1].queue or flow[0].queue, cut=True),
+            Column("priority", lambda flow: priority_of(*flow), right=True),
+            Column("runs in", lambda flow: _runs_in(flow[1])),
+            Column("retry", lambda flow: retry_text(flow[1].retry), cut=True),
+            Column("timeout", lambda flow: _timeout(flow[1].timeout)),
         ],
-        (
-            (
-                task.name,
-                step.name,
-                "begins" if can_start_at(task, step) else "",
-                step.queue or task.queue,
-                priority_of(task, step),
-                "transaction" if step.transaction else "process" if step.process else "",
-                retry_text(step.retry),
-                _timeout(step.timeout),
-            )
-            for task, step in flows
-        ),
-        empty="",
     )
 
 
 def print_schedules(schedules: Sequence[NewSchedule]) -> None:
     table(
+        schedules,
         [
-            Column("schedule", cut=True),
-            Column("task", cut=True),
-            Column("when", cut=True),
-            Column("next"),
-            Column("queue", cut=True),
-            Column("overlap"),
-            Column("catchup"),
-            Column("args", cut=True),
+            Column("schedule", lambda schedule: schedule.name, cut=True),
+            Column("task", lambda schedule: schedule.task, cut=True),
+            Column("when", lambda schedule: timing_text(*from_timing(schedule.timing)), cut=True),
+            Column("next", lambda schedule: next_tick(schedule) or "never"),
+            Column("queue", lambda schedule: schedule.queue, cut=True),
+            Column("overlap", lambda schedule: schedule.overlap),
+            Column("catchup", lambda schedule: catchup_text(schedule.catchup)),
+            Column("args", lambda schedule: schedule.args, cut=True),
         ],
-        (
-            (
-                schedule.name,
-                schedule.task,
-                timing_text(*from_timing(schedule.timing)),
-                next_tick(schedule) or "never",
-                schedule.queue,
-                schedule.overlap,
-                catchup_text(schedule.catchup),
-                schedule.args,
-            )
-            for schedule in schedules
-        ),
-        empty="",
     )
+
+
+def _runs_in(step: FlowStep) -> str:
+    return "transaction" if step.transaction else "process" if step.process else ""
 
 
 def _timeout(timeout: float | None) -> str:
