@@ -43,6 +43,15 @@ def test_workers_are_listed_with_what_they_run(run: Run, jobs: Jobs) -> None:
     assert "0/5" in lines[1]
 
 
+def test_the_owner_of_an_unnamed_app_is_a_dash(run: Run, jobs: Jobs) -> None:
+    jobs.worker("add", owner="shop.jobs", named=False)
+    jobs.worker("add", owner="billing", named=True)
+    unnamed, named = (line.split() for line in run("workers").out.splitlines()[1:])
+    assert "shop.jobs" not in unnamed
+    assert "-" in unnamed
+    assert "billing" in named
+
+
 def test_workers_are_listed_with_the_tasks_of_the_jobs_they_hold(run: Run, jobs: Jobs) -> None:
     idle = jobs.worker("add")
     for task in ("add", "greet", "greet"):

@@ -12,7 +12,7 @@ import pytest
 from cli.commands import Jobs, Run, Start
 from cli.process import Process
 
-from stepwell.cli.reload import changes
+from stepwell.supervisor.code_changes import changes
 
 CODE = """
 import asyncio

@@ -18,11 +18,11 @@ from cli.process import Process
 from psycopg.conninfo import make_conninfo
 from waiting import until
 
-from stepwell.cli.backoff import Backoff
-from stepwell.cli.usage import Usage, size
+from stepwell.cli.parse import UsageError, size
 from stepwell.error_text import describe_exit
 from stepwell.postgres import queries
 from stepwell.postgres.database import ENVIRONMENT, fetch
+from stepwell.supervisor.restart_delay import RestartDelay
 
 pytestmark = pytest.mark.crash
 
@@ -358,15 +358,15 @@ def test_an_app_that_names_another_database_is_refused_by_the_processes(
     place = write(tmp_path, f"from stepwell import App\napp = App({empty_dsn!r})")
     process = Process(start, tmp_path, "--processes", "1", "-d", dsn, command=("worker", "made:app"), cwd=place)
     assert process.end() == 1
-    assert "'made:app' names its own database in the code, and --database another" in process.log
+    assert "'made:app' names its database in the code, and --database names another" in process.log
 
 
 def test_pauses_double_up_to_a_limit_and_start_anew_after_a_good_minute() -> None:
-    backoff = Backoff()
-    pauses = [backoff.after(1) for _ in range(9)]
+    delay = RestartDelay()
+    pauses = [delay.after(1) for _ in range(9)]
     for pause, expected in zip(pauses, (0.5, 1, 2, 4, 8, 16, 30, 30, 30), strict=True):
         assert expected * 0.8 <= pause <= expected * 1.2
-    assert backoff.after(61) <= 0.6
+    assert delay.after(61) <= 0.6
 
 
 def test_sizes_are_read_as_postgres_reads_them() -> None:
@@ -377,7 +377,7 @@ def test_sizes_are_read_as_postgres_reads_them() -> None:
         1024**3,
     ]
     for typed in ("", "MB", "-1MB", "0MB", "12", "1PB", "nan"):
-        with pytest.raises(Usage, match="512MB"):
+        with pytest.raises(UsageError, match="512MB"):
             size(typed, "it")
 
 

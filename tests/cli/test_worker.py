@@ -48,8 +48,8 @@ def test_it_says_that_the_code_names_another_database_than_the_environment(
     ended = start("worker", "made:app", cwd=tmp_path, env={**os.environ, ENVIRONMENT: "postgresql://nowhere.invalid/x"})
     assert ended.stdout is not None
     assert ended.stdout.readline() == (
-        f"{ENVIRONMENT} is set, but not used here: 'made:app' names its own database in the code; write App() to use "
-        "the variable\n"
+        f"{ENVIRONMENT} is set but not used: 'made:app' names its database in the code; write App() to use the "
+        "variable\n"
     )
 
 
@@ -139,4 +139,4 @@ def test_an_app_with_a_database_of_its_own_is_not_moved_to_another(
     monkeypatch.chdir(tmp_path)
     ran = run("worker", "settled:app", "-d", dsn)
     assert ran.code == 1
-    assert "names its own database in the code" in ran.err
+    assert "names its database in the code" in ran.err

@@ -9,7 +9,7 @@ import pytest
 from waiting import Heard
 
 from stepwell import App, Context, JobFailed, Retry, Worker
-from stepwell.cli.job_page import print_job
+from stepwell.cli.jobs.page import print_job
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
 from stepwell.telemetry.events import AttemptFailed
