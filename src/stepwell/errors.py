@@ -69,7 +69,15 @@ class BadArgs(StepwellError, TypeError):
 
 
 class TooLarge(BadArgs):
-    """The database refuses a value of this size; the message names the limit, and the command that raises it."""
+    """The database refuses a value of this size; the message names the limit, and the command that raises it.
+
+    `kind` says which limit it is, as `stepwell limits` lists them; `size` is the value's size in bytes.
+    """
+
+    def __init__(self, message: str, kind: str | None = None, size: int | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.size = size
 
 
 class MisfitArgs(BadArgs):

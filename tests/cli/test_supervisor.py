@@ -31,7 +31,7 @@ PLANT = ("worker", "plant:app")
 
 def pids(jobs: Jobs) -> set[int]:
     """The processes of the workers that are registered."""
-    return {worker.pid for worker in fetch(jobs.connection, queries.workers())}
+    return {worker.pid for worker in fetch(jobs.connection, queries.reads.workers())}
 
 
 def lives(pid: int) -> bool:
@@ -313,7 +313,7 @@ def test_what_was_typed_reaches_the_processes(start: Start, jobs: Jobs, dsn: str
     command = ("-d", named, "worker", "--reload", "-q", "default", "-q", "mail", "--queue=-odd", "shop:app", "-c", "3")
     process = Process(start, tmp_path, "--processes", "1", command=command)
     process.says("claims from default, mail, -odd in database")
-    (worker,) = fetch(jobs.connection, queries.workers())
+    (worker,) = fetch(jobs.connection, queries.reads.workers())
     assert worker.concurrency == 3
     connected = "select count(*) from pg_stat_activity where application_name = 'two words'"
     assert jobs.connection.execute(connected).fetchone() != (0,)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import App, DatabaseTimeout, JobHandle
-from stepwell.postgres.threads import aside
+from stepwell.postgres.threads import in_thread
 
 from .server import Server
 
@@ -81,7 +81,7 @@ async def ends(call: Callable[[], Any], *, is_async: bool) -> tuple[BaseExceptio
     """The error of a call, and how long it took."""
     began = time.monotonic()
     try:
-        await (call() if is_async else aside(call))
+        await (call() if is_async else in_thread(call))
     except Exception as error:
         return error, time.monotonic() - began
     return None, time.monotonic() - began

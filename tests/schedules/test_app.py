@@ -178,7 +178,7 @@ def test_two_schedules_of_one_name_and_things_that_are_no_tasks_are_refused() ->
 
     with pytest.raises(ConfigError, match=r"two schedules are named 'work'.*name="):
         app.schedule("2h")(work)
-    with pytest.raises(ConfigError, match=r"stands above @app\.task"):
+    with pytest.raises(ConfigError, match=r"write it above @app\.task"):
         app.schedule("2h")(work.fn)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="a task of another app"):
         other.schedule("2h")(work)

@@ -42,7 +42,7 @@ class Finding:
 def examine(database: Database) -> list[Finding]:
     """All checks, one after the other. Raises only if the database cannot be reached at all."""
     with database.connect() as connection:
-        fetch(connection, queries.limit_statements(_STATEMENT_LIMIT))
+        fetch(connection, queries.health.limit_statements(_STATEMENT_LIMIT))
         return [_guarded(name, check, connection, database) for name, check in _CHECKS.items()]
 
 
@@ -62,8 +62,8 @@ def check_notifications(connection: psycopg.Connection[Any], database: Database)
     """Whether a notification sent through one connection arrives at another."""
     token = secrets.token_hex(8)
     with database.connect() as ear:
-        ear.execute(queries.LISTEN_FOR_DOCTOR)
-        fetch(connection, queries.notify("stepwell_doctor", token))
+        ear.execute(queries.health.LISTEN_FOR_DOCTOR)
+        fetch(connection, queries.health.notify("stepwell_doctor", token))
         # Another doctor may be at work on the same channel.
         for note in ear.notifies(timeout=_NOTIFY_PATIENCE):
             if note.payload == token:
@@ -78,7 +78,7 @@ def check_notifications(connection: psycopg.Connection[Any], database: Database)
 
 def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """How long the job that waits longest has been due."""
-    found = fetch(connection, queries.oldest_ready())
+    found = fetch(connection, queries.health.oldest_ready())
     if not found:
         return Finding("oldest ready job", "ok", "no job is ready and waits")
     oldest = found[0]
@@ -105,7 +105,7 @@ def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Find
 
 def check_dead_rows(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether vacuum keeps up with the finished jobs."""
-    found = fetch(connection, queries.dead_rows())
+    found = fetch(connection, queries.health.dead_rows())
     if not found:
         return _not_checked("dead rows")
     rows = found[0]
@@ -125,11 +125,11 @@ def check_dead_rows(connection: psycopg.Connection[Any], _: Database) -> Finding
 def check_snapshots(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Who keeps dead rows from being taken away."""
     return judge_snapshots(
-        fetch(connection, queries.snapshot_holders()), fetch(connection, queries.hidden_sessions())[0]
+        fetch(connection, queries.health.snapshot_holders()), fetch(connection, queries.health.hidden_sessions())[0]
     )
 
 
-def judge_snapshots(holders: list[queries.SnapshotHolder], hidden: int) -> Finding:
+def judge_snapshots(holders: list[queries.health.SnapshotHolder], hidden: int) -> Finding:
     """What it means that these hold snapshots, and that some sessions are hidden from us."""
     details = tuple(record(holder) for holder in holders)
     unseen = (
@@ -150,7 +150,7 @@ def judge_snapshots(holders: list[queries.SnapshotHolder], hidden: int) -> Findi
 
 def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Ready jobs that nobody will ever claim."""
-    uncovered = fetch(connection, queries.uncovered_tasks())
+    uncovered = fetch(connection, queries.health.uncovered_tasks())
     if not uncovered:
         return Finding("unknown tasks", "ok", "a live worker runs the task and queue of every ready job")
     shown = _some(
@@ -171,7 +171,7 @@ def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Fin
 
 def check_misfits(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Jobs that were made for other code than the live workers have."""
-    misfits = fetch(connection, queries.misfit_tasks())
+    misfits = fetch(connection, queries.health.misfit_tasks())
     if not misfits:
         return Finding("misfits", "ok", "no job waits for a worker that its args fit")
     shown = _some(
@@ -188,7 +188,7 @@ def check_misfits(connection: psycopg.Connection[Any], _: Database) -> Finding:
 
 def check_shared_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Tasks of one name that belong to several apps."""
-    shared = fetch(connection, queries.shared_tasks())
+    shared = fetch(connection, queries.health.shared_tasks())
     if not shared:
         return Finding("shared tasks", "ok", "no two apps have a task of the same name")
     details = tuple(record(found) for found in shared)
@@ -213,7 +213,7 @@ def check_shared_tasks(connection: psycopg.Connection[Any], _: Database) -> Find
 
 def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """What is not claimed because somebody said so."""
-    paused = fetch(connection, queries.pauses())
+    paused = fetch(connection, queries.fleet.pauses())
     if not paused:
         return Finding("pauses", "ok", "nothing is paused")
     option = {"everything": "--all", "queue": "", "task": "--task ", "worker": "--worker "}
@@ -229,8 +229,8 @@ def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
 
 def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Schedules that nobody fires, or whose jobs nobody would run."""
-    schedules = fetch(connection, queries.schedules())
-    now = fetch(connection, queries.clock())[0]
+    schedules = fetch(connection, queries.schedules.schedules())
+    now = fetch(connection, queries.reads.clock())[0]
     late = [each for each in schedules if each.next_run_at and (now - each.next_run_at).total_seconds() > _FIRES_LATE]
     if late:
         shown = _some([f"{each.name} of {each.owner}, due at {local(each.next_run_at)}" for each in late])
@@ -240,7 +240,7 @@ def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding
             f"not fired: {shown}: start a worker; if one runs, its log says why",
             tuple(record(each) for each in late),
         )
-    alive = [worker for worker in fetch(connection, queries.workers()) if worker.alive]
+    alive = [worker for worker in fetch(connection, queries.reads.workers()) if worker.alive]
     owners = {worker.owner for worker in alive}
     orphans = [each for each in schedules if each.declared and each.owner not in owners] if alive else []
     if orphans:
@@ -267,7 +267,7 @@ def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding
 
 def check_default_partitions(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Finished jobs for whose day no partition was made."""
-    rows = fetch(connection, queries.default_rows())[0]
+    rows = fetch(connection, queries.health.default_rows())[0]
     count = rows.history + rows.failure
     if not count:
         return Finding("default partitions", "ok", "are empty", (record(rows),))
@@ -282,7 +282,7 @@ def check_default_partitions(connection: psycopg.Connection[Any], _: Database) -
 
 def check_leases(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Workers that have fallen silent, and whether anybody is there to rescue their jobs."""
-    workers = fetch(connection, queries.workers())
+    workers = fetch(connection, queries.reads.workers())
     alive = sum(worker.alive for worker in workers)
     dead = [worker for worker in workers if not worker.alive]
     if not dead:
@@ -329,7 +329,7 @@ def _guarded(
     except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):
         return _not_checked(name)
     except psycopg.errors.InsufficientPrivilege as error:
-        [who] = fetch(connection, queries.who())
+        [who] = fetch(connection, queries.rights.who())
         said = (
             f"role {who.role!r} may not look ({in_short(error)}): ask again as the owner of the schema, {who.owner!r}"
         )
@@ -345,11 +345,11 @@ def _not_checked(name: str) -> Finding:
     return Finding(name, "warning", 'not checked: the stepwell schema is missing or incomplete: run "stepwell migrate"')
 
 
-def _is_old(holder: queries.SnapshotHolder) -> bool:
+def _is_old(holder: queries.health.SnapshotHolder) -> bool:
     return (holder.seconds or 0) >= _OLD_SNAPSHOT or holder.xids >= _OLD_XIDS
 
 
-def _holder(holder: queries.SnapshotHolder) -> str:
+def _holder(holder: queries.health.SnapshotHolder) -> str:
     named = " ".join(part for part in (holder.kind, holder.name, f"pid {holder.pid}" if holder.pid else None) if part)
     known = [
         holder.user and f"user {holder.user}",
@@ -361,7 +361,7 @@ def _holder(holder: queries.SnapshotHolder) -> str:
     return f"{named} ({', '.join(part for part in known if part)})"
 
 
-def _end(holder: queries.SnapshotHolder) -> str:
+def _end(holder: queries.health.SnapshotHolder) -> str:
     if holder.kind == "prepared transaction":
         return 'finish it with "commit prepared" or "rollback prepared"'
     if holder.kind == "replication slot":

@@ -28,6 +28,6 @@ def emit(
     about = None if key is None else usage.event_name(key, "--key")
     kept = usage.length(keep, "--keep")
     with session(database) as connection:
-        fetch(connection, queries.emit(named, about, said, kept))
+        fetch(connection, queries.steps.emit(named, about, said, kept))
     about_it = "" if about is None else f" with key {about!r}"
     say(f"emitted {named!r}{about_it}, kept for {describe(kept)}")

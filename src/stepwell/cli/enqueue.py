@@ -12,6 +12,7 @@ from stepwell.cli.session import DatabaseOption, session
 from stepwell.jobs.codec import encode_metadata
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
+from stepwell.values.job import NewJob
 
 
 def enqueue(
@@ -48,7 +49,7 @@ def enqueue(
     usage.json_object(args, "the argument after TASK")
     if delay is not None and run_at is not None:
         raise usage.Usage("--delay and --run-at exclude each other: give one")
-    job = queries.NewJob(
+    job = NewJob(
         usage.name(task, "TASK"),
         args,
         None if queue is None else usage.name(queue, "--queue"),
@@ -62,6 +63,6 @@ def enqueue(
     with session(database, create=True) as connection:
         # Before the job makes its names known itself.
         doubts = names.doubts(connection, {"task": job.task, "queue": job.queue, "owner": job.owner}, served=True)
-        say(str(fetch(connection, queries.enqueue_one(job))[0]))
+        say(str(fetch(connection, queries.jobs.enqueue_one(job))[0]))
     for doubt in doubts:
         warn(doubt)

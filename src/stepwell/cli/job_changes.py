@@ -20,7 +20,7 @@ from stepwell.errors import WHY_NO_JOB
 from stepwell.jobs.bulk import BATCH, Became, Change, change_matching, count_matching
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database, fetch
-from stepwell.postgres.queries import JobMatch
+from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import run
 
 _COUNTED = 10_000
@@ -66,7 +66,7 @@ def change_ids(what: Change, typed: Sequence[str], database: str | None, *, yes:
             with lacks_step():
                 became |= what.read(fetch(connection, what.query(ids[start : start + size])))
         left = [job_id for job_id in ids if job_id not in became]
-        states = dict(fetch(connection, queries.job_states(left))) if left else {}
+        states = dict(fetch(connection, queries.reads.job_states(left))) if left else {}
         refused = {job_id: _refusal(connection, what, job_id, states.get(job_id)) for job_id in left}
     for job_id in ids:
         say(f"{job_id} {_outcome(what, became[job_id]) if job_id in became else refused[job_id]}")

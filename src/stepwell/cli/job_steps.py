@@ -13,7 +13,7 @@ from stepwell.cli.output import Column, compact, local, table, warn
 from stepwell.errors import StepNotFound
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
-from stepwell.postgres.errors import own
+from stepwell.postgres.errors import stepwell_error
 from stepwell.values.duration import describe
 from stepwell.values.job import JobInfo
 from stepwell.values.step import StepInfo
@@ -84,7 +84,7 @@ def lacks_step() -> Generator[list[StepNotFound]]:
     try:
         yield lacking
     except psycopg.Error as error:
-        ours = own(error)
+        ours = stepwell_error(error)
         if not isinstance(ours, StepNotFound):
             raise
         lacking.append(ours)
@@ -92,7 +92,7 @@ def lacks_step() -> Generator[list[StepNotFound]]:
 
 def no_such_step(connection: psycopg.Connection[Any], job_id: str, step: str) -> str:
     """What to say of a job that has no such step: which it has."""
-    keys = [found.key for found in fetch(connection, queries.steps(job_id))]
+    keys = [found.key for found in fetch(connection, queries.reads.steps(job_id))]
     if not keys:
         return f"has no step {step!r}, as it has saved none: retry it without --step"
     named = ", ".join(keys[:_MOST_NAMED])
@@ -105,10 +105,10 @@ def check_step_to_enter(connection: psycopg.Connection[Any], job_id: str, step: 
 
     Only the code knows all steps: any other name that the job has not come to is warned about.
     """
-    found = fetch(connection, queries.info(job_id))
+    found = fetch(connection, queries.reads.info(job_id))
     if not found or found[0].state not in ("failed", "cancelled"):
         return  # it is refused for that
-    known = {saved.key for saved in fetch(connection, queries.steps(job_id))} | {found[0].cursor}
+    known = {saved.key for saved in fetch(connection, queries.reads.steps(job_id))} | {found[0].cursor}
     if step in known:
         return
     near = nearest(step, (key for key in known if key is not None))

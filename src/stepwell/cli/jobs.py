@@ -33,7 +33,7 @@ from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_jo
 from stepwell.jobs.bulk import cancelling, count_matching, hurrying, list_matching, retrying
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database, fetch
-from stepwell.postgres.query_plan import Plan, run
+from stepwell.postgres.query_plan import QueryPlan, run
 from stepwell.values.job import FINISHED
 
 group = new_group("List, count, show, retry, run, edit, cancel, fork and signal jobs.")
@@ -74,9 +74,9 @@ def list_(
     with opened(database) as home:
         found = _read(looking, home)
         retried = [str(job.id) for job in found if job.state == "scheduled" and job.attempt and job.error is None]
-        errors = dict(home.fetch(queries.last_errors(retried))) if retried else {}
+        errors = dict(home.fetch(queries.reads.last_errors(retried))) if retried else {}
         found = [dataclasses.replace(job, error=errors.get(str(job.id), job.error)) for job in found]
-        now = home.fetch(queries.clock())[0]
+        now = home.fetch(queries.reads.clock())[0]
         if not found:
             with home.connect() as connection:
                 names.warn_of(connection, {"queue": queue, "task": task, "owner": owner})
@@ -119,9 +119,9 @@ def show(
     """Show all that is known of a job, with what it has saved and each attempt that failed."""
     job_id = usage.job_id(id)
     with session(database) as connection:
-        found = fetch(connection, queries.info(job_id))
-        failures = fetch(connection, queries.failures(job_id))
-        steps = fetch(connection, queries.steps(job_id))
+        found = fetch(connection, queries.reads.info(job_id))
+        failures = fetch(connection, queries.reads.failures(job_id))
+        steps = fetch(connection, queries.reads.steps(job_id))
     if not found:
         raise no_such_job(job_id)
     if json:
@@ -219,8 +219,8 @@ def edit(
     job_id = usage.job_id(id)
     usage.json_object(args, "--args")
     with session(database) as connection:
-        edited = fetch(connection, queries.edit_args([job_id], [args]))[0]
-        states = fetch(connection, queries.job_states([job_id]))
+        edited = fetch(connection, queries.jobs.edit_args([job_id], [args]))[0]
+        states = fetch(connection, queries.reads.job_states([job_id]))
     if not states:
         raise no_such_job(job_id)
     state = states[0][1]
@@ -246,7 +246,7 @@ def fork(
     with session(database) as connection:
         forked = None
         with lacks_step() as lacking:
-            forked = fetch(connection, queries.fork(job_id, step))[0]
+            forked = fetch(connection, queries.jobs.fork(job_id, step))[0]
         if lacking:
             raise StepNotFound(f"job {job_id} {no_such_step(connection, job_id, step)}")
     if forked is None:
@@ -265,8 +265,8 @@ def send(
     job_id, said = usage.job_id(id), usage.json_value(value, "--value")
     named = usage.event_name(name, "NAME")
     with session(database) as connection:
-        sent = fetch(connection, queries.send(job_id, named, said))[0]
-        states = [] if sent else fetch(connection, queries.job_states([job_id]))
+        sent = fetch(connection, queries.steps.send(job_id, named, said))[0]
+        states = [] if sent else fetch(connection, queries.reads.job_states([job_id]))
     if sent:
         say(f"sent {name!r} to {job_id}")
         return
@@ -275,7 +275,7 @@ def send(
     raise JobNotFound(f"job {job_id} is {states[0][1]}: only a job that has not ended can be sent something")
 
 
-def _read(plan: Plan[T], home: Database) -> T:
+def _read(plan: QueryPlan[T], home: Database) -> T:
     try:
         return run(plan, home)
     except TimeoutError as error:

@@ -13,7 +13,7 @@ from stepwell.cli.session import DatabaseOption, session
 from stepwell.cli.usage import Usage
 from stepwell.postgres import queries, rights
 from stepwell.postgres.database import fetch
-from stepwell.postgres.queries import Kind
+from stepwell.postgres.queries.rights import Kind
 
 RoleArgument = Annotated[
     str, typer.Argument(metavar="ROLE", help="A role of the database, by its name.", show_default=False)
@@ -43,7 +43,7 @@ def revoke(role: RoleArgument, kinds: KindsOption = None, database: DatabaseOpti
     """Take from a role what "stepwell grant" gave it; without --as all that it may do here, granted by hand or not."""
     with session(database) as connection:
         left = rights.revoke(connection, role, _read(kinds) if kinds else None)
-        may_use = fetch(connection, queries.may_use_schema(role))[0]
+        may_use = fetch(connection, queries.rights.may_use_schema(role))[0]
     if left:
         say(f"role {role} is {_named(left)}")
     elif not may_use:

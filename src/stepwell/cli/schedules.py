@@ -40,8 +40,8 @@ CountOption = Annotated[int, typer.Option("-n", metavar="N", help="How many time
 def list_schedules(json: JsonOption = False, database: DatabaseOption = None) -> None:
     """List all schedules, with their next and last runs."""
     with session(database) as connection:
-        schedules = fetch(connection, queries.schedules())
-        now = fetch(connection, queries.clock())[0]
+        schedules = fetch(connection, queries.schedules.schedules())
+        now = fetch(connection, queries.reads.clock())[0]
     if json:
         dump([record(schedule) for schedule in schedules])
         return
@@ -86,7 +86,7 @@ def show(
     """Show a schedule, what became of its newest ticks, and when it is due next."""
     with session(database) as connection:
         schedule = _find(connection, name, owner)
-        ticks = fetch(connection, queries.recent_ticks(schedule.owner, schedule.name, n))
+        ticks = fetch(connection, queries.schedules.recent_ticks(schedule.owner, schedule.name, n))
     coming = schedule.preview(n)
     if json:
         dump({**record(schedule), "preview": coming, "ticks": [record(tick) for tick in ticks]})
@@ -171,7 +171,7 @@ def _do(
 
 
 def _find(connection: psycopg.Connection[Any], name: str, owner: str | None) -> ScheduleInfo:
-    found = fetch(connection, queries.schedules(owner, usage.name(name, "NAME")))
+    found = fetch(connection, queries.schedules.schedules(owner, usage.name(name, "NAME")))
     if not found:
         raise ScheduleNotFound(f"there is no schedule {name!r}: 'stepwell schedules list' shows them all")
     if len(found) > 1:

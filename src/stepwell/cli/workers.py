@@ -10,7 +10,7 @@ from stepwell.cli.output import Column, ago, dump, record, table
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
-from stepwell.postgres.queries import WorkerInfo
+from stepwell.postgres.queries.reads import WorkerInfo
 
 
 def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
@@ -20,11 +20,11 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
     has claimed of each task by now, those included that it has not begun.
     """
     with session(database) as connection:
-        found = fetch(connection, queries.workers())
+        found = fetch(connection, queries.reads.workers())
         held: dict[UUID, dict[str, int]] = {}
-        for holds in fetch(connection, queries.held_jobs()):
+        for holds in fetch(connection, queries.reads.held_jobs()):
             held.setdefault(holds.worker_id, {})[holds.task] = holds.count
-        now = fetch(connection, queries.clock())[0]
+        now = fetch(connection, queries.reads.clock())[0]
     if json:
         dump([{**record(worker), "holds": held.get(worker.id, {})} for worker in found])
         return
@@ -67,7 +67,7 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
 
 
 def _holds(counts: Mapping[str, int]) -> str:
-    more = ", ..." if sum(counts.values()) >= queries.MOST_COUNTED else ""
+    more = ", ..." if sum(counts.values()) >= queries.reads.MOST_COUNTED else ""
     return ", ".join(f"{task} {count}" for task, count in counts.items()) + more
 
 

@@ -14,11 +14,12 @@ from typing import Any, Literal
 from uuid import UUID
 
 from stepwell.errors import ConfigError
+from stepwell.jobs.check import check_count, check_reason, to_job_id
 from stepwell.jobs.filter import JobFilters, to_match
-from stepwell.jobs.handle import check_reason, to_job_id
 from stepwell.postgres import queries
-from stepwell.postgres.queries import MOST_LOOKED_AT, JobMatch, Query
-from stepwell.postgres.query_plan import Plan
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.search import MOST_LOOKED_AT, JobMatch
+from stepwell.postgres.query_plan import QueryPlan
 from stepwell.values.duration import Duration, describe, seconds
 from stepwell.values.job import LIVE, JobInfo, State
 
@@ -65,7 +66,7 @@ def retrying(step: str | None = None, *, from_start: bool = False, input: str | 
     """Run jobs again: where they stood, from a step on, or from the start."""
     return Change(
         "retry",
-        lambda ids: queries.retry(ids, step, from_start=from_start, input=input),
+        lambda ids: queries.jobs.retry(ids, step, from_start=from_start, input=input),
         _all_ready,
         states=("failed", "cancelled", "scheduled"),
         default=("failed",),
@@ -82,7 +83,7 @@ def cancelling(reason: str | None) -> Change:
     became: dict[str, Became] = {"running": "running", "ready": "undoing"}
     return Change(
         "cancel",
-        lambda ids: queries.cancel(ids, reason),
+        lambda ids: queries.jobs.cancel(ids, reason),
         lambda rows: {str(job_id): became.get(state, "cancelled") for job_id, state in rows},
         states=LIVE,
         default=LIVE,
@@ -91,7 +92,7 @@ def cancelling(reason: str | None) -> Change:
 
 def hurrying() -> Change:
     """Have jobs that wait for their time run now."""
-    return Change("run", queries.run_now, _all_ready)
+    return Change("run", queries.jobs.run_now, _all_ready)
 
 
 def _all_ready(rows: list[Any]) -> dict[str, Became]:
@@ -100,7 +101,7 @@ def _all_ready(rows: list[Any]) -> dict[str, Became]:
 
 def list_jobs(
     caller: str, filters: JobFilters, limit: int, before: JobInfo | UUID | str | None, timeout: Duration
-) -> Plan[list[JobInfo]]:
+) -> QueryPlan[list[JobInfo]]:
     """What `App.jobs` does."""
     return list_matching(
         to_match(caller, filters),
@@ -110,13 +111,15 @@ def list_jobs(
     )
 
 
-def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: Duration) -> Plan[int]:
+def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: Duration) -> QueryPlan[int]:
     """What `App.count_jobs` does."""
     most = None if at_most is None else check_count(at_most, "at_most")
     return count_matching(to_match(caller, filters), most, seconds(timeout, "timeout"))
 
 
-def change_jobs(caller: str, change: Change, queue: str | None, everything: bool, filters: JobFilters) -> Plan[int]:
+def change_jobs(
+    caller: str, change: Change, queue: str | None, everything: bool, filters: JobFilters
+) -> QueryPlan[int]:
     """What `App.retry_jobs` and `App.cancel_jobs` do."""
     if queue is not None:
         if filters.get("queue") is not None:
@@ -133,12 +136,12 @@ def change_jobs(caller: str, change: Change, queue: str | None, everything: bool
     return (yield from change_matching(change, change.narrow(which))).total()
 
 
-def list_matching(which: JobMatch, limit: int, before: str | None, timeout: float) -> Plan[list[JobInfo]]:
+def list_matching(which: JobMatch, limit: int, before: str | None, timeout: float) -> QueryPlan[list[JobInfo]]:
     """The newest jobs that match, the newest first, older than the one with the id `before`."""
     found: list[JobInfo] = []
     until = time.monotonic() + timeout
     while True:
-        rows = yield queries.find_page(which, before, min(limit - len(found), BATCH))
+        rows = yield queries.search.find_page(which, before, min(limit - len(found), BATCH))
         found += [job for _, job in rows if job is not None]
         before = rows[0][0]
         if before is None or len(found) >= limit:
@@ -150,14 +153,14 @@ def list_matching(which: JobMatch, limit: int, before: str | None, timeout: floa
             )
 
 
-def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_retry: bool = False) -> Plan[int]:
+def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_retry: bool = False) -> QueryPlan[int]:
     """How many jobs match. What changes meanwhile may be counted or not."""
     counted = 0
     before: str | None = None
     until = time.monotonic() + timeout
     while True:
         most = MOST_LOOKED_AT if at_most is None else min(at_most - counted, MOST_LOOKED_AT)
-        [(found, before)] = yield queries.find_count(which, before, most, to_retry=to_retry)
+        [(found, before)] = yield queries.search.find_count(which, before, most, to_retry=to_retry)
         counted += found
         if before is None or counted == at_most:
             return counted
@@ -170,23 +173,16 @@ def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_r
 
 def change_matching(
     change: Change, which: JobMatch, told: Callable[[Counter[Became]], None] | None = None
-) -> Plan[Counter[Became]]:
+) -> QueryPlan[Counter[Became]]:
     """Change every job that matches a filter as `change.narrow` returns it, and count what they became. `told` hears so
     after each batch."""
     total: Counter[Became] = Counter()
     before: str | None = None
     while True:
-        [(ids, before)] = yield queries.find_ids(which, before, BATCH, to_retry=change.to_retry)
+        [(ids, before)] = yield queries.search.find_ids(which, before, BATCH, to_retry=change.to_retry)
         if ids:
             total.update(change.read((yield change.query(ids))).values())
         if told is not None:
             told(total)
         if before is None:
             return total
-
-
-def check_count(number: int, what: str) -> int:
-    """The same number, if so many of something can be asked for."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 2**62:
-        raise ConfigError(f"{what} is {number!r}: it must be a whole number of at least 1")
-    return number

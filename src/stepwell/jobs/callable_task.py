@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.task import Sink, Task
+from stepwell.jobs.enqueue import JobStore
+from stepwell.jobs.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -120,11 +121,11 @@ class TaskDecorator(Protocol):
     def __call__(self, fn: Callable[Args, Result], /) -> SyncTask[Args, Result]: ...
 
 
-def new_task(sink: Sink, fn: Callable[..., Any], name: str, **options: Any) -> Task[..., Any]:
+def new_task(job_store: JobStore, fn: Callable[..., Any], name: str, **options: Any) -> Task[..., Any]:
     """The task of a function, of the kind that the function is."""
     codec = Codec(name, fn)
     is_async, takes_context = inspect.iscoroutinefunction(fn), codec.context_parameter is not None
     kind: Any = (
         (AsyncContextTask if is_async else SyncContextTask) if takes_context else (AsyncTask if is_async else SyncTask)
     )
-    return kind(sink, fn, name=name, codec=codec, **options)
+    return kind(job_store, fn, name=name, codec=codec, **options)

@@ -9,7 +9,7 @@ from uuid import UUID
 from stepwell.errors import ConfigError
 from stepwell.jobs.codec import encode_metadata
 from stepwell.jobs.task import Task
-from stepwell.postgres.queries import JobMatch
+from stepwell.postgres.queries.search import JobMatch
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import FINISHED, LIVE, State
 

@@ -179,7 +179,7 @@ class Waiter:
 
     def _listen(self, connection: psycopg.Connection[Any], woken: int) -> None:
         connection.execute("listen stepwell_done")
-        seen_to_wait = fetch(connection, queries.try_waiting_lock())[0]
+        seen_to_wait = fetch(connection, queries.jobs.try_waiting_lock())[0]
         early = list(_EARLY_POLLS)
         idle_since = time.monotonic()
         poll_at = time.monotonic() + early.pop(0)
@@ -213,7 +213,7 @@ class Waiter:
                     self._look(connection, done)
             if time.monotonic() >= poll_at:
                 poll_at = time.monotonic() + (early.pop(0) if early else _POLL)
-                seen_to_wait = seen_to_wait or fetch(connection, queries.try_waiting_lock())[0]
+                seen_to_wait = seen_to_wait or fetch(connection, queries.jobs.try_waiting_lock())[0]
                 self._look(connection, self._awaited())
                 if is_read_only_now(connection):
                     # No job will ever end here: most likely another server takes over.
@@ -225,7 +225,7 @@ class Waiter:
 
     def _look(self, connection: psycopg.Connection[Any], job_ids: list[str]) -> None:
         for start in range(0, len(job_ids), _BATCH):
-            found = fetch(connection, queries.results(job_ids[start : start + _BATCH]))
+            found = fetch(connection, queries.jobs.results(job_ids[start : start + _BATCH]))
             self._answered_at = time.monotonic()
             # A server that has handed over does not know the jobs of its successor.
             knows_all = not is_read_only_now(connection)

@@ -8,7 +8,7 @@ import psycopg
 
 from stepwell.errors import ConfigError
 from stepwell.postgres.database import afetch, fetch
-from stepwell.postgres.errors import is_hopeless, own
+from stepwell.postgres.errors import is_permanent, stepwell_error
 from stepwell.postgres.hints import aexplain, explain
 from stepwell.postgres.queries import Query
 
@@ -49,7 +49,7 @@ async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
 
 def _is_ours(error: psycopg.Error) -> bool:
     """Whether to explain it: a missing schema or right. What else went wrong in the caller's transaction is theirs."""
-    return is_hopeless(error) or own(error) is not None
+    return is_permanent(error) or stepwell_error(error) is not None
 
 
 def _unknown(connection: object) -> ConfigError:

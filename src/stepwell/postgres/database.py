@@ -39,18 +39,18 @@ from stepwell.postgres.deadline import Deadline
 from stepwell.postgres.errors import (
     NoConnection,
     Unanswered,
-    is_hopeless,
     is_lost,
+    is_permanent,
     is_read_only_error,
     is_rolled_back,
     is_transient,
-    own,
+    stepwell_error,
 )
 from stepwell.postgres.hints import aexplain, explain
 from stepwell.postgres.pool import LoopPool, SyncPool
 from stepwell.postgres.queries import Query
 from stepwell.postgres.switchover import Switchovers
-from stepwell.postgres.threads import aside
+from stepwell.postgres.threads import in_thread
 from stepwell.postgres.url import to_url
 
 Row = TypeVar("Row")
@@ -89,7 +89,7 @@ def _heals(error: psycopg.Error, *, repeatable: bool) -> bool:
         return False
     if is_rolled_back(error) or is_read_only_error(error):
         return True
-    return repeatable and is_lost(error) and not is_hopeless(error)
+    return repeatable and is_lost(error) and not is_permanent(error)
 
 
 def _refuse_stale_answer(connection: SyncConnection | AsyncConnection, query: Query[Any]) -> None:
@@ -99,7 +99,7 @@ def _refuse_stale_answer(connection: SyncConnection | AsyncConnection, query: Qu
 
 
 def _is_explained(error: Exception) -> bool:
-    return is_hopeless(error) or is_transient(error) or own(error) is not None
+    return is_permanent(error) or is_transient(error) or stepwell_error(error) is not None
 
 
 class Database:
@@ -231,7 +231,7 @@ class Database:
         self._forget_after_fork()
         deadline = deadline or Deadline(self.call_timeout)
         if not self._checked:
-            await aside(lambda: self.ensure_ready(deadline))
+            await in_thread(lambda: self.ensure_ready(deadline))
         loop = asyncio.get_running_loop()
         pool = self._async_pools.get(loop)
         if pool is None:
@@ -301,7 +301,7 @@ class Database:
         """Within this, waiting for calls of others ends in time as well."""
         limit = self.call_timeout
         if not self._checked:
-            await aside(self.ensure_ready)
+            await in_thread(self.ensure_ready)
         # A call's own end comes first, because it tells more.
         scope = asyncio.timeout(None if limit is None else limit + _TURN)
         try:
@@ -437,7 +437,7 @@ class Database:
         pool = self._async_pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             pool.close()
-        await aside(self.close)
+        await in_thread(self.close)
 
     def _find(self) -> str:
         url = self._url or os.environ.get(ENVIRONMENT)

@@ -11,9 +11,18 @@ from psycopg.rows import args_row
 
 from stepwell.errors import DatabaseError, DatabaseTimeout, StepwellError
 from stepwell.postgres import migrate, queries
-from stepwell.postgres.errors import NoConnection, Unanswered, in_short, is_read_only_error, own, where
-from stepwell.postgres.queries import Who
-from stepwell.postgres.threads import aside
+from stepwell.postgres.errors import (
+    NoConnection,
+    Refusal,
+    Unanswered,
+    in_short,
+    is_read_only_error,
+    refusal,
+    stepwell_error,
+    where,
+)
+from stepwell.postgres.queries.rights import Who
+from stepwell.postgres.threads import in_thread
 from stepwell.values.duration import describe
 
 _PATIENCE = 3
@@ -26,7 +35,7 @@ _ENTRY = re.compile(r"'\{([a-z,]+)\}'(?:::text\[\])?,\s*'(function|view)',\s*'\{
 def explain(error: BaseException, dsn: str) -> StepwellError:
     """The same trouble, said with the place and the next act. Of a missing right it asks the database who lacks it: in
     async code use `aexplain`."""
-    if (ours := own(error)) is not None:
+    if (ours := stepwell_error(error)) is not None:
         return ours
     place = where(dsn)
     said = in_short(error)
@@ -48,16 +57,18 @@ def explain(error: BaseException, dsn: str) -> StepwellError:
         return DatabaseError(missing_right(error, _who(dsn), place))
     if sqlstate in ("3F000", "42P01", "42883"):
         return DatabaseError(f'{place}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
-    if any(words in said for words in ("authentication failed", "no password supplied", "pg_hba.conf")):
-        return DatabaseError(f"{place}: the server refused this user or password: correct the URL ({said})")
-    if "does not exist" in said:
-        return DatabaseError(f"{place}: {said}; create it, or correct the URL")
-    return DatabaseError(f"{place} cannot be used: {said}; is Postgres running there, and is the URL right?")
+    match refusal(error):
+        case Refusal.LOGIN:
+            return DatabaseError(f"{place}: the server refused this user or password: correct the URL ({said})")
+        case Refusal.MISSING:
+            return DatabaseError(f"{place}: {said}; create it, or correct the URL")
+        case Refusal.OTHER | None:
+            return DatabaseError(f"{place} cannot be used: {said}; is Postgres running there, and is the URL right?")
 
 
 async def aexplain(error: BaseException, dsn: str) -> StepwellError:
     """The same for async code."""
-    return await aside(lambda: explain(error, dsn))
+    return await in_thread(lambda: explain(error, dsn))
 
 
 def missing_right(error: BaseException, who: Who | None, place: str) -> str:
@@ -102,7 +113,7 @@ def _denied(error: BaseException) -> str | None:
 
 
 def _who(dsn: str) -> Who | None:
-    query = queries.who()
+    query = queries.rights.who()
     try:
         with psycopg.connect(dsn, connect_timeout=_PATIENCE) as connection:
             return connection.cursor(row_factory=args_row(query.row)).execute(query.text, query.params).fetchone()

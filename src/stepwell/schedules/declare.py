@@ -18,10 +18,12 @@ from stepwell.calendar.schedule import (
 )
 from stepwell.calendar.timing import Timing, parse_timing
 from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
-from stepwell.jobs.task import Enqueuer, Options, Task
+from stepwell.jobs.enqueuer import Enqueuer
+from stepwell.jobs.options import Options
+from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
-from stepwell.postgres.query_plan import Plan
+from stepwell.postgres.query_plan import QueryPlan
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.names import check_name
 
@@ -48,7 +50,7 @@ class Declaration:
         return NewSchedule(
             self.name,
             task.name,
-            task.codec.encode_args((), self.args, task.sink.max_args_size),
+            task.codec.encode_args((), self.args, task.job_store.max_args_size),
             options.queue or task.queue,
             task.priority if options.priority is None else options.priority,
             self.timing,
@@ -136,28 +138,30 @@ class Scheduler:
         """Put in what stands in the code, and remove what no longer does, as far as that is wanted. Returns what was
         removed, by any app that has waited long enough. `database` is the app's, with pools of the caller's own."""
         schedules = [declaration.schedule() for declaration in self._declared.values()]
-        [now] = await database.afetch(queries.clock())
+        [now] = await database.afetch(queries.reads.clock())
         nexts = [schedule.timing.after(now) for schedule in schedules]
         # Somebody's own transaction may hold one of them for as long as it likes.
-        changes: list[queries.Query[Any]] = [queries.wait_for_locks(_PATIENCE)]
+        changes: list[queries.Query[Any]] = [queries.locks.limit_lock_wait(_PATIENCE)]
         if schedules:
-            changes.append(queries.put_schedules(self._owner, schedules, nexts, declared=True, named=self._named))
+            changes.append(
+                queries.schedules.put_schedules(self._owner, schedules, nexts, declared=True, named=self._named)
+            )
         if self._stale == "remove_all":
-            changes.append(queries.remove_schedules(self._owner, self.names, except_these=True))
+            changes.append(queries.schedules.remove_schedules(self._owner, self.names, except_these=True))
         if self._stale == "remove_stale":
-            changes.append(queries.remove_stale_schedules())
+            changes.append(queries.schedules.remove_stale_schedules())
         answers = await database.afetch_each(changes)
         if self._stale == "keep":
             return []
         return answers[-1] if self._stale == "remove_stale" else [f"{name} of {self._owner}" for name in answers[-1]]
 
-    def put(self, declaration: Declaration) -> Plan[ScheduleInfo]:
+    def put(self, declaration: Declaration) -> QueryPlan[ScheduleInfo]:
         """Make a schedule at run time, or change the one of that name."""
         schedule = declaration.schedule()
-        [now] = yield queries.clock()
+        [now] = yield queries.reads.clock()
         nexts = [schedule.timing.after(now)]
-        yield queries.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
-        made = yield queries.schedules(self._owner, schedule.name)
+        yield queries.schedules.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
+        made = yield queries.schedules.schedules(self._owner, schedule.name)
         if not made:
             raise ScheduleNotFound(
                 f"schedule {schedule.name!r} of {self._owner!r} was made, and somebody has deleted it: make it again"

@@ -7,10 +7,11 @@ from typing import Any
 
 from stepwell.calendar.schedule import ScheduleInfo, Tick, to_timing
 from stepwell.errors import ConfigError, ScheduleNotFound, StepwellError
-from stepwell.jobs.handle import JobHandle, refuse_in_event_loop
+from stepwell.jobs.handle import JobHandle
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
-from stepwell.postgres.query_plan import Plan, arun, run
+from stepwell.postgres.query_plan import QueryPlan, arun, run
+from stepwell.postgres.threads import refuse_in_event_loop
 
 _TRIES = 20
 
@@ -40,11 +41,11 @@ class ScheduleHandle:
     def ticks(self, limit: int = 20) -> list[Tick]:
         """What became of its newest ticks, the newest first."""
         refuse_in_event_loop("ticks", "aticks")
-        return self._database.fetch(queries.recent_ticks(self.owner, self.name, _check_limit(limit)))
+        return self._database.fetch(queries.schedules.recent_ticks(self.owner, self.name, _check_limit(limit)))
 
     async def aticks(self, limit: int = 20) -> list[Tick]:
         """The same as `ticks`, for async code."""
-        return await self._database.afetch(queries.recent_ticks(self.owner, self.name, _check_limit(limit)))
+        return await self._database.afetch(queries.schedules.recent_ticks(self.owner, self.name, _check_limit(limit)))
 
     def pause(self, *, connection: object | None = None) -> None:
         """Let it rest until it is resumed. Runs that it has enqueued go on."""
@@ -83,38 +84,38 @@ class ScheduleHandle:
         """The same as `delete`, for async code."""
         return await arun(self._delete(), self._database, connection)
 
-    def _find(self) -> Plan[ScheduleInfo | None]:
-        found = yield queries.schedules(self.owner, self.name)
+    def _find(self) -> QueryPlan[ScheduleInfo | None]:
+        found = yield queries.schedules.schedules(self.owner, self.name)
         return found[0] if found else None
 
-    def _pause(self) -> Plan[None]:
-        [paused] = yield queries.pause_schedule(self.owner, self.name)
+    def _pause(self) -> QueryPlan[None]:
+        [paused] = yield queries.schedules.pause_schedule(self.owner, self.name)
         if not paused:
             raise self._missing()
 
-    def _resume(self) -> Plan[None]:
+    def _resume(self) -> QueryPlan[None]:
         for _ in range(_TRIES):
-            found = yield queries.schedules(self.owner, self.name)
+            found = yield queries.schedules.schedules(self.owner, self.name)
             if not found:
                 raise self._missing()
             schedule: ScheduleInfo = found[0]
             if schedule.paused_at is None:
                 return
-            [now] = yield queries.clock()
+            [now] = yield queries.reads.clock()
             next_at = to_timing(schedule.cron, schedule.tz, schedule.every).after(now)
-            [resumed] = yield queries.resume_schedule(schedule.id, schedule.version, next_at)
+            [resumed] = yield queries.schedules.resume_schedule(schedule.id, schedule.version, next_at)
             if resumed:
                 return
         raise StepwellError(f"schedule {self.name!r} is being changed again and again: try once more")
 
-    def _trigger(self) -> Plan[str]:
-        [job_id] = yield queries.trigger_schedule(self.owner, self.name)
+    def _trigger(self) -> QueryPlan[str]:
+        [job_id] = yield queries.schedules.trigger_schedule(self.owner, self.name)
         if job_id is None:
             raise self._missing()
         return job_id
 
-    def _delete(self) -> Plan[bool]:
-        [removed] = yield queries.remove_schedules(self.owner, [self.name])
+    def _delete(self) -> QueryPlan[bool]:
+        [removed] = yield queries.schedules.remove_schedules(self.owner, [self.name])
         return bool(removed)
 
     def _missing(self) -> ScheduleNotFound:

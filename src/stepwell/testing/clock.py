@@ -13,7 +13,7 @@ import psycopg
 from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.postgres.queries import Query
-from stepwell.postgres.query_plan import Plan, arun, run
+from stepwell.postgres.query_plan import QueryPlan, arun, run
 from stepwell.values.duration import Duration, seconds
 
 _NOW = "select stepwell.now()"
@@ -141,7 +141,7 @@ class AsyncStoppedClock:
         return await arun(_skip(), self._database)
 
 
-def _set(at: datetime | None, by: float = 0.0) -> Plan[datetime]:
+def _set(at: datetime | None, by: float = 0.0) -> QueryPlan[datetime]:
     moment = yield from _ask(_SET, (at, by, True))
     # Not only a word to the workers: those that do not lead would look half a second later.
     yield from _ask(_PROMOTE)
@@ -149,12 +149,12 @@ def _set(at: datetime | None, by: float = 0.0) -> Plan[datetime]:
     return moment
 
 
-def _release() -> Plan[None]:
+def _release() -> QueryPlan[None]:
     yield from _ask(_SET, (None, None, False))
     yield from _ask(_WAKE)
 
 
-def _skip() -> Plan[bool]:
+def _skip() -> QueryPlan[bool]:
     following = yield from _ask(_NEXT)
     if following is None:
         return False
@@ -162,7 +162,7 @@ def _skip() -> Plan[bool]:
     return True
 
 
-def _ask(text: Any, params: Sequence[Any] = ()) -> Plan[Any]:
+def _ask(text: Any, params: Sequence[Any] = ()) -> QueryPlan[Any]:
     return (yield Query(text, params, _first))[0]
 
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from stepwell.app import App
-from stepwell.jobs.handle import refuse_in_event_loop
 from stepwell.postgres.queries import Query
+from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.duration import Duration, seconds
 from stepwell.worker import Worker
 

@@ -14,9 +14,10 @@ from typing import Any, Self
 
 from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
-from stepwell.jobs.handle import JobHandle, refuse_in_event_loop
-from stepwell.jobs.task import Call
+from stepwell.jobs.enqueuer import Call
+from stepwell.jobs.handle import JobHandle
 from stepwell.postgres.queries import Query
+from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.testing.clock import Clock, StoppedClock
 from stepwell.testing.sabotage import WHENS, CrashPoint
 from stepwell.testing.workers import Workers
@@ -189,7 +190,7 @@ class CrashSweep:
         workers.deaths.clear()
         clock.set(self._began)  # so that all runs have the same time
         workers.arm(places[0] if places else None)
-        job = call.task.sink.put(call, None)
+        job = call.task.job_store.enqueue(call, None)
         deadline = time.monotonic() + patience
         deaths = written = 0
         while True:

@@ -50,6 +50,23 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
         return len(self.args or "") + len(self.metadata or "") + len(self.journal or "")
 
 
+class NewJob(msgspec.Struct, frozen=True, gc=False):
+    """A job to enqueue: one call of a task, with args, metadata and policy already JSON."""
+
+    task: str
+    args: str
+    queue: str | None = None
+    priority: int | None = None
+    delay: float | None = None
+    run_at: datetime | None = None
+    metadata: str | None = None
+    max_attempts: int | None = None
+    owner: str | None = None
+    """Only workers of the app of this name run the job; None: any worker that knows the task."""
+    policy: str | None = None
+    """The job's own policy, as JSON; None: the task's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An attempt that did not succeed."""

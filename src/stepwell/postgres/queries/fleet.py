@@ -12,7 +12,7 @@ from stepwell.postgres.queries.query import Query, only
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class Target:
     """Whom a control is for: one of these."""
 
     queue: str | None = None
@@ -154,19 +154,19 @@ def rescue_unregistered() -> Query[Rescued]:
     return Query("select job_id::text, task, message, failed from stepwell.rescue_unregistered()", (), Rescued)
 
 
-_SCOPE: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
+_TARGET: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
 
 
-def pause(scope: Scope) -> Query[None]:
-    return Query("select stepwell.pause" + _SCOPE, scope.params, only, repeatable=True)
+def pause(target: Target) -> Query[None]:
+    return Query("select stepwell.pause" + _TARGET, target.params, only, repeatable=True)
 
 
-def resume(scope: Scope) -> Query[bool]:
-    return Query("select stepwell.resume" + _SCOPE, scope.params, only)
+def resume(target: Target) -> Query[bool]:
+    return Query("select stepwell.resume" + _TARGET, target.params, only)
 
 
-def stop(scope: Scope) -> Query[int]:
-    return Query("select stepwell.stop" + _SCOPE, scope.params, only)
+def stop(target: Target) -> Query[int]:
+    return Query("select stepwell.stop" + _TARGET, target.params, only)
 
 
 def pauses() -> Query[Control]:
@@ -176,3 +176,8 @@ def pauses() -> Query[Control]:
         Control,
         repeatable=True,
     )
+
+
+def notify_unless_full(channel: str) -> Query[None]:
+    """No row: the queue of notifications is so full that stepwell.notify sends nothing either."""
+    return Query("select pg_notify(%s, '') where pg_notification_queue_usage() < 0.5", (channel,), only)

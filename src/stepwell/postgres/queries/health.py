@@ -199,3 +199,7 @@ def default_rows() -> Query[DefaultRows]:
         (),
         DefaultRows,
     )
+
+
+def notify(channel: str, payload: str) -> Query[None]:
+    return Query("select pg_notify(%s, %s)", (channel, payload), only)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from stepwell.postgres.queries.arrays import bare
-from stepwell.postgres.queries.query import WITHIN, Query, milliseconds
+from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, only
 
 Row = TypeVar("Row")
 
@@ -29,6 +29,11 @@ def bounded(query: Query[Row], seconds: float) -> Query[Row]:
     # After a `from`, the condition would be a filter: Postgres would evaluate it when the function has returned.
     assert " from " not in query.text, f"bounded needs a select without a from: {query.text}"
     return Query(query.text + WITHIN, (*query.params, milliseconds(seconds)), query.row)
+
+
+def limit_lock_wait(seconds: float) -> Query[str]:
+    """For the rest of the transaction, wait no longer than this for what others hold."""
+    return Query("select set_config('lock_timeout', %s, true)", (milliseconds(seconds),), only)
 
 
 def lock_holders(job_ids: Sequence[str], *, with_family: bool) -> Query[Holder]:

@@ -49,12 +49,10 @@ def put_schedules(
     )
 
 
-def remove_schedules(
-    owner: str, names: Sequence[str], *, except_these: bool = False, declared: bool | None = None
-) -> Query[list[str]]:
+def remove_schedules(owner: str, names: Sequence[str], *, except_these: bool = False) -> Query[list[str]]:
     return Query(
-        "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean, %s::boolean)",
-        (owner, list(names), except_these, declared),
+        "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean)",
+        (owner, list(names), except_these),
         only,
     )
 
@@ -83,11 +81,6 @@ def rewind_schedules(wrong: Sequence[DueSchedule], nexts: Sequence[datetime]) ->
         ),
         only,
     )
-
-
-def wait_for_locks(seconds: float) -> Query[str]:
-    """For the rest of the transaction, wait no longer than this for what others hold."""
-    return Query("select set_config('lock_timeout', %s, true)", (f"{seconds * 1000:.0f}ms",), only)
 
 
 def due_schedules(without: Sequence[str], limit: int = 100) -> Query[DueSchedule]:
@@ -126,14 +119,6 @@ def tick(
         ),
         Fired,
     )
-
-
-def admit_stranded() -> Query[int]:
-    return Query("select stepwell.admit(null)", (), only)
-
-
-def prune_ticks(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_ticks(_limit => %s::integer)", (limit,), only)
 
 
 def pause_schedule(owner: str, name: str) -> Query[bool]:

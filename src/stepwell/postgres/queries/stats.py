@@ -49,7 +49,3 @@ def add_stats(sums: Sequence[Sums]) -> Query[None]:
         ),
         only,
     )
-
-
-def prune_stats(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,), only)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.looks import INFO, to_info
 from stepwell.postgres.queries.query import Query, same
+from stepwell.postgres.queries.reads import INFO, to_info
 from stepwell.values.job import JobInfo
 
 MOST_LOOKED_AT = 50_000
