@@ -26,7 +26,7 @@ from stepwell import App
 from stepwell.calendar.schedule import NewSchedule
 from stepwell.calendar.timing import Interval
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 
 DUE, RETRIED = "late", "late_again"
 _SHORTEST = 0.05

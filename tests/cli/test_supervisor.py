@@ -22,7 +22,8 @@ from stepwell.cli.backoff import Backoff
 from stepwell.cli.usage import Usage, size
 from stepwell.error_text import describe_exit
 from stepwell.postgres import queries
-from stepwell.postgres.database import ENVIRONMENT, fetch
+from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.fetch import fetch
 
 pytestmark = pytest.mark.crash
 

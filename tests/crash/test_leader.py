@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.worker.upkeep.ticker import reckon
 
 from .audit import audit, count, enqueue, started

@@ -288,7 +288,7 @@ async def test_a_context_without_its_annotation_is_told_how_to_write_it(app: App
     @app.task
     async def note(ctx, n: int) -> None: ...  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
 
-    with pytest.raises(BadArgs, match="it needs 'ctx'; if 'ctx' is to be the context, annotate it: ctx: Context"):
+    with pytest.raises(BadArgs, match="it needs 'ctx'; if 'ctx' is meant to be the context, annotate it: ctx: Context"):
         await note.aenqueue(n=1)  # pyright: ignore
 
 

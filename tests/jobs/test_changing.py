@@ -30,7 +30,7 @@ from stepwell import (
     Worker,
 )
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 
 
 @pytest.fixture

@@ -197,7 +197,7 @@ async def test_a_schedule_that_somebody_deletes_as_it_is_made_is_said_to_be_gone
     @app.task
     async def clean() -> None: ...
 
-    with pytest.raises(ScheduleNotFound, match="somebody has deleted it"):
+    with pytest.raises(ScheduleNotFound, match="has been deleted since"):
         await app.aschedule_task(clean, "@daily")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.worker.upkeep.ticker import rewound
 from tests.crash.fleet import WorkerProcess, until
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.outcomes import Move
 from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.values.job import NewJob

@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.values.step import NewStep
 from tests.waiting import until
 

@@ -21,7 +21,7 @@ import pytest
 from stepwell.calendar.schedule import NewSchedule, Overlap
 from stepwell.calendar.timing import Interval
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.outcomes import Move
 from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.values.job import NewJob

@@ -18,7 +18,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.migrate import migrate
 from stepwell.postgres.queries.outcomes import Move
 from stepwell.postgres.queries.search import MOST_LOOKED_AT, JobMatch

@@ -12,7 +12,7 @@ import pytest
 from stepwell.calendar.schedule import NewSchedule, Overlap
 from stepwell.calendar.timing import Interval
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 
 from . import calls
 

@@ -12,7 +12,7 @@ import pytest
 from stepwell.calendar.schedule import DueSchedule, NewSchedule, Overlap, ScheduleInfo, Tick
 from stepwell.calendar.timing import Interval, parse_cron
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.schedules import Fired
 from stepwell.worker.upkeep.ticker import reckon, rewound
 from tests.waiting import until

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.steps import Saving
 from stepwell.values.step import NewStep
 from tests.waiting import until

@@ -11,7 +11,7 @@ from waiting import Heard
 from stepwell import App, Context, JobFailed, Retry, Worker
 from stepwell.cli.job_page import print_job
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.telemetry.events import AttemptFailed
 
 ONCE = Retry(max_attempts=1)

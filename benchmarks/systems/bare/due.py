@@ -14,7 +14,7 @@ import uvloop
 from program import DSN
 
 from stepwell.postgres import queries
-from stepwell.postgres.database import afetch
+from stepwell.postgres.fetch import afetch
 from stepwell.postgres.queries.claims import Position
 from stepwell.worker.upkeep.ticker import reckon
 

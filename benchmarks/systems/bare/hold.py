@@ -19,7 +19,7 @@ from program import DSN
 from saving import save
 
 from stepwell.postgres import queries
-from stepwell.postgres.database import afetch
+from stepwell.postgres.fetch import afetch
 from stepwell.postgres.queries.claims import Position
 from stepwell.values.job import ClaimedJob
 

@@ -12,8 +12,9 @@ import psycopg
 from stepwell.cli.output import local, record
 from stepwell.errors import DatabaseError, SchemaMismatch
 from stepwell.postgres import migrate, queries
-from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.database import Database
 from stepwell.postgres.errors import in_short
+from stepwell.postgres.fetch import fetch
 from stepwell.values.duration import describe
 
 Status = Literal["ok", "warning", "problem"]

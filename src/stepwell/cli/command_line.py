@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import typer
 
-from stepwell.postgres.database import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
 
 
 def command_line(context: typer.Context, **changed: object) -> list[str]:

@@ -19,7 +19,8 @@ from stepwell.cli.session import opened, session
 from stepwell.errors import WHY_NO_JOB
 from stepwell.jobs.bulk import BATCH, Became, Change, change_matching, count_matching
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.database import Database
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import run
 

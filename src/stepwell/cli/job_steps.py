@@ -12,8 +12,8 @@ from stepwell.cli.names import nearest
 from stepwell.cli.output import Column, compact, local, table, warn
 from stepwell.errors import StepNotFound
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
 from stepwell.postgres.errors import stepwell_error
+from stepwell.postgres.fetch import fetch
 from stepwell.values.duration import describe
 from stepwell.values.job import JobInfo
 from stepwell.values.step import StepInfo

@@ -32,7 +32,8 @@ from stepwell.cli.session import DatabaseOption, opened, session
 from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.jobs.bulk import cancelling, count_matching, hurrying, list_matching, retrying
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.database import Database
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.query_plan import QueryPlan, run
 from stepwell.values.job import FINISHED
 

@@ -11,7 +11,7 @@ from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, record, say, table
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 
 group = typer.Typer(help="How large a value the database accepts.", rich_markup_mode=None)
 

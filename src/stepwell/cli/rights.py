@@ -12,7 +12,7 @@ from stepwell.cli.output import Column, dump, local, record, say, table
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.cli.usage import Usage
 from stepwell.postgres import queries, rights
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.rights import Kind
 
 RoleArgument = Annotated[

@@ -28,7 +28,7 @@ from stepwell.cli import (
 from stepwell.cli.group import help_instead
 from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption
-from stepwell.postgres.database import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
 
 cli = typer.Typer(
     help="Background jobs in Postgres: run workers, look after jobs.",

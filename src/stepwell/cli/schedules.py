@@ -21,7 +21,7 @@ from stepwell.cli.schedule_text import said_catchup, said_timing
 from stepwell.cli.session import DatabaseOption, session
 from stepwell.errors import ConfigError, ScheduleNotFound
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.schedules.handle import ScheduleHandle
 from stepwell.values.duration import describe
 

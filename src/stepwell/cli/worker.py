@@ -26,7 +26,8 @@ from stepwell.cli.output import say
 from stepwell.cli.session import DatabaseOption
 from stepwell.cli.slots import read_balance, read_queues
 from stepwell.errors import ConfigError
-from stepwell.postgres.database import ENVIRONMENT, Database
+from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.database import Database
 
 
 def worker(

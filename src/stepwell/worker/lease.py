@@ -21,9 +21,10 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
-from stepwell.postgres.connection import open_within, stirs
-from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.connection import has_input, open_within
+from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_missing, is_permanent
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.hints import explain
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.fleet import Orders
@@ -151,7 +152,7 @@ class Lease:
                 if self._stopping:
                     continue
                 # A connection that was cut gave up the advisory lock: peers take that for death in a second or two.
-                cut = self._connection is not None and not self._connection.closed and stirs(self._connection)
+                cut = self._connection is not None and not self._connection.closed and has_input(self._connection)
                 if not (kicked or cut) and time.monotonic() < min(renew_at, self._renewed_at + self._every):
                     continue
                 renew_at = time.monotonic() + (self._every if self._try_to_renew() else _TICK)

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 import psycopg
 
-from stepwell.postgres.database import Database, afetch
+from stepwell.postgres.database import Database
 from stepwell.postgres.errors import in_short, is_missing, is_permanent, is_transient
+from stepwell.postgres.fetch import afetch
 from stepwell.postgres.hints import aexplain
 from stepwell.postgres.queries import Query
 from stepwell.postgres.threads import in_thread

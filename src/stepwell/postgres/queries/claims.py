@@ -13,7 +13,7 @@ from stepwell.values.job import ClaimedJob
 
 
 class Position(NamedTuple):
-    """Where a fetcher stands in a queue: after this job. By default at the front."""
+    """The position of a fetcher in a queue: after this job. By default the front."""
 
     rank: int = -32768
     run_at: float = -math.inf
@@ -64,7 +64,7 @@ def read_claimed(job_id: str, epoch: int) -> Query[tuple[str, str | None, str | 
 
 
 class FirstReady(NamedTuple):
-    """Where the first ready job of a queue stands, of this rank or of all ranks up to the last."""
+    """The position of the first ready job of a queue, among the jobs of this rank or of all ranks up to the last."""
 
     queue: str
     rank: int

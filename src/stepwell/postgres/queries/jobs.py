@@ -11,7 +11,7 @@ from stepwell.values.job import Ended, NewJob
 
 
 def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
-    # As one text: an array of so many would be written, quoted and read element by element.
+    # The ids come as one text: a large array would be written, quoted and read element by element.
     return Query(
         "select array_to_string(stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[],"
         " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[], %s::text[]), ' ')",
@@ -32,7 +32,8 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
 
 
 def enqueue_one(job: NewJob) -> Query[UUID]:
-    """As plain SQL does it: a queue or priority that is None is the task's own, as far as live workers know it."""
+    """Enqueue as plain SQL does: if queue or priority is None, the task's own applies, as registered by live
+    workers."""
     return Query(
         "select stepwell.enqueue(%s::text, %s::json, %s::text, %s::integer,"
         " make_interval(secs => %s::double precision), %s::timestamptz, %s::jsonb, %s::integer, %s::text)",
@@ -42,7 +43,7 @@ def enqueue_one(job: NewJob) -> Query[UUID]:
 
 
 def _ids(text: str | bytes) -> list[str]:
-    # Bytes if the connection says that its text has no encoding (SQL_ASCII).
+    # psycopg returns bytes if the client encoding is SQL_ASCII.
     return (text.decode() if isinstance(text, bytes) else text).split()
 
 
@@ -51,7 +52,7 @@ def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
 
 
 def cancel_branches(ids: Sequence[str], reason: str) -> Query[object]:
-    """The same, for children whose fate nobody asks about; what is answered means nothing."""
+    """Cancel children without reading what became of them; the answer is to be ignored."""
     return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), only)
 
 
@@ -91,6 +92,6 @@ def results(ids: Sequence[str]) -> Query[Ended]:
 
 
 def try_waiting_lock() -> Query[bool]:
-    """Try to hold the lock that every process holds, shared, while it waits for results; without a holder nobody
-    notifies. Anybody may hold it exclusively, so nobody waits for it. False: somebody does so at this moment."""
+    """Try to take, shared, the advisory lock that every process holds while it waits for results. Without a holder,
+    workers send no notifications. Any role may hold it exclusively, so no process waits for it; then this is False."""
     return Query("select pg_try_advisory_lock_shared(1937007980, 0)", (), only)

@@ -74,7 +74,7 @@ def fail(
 
 
 def snooze(ids: list[str], epochs: list[int], delays: list[float], *, began: bool) -> Query[list[UUID]]:
-    """`began`: whether the handlers of these jobs ran."""
+    """`began`: whether the handlers of these jobs ran, and not only the claim."""
     return Query(
         "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean)",
         (bare(ids), bare(epochs), bare(delays), began),
@@ -84,7 +84,7 @@ def snooze(ids: list[str], epochs: list[int], delays: list[float], *, began: boo
 
 @dataclass(frozen=True, slots=True)
 class HeldMisfits:
-    """Of jobs whose args did not fit, those that the fence refused and those that have waited long enough."""
+    """Of jobs whose args do not fit: those that the fence refused, and those whose grace has expired."""
 
     refused: list[UUID]
     expired: list[UUID]
@@ -108,7 +108,7 @@ def hold_misfits(
     graces: list[float],
     within: float = 0,
 ) -> Query[HeldMisfits]:
-    """`within`: fail rather than wait longer than so many seconds for any one lock; 0 is no limit."""
+    """`within`: the lock timeout in seconds; 0: no limit."""
     return Query(
         _HOLD_MISFITS,
         (bare(ids), bare(epochs), bare(signatures), texts(messages), bare(graces), milliseconds(within)),
@@ -123,7 +123,7 @@ def suspend(ids: list[str], epochs: list[int], waits: list[str]) -> Query[list[U
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):
-    """A job that goes on to the next step of its chain or machine."""
+    """A job that advances to the next step of its chain or machine."""
 
     job_id: str
     epoch: int
@@ -170,7 +170,7 @@ def report_progress(ids: list[str], epochs: list[int], progress: list[str]) -> Q
 
 
 def mark_transaction(mark: str) -> Query[str]:
-    """A mark that lasts as long as the transaction: if it is gone, the handler ended the transaction itself."""
+    """Set a mark that lasts as long as the transaction. If it is gone later, the handler ended the transaction."""
     return Query("select set_config('stepwell.transaction', %s, true)", (mark,), only)
 
 

@@ -1,4 +1,4 @@
-"""The calls that make, fire and look after schedules."""
+"""Calls that make, change, fire and read schedules."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def due_schedules(without: Sequence[str], limit: int = 100) -> Query[DueSchedule
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """How many jobs were enqueued; which schedules could not be fired, and why."""
+    """How many jobs were enqueued, and which schedules could not be fired, and why."""
 
     enqueued: int
     left_ids: list[str]
     left_why: list[str | None]
-    """None: somebody holds it."""
+    """None: another transaction has locked it."""
 
 
 def tick(

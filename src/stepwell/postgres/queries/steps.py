@@ -16,7 +16,7 @@ from stepwell.values.step import SHORT, NewStep, is_large
 
 
 class Saving(msgspec.Struct, frozen=True, gc=False):
-    """Steps to be saved, and the run that does so."""
+    """Steps to save, and the run that saves them."""
 
     job_id: str
     epoch: int
@@ -35,7 +35,7 @@ _SAVE_WITHIN: LiteralString = (
 
 
 def save_steps(savings: Sequence[Saving], within: float | None = None) -> Query[tuple[list[UUID], datetime]]:
-    """`within`: fail rather than wait longer than so many seconds for any one lock."""
+    """`within`: the lock timeout in seconds."""
     steps = [step for saving in savings for step in saving.steps]
     values = [step.value for step in steps]
     large = [value is not None and len(value) > SHORT and is_large(value) for value in values]
@@ -65,7 +65,7 @@ def _errors(steps: Sequence[NewStep]) -> str | None:
 
 
 class Spawning(msgspec.Struct, frozen=True, gc=False):
-    """A child to be put in, and the run that spawns it."""
+    """A child to enqueue, and the run that spawns it."""
 
     job_id: str
     epoch: int

@@ -12,19 +12,19 @@ from stepwell.postgres.queries.query import Query, only
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """How many jobs became ready, and in how many seconds the next is due."""
+    """How many jobs became ready, and in how many seconds the next job is due."""
 
     count: int
     next_due: float | None
     failed: list[UUID]
-    """Those that could not be made ready, and have failed."""
+    """Jobs that could not be made ready and have failed."""
     why: list[str]
     walk_seconds: float
-    """How long the database walked along the index of due jobs, dead rows included."""
+    """How long the scan of the index of due jobs took, dead rows included."""
 
 
 def promote(since: float | None = None) -> Query[Promoted]:
-    """`since`: only jobs that became due in the last so many seconds; None: all."""
+    """`since`: only jobs that became due in the last so many seconds; None: all due jobs."""
     return Query(
         "select promoted, next_due, failed, why, walk_seconds from stepwell.promote(_since => %s::double precision)",
         (since,),

@@ -18,8 +18,9 @@ from stepwell.errors import BadValue, TooLarge
 from stepwell.postgres import queries
 from stepwell.postgres.batches import batches
 from stepwell.postgres.coalesce import Coalescer
-from stepwell.postgres.database import Database, afetch, fetch
+from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_transient, stepwell_error
+from stepwell.postgres.fetch import afetch, fetch
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.outcomes import Move
 from stepwell.postgres.queries.steps import Saving, Spawning

@@ -18,8 +18,9 @@ from stepwell.errors import TooLarge
 from stepwell.execution.executor import execute, execute_plain, outcome_of
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database, afetch, fetch
+from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_rolled_back, is_transient, stepwell_error
+from stepwell.postgres.fetch import afetch, fetch
 from stepwell.postgres.queries import Query
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Advanced, HandedBack, Outcome, Settled, Succeeded
