@@ -65,12 +65,12 @@ class EmbeddedError(StepwellError):
 
 
 class BadArgs(StepwellError, TypeError):
-    """The arguments do not fit the task's signature or cannot be encoded. Nothing was enqueued.
+    """The arguments do not fit the task's signature or cannot be encoded. Nothing was enqueued."""
 
-    `problem` is the part of the message that says what does not fit, if stored args were read.
-    """
-
-    problem: str | None = None
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """Why stored args do not fit, without the task that they were stored for."""
 
 
 class TooLarge(BadArgs):

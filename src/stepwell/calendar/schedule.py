@@ -17,13 +17,13 @@ When: TypeAlias = Duration
 """Cron text, or an interval: seconds as a number, a timedelta, or text such as "15m"."""
 
 Overlap = Literal["skip", "allow", "queue", "replace"]
-"""What a tick does while an earlier run has not ended: skip, run concurrently, wait for its end, or cancel it."""
+"""The action of a tick while an earlier run has not ended: skip, run concurrently, wait for its end, or cancel it."""
 
 Catchup = Literal["skip", "once"] | int
-"""What happens to ticks that no worker saw: none runs, the newest runs, or up to this many run."""
+"""The fate of ticks that no worker saw: none runs, the newest runs, or up to this many run."""
 
 Stale = Literal["keep", "remove_stale", "remove_all"]
-"""What happens, when a worker starts, to schedules that are no longer in the code."""
+"""The fate, when a worker starts, of schedules that are no longer in the code."""
 
 OVERLAPS: tuple[Overlap, ...] = ("skip", "allow", "queue", "replace")
 STALES: tuple[Stale, ...] = ("keep", "remove_stale", "remove_all")
@@ -51,8 +51,8 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True)
 class DueSchedule:
-    """What a worker needs to compute a schedule's ticks. `due_in` is zero or less if the schedule is due, None if it
-    never is."""
+    """The fields from which a worker computes a schedule's ticks. `due_in` is zero or less if the schedule is due, None
+    if it never is."""
 
     id: str
     name: str

@@ -142,5 +142,6 @@ def enter_step(step: FlowStep, value: Any, whose: str) -> Moved:
         raise BadArgs(str(error)) from None
     except BadArgs as error:
         # The step reads its input as if it were the stored args of a task, and says so. Here nothing is stored yet.
-        raise BadArgs(f"{what} does not fit: {error.problem or error}") from None
+        reason = str(error).partition(": the stored args do not fit: ")[2] or str(error)
+        raise BadArgs(f"{what} does not fit: {reason}") from None
     return Moved(step.name, encoded, None)

@@ -99,14 +99,16 @@ class Codec:
 
     def decode_args(self, encoded: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Decode positional-only and other arguments. Raises `MisfitArgs` if the names of the arguments do not fit the
-        signature, and `BadArgs` if a value does not. The error's `problem` is the message without its beginning."""
+        signature, and `BadArgs` if a value does not. The error's `reason` leaves out the task."""
         self.prepare()
         try:
             values = self._decoder.decode(encoded)
         except msgspec.DecodeError as error:
             if wrong := wrong_names(encoded, self._fields, self._needed):
-                raise self._do_not_fit(MisfitArgs, f"it takes ({self.describe()}); {wrong}") from None
-            raise self._do_not_fit(BadArgs, _name_the_argument(error)) from None
+                reason = f"it takes ({self.describe()}); {wrong}"
+                raise MisfitArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
+            reason = _name_the_argument(error)
+            raise BadArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
         except RecursionError:
             raise BadArgs(f"task {self._name!r}: the stored args are nested too deep") from None
         kwargs: dict[str, Any] = {}
@@ -117,11 +119,6 @@ class Codec:
         if self._positional_only:
             return tuple(kwargs.pop(name) for name in self._positional_only if name in kwargs), kwargs
         return (), kwargs
-
-    def _do_not_fit(self, kind: type[BadArgs], problem: str) -> BadArgs:
-        error = kind(f"task {self._name!r}: the stored args do not fit: {problem}")
-        error.problem = problem
-        return error
 
     def encode_result(self, result: Any, most: int) -> str:
         """Encode the result. Raises `BadValue`, which names the value's type, if it cannot be encoded."""

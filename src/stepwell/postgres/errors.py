@@ -1,4 +1,4 @@
-"""What an error from Postgres means: try again, give up, or ask a person. Decides by SQLSTATE wherever there is one."""
+"""Classify errors from Postgres: try again, give up, or ask a person. Decides by SQLSTATE wherever there is one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TOO_LARGE = "22SW5"
 
 
 class Refusal(Enum):
-    """Why a server refused a connection for good."""
+    """The reason why a server refused a connection permanently."""
 
     LOGIN = "login"
     MISSING = "missing"
@@ -78,7 +78,7 @@ class NoConnection(psycopg.OperationalError):
 
 
 def refusal(error: BaseException) -> Refusal | None:
-    """Why the server refused a connection for good; None: the error is something else."""
+    """Return why the server refused a connection permanently; None: the error is something else."""
     if not isinstance(error, psycopg.OperationalError) or error.sqlstate is not None:
         return None
     text = str(error)

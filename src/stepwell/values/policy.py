@@ -81,7 +81,7 @@ def stored_keep(keep: Keep, what: str) -> StoredKeep:
     return "Infinity" if length == float("inf") else length
 
 
-def check_retry(retry: Retry | None, what: str = "retry") -> Retry | None:
+def check_retry(retry: object, what: str = "retry") -> Retry | None:
     """Return the retry policy, if it is one. Raises `ConfigError`, which names `what`, if it is not."""
     if retry is not None and not isinstance(retry, Retry):
         raise ConfigError(f"{what} is {retry!r}: give a Retry, such as Retry(max_attempts=5)")

@@ -27,7 +27,7 @@ class OldestReady:
     task: str
     age: float
     paused: str | None
-    """What is paused: everything, its queue or its task."""
+    """The paused target: everything, its queue or its task."""
     served: bool
     """Whether a live worker claims from its queue and knows its task."""
 
