@@ -112,14 +112,14 @@ _BY_NAME: dict[str, dict[str, Any]] = {
 def _calls() -> dict[str, Callable[..., Query[Any]]]:
     return {
         name: call
-        for module in queries.__all__
-        for name, call in inspect.getmembers(getattr(queries, module), inspect.isfunction)
-        if call.__module__ == f"{queries.__name__}.{module}" and _makes_query(call)
+        for _, module in inspect.getmembers(queries, inspect.ismodule)
+        for name, call in inspect.getmembers(module, inspect.isfunction)
+        if call.__module__ == module.__name__ and _makes_query(call)
     }
 
 
 def _makes_query(call: Callable[..., Any]) -> bool:
-    return str(call.__annotations__["return"]).startswith("Query[")
+    return str(call.__annotations__.get("return")).startswith("Query[")
 
 
 @pytest.mark.parametrize("name", sorted(_calls()))

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 import msgspec
 
 from stepwell.errors import BadArgs, ConfigError
+from stepwell.jobs.codec import encode_metadata
 from stepwell.jobs.enqueue import of_item
 from stepwell.jobs.handle import JobHandle
-from stepwell.jobs.options import Options
-from stepwell.values.duration import Duration
+from stepwell.jobs.options import Options, check_priority, check_run_at
+from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import NewJob
-from stepwell.values.policy import Keep
-from stepwell.values.retry import Retry
+from stepwell.values.names import check_name
+from stepwell.values.policy import Keep, check_timeout, stored_keep, stored_retry
+from stepwell.values.retry import Retry, check_max_attempts
 
 if TYPE_CHECKING:
     from stepwell.jobs.task import Task
@@ -63,10 +65,30 @@ class Enqueuer(Generic[P, R]):
         step of a chain. With `connection`, a psycopg connection of your own, the job exists if and only if your
         transaction commits.
         """
-        options = self._options.with_(
-            queue, priority, delay, run_at, metadata, max_attempts, retry, timeout, keep, keep_failed, connection
-        )
-        return Enqueuer(self._task, options)
+        changed: dict[str, Any] = {} if connection is None else {"connection": connection}
+        policy: dict[str, Any] = {}
+        if queue is not None:
+            changed["queue"] = check_name(queue, "queue")
+        if priority is not None:
+            changed["priority"] = check_priority(priority)
+        if delay is not None:
+            changed["delay"] = seconds(delay, "delay")
+        if run_at is not None:
+            changed["run_at"] = check_run_at(run_at)
+        if metadata is not None:
+            changed["metadata"] = encode_metadata(metadata)
+        if retry is not None:
+            policy["retry"] = stored_retry(retry)
+            changed["max_attempts"] = retry.max_attempts
+        if max_attempts is not None:
+            changed["max_attempts"] = check_max_attempts(max_attempts, "max_attempts")
+        if timeout is not None:
+            policy["timeout"] = check_timeout(timeout)
+        if keep is not None:
+            policy["keep"] = stored_keep(keep, "keep")
+        if keep_failed is not None:
+            policy["keep_failed"] = stored_keep(keep_failed, "keep_failed")
+        return Enqueuer(self._task, self._options.changed(policy, changed))
 
     if not TYPE_CHECKING:
 

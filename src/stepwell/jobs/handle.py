@@ -107,24 +107,14 @@ class JobHandle(Generic[R]):
         """Read the job's state for an error message. Returns None rather than wait for it."""
         if self._store.waiter.hears:
             with contextlib.suppress(StepwellError, psycopg.Error):
-                return run(self._brief_info(), self._store.database, within=_FOR_A_MESSAGE)
+                return run(self._info(), self._store.database, within=_FOR_A_MESSAGE)
         return None
 
     async def _aglance(self) -> JobInfo | None:
         if self._store.waiter.hears:
             with contextlib.suppress(StepwellError, psycopg.Error):
-                return await arun(self._brief_info(), self._store.database, within=_FOR_A_MESSAGE)
+                return await arun(self._info(), self._store.database, within=_FOR_A_MESSAGE)
         return None
-
-    def _brief_info(self) -> QueryPlan[JobInfo | None]:
-        found = yield queries.reads.info(self._id)
-        if not found or found[0].attempt == 0:
-            return found[0] if found else None
-        try:
-            failures = yield queries.reads.failures(self._id)
-        except StepwellError:
-            return found[0]
-        return replace(found[0], failures=tuple(failures))
 
     def exists(self) -> bool:
         """Whether the job exists, live or finished and still kept."""

@@ -27,20 +27,6 @@ from stepwell.postgres.queries import (
 from stepwell.postgres.queries.query import Query
 
 __all__ = [
-    "Query",
-    "claims",
-    "fleet",
-    "health",
-    "jobs",
-    "limits",
-    "locks",
-    "names",
-    "outcomes",
-    "reads",
-    "rights",
-    "schedules",
-    "search",
-    "stats",
-    "steps",
-    "upkeep",
-]
+    "Query", "claims", "fleet", "health", "jobs", "limits", "locks", "names", "outcomes", "reads", "rights",
+    "schedules", "search", "stats", "steps", "upkeep",
+]  # fmt: skip
