@@ -36,9 +36,10 @@ from stepwell.errors import (
 from stepwell.flows.chain import Chain, Step
 from stepwell.flows.machine import Machine
 from stepwell.jobs.callable_task import AsyncContextTask, AsyncTask, SyncContextTask, SyncTask
+from stepwell.jobs.enqueuer import Call, Enqueuer
 from stepwell.jobs.filter import JobFilters
 from stepwell.jobs.handle import JobHandle
-from stepwell.jobs.task import Call, Enqueuer, Task
+from stepwell.jobs.task import Task
 from stepwell.schedules.handle import ScheduleHandle
 from stepwell.values.directives import Done, Next, Restart
 from stepwell.values.duration import Duration

@@ -1,4 +1,4 @@
-"""Functions that an app has its workers call: which can be one, and what they are called in a message."""
+"""Hooks: functions that each worker of an app calls when it starts and stops."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from stepwell.errors import ConfigError
 from stepwell.jobs.task import Task
 
 Hook: TypeAlias = Callable[[], object]
-"""Called by a worker; what it returns is awaited if it can be."""
+"""A function that a worker calls. If it returns an awaitable, the worker awaits it."""
 
 
 def check_hook(who: str, hook: Any) -> Hook:
-    """A function that can be a hook, as `app.who` takes it. Raises `ConfigError` if it cannot."""
+    """Return the function, if it can be a hook of `@app.who`. Raises `ConfigError` if it cannot."""
     if isinstance(hook, Task):
         raise ConfigError(f"@app.{who} takes a function, and {hook.name!r} is a task: write one around it")
     if not callable(hook) or isinstance(hook, type):
@@ -28,11 +28,11 @@ def check_hook(who: str, hook: Any) -> Hook:
     except TypeError:
         raise ConfigError(f"@app.{who}: {name_of(hook)} takes arguments: it is called without any") from None
     except ValueError:
-        pass  # a builtin that does not tell
+        pass  # a builtin without a signature
     return hook
 
 
 def name_of(hook: Hook) -> str:
-    """Where it stands."""
+    """Name a hook in a message, by its module and name."""
     name = getattr(hook, "__qualname__", None)
     return repr(hook) if name is None else f"{getattr(hook, '__module__', '?')}.{name}"

@@ -13,7 +13,7 @@ from cli.commands import Jobs, Run, Start
 from cli.process import Process
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from stepwell.postgres.database import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.url import to_url
 
 CODE = """

@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from stepwell.doctor.database import judge_snapshots
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
-from stepwell.postgres.queries import SnapshotHolder
+from stepwell.postgres.queries.health import SnapshotHolder
 
 CHECKS = [
     "schema",
@@ -89,7 +89,7 @@ def test_ready_jobs_of_an_owner_need_a_worker_of_that_app(run: Run, jobs: Jobs) 
 
 def test_jobs_that_wait_for_other_code_are_counted_with_what_is_wrong(run: Run, jobs: Jobs) -> None:
     job_id = jobs.running()
-    held = queries.hold_misfits([job_id], [1], [7], ["it does not know 'title'"], [3600.0])
+    held = queries.outcomes.hold_misfits([job_id], [1], [7], ["it does not know 'title'"], [3600.0])
     assert fetch(jobs.connection, held)[0].expired == []
     finding = examine(run)["misfits"]
     assert finding["status"] == "warning"

@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 from stepwell import Worker
 from stepwell.cli.worker import worker
 from stepwell.embedded import EmbeddedPostgres, lifetime
-from stepwell.postgres.database import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
 
 
 def test_the_version_is_printed(run_without_database: Run) -> None:

@@ -12,7 +12,7 @@ import pytest
 from cli.commands import Answer, Jobs, Run
 
 from stepwell.postgres import queries
-from stepwell.postgres.queries import found
+from stepwell.postgres.queries import search
 
 
 def ids(run: Run, *options: str) -> list[str]:
@@ -52,7 +52,7 @@ def test_the_filters_of_list_are_those_of_count(run: Run, jobs: Jobs) -> None:
 
 
 def test_a_look_that_takes_too_long_is_an_error(run: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found, "MOST_LOOKED_AT", 1)
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", 1)
     jobs.ready()
     jobs.ready()
     ran = run("jobs", "list", "--task", "rare", "--timeout", "0s")
@@ -119,7 +119,7 @@ def test_a_change_that_is_interrupted_says_how_far_it_came(
 ) -> None:
     jobs.connection.execute("select stepwell.enqueue('many') from generate_series(1, 1500)")
     monkeypatch.setenv("STEPWELL_DATABASE_URL", dsn)
-    change, calls = queries.cancel, iter(range(9))
+    change, calls = queries.jobs.cancel, iter(range(9))
 
     def interrupted(ids: Sequence[str], reason: str | None) -> Any:
         if next(calls) == 1:

@@ -6,7 +6,7 @@ from cli.commands import Jobs, Run
 
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
-from stepwell.postgres.queries import Position
+from stepwell.postgres.queries.claims import Position
 
 
 def test_queues_are_counted_by_state(run: Run, jobs: Jobs) -> None:
@@ -57,7 +57,7 @@ def test_workers_are_listed_with_the_tasks_of_the_jobs_they_hold(run: Run, jobs:
     for task in ("add", "greet", "greet"):
         jobs.ready(task, "{}")
     busy = jobs.worker("add", "greet")
-    fetch(jobs.connection, queries.claim(busy, ["default"], [Position()], ["add", "greet"], 10))
+    fetch(jobs.connection, queries.claims.claim(busy, ["default"], [Position()], ["add", "greet"], 10))
     found = {worker["id"]: worker["holds"] for worker in run("workers", "--json").json}
     assert found == {idle: {}, busy: {"greet": 2, "add": 1}}
     lines = run("workers").out.splitlines()
@@ -67,6 +67,6 @@ def test_workers_are_listed_with_the_tasks_of_the_jobs_they_hold(run: Run, jobs:
 def test_of_what_a_worker_holds_no_more_than_a_thousand_jobs_are_counted(run: Run, jobs: Jobs) -> None:
     busy = jobs.worker("add")
     jobs.connection.execute("select stepwell.enqueue_many('{add}', array_fill('{}'::text, '{1001}'))")
-    fetch(jobs.connection, queries.claim(busy, ["default"], [Position()], ["add"], 1001))
+    fetch(jobs.connection, queries.claims.claim(busy, ["default"], [Position()], ["add"], 1001))
     assert run("workers", "--json").json[0]["holds"] == {"add": 1000}
     assert "add 1000, ..." in run("workers").out

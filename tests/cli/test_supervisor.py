@@ -21,7 +21,8 @@ from waiting import until
 from stepwell.cli.parse import UsageError, size
 from stepwell.error_text import describe_exit
 from stepwell.postgres import queries
-from stepwell.postgres.database import ENVIRONMENT, fetch
+from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.database import fetch
 from stepwell.supervisor.restart_delay import RestartDelay
 
 pytestmark = pytest.mark.crash
@@ -31,7 +32,7 @@ PLANT = ("worker", "plant:app")
 
 def pids(jobs: Jobs) -> set[int]:
     """The processes of the workers that are registered."""
-    return {worker.pid for worker in fetch(jobs.connection, queries.workers())}
+    return {worker.pid for worker in fetch(jobs.connection, queries.reads.workers())}
 
 
 def lives(pid: int) -> bool:
@@ -313,7 +314,7 @@ def test_what_was_typed_reaches_the_processes(start: Start, jobs: Jobs, dsn: str
     command = ("-d", named, "worker", "--reload", "-q", "default", "-q", "mail", "--queue=-odd", "shop:app", "-c", "3")
     process = Process(start, tmp_path, "--processes", "1", command=command)
     process.says("claims from default, mail, -odd in database")
-    (worker,) = fetch(jobs.connection, queries.workers())
+    (worker,) = fetch(jobs.connection, queries.reads.workers())
     assert worker.concurrency == 3
     connected = "select count(*) from pg_stat_activity where application_name = 'two words'"
     assert jobs.connection.execute(connected).fetchone() != (0,)

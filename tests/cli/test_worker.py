@@ -10,7 +10,7 @@ import pytest
 from cli.commands import Jobs, Run, Start
 from cli.process import Process
 
-from stepwell.postgres.database import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
 
 pytestmark = pytest.mark.crash
 

@@ -297,7 +297,7 @@ def test_one_migration_that_needs_newer_code_is_enough_to_refuse_older(conn: Con
 
 
 def test_the_newest_migration_lets_workers_of_the_version_before_go_on() -> None:
-    assert migrations()[-1].compatible_from < newest()
+    assert (migrations()[-1].compatible_from or newest()) < newest()
 
 
 def test_the_schema_understands_every_call_of_version_6(conn: Connection) -> None:

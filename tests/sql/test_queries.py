@@ -14,7 +14,14 @@ import pytest
 from stepwell.calendar.schedule import DueSchedule, NewSchedule
 from stepwell.calendar.timing import Interval
 from stepwell.postgres import queries
-from stepwell.postgres.queries import JobMatch, Move, NewJob, Position, Query, Saving, Scope, Spawning, Sums
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.claims import Position
+from stepwell.postgres.queries.fleet import Target
+from stepwell.postgres.queries.outcomes import Move
+from stepwell.postgres.queries.search import JobMatch
+from stepwell.postgres.queries.stats import Sums
+from stepwell.postgres.queries.steps import Saving, Spawning
+from stepwell.values.job import NewJob
 from stepwell.values.step import NewStep, StepError
 
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -57,7 +64,7 @@ _SAMPLES: dict[str, Any] = {
     "queue": "q",
     "which": JobMatch(("failed",), "q", "t", 1.0, 2.0, "{}", UUID(_ID), "o", "e"),
     "seconds": 1.0,
-    "scope": Scope(queue="q"),
+    "target": Target(queue="q"),
     "owner": "o",
     "name": "n",
     "names": ["n"],
@@ -92,7 +99,7 @@ _SAMPLES: dict[str, Any] = {
     "kinds": ["producer"],
     "job_ids": [_ID],
     "with_family": True,
-    "query": queries.still_held(_ID, 1),
+    "query": queries.claims.still_held(_ID, 1),
 }
 _BY_NAME: dict[str, dict[str, Any]] = {
     "fork": {"step": "k"},
@@ -103,7 +110,16 @@ _BY_NAME: dict[str, dict[str, Any]] = {
 
 
 def _calls() -> dict[str, Callable[..., Query[Any]]]:
-    return {name: call for name in queries.__all__ if inspect.isfunction(call := getattr(queries, name))}
+    return {
+        name: call
+        for _, module in inspect.getmembers(queries, inspect.ismodule)
+        for name, call in inspect.getmembers(module, inspect.isfunction)
+        if call.__module__ == module.__name__ and _makes_query(call)
+    }
+
+
+def _makes_query(call: Callable[..., Any]) -> bool:
+    return str(call.__annotations__.get("return")).startswith("Query[")
 
 
 @pytest.mark.parametrize("name", sorted(_calls()))

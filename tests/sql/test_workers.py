@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
-from stepwell.postgres.queries import Saving
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.steps import Saving
 from stepwell.values.step import NewStep
 from tests.waiting import until
 
@@ -76,7 +76,9 @@ def test_rescue_tells_which_jobs_have_failed_for_good(conn: Connection) -> None:
     }
     worker = calls.register_worker(conn, tasks=limits, lease=30.0)
     again, last, undone, gone = (run(conn, worker, task) for task in ("again", "last", "undone", "gone"))
-    fetch(conn, queries.save_steps([Saving(undone.id, undone.epoch, [NewStep("pay", 1, "step", "1", undo=True)])]))
+    fetch(
+        conn, queries.steps.save_steps([Saving(undone.id, undone.epoch, [NewStep("pay", 1, "step", "1", undo=True)])])
+    )
     calls.cancel(conn, [gone.id])
     calls.set_clock(conn, CLOCK + 30)
     rescued = conn.execute("select job_id::text, task, message, failed from stepwell.rescue_jobs()").fetchall()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.postgres.queries import Position
+from stepwell.postgres.queries.claims import Position
 from stepwell.worker.claiming.places import LAST_RANK, Place, Places
 
 Job = tuple[int, int]

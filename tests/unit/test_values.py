@@ -49,7 +49,7 @@ def test_durations_read_well() -> None:
         "1.5m",
         "1.5h",
         "1d",
-        "for ever",
+        "forever",
     ]
 
 

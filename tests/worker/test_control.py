@@ -109,7 +109,7 @@ async def test_one_worker_is_paused_by_its_id(app: App) -> None:
             info = await job.ainfo()
             assert info is not None
             assert str(info.worker_id) == other.id
-        listed = await app.database.afetch(queries.workers())
+        listed = await app.database.afetch(queries.reads.workers())
         assert {str(worker.id) for worker in listed if worker.paused} == {paused.id}
 
 

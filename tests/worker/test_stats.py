@@ -11,7 +11,7 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Cancel, Context, Fail, JobFailed, Restart, Snooze, Step, Worker
-from stepwell.postgres.queries import Sums
+from stepwell.postgres.queries.stats import Sums
 from stepwell.telemetry.events import OutcomeRefused, WorkerStopped
 from stepwell.values.outcome import Outcome
 from stepwell.worker.outcomes.stats import COUNTERS

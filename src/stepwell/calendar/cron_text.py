@@ -1,6 +1,6 @@
-"""Cron text as people write it: five fields, or six with the second first, and the names of time zones.
+"""Check cron text as people write it: five fields, or six with the second first; and names of time zones.
 
-What each field may hold is cronsim's affair; here is said which field is wrong, and how to write it.
+cronsim decides which values a field may hold. This module says which field is wrong and how to write it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NICKNAMES = {
 
 
 def check_text(text: str) -> str:
-    """The text without spare blanks, if it is cron."""
+    """Return the text without extra blanks, if it is valid cron text."""
     if not isinstance(text, str):
         raise ConfigError(f"schedule is a {type(text).__name__}: give cron text such as '0 3 * * *'")
     if len(text) > LONGEST_TEXT:
@@ -49,7 +49,7 @@ def check_text(text: str) -> str:
     for char in text:
         if char != "\t" and not " " <= char <= "~":
             raise ConfigError(
-                f"schedule is {text!r}: {char!r} cannot stand in cron text, write it on one line in ASCII"
+                f"schedule is {text!r}: {char!r} is not allowed in cron text, write it on one line in ASCII"
             )
     text = " ".join(text.split())
     if text.startswith("@"):
@@ -74,7 +74,7 @@ def check_text(text: str) -> str:
 def _check_nickname(text: str) -> str:
     if text.lower() == "@reboot":
         raise ConfigError(
-            "schedule is '@reboot': a schedule goes by the clock, whatever starts; enqueue the job at start"
+            "schedule is '@reboot': a schedule follows the clock, not the start of a machine; enqueue the job at start"
         )
     if text.lower() not in NICKNAMES:
         raise ConfigError(f"schedule is {text!r}: it must be one of {', '.join(NICKNAMES)}, or cron fields")
@@ -82,13 +82,13 @@ def _check_nickname(text: str) -> str:
 
 
 def _check_field(text: str, index: int, part: str) -> None:
-    """cronsim tells of a bad field only its name; asked for each one alone, it tells which term."""
+    """cronsim names only the bad field. Asked for each term alone, it tells which term is bad."""
     name, highest, allowed = _FIELDS[index]
     for term in part.split(","):
         if not _is_term(index, term):
             within = "" if term == part else f" with {term!r}"
             raise ConfigError(f"schedule is {text!r}: {name} is {part!r}{within}, it must be {allowed}")
-        # cronsim takes "*/90" in the minutes for "0", and "9-9/2" for "9-59/2". Nobody means that.
+        # cronsim reads "*/90" in the minutes as "0", and "9-9/2" as "9-59/2". Both are surely mistakes.
         span, _, step = term.partition("/")
         low, _, high = span.upper().partition("-")
         if step and int(step) > highest:
@@ -99,9 +99,9 @@ def _check_field(text: str, index: int, part: str) -> None:
 
 @lru_cache(maxsize=4096)
 def _is_term(index: int, term: str) -> bool:
-    """Whether cronsim knows the term in that field. A worker reads thousands of schedules, whose terms are few."""
+    """Whether cronsim accepts the term in that field. Cached: thousands of schedules share few terms."""
     alone = ["*"] * 6
-    alone[index] = term or "nothing"  # or the next field would slip into its place
+    alone[index] = term or "nothing"  # an empty term would shift the next field into its place
     try:
         CronSim(" ".join(alone), SOME_WALL_TIME)
     except CronSimError:
@@ -110,7 +110,7 @@ def _is_term(index: int, term: str) -> bool:
 
 
 def check_tz(tz: str) -> None:
-    """Refuse what is no time zone."""
+    """Raise `ConfigError` if this is not the name of a time zone."""
     if not isinstance(tz, str):
         raise ConfigError(f"tz is a {type(tz).__name__}: give the name of a time zone such as 'Europe/Paris'")
     if tz == "UTC" or tz in _zones():
@@ -120,12 +120,12 @@ def check_tz(tz: str) -> None:
     shown = tz[:40]
     names = {name.lower(): name for name in _zones()}
     near = get_close_matches(shown.lower(), names, n=1)
-    advice = f"did you mean {names[near[0]]!r}?" if near else "write a name such as 'Europe/Paris' or 'UTC'"
-    raise ConfigError(f"tz is {shown!r}: there is no such time zone, {advice}")
+    hint = f"did you mean {names[near[0]]!r}?" if near else "write a name such as 'Europe/Paris' or 'UTC'"
+    raise ConfigError(f"tz is {shown!r}: there is no such time zone, {hint}")
 
 
 @lru_cache(maxsize=1)
 def _zones() -> frozenset[str]:
-    """Their names. `ZoneInfo(name)` itself takes other spellings where the file system does; and a "localtime"
-    would be another zone on each worker."""
+    """Return the names of all time zones. `ZoneInfo(name)` itself also accepts other spellings, if the file system
+    does; and "localtime" would be another zone on each worker."""
     return frozenset(available_timezones() - {"localtime", "posixrules", "Factory"})

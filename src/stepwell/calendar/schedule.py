@@ -1,4 +1,4 @@
-"""A schedule as a value: as code defines it, as people look it up, and what became of its ticks."""
+"""A schedule as a value: as code defines it, as people read it, and the record of its ticks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ When: TypeAlias = Duration
 """Cron text, or an interval: seconds as a number, a timedelta, or text such as "15m"."""
 
 Overlap = Literal["skip", "allow", "queue", "replace"]
-"""What a tick does while an earlier run has not ended: nothing, run beside it, wait for its end, or cancel it."""
+"""The action of a tick while an earlier run has not ended: skip, run concurrently, wait for its end, or cancel it."""
 
 Catchup = Literal["skip", "once"] | int
-"""What becomes of ticks that nobody was there to see: none runs, the newest does, or up to so many do."""
+"""The fate of ticks that no worker saw: none runs, the newest runs, or up to this many run."""
 
 Stale = Literal["keep", "remove_stale", "remove_all"]
-"""What becomes, when a worker starts, of schedules that no longer stand in the code."""
+"""The fate, when a worker starts, of schedules that are no longer in the code."""
 
 OVERLAPS: tuple[Overlap, ...] = ("skip", "allow", "queue", "replace")
 STALES: tuple[Stale, ...] = ("keep", "remove_stale", "remove_all")
@@ -32,7 +32,7 @@ MOST_CAUGHT_UP = 1000
 
 @dataclass(frozen=True, slots=True)
 class NewSchedule:
-    """A schedule to be made or changed; args already JSON."""
+    """A schedule to make or change, with args already JSON."""
 
     name: str
     task: str
@@ -44,14 +44,15 @@ class NewSchedule:
     catchup: int
     jitter: float
     metadata: str | None = None
-    """Of its jobs, as JSON, as is its policy."""
+    """Metadata of its jobs, as JSON, like the policy."""
     max_attempts: int | None = None
     policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DueSchedule:
-    """What a worker needs to reckon a schedule's ticks; `due_in` is zero or less if it is due, None if it never is."""
+    """The fields from which a worker computes a schedule's ticks. `due_in` is zero or less if the schedule is due, None
+    if it never is."""
 
     id: str
     name: str
@@ -66,17 +67,17 @@ class DueSchedule:
 
     @property
     def timing(self) -> Timing:
-        """When it is due. Raises `ConfigError` if this machine cannot tell: it may not know the time zone."""
+        """When it is due. Raises `ConfigError` if this machine does not know the time zone."""
         return to_timing(self.cron, self.tz, self.every)
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """All that is known of a schedule. `args` are plain JSON values."""
+    """Everything about a schedule. `args` are plain JSON values."""
 
     id: UUID
     owner: str
-    """The name of the app it belongs to."""
+    """The name of the app that the schedule belongs to."""
     name: str
     task: str
     args: dict[str, Any]
@@ -85,54 +86,55 @@ class ScheduleInfo:
     cron: str | None
     tz: str | None
     every: float | None
-    """The interval in seconds; None: by cron."""
+    """The interval in seconds; None: the schedule has cron text."""
     overlap: Overlap
     catchup: int
-    """How many missed ticks are run: 0, 1 or more."""
+    """How many missed ticks run: 0, 1 or more."""
     jitter: float
     declared: bool
-    """Defined in code; False: made at run time."""
+    """Whether it is declared in code; False: made at run time."""
     version: int
     created_at: datetime
     paused_at: datetime | None
     next_run_at: datetime | None
-    """None: paused, or never again."""
+    """None: paused, or never due again. The column of stepwell.schedule behind the view is named next_tick_at."""
     last_run_at: datetime | None
     last_job_id: UUID | None
     live: int
     """How many of its runs have not ended."""
     metadata: dict[str, Any] | None
-    """What its jobs can be found by."""
+    """The metadata of its jobs."""
     max_attempts: int | None
     policy: dict[str, Any] | None
-    """How its jobs are tried, timed and kept, as in `JobInfo`. None: as the task says."""
+    """The policy of its jobs, as in `JobInfo`. None: the task's policy applies."""
 
     def preview(self, n: int = 5) -> list[datetime]:
-        """The next `n` times it is due; of one that is paused, from now on by this machine's clock."""
+        """Return the next `n` times it is due; if it is paused, counted from now by this machine's clock."""
         start = self.next_run_at - timedelta(microseconds=1) if self.next_run_at else datetime.now(UTC)
         return following(to_timing(self.cron, self.tz, self.every), start, n)
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What became of one tick of a schedule."""
+    """The record of one tick of a schedule."""
 
     at: datetime
     handled_at: datetime
     job_id: UUID | None
     skipped: str | None
-    """Why there is no job: overlap, or missed."""
+    """Why the tick enqueued no job: overlap, or missed."""
     triggered: bool
-    """By hand, out of turn."""
+    """Whether a person triggered it, apart from the timing."""
 
 
 def preview(when: When, *, tz: str | None = None, n: int = 5) -> list[datetime]:
-    """The next `n` times that a schedule with this cron text or interval would be due, by this machine's clock."""
+    """Return the next `n` times that a schedule with this cron text or interval would be due, by this machine's
+    clock."""
     return following(parse_timing(when, tz), datetime.now(UTC), n)
 
 
 def following(timing: Timing, at: datetime, n: int) -> list[datetime]:
-    """The first `n` ticks after `at`, in the schedule's own time zone."""
+    """Return the first `n` ticks after `at`, in the schedule's own time zone."""
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 10_000:
         raise ConfigError(f"n is {n!r}: it must be a whole number between 1 and 10000")
     zone = ZoneInfo(timing.tz) if isinstance(timing, Cron) else UTC
@@ -146,7 +148,7 @@ def following(timing: Timing, at: datetime, n: int) -> list[datetime]:
 
 @lru_cache(maxsize=10_000)
 def to_timing(cron: str | None, tz: str | None, every: float | None) -> Timing:
-    """The timing that a row describes."""
+    """Return the timing that a row describes."""
     if cron is not None and tz is not None:
         return parse_cron(cron, tz)
     assert every is not None
@@ -154,7 +156,7 @@ def to_timing(cron: str | None, tz: str | None, every: float | None) -> Timing:
 
 
 def from_timing(timing: Timing) -> tuple[str | None, str | None, float | None]:
-    """A timing as the columns cron, tz and every."""
+    """Return a timing as the columns cron, tz and every."""
     return (timing.text, timing.tz, None) if isinstance(timing, Cron) else (None, None, timing.seconds)
 
 
@@ -165,14 +167,14 @@ def check_overlap(overlap: Overlap) -> Overlap:
 
 
 def check_catchup(catchup: Catchup) -> int:
-    """How many missed ticks are run."""
+    """Return how many missed ticks run."""
     if catchup == "skip":
         return 0
     if catchup == "once":
         return 1
     if isinstance(catchup, bool) or not isinstance(catchup, int) or not 1 <= catchup <= MOST_CAUGHT_UP:
         raise ConfigError(
-            f"catchup is {catchup!r}: it must be 'skip', 'once' or how many at most, up to {MOST_CAUGHT_UP}"
+            f"catchup is {catchup!r}: it must be 'skip', 'once' or the most ticks to run, up to {MOST_CAUGHT_UP}"
         )
     return catchup
 

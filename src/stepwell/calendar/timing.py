@@ -1,7 +1,4 @@
-"""When a schedule is due: cron text in a time zone, or an interval. Pure: knows no clock and no database.
-
-What the text may hold is in `cron_text`, what becomes of it where clocks turn in `wall_time`.
-"""
+"""When a schedule is due: cron text in a time zone, or an interval. `ticks` finds the ticks of a period."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """Cron text in a time zone. `text` is as it was written, but for spare blanks; `tz` is an IANA name."""
+    """Cron text in a time zone. `text` is as written, without extra blanks; `tz` is an IANA name."""
 
     text: str
     tz: str = "UTC"
@@ -32,20 +29,20 @@ class Cron:
         check_tz(self.tz)
 
     def after(self, at: datetime) -> datetime | None:
-        """The first tick after `at`, in UTC; None where the calendar ends."""
+        """Return the first tick after `at`, in UTC; None: the calendar ends before it."""
         return _seek(self, _utc(at), back=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Every so many seconds, counted from an anchor, so that a restart does not shift it."""
+    """An interval in seconds, counted from an anchor so that a restart does not shift the ticks."""
 
     seconds: float
     anchor: datetime = EPOCH
 
     def __post_init__(self) -> None:
         _check_length(self.seconds, self.seconds)
-        # Postgres and datetime count microseconds: what is finer would be lost there, one tick after the other.
+        # Postgres and datetime count microseconds. A finer interval would drift from one tick to the next.
         object.__setattr__(self, "seconds", self.step.total_seconds())
         object.__setattr__(self, "anchor", _utc(self.anchor))
 
@@ -54,7 +51,7 @@ class Interval:
         return timedelta(seconds=self.seconds)
 
     def after(self, at: datetime) -> datetime | None:
-        """The first anchor + n steps after `at`, in UTC; None where the calendar ends."""
+        """Return the first anchor + n steps after `at`, in UTC; None: the calendar ends before it."""
         try:
             return self.anchor + ((_utc(at) - self.anchor) // self.step + 1) * self.step
         except OverflowError:
@@ -65,12 +62,12 @@ Timing: TypeAlias = Cron | Interval
 
 
 def parse_cron(text: str, tz: str = "UTC") -> Cron:
-    """The cron text in that zone, or a ConfigError that names the field which is wrong."""
+    """Parse cron text for a time zone. Raises `ConfigError`, which names the wrong field."""
     return Cron(text, tz)
 
 
 def parse_timing(given: Duration, tz: str | None = None) -> Timing:
-    """An interval for a timedelta, a number of seconds, or text that reads as a length of time; else cron."""
+    """Parse an interval (a timedelta, a number of seconds, or text that is a duration), or else cron text."""
     length = _length(given)
     if length is None:
         assert isinstance(given, str)
@@ -82,9 +79,11 @@ def parse_timing(given: Duration, tz: str | None = None) -> Timing:
 
 
 def ticks(timing: Timing, after: datetime, until: datetime, most: int) -> list[datetime]:
-    """The ticks after `after` up to and with `until`, oldest first; the newest `most` if there are more.
+    """Return the ticks after `after` up to and including `until`, oldest first; only the newest `most` if there are
+    more.
 
-    The cost is that of what it returns, however much lies between: cron is walked backwards from `until`.
+    The cost depends only on the number returned, not on the length of the period: cron is walked backwards from
+    `until`.
     """
     after, until = _utc(after), _utc(until)
     if isinstance(timing, Interval):
@@ -100,7 +99,7 @@ def ticks(timing: Timing, after: datetime, until: datetime, most: int) -> list[d
 
 
 def _seek(cron: Cron, at: datetime, *, back: bool) -> datetime | None:
-    """The tick next to `at`, after it or before it; None where the calendar ends."""
+    """Return the tick next to `at`, after or before it; None: the calendar ends before it."""
     try:
         return seek(_zone(cron.tz), NICKNAMES.get(cron.text.lower(), cron.text), at, back=back)
     except (StopIteration, OverflowError):
@@ -108,19 +107,19 @@ def _seek(cron: Cron, at: datetime, *, back: bool) -> datetime | None:
 
 
 def _zone(tz: str) -> tzinfo:
-    # The default must not depend on a database of zones.
+    # The default must work without a time zone database.
     return UTC if tz == "UTC" else ZoneInfo(tz)
 
 
 def _utc(at: datetime) -> datetime:
-    """Two datetimes of one zone compare by their wall times, whichever pass they are in; in UTC that cannot be."""
+    """Convert to UTC: two datetimes of one zone compare by wall time and ignore the fold."""
     if at.tzinfo is None:
         raise TypeError(f"{at!r} has no time zone")
     return at.astimezone(UTC)
 
 
 def _length(given: Duration) -> float | None:
-    """The interval that is meant, still unchecked; None for what is not meant as one."""
+    """Return the interval, not yet checked; None: the text is not an interval."""
     if isinstance(given, timedelta):
         return given.total_seconds()
     if isinstance(given, str):
@@ -139,6 +138,6 @@ def _length(given: Duration) -> float | None:
 
 
 def _check_length(length: float, given: Duration) -> None:
-    # Written so that NaN, which is not between anything, is refused, too.
+    # Written so that NaN, which compares false, is refused too.
     if not SHORTEST <= length <= HUNDRED_YEARS:
         raise ConfigError(f"schedule is {given!r}: an interval must be between 100ms and 100 years")

@@ -28,7 +28,7 @@ from stepwell.cli import (
 from stepwell.cli.database import DatabaseOption
 from stepwell.cli.group import help_instead
 from stepwell.cli.output import say
-from stepwell.postgres.database import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
 
 cli = typer.Typer(
     help="Run and manage background jobs in Postgres.",

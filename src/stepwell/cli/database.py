@@ -12,7 +12,8 @@ import typer
 
 from stepwell.embedded import EmbeddedPostgres
 from stepwell.errors import ConfigError
-from stepwell.postgres.database import ENVIRONMENT, Database
+from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.database import Database
 from stepwell.postgres.error_translation import translated
 
 DatabaseOption = Annotated[

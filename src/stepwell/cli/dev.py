@@ -32,7 +32,8 @@ from stepwell.cli.supervised import (
 )
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError
-from stepwell.postgres.database import ENVIRONMENT, Database
+from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.database import Database
 from stepwell.postgres.errors import where
 from stepwell.supervisor import code_changes
 from stepwell.supervisor.lifeline import LifelineListener

@@ -12,6 +12,7 @@ from stepwell.cli.output import say, warn
 from stepwell.jobs.codec import encode_metadata
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
+from stepwell.values.job import NewJob
 
 
 def enqueue(
@@ -58,7 +59,7 @@ def enqueue(
     parse.json_object(args, "the argument after TASK")
     if delay is not None and run_at is not None:
         raise parse.UsageError("--delay and --run-at cannot be combined: give one")
-    job = queries.NewJob(
+    job = NewJob(
         parse.name(task, "TASK"),
         args,
         None if queue is None else parse.name(queue, "--queue"),
@@ -72,6 +73,6 @@ def enqueue(
     with connect(database, create=True) as connection:
         # Checked first, because the job itself makes its names known.
         doubts = known_names.doubts(connection, {"task": job.task, "queue": job.queue, "owner": job.owner}, served=True)
-        say(str(fetch(connection, queries.enqueue_one(job))[0]))
+        say(str(fetch(connection, queries.jobs.enqueue_one(job))[0]))
     for doubt in doubts:
         warn(doubt)

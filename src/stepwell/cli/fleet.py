@@ -14,7 +14,8 @@ from stepwell.cli.output import say
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
-from stepwell.postgres.queries import Scope, WorkerInfo
+from stepwell.postgres.queries.fleet import Target
+from stepwell.postgres.queries.reads import WorkerInfo
 from stepwell.worker.claiming.patterns import fits
 
 QueueArgument = Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
@@ -42,7 +43,7 @@ def pause(
     """
     scope = _scope("pause", queue, task, worker, everything)
     with connect(database) as connection:
-        fetch(connection, queries.pause(scope))
+        fetch(connection, queries.fleet.pause(scope))
         say(f"{_name(scope)} is paused")
         known_names.warn_of(connection, _typed(scope))
 
@@ -60,8 +61,8 @@ def resume(
     """
     scope = _scope("resume", queue, task, worker, everything)
     with connect(database) as connection:
-        was_paused = fetch(connection, queries.resume(scope))[0]
-        left = fetch(connection, queries.pauses())
+        was_paused = fetch(connection, queries.fleet.resume(scope))[0]
+        left = fetch(connection, queries.fleet.pauses())
         say(f"{_name(scope)} is {'resumed' if was_paused else 'not paused'}")
         if left:
             say(f"still paused: {', '.join(f'{p.scope} {p.name}'.rstrip() for p in left)}")
@@ -89,11 +90,11 @@ def stop(
             check_can_ask("stop", yes=yes)
         if concerned and not yes:
             ask(f"stop {_workers(concerned)}?")
-        asked = fetch(connection, queries.stop(scope))[0]
+        asked = fetch(connection, queries.fleet.stop(scope))[0]
     say(f"asked {_workers(asked)} to stop")
 
 
-def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, everything: bool) -> Scope:
+def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, everything: bool) -> Target:
     given = [
         name
         for name, value in (("QUEUE", queue), ("--task", task), ("--worker", worker), ("--all", everything))
@@ -104,7 +105,7 @@ def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, e
         raise parse.UsageError(
             f"{said} QUEUE, --task NAME, --worker ID or --all" + (f", not {' and '.join(given)}" if given else "")
         )
-    return Scope(
+    return Target(
         None if queue is None else parse.name(queue, "QUEUE"),
         None if task is None else parse.name(task, "--task"),
         None if worker is None else parse.worker_id(worker),
@@ -112,13 +113,13 @@ def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, e
     )
 
 
-def _typed(scope: Scope) -> known_names.Typed:
+def _typed(scope: Target) -> known_names.Typed:
     return {"queue": scope.queue, "task": scope.task}
 
 
-def _concerned(connection: psycopg.Connection[Any], scope: Scope) -> int:
+def _concerned(connection: psycopg.Connection[Any], scope: Target) -> int:
     """How many live workers claim from the queue, or have the task. Raises if there is none."""
-    alive = [worker for worker in fetch(connection, queries.workers()) if worker.alive]
+    alive = [worker for worker in fetch(connection, queries.reads.workers()) if worker.alive]
     if scope.everything:
         return len(alive)
     if count := sum(_has(worker, scope) for worker in alive):
@@ -130,7 +131,7 @@ def _concerned(connection: psycopg.Connection[Any], scope: Scope) -> int:
     raise StepwellError(f"no live worker has task {scope.task!r}{near or _SEE}")
 
 
-def _has(worker: WorkerInfo, scope: Scope) -> bool:
+def _has(worker: WorkerInfo, scope: Target) -> bool:
     if scope.queue is None:
         return scope.task in worker.tasks
     return any(fits(scope.queue, name) for name in worker.queues)
@@ -140,7 +141,7 @@ def _workers(count: int) -> str:
     return "1 worker" if count == 1 else f"{count} workers"
 
 
-def _name(scope: Scope) -> str:
+def _name(scope: Target) -> str:
     for kind in ("queue", "task", "worker"):
         if getattr(scope, kind) is not None:
             return f"{kind} {getattr(scope, kind)}"

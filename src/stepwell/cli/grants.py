@@ -13,7 +13,7 @@ from stepwell.cli.output import Column, dump, local, record, say, table
 from stepwell.cli.parse import UsageError
 from stepwell.postgres import queries, rights
 from stepwell.postgres.database import fetch
-from stepwell.postgres.queries import Kind
+from stepwell.postgres.queries.rights import Kind
 
 RoleArgument = Annotated[str, typer.Argument(metavar="ROLE", help="The name of a database role.", show_default=False)]
 KindsOption = Annotated[
@@ -45,7 +45,7 @@ def revoke(role: RoleArgument, kinds: KindsOption = None, database: DatabaseOpti
     """
     with connect(database) as connection:
         left = rights.revoke(connection, role, _read(kinds) if kinds else None)
-        may_use = fetch(connection, queries.may_use_schema(role))[0]
+        may_use = fetch(connection, queries.rights.may_use_schema(role))[0]
     if left:
         say(f"role {role} is {_named(left)}")
     elif not may_use:

@@ -27,7 +27,7 @@ def limits(context: typer.Context, json: JsonOption = False, database: DatabaseO
     if context.invoked_subcommand is not None:
         return
     with connect(database) as connection:
-        found = fetch(connection, queries.size_limits())
+        found = fetch(connection, queries.limits.size_limits())
     if json:
         dump([record(limit) for limit in found])
         return
@@ -59,7 +59,7 @@ def change(
     """
     wanted = parse.size(size, "SIZE")
     with connect(database) as connection:
-        before = fetch(connection, queries.set_size_limit(name, wanted))[0]
+        before = fetch(connection, queries.limits.set_size_limit(name, wanted))[0]
     say(f"the limit of {name} is {_size(wanted)}; it was {_size(before)}")
 
 

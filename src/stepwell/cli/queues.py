@@ -12,9 +12,9 @@ from stepwell.postgres.database import fetch
 def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:
     """List the queues that hold live jobs or are paused."""
     with connect(database) as connection:
-        found = fetch(connection, queries.queues())
-        now = fetch(connection, queries.clock())[0]
-        everything = any(pause.scope == "everything" for pause in fetch(connection, queries.pauses()))
+        found = fetch(connection, queries.reads.queues())
+        now = fetch(connection, queries.reads.clock())[0]
+        everything = any(pause.scope == "everything" for pause in fetch(connection, queries.fleet.pauses()))
     if json:
         dump([record(queue) for queue in found])
         return

@@ -40,8 +40,8 @@ CountOption = Annotated[int, typer.Option("-n", metavar="N", help="Show N times.
 def list_schedules(json: JsonOption = False, database: DatabaseOption = None) -> None:
     """List all schedules, with their next and last runs."""
     with connect(database) as connection:
-        schedules = fetch(connection, queries.schedules())
-        now = fetch(connection, queries.clock())[0]
+        schedules = fetch(connection, queries.schedules.schedules())
+        now = fetch(connection, queries.reads.clock())[0]
     if json:
         dump([record(schedule) for schedule in schedules])
         return
@@ -75,7 +75,7 @@ def show(
     """Show a schedule, its last ticks and its next ones."""
     with connect(database) as connection:
         schedule = _find(connection, name, owner)
-        ticks = fetch(connection, queries.recent_ticks(schedule.owner, schedule.name, n))
+        ticks = fetch(connection, queries.schedules.recent_ticks(schedule.owner, schedule.name, n))
     coming = schedule.preview(n)
     if json:
         dump({**record(schedule), "preview": coming, "ticks": [record(tick) for tick in ticks]})
@@ -166,7 +166,7 @@ def _do(
 
 
 def _find(connection: psycopg.Connection[Any], name: str, owner: str | None) -> ScheduleInfo:
-    found = fetch(connection, queries.schedules(owner, parse.name(name, "NAME")))
+    found = fetch(connection, queries.schedules.schedules(owner, parse.name(name, "NAME")))
     if not found:
         raise ScheduleNotFound(f"there is no schedule {name!r}: 'stepwell schedules list' lists them all")
     if len(found) > 1:

@@ -12,7 +12,7 @@ import typer
 
 from stepwell.cli.output import complain
 from stepwell.errors import ConfigError, StepwellError
-from stepwell.postgres.database import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
 from stepwell.supervisor import exit_codes
 
 LifelineOption = Annotated[

@@ -26,7 +26,8 @@ from stepwell.cli.supervised import (
     report_error,
 )
 from stepwell.errors import ConfigError
-from stepwell.postgres.database import ENVIRONMENT, Database
+from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.database import Database
 from stepwell.supervisor.lifeline import LifelineListener
 
 

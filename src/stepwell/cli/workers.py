@@ -10,7 +10,7 @@ from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, dump, record, table
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
-from stepwell.postgres.queries import WorkerInfo
+from stepwell.postgres.queries.reads import WorkerInfo
 
 
 def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
@@ -21,11 +21,11 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
     or not. "owner" is the name of its app, or - if the app has none.
     """
     with connect(database) as connection:
-        found = fetch(connection, queries.workers())
+        found = fetch(connection, queries.reads.workers())
         held: dict[UUID, dict[str, int]] = {}
-        for holds in fetch(connection, queries.held_jobs()):
+        for holds in fetch(connection, queries.reads.held_jobs()):
             held.setdefault(holds.worker_id, {})[holds.task] = holds.count
-        now = fetch(connection, queries.clock())[0]
+        now = fetch(connection, queries.reads.clock())[0]
     if json:
         dump([{**record(worker), "holds": held.get(worker.id, {})} for worker in found])
         return
@@ -51,7 +51,7 @@ def workers(json: JsonOption = False, database: DatabaseOption = None) -> None:
 
 
 def _holds(counts: Mapping[str, int]) -> str:
-    more = ", ..." if sum(counts.values()) >= queries.MOST_COUNTED else ""
+    more = ", ..." if sum(counts.values()) >= queries.reads.MOST_COUNTED else ""
     return ", ".join(f"{task} {count}" for task, count in counts.items()) + more
 
 

@@ -12,7 +12,7 @@ from stepwell.doctor.finding import NOT_CHECKED, Finding, listed, local_time
 from stepwell.errors import SchemaMismatch
 from stepwell.postgres import migrate, queries
 from stepwell.postgres.database import Database, fetch
-from stepwell.postgres.queries import SnapshotHolder
+from stepwell.postgres.queries.health import SnapshotHolder
 from stepwell.values.duration import describe
 
 _NOTIFY_PATIENCE = 2.0
@@ -38,8 +38,8 @@ def check_notifications(connection: psycopg.Connection[Any], database: Database)
     """Whether a notification sent on one connection arrives on another."""
     token = secrets.token_hex(8)
     with database.connect() as listener:
-        listener.execute(queries.LISTEN_FOR_DOCTOR)
-        fetch(connection, queries.notify("stepwell_doctor", token))
+        listener.execute(queries.health.LISTEN_FOR_DOCTOR)
+        fetch(connection, queries.health.notify("stepwell_doctor", token))
         # The token tells our notification from that of another doctor on the same channel.
         for note in listener.notifies(timeout=_NOTIFY_PATIENCE):
             if note.payload == token:
@@ -53,7 +53,7 @@ def check_notifications(connection: psycopg.Connection[Any], database: Database)
 
 def check_dead_rows(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether vacuum keeps up with the finished jobs."""
-    found = fetch(connection, queries.dead_rows())
+    found = fetch(connection, queries.health.dead_rows())
     if not found:
         return NOT_CHECKED
     rows = found[0]
@@ -72,7 +72,7 @@ def check_dead_rows(connection: psycopg.Connection[Any], _: Database) -> Finding
 def check_snapshots(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Which sessions keep dead rows from being vacuumed."""
     return judge_snapshots(
-        fetch(connection, queries.snapshot_holders()), fetch(connection, queries.hidden_sessions())[0]
+        fetch(connection, queries.health.snapshot_holders()), fetch(connection, queries.health.hidden_sessions())[0]
     )
 
 
@@ -96,7 +96,7 @@ def judge_snapshots(holders: Sequence[SnapshotHolder], hidden: int) -> Finding:
 
 def check_default_partitions(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether finished jobs had no partition for their day."""
-    found = fetch(connection, queries.default_rows())
+    found = fetch(connection, queries.health.default_rows())
     rows = found[0]
     count = rows.history + rows.failure
     if not count:

@@ -39,7 +39,7 @@ _CHECKS: dict[str, Check] = {
 def examine(database: Database) -> list[Finding]:
     """Run all checks in order. Raises only if the database cannot be reached at all."""
     with database.connect() as connection:
-        fetch(connection, queries.limit_statements(_STATEMENT_LIMIT))
+        fetch(connection, queries.health.limit_statements(_STATEMENT_LIMIT))
         return [replace(_run(check, connection, database), check=name) for name, check in _CHECKS.items()]
 
 
@@ -50,7 +50,7 @@ def _run(check: Check, connection: psycopg.Connection[Any], database: Database) 
     except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):
         return NOT_CHECKED
     except psycopg.errors.InsufficientPrivilege as error:
-        [who] = fetch(connection, queries.who())
+        [who] = fetch(connection, queries.rights.who())
         said = f"role {who.role!r} may not check this ({in_short(error)}): connect as the schema's owner, {who.owner!r}"
     except psycopg.errors.QueryCanceled:
         said = f"not checked: the query took longer than {describe(_STATEMENT_LIMIT)}"

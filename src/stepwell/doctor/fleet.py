@@ -13,7 +13,7 @@ from stepwell.postgres.database import Database, fetch
 
 def check_leases(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether leases have expired, and whether a live worker is there to rescue the jobs."""
-    workers = fetch(connection, queries.workers())
+    workers = fetch(connection, queries.reads.workers())
     alive = sum(worker.alive for worker in workers)
     dead = [worker for worker in workers if not worker.alive]
     if not dead:
@@ -28,7 +28,7 @@ def check_leases(connection: psycopg.Connection[Any], _: Database) -> Finding:
 
 def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether anything is paused."""
-    paused = fetch(connection, queries.pauses())
+    paused = fetch(connection, queries.fleet.pauses())
     if not paused:
         return Finding("ok", "nothing is paused")
     option = {"everything": "--all", "queue": "", "task": "--task ", "worker": "--worker "}
@@ -44,7 +44,7 @@ def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
 
 def check_shared_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether several apps have a task of the same name."""
-    shared = fetch(connection, queries.shared_tasks())
+    shared = fetch(connection, queries.health.shared_tasks())
     if not shared:
         return Finding("ok", "no two apps have a task of the same name")
     unnamed = [found for found in shared if not found.named]

@@ -15,8 +15,8 @@ _LATE = 60.0
 
 def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding:
     """Whether all schedules fire, and live workers would run their jobs."""
-    schedules = fetch(connection, queries.schedules())
-    now = fetch(connection, queries.clock())[0]
+    schedules = fetch(connection, queries.schedules.schedules())
+    now = fetch(connection, queries.reads.clock())[0]
     late = [
         (each, each.next_run_at)
         for each in schedules
@@ -27,7 +27,7 @@ def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding
         return Finding(
             "problem", f"not fired: {shown}: start a worker; if one runs, see its log", [each for each, _ in late]
         )
-    alive = [worker for worker in fetch(connection, queries.workers()) if worker.alive]
+    alive = [worker for worker in fetch(connection, queries.reads.workers()) if worker.alive]
     owners = {worker.owner for worker in alive}
     orphans = [each for each in schedules if each.declared and each.owner not in owners] if alive else []
     if orphans:

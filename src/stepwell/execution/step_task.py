@@ -29,7 +29,7 @@ class StepTask(Task[..., Any]):
     def __init__(self, chain: Chain[..., Any], step: FlowStep, job: ClaimedJob, n: int, *, first: bool) -> None:
         assert step.fn is not None
         super().__init__(
-            chain.sink, step.fn, name=chain.name, queue=chain.queue, priority=chain.priority, retry=step.retry,
+            chain.job_store, step.fn, name=chain.name, queue=chain.queue, priority=chain.priority, retry=step.retry,
             timeout=step.timeout, timeout_grace=chain.timeout_grace, keep=chain.keep, keep_failed=chain.keep_failed,
             process=step.process, transaction=step.transaction, drift=chain.drift, codec=step.codec,
         )  # fmt: skip

@@ -29,7 +29,8 @@ from stepwell.flows.annotations import ends_of, fits, hints_of, output_of, writt
 from stepwell.flows.flow import Flow, FlowStep, Moved, check_step_options, enter_step, seconds_or
 from stepwell.jobs.callable_task import Anything
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.task import Task, check_priority
+from stepwell.jobs.options import check_priority
+from stepwell.jobs.task import Task
 from stepwell.values.directives import Done, Next
 from stepwell.values.duration import Duration
 from stepwell.values.json import encode_value, new_decoder
@@ -108,7 +109,7 @@ class Chain(Task[P, R]):
     made: ClassVar[dict[tuple[str, str], Chain[..., Any]]] = {}
     """Those with steps that run in processes, by the module that makes them and their name. `app.chain` adds them."""
 
-    def __init__(self, sink: Any, name: str, given: tuple[Any, ...], module: str, **options: Any) -> None:
+    def __init__(self, job_store: Any, name: str, given: tuple[Any, ...], module: str, **options: Any) -> None:
         if not given:
             raise ConfigError(f"chain {name!r} has no steps: app.chain(name, first, second, ...)")
         policies: list[Step[..., Any]] = [step if isinstance(step, Step) else Step(step) for step in given]
@@ -135,7 +136,7 @@ class Chain(Task[P, R]):
         for before, after, at, output in zip(policies, policies[1:], hints[1:], hints, strict=False):
             _check_fits(name, before.fn, output.get("return", Any), after.fn, at.get(_input_of(name, after.fn), Any))
         codec = Codec(name, policies[0].fn, result=_result_of([hint.get("return", Any) for hint in hints]))
-        super().__init__(sink, policies[0].fn, name=name, process=False, transaction=False, codec=codec, **options)
+        super().__init__(job_store, policies[0].fn, name=name, process=False, transaction=False, codec=codec, **options)
         self.kind = "async"
         self.codec.wants_sync_context = False
         self.has_apart = any(step.apart for step in self.steps)

@@ -26,7 +26,7 @@ StateClass = TypeVar("StateClass", bound=type[Any])
 class Machine(Task[[Any], Any]):
     """A task whose work is a machine of states. Made by `app.machine`; `@machine.state` adds a state."""
 
-    def __init__(self, sink: Any, name: str, **options: Any) -> None:
+    def __init__(self, job_store: Any, name: str, **options: Any) -> None:
         async def run(state: Any) -> Any:  # noqa: ARG001
             raise AssertionError("a machine's states are run, not the machine")
 
@@ -35,7 +35,7 @@ class Machine(Task[[Any], Any]):
         self.states: dict[str, FlowStep] = {}
         self._classes: dict[str, type[Any]] = {}
         self._starts: set[str] = set()
-        super().__init__(sink, run, name=name, process=False, transaction=False,
+        super().__init__(job_store, run, name=name, process=False, transaction=False,
                          codec=_MachineCodec(name, run, self), **options)  # fmt: skip
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """List, count, retry and cancel jobs by a filter. Python and the command line run the same plans.
 
-Every query looks at a bounded number of jobs, in a transaction of its own, and the next one goes on where it stopped:
-from the newest job to the oldest, so that no job is met twice. A change may be interrupted and begun again.
+Every query reads a bounded number of jobs, in a transaction of its own, and the next one continues where it stopped.
+The order is from the newest job to the oldest, so no job is met twice. A change may be interrupted and repeated.
 """
 
 from __future__ import annotations
@@ -14,46 +14,47 @@ from typing import Any, Literal
 from uuid import UUID
 
 from stepwell.errors import ConfigError
+from stepwell.jobs.check import check_count, check_reason, to_job_id
 from stepwell.jobs.filter import JobFilters, to_match
-from stepwell.jobs.handle import check_reason, to_job_id
 from stepwell.postgres import queries
-from stepwell.postgres.queries import MOST_LOOKED_AT, JobMatch, Query
-from stepwell.postgres.query_plan import Plan
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.search import MOST_LOOKED_AT, JobMatch
+from stepwell.postgres.query_plan import QueryPlan
 from stepwell.values.duration import Duration, describe, seconds
 from stepwell.values.job import LIVE, JobInfo, State
 
 BATCH = 1000
-"""How many jobs are read or changed at a time."""
+"""How many jobs one query reads or changes."""
 
 Became = Literal["ready", "cancelled", "running", "undoing"]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What can be done to many jobs."""
+    """A change that can be made to many jobs."""
 
     verb: Literal["retry", "cancel", "run"]
     query: Callable[[Sequence[str]], Query[Any]]
     read: Callable[[list[Any]], dict[str, Became]]
-    """What those that it applied to became, by the rows of the query."""
+    """Read from the rows of the query which jobs were changed, and what each became."""
     states: tuple[State, ...] = ()
-    """The states that a filter may name. Empty: this change is not made by a filter."""
+    """The states that a filter may name. Empty: this change takes no filter."""
     default: tuple[State, ...] = ()
-    """The states that are meant where a filter names none."""
+    """The states that apply if a filter names none."""
     step: str | None = None
-    """The step that the jobs are to go back to."""
+    """The step that the jobs go back to."""
     goes_back: bool = False
-    """They do not go on where they stood."""
+    """Whether the jobs do not continue where they stopped."""
     has_input: bool = False
-    """The step is given something, so that jobs need not have come to it before."""
+    """Whether the step gets an input, so that jobs need not have reached it before."""
 
     @property
     def to_retry(self) -> bool:
-        """Whether only those jobs are found that can be run again."""
+        """Whether the filter finds only jobs that can be retried."""
         return self.verb == "retry"
 
     def narrow(self, which: JobMatch, what: str = "state") -> JobMatch:
-        """The same filter for those states that this applies to. Of live jobs only running ones have a worker."""
+        """Narrow a filter to the states that this change applies to. Of live jobs, only running ones have a worker."""
         for state in which.states or ():
             if state not in self.states:
                 raise ConfigError(f"{what} is {state!r}: {self.verb} is for jobs that are {', '.join(self.states)}")
@@ -62,10 +63,10 @@ class Change:
 
 
 def retrying(step: str | None = None, *, from_start: bool = False, input: str | None = None) -> Change:  # noqa: A002
-    """Run jobs again: where they stood, from a step on, or from the start."""
+    """Retry jobs: from where they stopped, from a step, or from the start."""
     return Change(
         "retry",
-        lambda ids: queries.retry(ids, step, from_start=from_start, input=input),
+        lambda ids: queries.jobs.retry(ids, step, from_start=from_start, input=input),
         _all_ready,
         states=("failed", "cancelled", "scheduled"),
         default=("failed",),
@@ -76,13 +77,13 @@ def retrying(step: str | None = None, *, from_start: bool = False, input: str | 
 
 
 def cancelling(reason: str | None) -> Change:
-    """Cancel jobs, and their children. Raises `BadArgs` for a reason that Postgres cannot keep."""
+    """Cancel jobs and their children. Raises `BadArgs` for a reason that Postgres cannot store."""
     reason = check_reason(reason)
-    # One that is made ready is run once more, to undo its steps.
+    # A cancelled job that becomes ready runs once more, to compensate its steps.
     became: dict[str, Became] = {"running": "running", "ready": "undoing"}
     return Change(
         "cancel",
-        lambda ids: queries.cancel(ids, reason),
+        lambda ids: queries.jobs.cancel(ids, reason),
         lambda rows: {str(job_id): became.get(state, "cancelled") for job_id, state in rows},
         states=LIVE,
         default=LIVE,
@@ -90,8 +91,8 @@ def cancelling(reason: str | None) -> Change:
 
 
 def hurrying() -> Change:
-    """Have jobs that wait for their time run now."""
-    return Change("run", queries.run_now, _all_ready)
+    """Run jobs now that wait for their time."""
+    return Change("run", queries.jobs.run_now, _all_ready)
 
 
 def _all_ready(rows: list[Any]) -> dict[str, Became]:
@@ -100,8 +101,8 @@ def _all_ready(rows: list[Any]) -> dict[str, Became]:
 
 def list_jobs(
     caller: str, filters: JobFilters, limit: int, before: JobInfo | UUID | str | None, timeout: Duration
-) -> Plan[list[JobInfo]]:
-    """What `App.jobs` does."""
+) -> QueryPlan[list[JobInfo]]:
+    """The plan of `App.jobs`."""
     return list_matching(
         to_match(caller, filters),
         check_count(limit, "limit"),
@@ -110,14 +111,16 @@ def list_jobs(
     )
 
 
-def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: Duration) -> Plan[int]:
-    """What `App.count_jobs` does."""
+def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: Duration) -> QueryPlan[int]:
+    """The plan of `App.count_jobs`."""
     most = None if at_most is None else check_count(at_most, "at_most")
     return count_matching(to_match(caller, filters), most, seconds(timeout, "timeout"))
 
 
-def change_jobs(caller: str, change: Change, queue: str | None, everything: bool, filters: JobFilters) -> Plan[int]:
-    """What `App.retry_jobs` and `App.cancel_jobs` do."""
+def change_jobs(
+    caller: str, change: Change, queue: str | None, everything: bool, filters: JobFilters
+) -> QueryPlan[int]:
+    """The plan of `App.retry_jobs` and `App.cancel_jobs`."""
     if queue is not None:
         if filters.get("queue") is not None:
             raise ConfigError(f"{caller} was given two queues: give one")
@@ -133,60 +136,53 @@ def change_jobs(caller: str, change: Change, queue: str | None, everything: bool
     return (yield from change_matching(change, change.narrow(which))).total()
 
 
-def list_matching(which: JobMatch, limit: int, before: str | None, timeout: float) -> Plan[list[JobInfo]]:
-    """The newest jobs that match, the newest first, older than the one with the id `before`."""
+def list_matching(which: JobMatch, limit: int, before: str | None, timeout: float) -> QueryPlan[list[JobInfo]]:
+    """List the newest jobs that match and are older than the job `before`, newest first."""
     found: list[JobInfo] = []
     until = time.monotonic() + timeout
     while True:
-        rows = yield queries.find_page(which, before, min(limit - len(found), BATCH))
+        rows = yield queries.search.find_page(which, before, min(limit - len(found), BATCH))
         found += [job for _, job in rows if job is not None]
         before = rows[0][0]
         if before is None or len(found) >= limit:
             return found
         if time.monotonic() > until:
             raise TimeoutError(
-                f"found {len(found)} of {limit} jobs within {describe(timeout)}, and there are more to look at: name "
+                f"found {len(found)} of {limit} jobs within {describe(timeout)}, and there are more to search: name "
                 "a state, give newer_than or a smaller limit, or a longer timeout"
             )
 
 
-def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_retry: bool = False) -> Plan[int]:
-    """How many jobs match. What changes meanwhile may be counted or not."""
+def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_retry: bool = False) -> QueryPlan[int]:
+    """Count the jobs that match. Jobs that change meanwhile may be counted or not."""
     counted = 0
     before: str | None = None
     until = time.monotonic() + timeout
     while True:
         most = MOST_LOOKED_AT if at_most is None else min(at_most - counted, MOST_LOOKED_AT)
-        [(found, before)] = yield queries.find_count(which, before, most, to_retry=to_retry)
+        [(found, before)] = yield queries.search.find_count(which, before, most, to_retry=to_retry)
         counted += found
         if before is None or counted == at_most:
             return counted
         if time.monotonic() > until:
             raise TimeoutError(
-                f"counted {counted} jobs within {describe(timeout)}, and there are more to look at: name a state, give "
+                f"counted {counted} jobs within {describe(timeout)}, and there are more to search: name a state, give "
                 "newer_than or at_most, or a longer timeout"
             )
 
 
 def change_matching(
-    change: Change, which: JobMatch, told: Callable[[Counter[Became]], None] | None = None
-) -> Plan[Counter[Became]]:
-    """Change every job that matches a filter as `change.narrow` returns it, and count what they became. `told` hears so
-    after each batch."""
+    change: Change, which: JobMatch, report: Callable[[Counter[Became]], None] | None = None
+) -> QueryPlan[Counter[Became]]:
+    """Change every job that matches a filter from `change.narrow`, and count what the jobs became. `report` gets the
+    counts after each batch."""
     total: Counter[Became] = Counter()
     before: str | None = None
     while True:
-        [(ids, before)] = yield queries.find_ids(which, before, BATCH, to_retry=change.to_retry)
+        [(ids, before)] = yield queries.search.find_ids(which, before, BATCH, to_retry=change.to_retry)
         if ids:
             total.update(change.read((yield change.query(ids))).values())
-        if told is not None:
-            told(total)
+        if report is not None:
+            report(total)
         if before is None:
             return total
-
-
-def check_count(number: int, what: str) -> int:
-    """The same number, if so many of something can be asked for."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 2**62:
-        raise ConfigError(f"{what} is {number!r}: it must be a whole number of at least 1")
-    return number

@@ -1,8 +1,8 @@
-"""Tasks of one function, as `@app.task` makes them. Called, each is its function: no job, no retries, no worker.
+"""Tasks of one function, as `@app.task` makes them. Calling one calls its function: no job, no retries, no worker.
 
-There are four, so that a type checker knows what a call takes and returns: a `Task[P, R]` alone knows what is enqueued,
-which has no context, and the result, which has been awaited. (`fn` returns no Coroutine[Any, Any, R]: where overloads
-such as those of `ctx.map` are given an Any, mypy gives up.)
+There are four classes, so that a type checker knows the arguments and the return type of a call. `Task[P, R]` alone
+knows only the arguments of a job, without the context, and its awaited result. (`fn` does not return Coroutine[Any,
+Any, R]: mypy gives up when overloads such as those of `ctx.map` get an Any.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.task import Sink, Task
+from stepwell.jobs.enqueue import JobStore
+from stepwell.jobs.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -24,12 +25,12 @@ Result = TypeVar("Result")
 
 
 class Anything:
-    """No value has this type. A function whose first parameter would take one takes anything there: it has no
-    annotation, or says `Any` or `object`. It would take a context, too, but not because it asks for one."""
+    """No value has this type. A function whose first parameter accepts it accepts anything there: the parameter has no
+    annotation, or `Any` or `object`. Such a function also accepts a context, but does not ask for one."""
 
 
 class AsyncTask(Task[P, R]):
-    """A task of an `async def`. `await task(...)` runs the function here and now, as `await task.fn(...)` does."""
+    """A task of an `async def`. `await task(...)` calls the function here, like `await task.fn(...)`."""
 
     fn: Callable[P, Coroutine[object, None, R]]
 
@@ -38,7 +39,7 @@ class AsyncTask(Task[P, R]):
 
 
 class SyncTask(Task[P, R]):
-    """A task of a plain function. `task(...)` runs the function here and now, as `task.fn(...)` does."""
+    """A task of a plain function. `task(...)` calls the function here, like `task.fn(...)`."""
 
     fn: Callable[P, R]
 
@@ -47,8 +48,8 @@ class SyncTask(Task[P, R]):
 
 
 class AsyncContextTask(Task[P, R]):
-    """A task of an `async def` that takes a `Context` first. It is enqueued without one. A call takes one, such as that
-    of the handler which calls: `await task(ctx, ...)`."""
+    """A task of an `async def` that takes a `Context` first. It is enqueued without one. A call needs one, for example
+    the context of the calling handler: `await task(ctx, ...)`."""
 
     fn: Callable[Concatenate[Context, P], Coroutine[object, None, R]]
 
@@ -64,7 +65,7 @@ class AsyncContextTask(Task[P, R]):
 
 class SyncContextTask(Task[P, R], Generic[P, R, Given]):
     """A task of a plain function that takes a `SyncContext`, or a `Context`, first. It is enqueued without one. A call
-    takes one: `task(ctx, ...)`."""
+    needs one: `task(ctx, ...)`."""
 
     fn: Callable[Concatenate[Given, P], R]
 
@@ -84,13 +85,13 @@ def _refuse_without_context(task: Task[..., Any], args: tuple[Any, ...], kwargs:
     except TypeError as error:
         name = task.name
         raise TypeError(
-            f"{name}(...): {error}. Called, a task is its function, and this one takes its context first: enqueue it "
-            f"with {name}.enqueue(...) or await {name}.aenqueue(...), or in a handler call {name}(ctx, ...)"
+            f"{name}(...): {error}. Calling a task calls its function, and this one takes its context first: "
+            f"enqueue it with {name}.enqueue(...) or await {name}.aenqueue(...), or in a handler call {name}(ctx, ...)"
         ) from None
 
 
 class TaskDecorator(Protocol):
-    """What `@app.task(...)` returns: it takes the function and gives back the task, as `app.task` itself does."""
+    """The decorator that `@app.task(...)` returns: it takes the function and returns the task, like `app.task`."""
 
     @overload
     def __call__(self, fn: Callable[Concatenate[Anything, ...], Anything], /) -> SyncTask[..., Any]: ...
@@ -120,11 +121,11 @@ class TaskDecorator(Protocol):
     def __call__(self, fn: Callable[Args, Result], /) -> SyncTask[Args, Result]: ...
 
 
-def new_task(sink: Sink, fn: Callable[..., Any], name: str, **options: Any) -> Task[..., Any]:
-    """The task of a function, of the kind that the function is."""
+def new_task(job_store: JobStore, fn: Callable[..., Any], name: str, **options: Any) -> Task[..., Any]:
+    """Make the task of a function, in the class that fits the function."""
     codec = Codec(name, fn)
     is_async, takes_context = inspect.iscoroutinefunction(fn), codec.context_parameter is not None
     kind: Any = (
         (AsyncContextTask if is_async else SyncContextTask) if takes_context else (AsyncTask if is_async else SyncTask)
     )
-    return kind(sink, fn, name=name, codec=codec, **options)
+    return kind(job_store, fn, name=name, codec=codec, **options)

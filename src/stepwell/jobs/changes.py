@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from stepwell.errors import WHY_NO_JOB, StepNotFound
 from stepwell.jobs.bulk import BATCH, Became, Change
 from stepwell.postgres import queries
-from stepwell.postgres.query_plan import Plan
+from stepwell.postgres.query_plan import QueryPlan
 
 _MOST_NAMED = 10
 
@@ -23,7 +23,7 @@ class Changed:
     """A predicate to follow the job's id, such as "is running already"."""
 
 
-def change_by_id(change: Change, ids: Sequence[str]) -> Plan[Changed]:
+def change_by_id(change: Change, ids: Sequence[str]) -> QueryPlan[Changed]:
     """Change the jobs with these ids."""
     changed = Changed()
     # A job that lacks the step fails the whole statement, so with a step each job gets its own.
@@ -32,15 +32,15 @@ def change_by_id(change: Change, ids: Sequence[str]) -> Plan[Changed]:
         with suppress(StepNotFound):  # `_refusal` names the steps that the job has
             changed.became |= change.read((yield change.query(ids[start : start + size])))
     left = [job_id for job_id in ids if job_id not in changed.became]
-    states = dict((yield queries.job_states(left))) if left else {}
+    states = dict((yield queries.reads.job_states(left))) if left else {}
     for job_id in left:
         changed.refused[job_id] = yield from _refusal(change, job_id, states.get(job_id))
     return changed
 
 
-def no_such_step(job_id: str, step: str) -> Plan[str]:
+def no_such_step(job_id: str, step: str) -> QueryPlan[str]:
     """A predicate for a job without this step: it names the steps that the job has."""
-    keys = [found.key for found in (yield queries.steps(job_id))]
+    keys = [found.key for found in (yield queries.reads.steps(job_id))]
     if not keys:
         return f"has no step {step!r}, because it has saved none: leave out the step"
     named = ", ".join(keys[:_MOST_NAMED])
@@ -48,7 +48,7 @@ def no_such_step(job_id: str, step: str) -> Plan[str]:
     return f"has no step {step!r}: it has {named}{more}"
 
 
-def _refusal(change: Change, job_id: str, state: str | None) -> Plan[str]:
+def _refusal(change: Change, job_id: str, state: str | None) -> QueryPlan[str]:
     match state:
         case None:
             return f"is not known: {WHY_NO_JOB}"

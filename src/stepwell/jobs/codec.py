@@ -1,7 +1,7 @@
-"""Args and results to JSON and back, by the task's own annotations.
+"""Encode args and results as JSON and back, by the task's own annotations.
 
-A signature becomes one msgspec struct, so decoding checks names and types in one pass. What is enqueued is decoded
-once before it is sent: bad args raise in the caller's face, not in a worker.
+A signature becomes one msgspec struct, so decoding checks names and types in one pass. Args are decoded once before
+they are sent, so that bad args raise in the caller and not in a worker.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CONTEXTS = (Context, SyncContext)
 
 
 class Codec:
-    """Turns the arguments of one function into JSON and back, and its result too."""
+    """Encodes and decodes the arguments and the result of one function."""
 
     def __init__(self, name: str, fn: Callable[..., Any], *, result: Any = None) -> None:
         self._name = name
@@ -45,20 +45,18 @@ class Codec:
         try:
             self._signature = inspect.signature(fn)
         except ValueError:
-            raise ConfigError(
-                f"task {name!r}: {fn!r} does not tell its arguments: write a function around it"
-            ) from None
+            raise ConfigError(f"task {name!r}: {fn!r} has no signature: write a function around it") from None
         self._parameters = list(self._signature.parameters.values())
         self.context_parameter: str | None = None
         self.wants_sync_context = False
         self.ready = False
-        """Whether the annotations could be read: else they are at the first use."""
+        """Whether the annotations were read. If not, they are read at the first use."""
         for parameter in self._parameters:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise ConfigError(
                     f"task {name!r}: {parameter} cannot be stored by name: declare each argument of the task"
                 )
-        # Annotations may name what is defined further down in the module: then they are read at the first use.
+        # Annotations may name classes that are defined further down in the module: then they are read at the first use.
         try:
             self._build()
         except NameError:
@@ -66,7 +64,7 @@ class Codec:
             self._take_context()
 
     def encode_args(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], most: int) -> str:
-        """The arguments as a JSON object. Raises `BadArgs`, naming the argument, if they do not fit or encode."""
+        """Encode the arguments as a JSON object. Raises `BadArgs`, which names the argument that does not fit."""
         self.prepare()
         named = self._bind(args, kwargs)
         try:
@@ -78,12 +76,14 @@ class Codec:
             for key, value in named.items():
                 if NUL.search(encoder.encode(value).decode()):
                     raise BadArgs(
-                        f"task {self._name!r}: argument {key!r} holds a NUL character, which text cannot keep"
+                        f"task {self._name!r}: argument {key!r} holds a NUL character, which text cannot store"
                     )
         if may_hold_nan(text):
             for key, value in named.items():
                 if holds_nan(value):
-                    raise BadArgs(f"task {self._name!r}: argument {key!r} holds NaN or infinity, which JSON cannot say")
+                    raise BadArgs(
+                        f"task {self._name!r}: argument {key!r} holds NaN or infinity, which JSON cannot express"
+                    )
         if len(encoded) > most:
             raise BadArgs(
                 f"task {self._name!r}: the args take {len(encoded)} bytes, more than {most}: store the data "
@@ -98,17 +98,17 @@ class Codec:
         return text
 
     def decode_args(self, encoded: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional-only and other arguments, typed. Raises `BadArgs` if the JSON no longer fits the signature,
-        `MisfitArgs` if that is for the arguments' names."""
+        """Decode positional-only and other arguments. Raises `MisfitArgs` if the names of the arguments do not fit the
+        signature, and `BadArgs` if a value does not. The error's `reason` leaves out the task."""
         self.prepare()
         try:
             values = self._decoder.decode(encoded)
         except msgspec.DecodeError as error:
             if wrong := wrong_names(encoded, self._fields, self._needed):
-                raise MisfitArgs(
-                    f"task {self._name!r}: the stored args do not fit: it takes ({self.describe()}); {wrong}"
-                ) from None
-            raise BadArgs(f"task {self._name!r}: the stored args do not fit: {_name_the_argument(error)}") from None
+                reason = f"it takes ({self.describe()}); {wrong}"
+                raise MisfitArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
+            reason = _name_the_argument(error)
+            raise BadArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
         except RecursionError:
             raise BadArgs(f"task {self._name!r}: the stored args are nested too deep") from None
         kwargs: dict[str, Any] = {}
@@ -121,11 +121,11 @@ class Codec:
         return (), kwargs
 
     def encode_result(self, result: Any, most: int) -> str:
-        """The result as JSON. Raises `BadValue` with the value's type if it does not encode."""
+        """Encode the result. Raises `BadValue`, which names the value's type, if it cannot be encoded."""
         return encode_value(result, most, "App(max_result_size=...)", "task {!r} returned", self._name)
 
     def decode_result(self, encoded: str | None) -> Any:
-        """The result, as the function's return annotation says."""
+        """Decode the result by the function's return annotation."""
         self.prepare()
         if encoded is None:
             return None
@@ -138,16 +138,16 @@ class Codec:
         return list(self._fields)
 
     def describe(self) -> str:
-        """The arguments as a person would write them, for lists of tasks."""
+        """Describe the arguments as a person would write them, for lists of tasks."""
         return ", ".join(str(p) for p in self._parameters if p.name != self.context_parameter)
 
     def shape(self) -> str:
-        """What it takes, by name, and which of it must be given: what `MisfitArgs` goes by."""
+        """Describe the names of the arguments and which are required. They decide whether stored args are a misfit."""
         self.prepare()
         return shape_of(self._fields, self._needed)
 
     def prepare(self) -> None:
-        """Read the annotations, if that had to wait. Raises `ConfigError` if they name something unknown."""
+        """Read the annotations, if that is still to do. Raises `ConfigError` if they name something unknown."""
         if not self.ready:
             try:
                 self._build()
@@ -202,8 +202,8 @@ class Codec:
         self._bindable = self._signature.replace(parameters=kept)
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        # What most calls are, without the price of `bind`: every argument by name. In a dict, for another mapping may
-        # have an answer to every name.
+        # A short cut for most calls, without the cost of `bind`: every argument by name. Only for a dict, because
+        # another mapping, such as a defaultdict, may return a value for any name.
         if not args and type(kwargs) is dict and not self._positional_only:
             given = cast("dict[str, Any]", kwargs)
             if len(given) == len(self._fields):
@@ -221,13 +221,13 @@ class Codec:
         try:
             placed = self._bindable.bind_partial(*args).arguments
         except TypeError:
-            return None  # more than it takes, or some that must be given by name
+            return None  # too many arguments, or keyword-only ones given by position
         unknown = [name for name in kwargs if name not in self._fields]
         missing = [name for name in self._needed if name not in placed and name not in kwargs]
         said = say_wrong_names(unknown, missing)
         for name in missing:
             if name in ("ctx", "context") and self._signature.parameters[name].annotation is inspect.Parameter.empty:
-                return f"{said}; if {name!r} is to be the context, annotate it: {name}: Context"
+                return f"{said}; if {name!r} is meant to be the context, annotate it: {name}: Context"
         return said
 
     def _culprit(self, named: Mapping[str, Any], error: Exception) -> BadArgs:
@@ -241,7 +241,7 @@ class Codec:
 
 
 def _without_restart(annotation: Any) -> Any:
-    """What a job ends with: a function that says `-> int | Restart` ends with an int."""
+    """Remove `Restart` from a return annotation: a job of a function `-> int | Restart` ends with an int."""
     if annotation is Restart:
         return Any
     if typing.get_origin(annotation) not in (Union, types.UnionType):
@@ -251,7 +251,7 @@ def _without_restart(annotation: Any) -> Any:
 
 
 def encode_metadata(metadata: Mapping[str, Any]) -> str:
-    """Metadata as a JSON object."""
+    """Encode metadata as a JSON object."""
     if not isinstance(metadata, Mapping):
         raise BadArgs(f"metadata is {article(type(metadata).__name__)}: give a dict")
     try:
@@ -259,14 +259,14 @@ def encode_metadata(metadata: Mapping[str, Any]) -> str:
     except Exception as error:
         raise BadArgs(f"metadata does not encode as JSON: {error}") from None
     if NUL.search(text):
-        raise BadArgs("metadata holds a NUL character, which Postgres cannot keep")
+        raise BadArgs("metadata holds a NUL character, which Postgres cannot store")
     if may_hold_nan(text) and holds_nan(dict(metadata)):
-        raise BadArgs("metadata holds NaN or infinity, which JSON cannot say")
+        raise BadArgs("metadata holds NaN or infinity, which JSON cannot express")
     return text
 
 
 def _name_the_argument(error: Exception) -> str:
-    """msgspec says "Expected `int`, got `str` - at `$.x`"; people want the argument's name."""
+    """Rewrite msgspec's "Expected `int`, got `str` - at `$.x`" with the argument's name."""
     text = str(error)
     match = re.search(r" - at `\$\.(\w+)(.*)`$", text)
     if match:

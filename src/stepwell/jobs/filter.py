@@ -1,4 +1,4 @@
-"""The words by which jobs are chosen, the same in Python and on the command line, and the filter that they make."""
+"""Filters that choose jobs, with the same words in Python and on the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 from stepwell.errors import ConfigError
 from stepwell.jobs.codec import encode_metadata
 from stepwell.jobs.task import Task
-from stepwell.postgres.queries import JobMatch
+from stepwell.postgres.queries.search import JobMatch
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import FINISHED, LIVE, State
 
@@ -17,30 +17,30 @@ _STATES: tuple[State, ...] = (*LIVE, *FINISHED)
 
 
 class JobFilters(TypedDict, total=False):
-    """Which jobs are meant: those that fit all that is given. None is as if it were left out."""
+    """Filters for jobs. A job must match all that are given; None is the same as left out."""
 
     state: State | Sequence[State] | None
-    """In this state, or in one of these."""
+    """Jobs in this state, or in one of these."""
     queue: str | None
     task: str | Task[..., Any] | None
-    """Of this task, or of the task of this name."""
+    """Jobs of this task, or of the task of this name."""
     owner: str | None
-    """Of the app of this name."""
+    """Jobs of the app of this name."""
     worker: UUID | str | None
-    """That this worker runs, or was the last to run."""
+    """Jobs that this worker runs, or was the last to run."""
     metadata: Mapping[str, Any] | None
-    """With all of this in their metadata."""
+    """Jobs with all of this in their metadata."""
     error: str | None
-    """With this text in their error, in upper or lower case."""
+    """Jobs with this text in their error, ignoring case."""
     older_than: Duration | None
-    """Enqueued at least this long ago."""
+    """Jobs enqueued at least this long ago."""
     newer_than: Duration | None
-    """Enqueued since then."""
+    """Jobs enqueued at most this long ago."""
 
 
 def to_match(caller: str, filters: JobFilters, named: Callable[[str], str] = str) -> JobMatch:
-    """The filter that these words make. Raises `ConfigError` or `BadArgs` for one that cannot be; `named` says how the
-    caller writes a word."""
+    """Check filters and convert them for a query. Raises `ConfigError` or `BadArgs`; `named` says how the caller writes
+    a word."""
     for word in filters:
         if word not in JobFilters.__annotations__:
             raise TypeError(f"{caller}() got an unexpected keyword argument {word!r}")
@@ -60,7 +60,7 @@ def to_match(caller: str, filters: JobFilters, named: Callable[[str], str] = str
 
 
 def check_worker(worker: UUID | str, what: str = "worker") -> UUID:
-    """A worker's id."""
+    """Return a worker's id."""
     try:
         return worker if isinstance(worker, UUID) else UUID(worker)
     except (ValueError, AttributeError, TypeError):
@@ -68,7 +68,7 @@ def check_worker(worker: UUID | str, what: str = "worker") -> UUID:
 
 
 def check_text(text: str | None, what: str) -> str | None:
-    """Text that Postgres can compare with. Names made by SQL may be stranger than those that Python gives."""
+    """Return the text, if Postgres can compare with it. SQL may create names that Python would refuse."""
     if text is None:
         return None
     try:

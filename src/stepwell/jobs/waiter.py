@@ -1,9 +1,9 @@
-"""Wait for jobs to end: one thread and one listening connection per process, however many wait.
+"""Wait for jobs to end: one thread and one listening connection per process, for any number of callers.
 
-NOTIFY wakes it; a poll stands behind, for whatever NOTIFY missed. A shared advisory lock says that somebody waits. It
-is only a hint to whoever ends jobs: anybody may keep the lock from us, and then the poll alone finds results. The
-thread starts with the first who waits and ends when nobody has waited for a while. A caller gives up when the database
-has not answered for the app's `call_timeout`; the thread goes on trying for the others.
+NOTIFY wakes the thread; a poll finds what NOTIFY missed. A waiting process holds a shared advisory lock, which tells
+workers that notifications are wanted. The lock is only a hint: any role may hold it exclusively, and then only the poll
+finds results. The thread starts with the first caller and ends when no caller has waited for a while. A caller gives up
+when the database has not answered for the app's `call_timeout`; the thread keeps trying for the others.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ import psycopg
 from stepwell.errors import DatabaseTimeout, StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.connection import is_read_only_now
-from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_read_only_error, is_transient, where
+from stepwell.postgres.fetch import fetch
 from stepwell.values.duration import describe
 from stepwell.values.job import Ended
 
 _LINGER = 5.0
 _POLL = 1.0
-# Right after the start a job may end by a transaction that looked for listeners before there was one.
+# Right after the start, a job may be ended by a transaction that looked for listeners before there was one.
 _EARLY_POLLS = (0.05, 0.2, 0.5)
 _BATCH = 1000
 _DOUBT = 0.1
@@ -38,7 +39,7 @@ _PATIENCE = 5.0
 
 
 class Waiter:
-    """Resolves a future for each job waited for. Safe to call from any thread."""
+    """Resolves a future for each awaited job. Safe to use from any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -54,21 +55,21 @@ class Waiter:
 
     @property
     def hears(self) -> bool:
-        """Whether the database has answered of late."""
+        """Whether the database has answered recently."""
         return time.monotonic() - self._answered_at < 2 * _POLL
 
     def wait(self, job_id: str) -> Future[Ended]:
-        """A future for how this job ends. Cancelling it is giving up."""
+        """Return a future for the end of this job. Cancel it to give up."""
         future: Future[Ended] = Future()
         if self._process != os.getpid():
-            # A forked child has no such thread, and its parent's waits are not its own.
+            # A forked child does not have the thread, and its parent's callers are not its own.
             self.__init__(self._database)
         with self._lock:
             self._futures.setdefault(job_id, []).append(future)
             self._unasked.add(job_id)
             if self._thread is None:
                 self._closing = False
-                self._answered_at = time.monotonic()  # until it is proved silent
+                self._answered_at = time.monotonic()  # assume that the database answers until it is silent
                 woken, self._wake = os.pipe()
                 self._thread = threading.Thread(
                     target=self._run, args=(woken, self._wake), name="stepwell-waiter", daemon=True
@@ -79,8 +80,8 @@ class Waiter:
         return future
 
     def ended(self, future: Future[Ended], timeout: float | None) -> Ended:
-        """How the job of a future ended. Raises `TimeoutError` when it has not ended in time, and `DatabaseTimeout`
-        when the database has not answered for `call_timeout`."""
+        """Wait for the future of a job. Raises `TimeoutError` when the job has not ended in time, and
+        `DatabaseTimeout` when the database has not answered for `call_timeout`."""
         began = time.monotonic()
         while True:
             with contextlib.suppress(TimeoutError):
@@ -88,7 +89,7 @@ class Waiter:
             self._check_time(began, timeout)
 
     async def aended(self, future: Future[Ended], timeout: float | None) -> Ended:
-        """The same for async code."""
+        """The same as `ended`, for async code."""
         began = time.monotonic()
         ended = asyncio.wrap_future(future)
         try:
@@ -111,17 +112,17 @@ class Waiter:
         if now >= self._silent_at(began):
             raise DatabaseTimeout(
                 f"{where(self._database.dsn)} has not answered for {describe(self._database.call_timeout or 0)} "
-                "(App(call_timeout=...) sets this limit), so it is not known whether the job has ended: wait for it "
+                "(App(call_timeout=...) sets this limit), so it is unknown whether the job has ended: wait for it "
                 "again when the server answers"
             )
 
     def _silent_at(self, began: float) -> float:
-        """When the database counts as silent for somebody who has waited since `began`. The poll is what asks it."""
+        """Return when the database counts as silent for a caller that has waited since `began`. The poll asks it."""
         limit = self._database.call_timeout
         return inf if limit is None else max(began, self._answered_at) + max(limit, 2 * _POLL)
 
     def forget(self, job_id: str, future: Future[Ended]) -> None:
-        """Nobody waits for this future any more."""
+        """Drop a future that its caller no longer waits for."""
         with self._lock:
             left = [other for other in self._futures.get(job_id, []) if other is not future]
             if left:
@@ -132,13 +133,13 @@ class Waiter:
                 self._doubted.discard(job_id)
 
     def close(self) -> None:
-        """Stop the thread; who still waits gets an error."""
+        """Stop the thread. Callers that still wait get an error."""
         with self._lock:
             self._closing = True
             thread = self._thread
             self._stir()
         if thread is not None:
-            thread.join(_PATIENCE)  # on a network that says nothing it may hang; it is a daemon
+            thread.join(_PATIENCE)  # on a dead network the thread may hang; it is a daemon
 
     def _stir(self) -> None:
         if self._wake is not None:
@@ -167,7 +168,7 @@ class Waiter:
             os.close(woken)
 
     def _leave(self, error: Exception) -> None:
-        """Let go of everything under the lock, so that nobody can begin to wait on a thread about to end."""
+        """Drop all futures under the lock, so that no caller begins to wait for a thread that is about to end."""
         with self._lock:
             futures = [future for waiting in self._futures.values() for future in waiting]
             self._futures.clear()
@@ -179,7 +180,7 @@ class Waiter:
 
     def _listen(self, connection: psycopg.Connection[Any], woken: int) -> None:
         connection.execute("listen stepwell_done")
-        seen_to_wait = fetch(connection, queries.try_waiting_lock())[0]
+        has_lock = fetch(connection, queries.jobs.try_waiting_lock())[0]
         early = list(_EARLY_POLLS)
         idle_since = time.monotonic()
         poll_at = time.monotonic() + early.pop(0)
@@ -213,10 +214,10 @@ class Waiter:
                     self._look(connection, done)
             if time.monotonic() >= poll_at:
                 poll_at = time.monotonic() + (early.pop(0) if early else _POLL)
-                seen_to_wait = seen_to_wait or fetch(connection, queries.try_waiting_lock())[0]
+                has_lock = has_lock or fetch(connection, queries.jobs.try_waiting_lock())[0]
                 self._look(connection, self._awaited())
                 if is_read_only_now(connection):
-                    # No job will ever end here: most likely another server takes over.
+                    # No job ends on this server: most likely another server takes over.
                     raise psycopg.errors.ReadOnlySqlTransaction("the server takes no writes")
 
     def _awaited(self) -> list[str]:
@@ -225,15 +226,15 @@ class Waiter:
 
     def _look(self, connection: psycopg.Connection[Any], job_ids: list[str]) -> None:
         for start in range(0, len(job_ids), _BATCH):
-            found = fetch(connection, queries.results(job_ids[start : start + _BATCH]))
+            found = fetch(connection, queries.jobs.results(job_ids[start : start + _BATCH]))
             self._answered_at = time.monotonic()
-            # A server that has handed over does not know the jobs of its successor.
+            # A server that has handed over does not see the jobs of its successor.
             knows_all = not is_read_only_now(connection)
             for ended in found:
                 if ended.state is None and not knows_all:
                     continue
                 if ended.state is None and ended.id not in self._doubted:
-                    # While a partition is made, a row that is moved into it can be missed: look again.
+                    # While a partition is created, a row that moves into it can be missed: read again.
                     self._doubted.add(ended.id)
                     continue
                 self._doubted.discard(ended.id)
@@ -246,7 +247,7 @@ class Waiter:
 
 
 def _readable(descriptors: list[int], within: float) -> set[int]:
-    """Those that have something to read, waiting for it so many seconds. Not by select, which ends at 1024 of them."""
+    """Wait up to `within` seconds and return the readable descriptors. Not by select, which fails above 1024."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
@@ -254,4 +255,4 @@ def _readable(descriptors: list[int], within: float) -> set[int]:
 
 
 def _closed() -> Exception:
-    return StepwellError("the app was closed while a result was waited for")
+    return StepwellError("the app was closed while a caller waited for a result")

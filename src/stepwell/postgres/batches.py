@@ -1,6 +1,6 @@
-"""Cut work into batches that one statement can carry: bounded in number, and in bytes.
+"""Cut work into batches for one statement, with a limit in number and in bytes.
 
-A message to Postgres may not reach a gigabyte, and long before that it holds everything else up.
+A message to Postgres must be smaller than a gigabyte, and a much smaller one already delays everything else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MOST_BYTES = 8 * 1024 * 1024
 
 
 def batches(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """The items in order, in batches of at most so many, and of little more than `MOST_BYTES` by their `size`."""
+    """Yield the items in order, in batches of at most `most` items and about `MOST_BYTES` by their `size`."""
     batch: list[Item] = []
     weight = 0
     for item in items:

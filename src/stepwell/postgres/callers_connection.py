@@ -1,4 +1,4 @@
-"""Enqueue inside the caller's own transaction: the job exists if and only if that commits."""
+"""Run queries in the caller's own transaction: they take effect if and only if it commits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from stepwell.errors import ConfigError
-from stepwell.postgres.database import afetch, fetch
-from stepwell.postgres.errors import is_hopeless, own
+from stepwell.postgres.errors import is_permanent, stepwell_error
+from stepwell.postgres.fetch import afetch, fetch
 from stepwell.postgres.hints import aexplain, explain
 from stepwell.postgres.queries import Query
 
@@ -16,7 +16,7 @@ Row = TypeVar("Row")
 
 
 def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
-    """Run a query on the caller's sync connection, in whatever transaction it is in."""
+    """Run a query on the caller's sync connection, in its current transaction."""
     if isinstance(connection, psycopg.AsyncConnection):
         raise ConfigError(
             "connection= is an AsyncConnection: await the call that begins with 'a', or give a psycopg.Connection"
@@ -26,13 +26,13 @@ def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
     try:
         return fetch(_any(connection), query)
     except psycopg.Error as error:
-        if _is_ours(error):
+        if _has_a_hint(error):
             raise explain(error, connection.info.dsn) from error
         raise
 
 
 async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
-    """Run a query on the caller's async connection, in whatever transaction it is in."""
+    """Run a query on the caller's async connection, in its current transaction."""
     if isinstance(connection, psycopg.Connection):
         raise ConfigError(
             "connection= is a sync Connection: use the call without the 'a', or give a psycopg.AsyncConnection"
@@ -42,14 +42,15 @@ async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
     try:
         return await afetch(_any(connection), query)
     except psycopg.Error as error:
-        if _is_ours(error):
+        if _has_a_hint(error):
             raise await aexplain(error, connection.info.dsn) from error
         raise
 
 
-def _is_ours(error: psycopg.Error) -> bool:
-    """Whether to explain it: a missing schema or right. What else went wrong in the caller's transaction is theirs."""
-    return is_hopeless(error) or own(error) is not None
+def _has_a_hint(error: psycopg.Error) -> bool:
+    """Whether to re-raise the error with a hint: a missing schema or right, or a refusal of Stepwell's own functions.
+    The caller handles all other errors of its transaction."""
+    return is_permanent(error) or stepwell_error(error) is not None
 
 
 def _unknown(connection: object) -> ConfigError:
@@ -66,8 +67,8 @@ def _unknown(connection: object) -> ConfigError:
 
 
 def _driver_connection(connection: object) -> str | None:
-    """How to get at the driver's connection of one of SQLAlchemy's; None: it is none of these."""
-    # By name, as the user's own class of a session may come from anywhere, and SQLAlchemy need not be installed.
+    """Say how to get the driver's connection from an object of SQLAlchemy; None: it is not one."""
+    # By name: the user may have subclassed a session, and SQLAlchemy need not be installed.
     names = {base.__name__ for base in type(connection).__mro__ if base.__module__.startswith("sqlalchemy.")}
     if names & {"AsyncSession", "async_scoped_session"}:
         return "(await (await session.connection()).get_raw_connection()).driver_connection"

@@ -1,7 +1,7 @@
-"""Gather what is asked for side by side into batches, without a timer.
+"""Gather concurrent requests into batches, without a timer.
 
-While one batch is under way the next gathers, and it leaves the moment the first returns: alone nobody waits, and
-under load the batches grow by themselves.
+While one batch is under way, the next one gathers, and it is sent the moment the first returns. A single request never
+waits, and under load the batches grow by themselves.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Answer = TypeVar("Answer")
 
 
 class Coalescer(Generic[Item, Answer]):
-    """Calls `send` with batches of items; each submitter gets its own answer, or its own error. `send` may answer a
-    single item with an error, too. It belongs to the event loop in which it is made.
+    """Calls `send` with batches of items; each submitter gets its own answer, or its own error. `send` may also answer
+    a single item with an error. A coalescer belongs to the event loop in which it is made.
 
-    `batches` cuts what waits into what is sent at once. `undone` says of an error that nothing of the batch can have
-    been done, so that each item may be sent again, alone.
+    `batches` cuts the waiting items into batches. `undone` says of an error that nothing of the batch was done, so that
+    each item may be sent again, alone.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Coalescer(Generic[Item, Answer]):
         self._sender: asyncio.Task[None] | None = None
 
     def submit(self, item: Item) -> asyncio.Future[Answer]:
-        """Gather an item; what is returned is its answer, to be awaited."""
+        """Gather an item. Returns a future of its answer."""
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting.append((item, future))
         if self._sender is None or self._sender.done():
@@ -44,7 +44,7 @@ class Coalescer(Generic[Item, Answer]):
         return future
 
     async def _send_all(self) -> None:
-        # Who was cancelled before the batch left is not sent for.
+        # Items whose submitter was cancelled before the batch was sent are dropped.
         while waiting := [one for one in self._waiting if not one[1].done()]:
             items = next(self._batches([item for item, _ in waiting]))
             futures, self._waiting = [future for _, future in waiting[: len(items)]], waiting[len(items) :]
@@ -55,7 +55,7 @@ class Coalescer(Generic[Item, Answer]):
         try:
             answers = await self._send(items)
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-            # Nobody sends any more: those who wait for the next batch are told as well.
+            # The sender ends, so the submitters that wait for the next batch are cancelled too.
             waiting, self._waiting = self._waiting, []
             for future in (*futures, *(future for _, future in waiting)):
                 future.cancel()

@@ -1,4 +1,4 @@
-"""Our connections: what each is told, how it is opened in time, and what one can be asked without a round trip."""
+"""Connections: their settings, opening one with a time limit, and what one knows without a round trip."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from stepwell.postgres.errors import NoConnection, Unanswered
 
 T = TypeVar("T")
 
-# Every call is one statement. None is prepared: a pooler in transaction mode would lose it, and what there is to plan
-# is planned inside the functions anyway (no difference in speed was to be measured).
+# Every call is one statement. None is prepared: a pooler in transaction mode would lose it, and almost all planning
+# happens inside the functions (no difference in speed could be measured).
 CONNECTION: Mapping[str, Any] = {"autocommit": True, "prepare_threshold": None}
 
 
 class SyncConnection(psycopg.Connection[Any]):
     """A connection that is closed, with `Unanswered` raised, once the server has been silent for `patience` seconds.
 
-    The server need not finish in that time, but it must take or give a byte. None: it may be silent for ever.
+    The server need not finish in that time, but it must accept or send a byte. None: there is no limit.
     """
 
     patience: float | None = None
@@ -42,11 +42,11 @@ class SyncConnection(psycopg.Connection[Any]):
             raise
 
     def __del__(self, *_: object) -> None:
-        """Without psycopg's warning: an app that nobody closes ends with the program, and so do its connections."""
+        """Suppress psycopg's warning: an app need not be closed; its connections end with the program."""
 
 
 class AsyncConnection(psycopg.AsyncConnection[Any]):
-    """The same for async code."""
+    """The same as `SyncConnection`, for async code."""
 
     patience: float | None = None
     opened_read_only = False
@@ -68,7 +68,7 @@ AnyConnection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any
 
 
 def _heard(gen: Generator[Any, Any, T], patience: float) -> Generator[Any, Any, T]:
-    """What psycopg does with a connection, which it resumes ten times a second even when there is nothing to do."""
+    """Wrap psycopg's I/O generator, which psycopg resumes ten times a second even when nothing is ready."""
     silent_from = time.monotonic()
     try:
         wanted = next(gen)
@@ -84,9 +84,9 @@ def _heard(gen: Generator[Any, Any, T], patience: float) -> Generator[Any, Any, 
 
 
 def open_within(dsn: str, limit: float | None) -> SyncConnection:
-    """A new connection, or `NoConnection` after `limit` seconds.
+    """Open a connection. Raises `NoConnection` after `limit` seconds.
 
-    A thread opens it, because looking up a name, or going through several addresses, may take any length of time.
+    A thread opens it, because resolving a name, or trying several addresses, may take any time.
     """
     if limit is None:
         return _noting_mode(SyncConnection.connect(dsn, **CONNECTION))
@@ -117,13 +117,13 @@ def open_within(dsn: str, limit: float | None) -> SyncConnection:
 
 
 async def aopen_within(dsn: str, limit: float | None) -> AsyncConnection:
-    """The same for async code."""
-    scope = asyncio.timeout(limit)
+    """The same as `open_within`, for async code."""
+    timer = asyncio.timeout(limit)
     try:
-        async with scope:
+        async with timer:
             return _noting_mode(await AsyncConnection.connect(dsn, **CONNECTION))
     except TimeoutError:
-        if scope.expired():
+        if timer.expired():
             raise _not_opened(limit or 0) from None
         raise
 
@@ -138,36 +138,37 @@ def _not_opened(limit: float) -> NoConnection:
 
 
 def is_read_only_now(connection: AnyConnection) -> bool | None:
-    """Whether the server has said, with its last answer, that a transaction that begins now may only read. None: it is
-    not known, as behind some poolers, or while in a pipeline."""
+    """Whether the server reported, with its last answer, that new transactions are read-only. None: unknown, as behind
+    some poolers, or in a pipeline."""
     if connection.closed or in_pipeline(connection):
         return None
-    said = [connection.info.parameter_status(name) for name in ("in_hot_standby", "default_transaction_read_only")]
-    return True if "on" in said else None if None in said else False
+    reported = [connection.info.parameter_status(name) for name in ("in_hot_standby", "default_transaction_read_only")]
+    return True if "on" in reported else None if None in reported else False
 
 
 def became_read_only(connection: SyncConnection | AsyncConnection) -> bool:
-    """Whether the server took writes when the connection was opened, and does not any more: its answers may be old."""
+    """Whether the server took writes when the connection was opened and no longer does, so its answers may be stale."""
     return bool(is_read_only_now(connection)) and not connection.opened_read_only
 
 
-def stirs(connection: AnyConnection) -> bool:
-    """Whether there is something to read on an idle connection: most likely its end."""
+def has_input(connection: AnyConnection) -> bool:
+    """Whether an idle connection has something to read, which is most likely its end."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
 
 
 def pipeline(connection: psycopg.Connection[Any]) -> AbstractContextManager[Any]:
-    """Within this, statements are sent without waiting; with a libpq before 14 each waits for the one before."""
+    """Send statements without waiting for answers. With a libpq before 14, each waits for the one before."""
     return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
 
 
 def apipeline(connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContextManager[Any]:
-    """The same for async code."""
+    """The same as `pipeline`, for async code."""
     return connection.pipeline() if psycopg.AsyncPipeline.is_supported() else nullcontext()
 
 
 def in_pipeline(connection: AnyConnection) -> bool:
-    """Whether it is in a pipeline. A cancel in the wrong moment leaves it there; what is then sent is not committed."""
+    """Whether it is in a pipeline. A cancel at the wrong moment leaves it there, and further statements do not
+    commit."""
     return connection.pgconn.pipeline_status != PipelineStatus.OFF

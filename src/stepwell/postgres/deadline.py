@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-# What is left for the statement of a call that got its connection only at the last moment.
+# The time for the statement of a call that got its connection only at the last moment.
 _LEAST = 1.0
 
 
 class Deadline:
-    """In `limit` seconds; None: never."""
+    """A deadline in `limit` seconds; None: there is none."""
 
     __slots__ = ("_at", "limit")
     _at: float | None
@@ -19,17 +19,18 @@ class Deadline:
         self.restart()
 
     def restart(self) -> None:
-        """Begin to count anew: what was done until now was no part of the call."""
+        """Start counting again: the time until now was not part of the call."""
         self._at = None if self.limit is None else time.monotonic() + self.limit
 
     @property
     def left(self) -> float | None:
-        """The seconds that are left. None: there is no limit."""
+        """The seconds left; None: there is no limit."""
         return None if self._at is None else max(self._at - time.monotonic(), 0.0)
 
     @property
     def patience(self) -> float | None:
-        """How long a statement that is sent now may go unanswered: not so short that every one would be in doubt."""
+        """How long a statement that is sent now may go unanswered. Never so short that every answer would come too
+        late."""
         return None if self.limit is None else max(self.left or 0.0, min(_LEAST, self.limit))
 
     @property

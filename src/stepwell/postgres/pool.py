@@ -1,8 +1,8 @@
 """Pools of connections: one for sync code, and one for each event loop.
 
-Whoever needs a connection and finds none idle opens one, and while the server is away tries again at short intervals:
-so it is there as soon as the server is. An idle connection that died, that was left in a transaction or a pipeline, or
-that is older than the last switchover, is closed and never lent. That look costs no round trip.
+A caller that finds no idle connection opens one, and while the server is away it tries again at short intervals: so it
+is connected as soon as the server is back. A pool closes, and never lends, an idle connection that died, that was left
+in a transaction or a pipeline, or that is older than the last switchover. These checks cost no round trip.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from typing import Generic, TypeVar
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from stepwell.postgres.connection import AsyncConnection, SyncConnection, aopen_within, in_pipeline, open_within, stirs
+from stepwell.postgres.connection import (
+    AsyncConnection,
+    SyncConnection,
+    aopen_within,
+    has_input,
+    in_pipeline,
+    open_within,
+)
 from stepwell.postgres.errors import NoConnection, in_short, is_transient
 from stepwell.postgres.switchover import Switchovers
 
@@ -32,13 +39,13 @@ _LONGEST_LIFE = 60 * 60.0
 
 
 class IdleConnections(Generic[Connection]):
-    """Connections that nobody uses, the last used on top."""
+    """A stack of idle connections, the last used on top."""
 
     def __init__(self, switchovers: Switchovers, longest_idle: float = _LONGEST_IDLE) -> None:
         self._switchovers = switchovers
         self._longest_idle = longest_idle
         self._connections: list[tuple[Connection, float]] = []
-        # When each was opened, and at which count of switchovers; whether it is lent or not.
+        # When each connection was opened, and at which count of switchovers. Lent connections are included.
         self._opened: weakref.WeakKeyDictionary[Connection, tuple[float, int]] = weakref.WeakKeyDictionary()
         self._closed = False
         self._lock = threading.Lock()
@@ -49,21 +56,21 @@ class IdleConnections(Generic[Connection]):
         return connection
 
     def take(self) -> Connection | None:
-        """One that can be lent; None: there is none."""
+        """Take a usable connection; None: there is none."""
         while True:
             with self._lock:
                 if not self._connections:
                     return None
                 connection, _ = self._connections.pop()
-            if self._fit(connection) and not stirs(connection):
+            if self._is_usable(connection) and not has_input(connection):
                 return connection
             connection.pgconn.finish()
 
     def put(self, connection: Connection) -> None:
-        """Take one back, and close those that were not needed for a while."""
+        """Return a connection, and close those that were idle for too long."""
         now = time.monotonic()
         with self._lock:
-            if not self._closed and self._fit(connection):
+            if not self._closed and self._is_usable(connection):
                 self._connections.append((connection, now))
             else:
                 connection.pgconn.finish()
@@ -71,36 +78,36 @@ class IdleConnections(Generic[Connection]):
                 self._connections.pop(0)[0].pgconn.finish()
 
     def drop_old(self) -> None:
-        """Close those that are older than the last switchover."""
+        """Close the idle connections that are older than the last switchover."""
         with self._lock:
-            old = [one for one in self._connections if not self._fit(one[0])]
+            old = [one for one in self._connections if not self._is_usable(one[0])]
             self._connections = [one for one in self._connections if one not in old]
         for connection, _ in old:
             connection.pgconn.finish()
 
     def close(self) -> None:
-        """Close these now, and those that are lent when they come back."""
+        """Close the idle connections now, and the lent ones when they are returned."""
         self._closed = True
         self.clear()
 
     def clear(self) -> None:
-        """Close these now."""
+        """Close the idle connections now."""
         with self._lock:
             connections, self._connections = self._connections, []
         for connection, _ in connections:
             connection.pgconn.finish()
 
     def finish(self) -> None:
-        """Close all, also those that are lent: nobody is left to use them."""
+        """Close all connections, including lent ones, when no caller is left to use them."""
         self.close()
         for connection in list(self._opened):
             connection.pgconn.finish()
 
     def is_old(self, connection: Connection) -> bool:
-        """Whether it was opened before the last switchover."""
+        """Whether the connection was opened before the last switchover."""
         return self._opened[connection][1] != self._switchovers.count
 
-    def _fit(self, connection: Connection) -> bool:
+    def _is_usable(self, connection: Connection) -> bool:
         return (
             connection.pgconn.transaction_status == TransactionStatus.IDLE
             and not in_pipeline(connection)
@@ -121,7 +128,7 @@ class SyncPool:
 
     @contextmanager
     def connection(self, within: float) -> Generator[SyncConnection]:
-        """A connection of one's own for as long as this lasts, or `NoConnection`."""
+        """Lend a connection. Raises `NoConnection` if there is none `within` so many seconds."""
         deadline = time.monotonic() + within
         if not self._slots.acquire(timeout=within):
             raise _all_in_use(within, self._size)
@@ -161,10 +168,10 @@ class LoopPool:
 
     @asynccontextmanager
     async def connection(self, within: float) -> AsyncGenerator[AsyncConnection]:
-        """A connection of one's own for as long as this lasts, or `NoConnection`."""
+        """Lend a connection. Raises `NoConnection` if there is none `within` so many seconds."""
         deadline = time.monotonic() + within
         if not self._slots.locked():
-            await self._slots.acquire()  # at once
+            await self._slots.acquire()  # does not wait
         else:
             try:
                 async with asyncio.timeout(within):
@@ -196,12 +203,12 @@ class LoopPool:
         self._idle.close()
 
     def finish(self) -> None:
-        """Close every connection: the event loop is no more."""
+        """Close every connection, because the event loop is closed."""
         self._idle.finish()
 
 
 def _raise_if_final(error: psycopg.Error, within: float, last_try: float) -> None:
-    """Raise what trying again does not heal, and what there is no time for."""
+    """Raise the error if another try cannot help, or if there is no time for one."""
     if not is_transient(error):
         raise error
     if time.monotonic() >= last_try:

@@ -1,6 +1,7 @@
-"""Several queries, each made from the answers to those before: written once, run sync or async.
+"""Several queries, each made from the answers to earlier ones: written once, run sync or async.
 
-A plan is a generator that yields queries and is sent their rows, or has the error that Stepwell makes of one thrown in.
+A plan is a generator that yields queries and receives their rows. If a query fails with a `StepwellError`, the error is
+raised inside the plan.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from stepwell.postgres.queries import Query
 
 T = TypeVar("T")
 
-Plan = Generator[Query[Any], list[Any], T]
+QueryPlan = Generator[Query[Any], list[Any], T]
 
 
-def run(plan: Plan[T], database: Database, connection: object | None = None) -> T:
-    """Run a plan on the caller's connection, in whatever transaction it is in, or else on pooled ones."""
+def run(plan: QueryPlan[T], database: Database, connection: object | None = None, *, within: float | None = None) -> T:
+    """Run a plan on the caller's connection, in its current transaction, or else on pooled connections. `within` is the
+    limit in seconds for each query on a pooled connection, if not `call_timeout`."""
     try:
         query = next(plan)
         while True:
             try:
-                rows = database.fetch(query) if connection is None else fetch_on(connection, query)
+                rows = database.fetch(query, within) if connection is None else fetch_on(connection, query)
             except StepwellError as error:
                 query = plan.throw(error)
             else:
@@ -33,13 +35,17 @@ def run(plan: Plan[T], database: Database, connection: object | None = None) -> 
         return end.value
 
 
-async def arun(plan: Plan[T], database: Database, connection: object | None = None) -> T:
-    """The same for async code."""
+async def arun(
+    plan: QueryPlan[T], database: Database, connection: object | None = None, *, within: float | None = None
+) -> T:
+    """The same as `run`, for async code."""
     try:
         query = next(plan)
         while True:
             try:
-                rows = await database.afetch(query) if connection is None else await afetch_on(connection, query)
+                rows = (
+                    await database.afetch(query, within) if connection is None else await afetch_on(connection, query)
+                )
             except StepwellError as error:
                 query = plan.throw(error)
             else:

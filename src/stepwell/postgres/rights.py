@@ -1,7 +1,7 @@
-"""Let roles of the database be producers, workers, viewers or operators.
+"""Grant database roles the rights of producers, workers, viewers or operators.
 
-sql/rights.sql lists what each kind may do. A grant is recorded in the database, and `migrate` grants it again. All of
-this is for the owner of the schema.
+sql/rights.sql lists the rights of each kind. A grant is recorded in the database, and `migrate` grants it again. Only
+the owner of the schema may do this.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ import psycopg
 
 from stepwell.errors import DatabaseError
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
-from stepwell.postgres.errors import own
-from stepwell.postgres.queries import Grant, Kind
+from stepwell.postgres.errors import stepwell_error
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.rights import Grant, Kind
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def grant(connection: psycopg.Connection[Any], role: str, kinds: Sequence[Kind]) -> None:
-    """Give a role the rights of these kinds, and record it. What it had before, it keeps."""
+    """Grant a role the rights of these kinds, and record that. The role keeps the rights it had before."""
     with _as_owner(connection), connection.transaction():
-        fetch(connection, queries.grant_role(role, kinds))
+        fetch(connection, queries.rights.grant_role(role, kinds))
 
 
 def revoke(connection: psycopg.Connection[Any], role: str, kinds: Sequence[Kind] | None = None) -> list[Kind]:
-    """Take the rights of these kinds from a role, or, with None, all that it has on the schema.
+    """Revoke the rights of these kinds from a role, or, with None, all its rights on the schema.
 
-    Returns the kinds that it keeps; what one of those allows stays."""
+    Returns the kinds that the role keeps, with all their rights."""
     with _as_owner(connection), connection.transaction():
-        [left] = fetch(connection, queries.revoke_role(role, kinds))
+        [left] = fetch(connection, queries.rights.revoke_role(role, kinds))
         return left
 
 
 def grants(connection: psycopg.Connection[Any]) -> list[Grant]:
-    """All that was granted, by role."""
+    """List all grants, by role."""
     with _as_owner(connection):
-        return fetch(connection, queries.grants())
+        return fetch(connection, queries.rights.grants())
 
 
 @contextmanager
@@ -47,12 +47,12 @@ def _as_owner(connection: psycopg.Connection[Any]) -> Generator[None]:
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
-        [who] = fetch(connection, queries.who())
+        [who] = fetch(connection, queries.rights.who())
         raise DatabaseError(
-            f"role {who.role!r} may not see or change the rights in schema stepwell: connect as the owner, "
+            f"role {who.role!r} may not read or change the rights in schema stepwell: connect as the owner, "
             f"{who.owner!r}, as a member of that role, or as a superuser"
         ) from error
     except psycopg.Error as error:
-        if (ours := own(error)) is not None:
+        if (ours := stepwell_error(error)) is not None:
             raise ours from error
         raise

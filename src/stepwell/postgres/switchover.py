@@ -1,7 +1,7 @@
-"""Notice that the server takes no writes any more, so that no connection to it is kept.
+"""Notice that the server no longer takes writes, so that no connection to it is kept.
 
-A server that hands over to another may keep its sessions: then each statement that writes fails, and no connection ever
-ends by itself. Those that only listen or read do not even fail.
+A server that hands over to another may keep its connections open. Then every write on them fails, no connection ever
+ends by itself, and those that only listen or read do not even fail.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Protocol
 
 from stepwell.postgres.errors import is_read_only_error
 
-# All connections find out within a moment: that is one switchover, and what was opened since is not dropped again.
+# All connections notice within a moment. They count as one switchover, so that newer connections are not dropped.
 _MOMENT = 0.5
 
 
 class KeepsConnections(Protocol):
-    """Somebody who keeps connections that nobody uses."""
+    """An owner of idle connections."""
 
     def drop_old(self) -> None:
-        """Close those that are older than the last switchover. It may be called from any thread."""
+        """Close the connections that are older than the last switchover. May be called from any thread."""
         ...
 
 
 class Switchovers:
-    """Counts how often the server was found to take no writes. Whoever keeps a connection remembers the `count` at
-    which it was opened, and opens another once the count is higher. Safe to use from any thread."""
+    """Counts how often the server was found to take no writes. The owner of a connection remembers the `count` at which
+    it was opened, and replaces it once the count is higher. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -37,12 +37,12 @@ class Switchovers:
         self._lock = threading.Lock()
 
     def register(self, keeper: KeepsConnections) -> None:
-        """Have somebody drop connections at every switchover."""
+        """Have an owner drop its old connections at every switchover."""
         with self._lock:
             self._keepers.add(keeper)
 
     def notice(self, error: BaseException) -> bool:
-        """Count, if the error says that the server takes no writes: then its connection is to be closed."""
+        """Count a switchover if the error says that the server takes no writes. Then its connection must be closed."""
         if not is_read_only_error(error):
             return False
         with self._lock:

@@ -1,8 +1,8 @@
-"""A database as one URL that psycopg, asyncpg and SQLAlchemy read alike, from the parameters of any connection string.
+"""Write a database as one URL that psycopg, asyncpg and SQLAlchemy read alike, from any connection string.
 
-They agree on user, password and database in their usual places, with percent signs. They do not agree on hosts:
-SQLAlchemy takes one at most before the path and does not decode it, and none of them takes a socket there. So a socket,
-or a list of hosts, is given as a parameter.
+They agree on user, password and database in their usual places, percent-encoded. They do not agree on hosts: SQLAlchemy
+takes at most one before the path and does not decode it, and none of them takes a socket there. So a socket, or a list
+of hosts, becomes a parameter.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _DEFAULT_PORT = "5432"
 
 
 def to_url(parameters: Mapping[str, object]) -> str:
-    """The URL of a database whose connection string has these parameters, as `conninfo_to_dict` returns them.
+    """Return the URL for these parameters of a connection string, as `conninfo_to_dict` returns them.
 
-    A parameter that only libpq knows is kept: asyncpg takes it for a setting of the server's.
+    A parameter that only libpq knows is kept, although asyncpg takes it for a server setting.
     """
     given = {name: str(value) for name, value in parameters.items() if value not in (None, "")}
     if "host" not in given and "hostaddr" in given:
@@ -37,15 +37,15 @@ def _credentials(given: Mapping[str, str]) -> str:
 
 
 def _place(host: str, port: str) -> tuple[str, list[tuple[str, str]]]:
-    """What stands before the path, and what becomes a parameter."""
+    """Return the host part before the path, and the hosts and ports that become parameters."""
     hosts, ports = host.split(","), port.split(",")
     if port and len(hosts) > 1:
-        # libpq takes one port for all hosts, and an empty one for the usual.
+        # libpq applies one port to all hosts, and reads an empty port as the default.
         ports = [one or _DEFAULT_PORT for one in (ports * len(hosts) if len(ports) == 1 else ports)]
     if len(hosts) == 1 and _PLAIN_HOST.fullmatch(host):
         return f"{host}:{port}" if port else host, []
     if any(_is_ipv6(one) for one in hosts) and len(ports) in (1, len(hosts)):
-        # It needs brackets, or asyncpg takes a colon for that of a port; and has them nowhere but here.
+        # IPv6 needs brackets, or asyncpg takes a colon for that of a port. Brackets are valid only in this place.
         named = [
             _bracketed(one) + (f":{own}" if own else "") for one, own in zip(hosts, ports * len(hosts), strict=False)
         ]

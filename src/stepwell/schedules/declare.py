@@ -1,4 +1,4 @@
-"""Schedules of one app: those that stand in its code, and those that are made at run time."""
+"""The schedules that an app declares in its code, and writing schedules to the database."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from stepwell.calendar.schedule import (
 )
 from stepwell.calendar.timing import Timing, parse_timing
 from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
-from stepwell.jobs.task import Enqueuer, Options, Task
+from stepwell.jobs.enqueuer import Enqueuer
+from stepwell.jobs.options import Options
+from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
-from stepwell.postgres.query_plan import Plan
+from stepwell.postgres.query_plan import QueryPlan
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.names import check_name
 
@@ -30,7 +32,7 @@ _PATIENCE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A schedule as it was written down. Its args are encoded when it is put in: their types may be defined later."""
+    """A schedule as code declares it. Its args are encoded when it is written: their types may be defined later."""
 
     task: Task[..., Any]
     name: str
@@ -40,15 +42,15 @@ class Declaration:
     catchup: int
     jitter: float
     options: Options
-    """Those of its jobs."""
+    """The options of its jobs."""
 
     def schedule(self) -> NewSchedule:
-        """The schedule, its args checked against the task's signature. Raises `BadArgs` if they do not fit."""
+        """Return the schedule to write. Raises `BadArgs` if the args do not fit the task's signature."""
         task, options = self.task, self.options
         return NewSchedule(
             self.name,
             task.name,
-            task.codec.encode_args((), self.args, task.sink.max_args_size),
+            task.codec.encode_args((), self.args, task.job_store.max_args_size),
             options.queue or task.queue,
             task.priority if options.priority is None else options.priority,
             self.timing,
@@ -72,8 +74,8 @@ def new_declaration(
     jitter: Duration,
     options: Enqueuer[..., Any],
 ) -> Declaration:
-    """Check all that can be checked without a database. Raises `ConfigError` that names the field. `options` has those
-    of its jobs."""
+    """Check everything that can be checked without a database. Raises `ConfigError`, which names the field. `options`
+    are the options of its jobs."""
     if args is not None and not isinstance(args, Mapping):
         raise BadArgs(f"args is {args!r}: give a dict of arguments by name")
     return Declaration(
@@ -89,8 +91,8 @@ def new_declaration(
 
 
 class Scheduler:
-    """Puts an app's schedules into the database. `stale_after` is in seconds. `named`: the owner is a name that the app
-    was given, and the jobs of its schedules belong to it."""
+    """Writes an app's schedules to the database. `stale_after` is in seconds. `named`: the app was given a name, so the
+    jobs of its schedules belong to it."""
 
     def __init__(self, owner: str, database: Database, stale: Stale, stale_after: float, *, named: bool) -> None:
         self._owner = owner
@@ -102,25 +104,25 @@ class Scheduler:
 
     @property
     def names(self) -> list[str]:
-        """The schedules that stand in the code."""
+        """The names of the declared schedules."""
         return list(self._declared)
 
     @property
     def declared(self) -> list[Declaration]:
-        """The same, as they were written down."""
+        """The declared schedules."""
         return list(self._declared.values())
 
     @property
     def stale_after(self) -> float | None:
-        """After how many seconds in no live worker's code a schedule is removed; None: it is kept."""
+        """How many seconds after the last live worker had it in its code a schedule is removed; None: it is kept."""
         return None if self._stale == "keep" else self._stale_after
 
     def hurry(self) -> None:
-        """Do not wait before a stale schedule is removed: for a worker that is all there is of this app."""
+        """Remove stale schedules without waiting: for a worker that is the only one of this app."""
         self._stale_after = 0.0
 
     def declare(self, declaration: Declaration) -> None:
-        """Note a schedule that stands in the code; it is put in when a worker starts."""
+        """Declare a schedule. It is written to the database when a worker starts."""
         name = declaration.name
         if name in self._declared:
             other = self._declared[name].task.name
@@ -129,37 +131,40 @@ class Scheduler:
                 "give one another name with @app.schedule(..., name=...)"
             )
         if declaration.task.codec.ready:
-            declaration.schedule()  # raises what is wrong with the args where they stand
+            declaration.schedule()  # so that bad args raise where they are declared
         self._declared[name] = declaration
 
     async def put_declared(self, database: Database) -> list[str]:
-        """Put in what stands in the code, and remove what no longer does, as far as that is wanted. Returns what was
-        removed, by any app that has waited long enough. `database` is the app's, with pools of the caller's own."""
+        """Write the declared schedules, and remove stale ones if the app wants that. Returns the removed schedules,
+        which may belong to other apps whose grace has passed. `database` is the app's database with the caller's
+        pools."""
         schedules = [declaration.schedule() for declaration in self._declared.values()]
-        [now] = await database.afetch(queries.clock())
+        [now] = await database.afetch(queries.reads.clock())
         nexts = [schedule.timing.after(now) for schedule in schedules]
-        # Somebody's own transaction may hold one of them for as long as it likes.
-        changes: list[queries.Query[Any]] = [queries.wait_for_locks(_PATIENCE)]
+        # A transaction of a user may hold a lock on a schedule for any time.
+        changes: list[queries.Query[Any]] = [queries.locks.limit_lock_wait(_PATIENCE)]
         if schedules:
-            changes.append(queries.put_schedules(self._owner, schedules, nexts, declared=True, named=self._named))
+            changes.append(
+                queries.schedules.put_schedules(self._owner, schedules, nexts, declared=True, named=self._named)
+            )
         if self._stale == "remove_all":
-            changes.append(queries.remove_schedules(self._owner, self.names, except_these=True))
+            changes.append(queries.schedules.remove_schedules(self._owner, self.names, except_these=True))
         if self._stale == "remove_stale":
-            changes.append(queries.remove_stale_schedules())
+            changes.append(queries.schedules.remove_stale_schedules())
         answers = await database.afetch_each(changes)
         if self._stale == "keep":
             return []
         return answers[-1] if self._stale == "remove_stale" else [f"{name} of {self._owner}" for name in answers[-1]]
 
-    def put(self, declaration: Declaration) -> Plan[ScheduleInfo]:
-        """Make a schedule at run time, or change the one of that name."""
+    def put(self, declaration: Declaration) -> QueryPlan[ScheduleInfo]:
+        """Make a schedule at run time, or change the schedule of that name."""
         schedule = declaration.schedule()
-        [now] = yield queries.clock()
+        [now] = yield queries.reads.clock()
         nexts = [schedule.timing.after(now)]
-        yield queries.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
-        made = yield queries.schedules(self._owner, schedule.name)
+        yield queries.schedules.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
+        made = yield queries.schedules.schedules(self._owner, schedule.name)
         if not made:
             raise ScheduleNotFound(
-                f"schedule {schedule.name!r} of {self._owner!r} was made, and somebody has deleted it: make it again"
+                f"schedule {schedule.name!r} of {self._owner!r} was made, but has been deleted since: make it again"
             )
         return made[0]

@@ -1,4 +1,4 @@
-"""A schedule by its name: look at it, pause it, trigger it, delete it."""
+"""A schedule by its name: read, pause, resume, trigger or delete it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any
 
 from stepwell.calendar.schedule import ScheduleInfo, Tick, to_timing
 from stepwell.errors import ConfigError, ScheduleNotFound, StepwellError
-from stepwell.jobs.handle import JobHandle, refuse_in_event_loop
+from stepwell.jobs.handle import JobHandle
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
-from stepwell.postgres.query_plan import Plan, arun, run
+from stepwell.postgres.query_plan import QueryPlan, arun, run
+from stepwell.postgres.threads import refuse_in_event_loop
 
 _TRIES = 20
 
 
 class ScheduleHandle:
     """One schedule of an app, which may or may not exist. With `connection`, a psycopg connection of your own, a change
-    is made if and only if your transaction commits."""
+    happens if and only if your transaction commits."""
 
     def __init__(self, name: str, owner: str, database: Database, job: Callable[[str], JobHandle[Any]]) -> None:
         self.name = name
@@ -29,7 +30,7 @@ class ScheduleHandle:
         return f"<ScheduleHandle {self.name!r} of {self.owner!r}>"
 
     def info(self, *, connection: object | None = None) -> ScheduleInfo | None:
-        """All that is known of it now; None: there is no such schedule."""
+        """Read everything about the schedule; None: it does not exist."""
         refuse_in_event_loop("info", "ainfo")
         return run(self._find(), self._database, connection)
 
@@ -38,16 +39,16 @@ class ScheduleHandle:
         return await arun(self._find(), self._database, connection)
 
     def ticks(self, limit: int = 20) -> list[Tick]:
-        """What became of its newest ticks, the newest first."""
+        """Read the records of its newest ticks, newest first."""
         refuse_in_event_loop("ticks", "aticks")
-        return self._database.fetch(queries.recent_ticks(self.owner, self.name, _check_limit(limit)))
+        return self._database.fetch(queries.schedules.recent_ticks(self.owner, self.name, _check_limit(limit)))
 
     async def aticks(self, limit: int = 20) -> list[Tick]:
         """The same as `ticks`, for async code."""
-        return await self._database.afetch(queries.recent_ticks(self.owner, self.name, _check_limit(limit)))
+        return await self._database.afetch(queries.schedules.recent_ticks(self.owner, self.name, _check_limit(limit)))
 
     def pause(self, *, connection: object | None = None) -> None:
-        """Let it rest until it is resumed. Runs that it has enqueued go on."""
+        """Pause the schedule until it is resumed. Runs that it has enqueued continue."""
         refuse_in_event_loop("pause", "apause")
         run(self._pause(), self._database, connection)
 
@@ -56,7 +57,7 @@ class ScheduleHandle:
         await arun(self._pause(), self._database, connection)
 
     def resume(self, *, connection: object | None = None) -> None:
-        """Let it go on with its next tick. What was due while it rested is not made up for."""
+        """Resume the schedule with its next tick. Ticks that were due during the pause are not made up for."""
         refuse_in_event_loop("resume", "aresume")
         run(self._resume(), self._database, connection)
 
@@ -65,7 +66,7 @@ class ScheduleHandle:
         await arun(self._resume(), self._database, connection)
 
     def trigger(self, *, connection: object | None = None) -> JobHandle[Any]:
-        """Enqueue a run now, out of turn and whatever else runs. Its tick is the present time."""
+        """Enqueue a run now, apart from the timing and whatever else runs. Its tick is the present time."""
         refuse_in_event_loop("trigger", "atrigger")
         return self._job(run(self._trigger(), self._database, connection))
 
@@ -74,8 +75,8 @@ class ScheduleHandle:
         return self._job(await arun(self._trigger(), self._database, connection))
 
     def delete(self, *, connection: object | None = None) -> bool:
-        """Delete it; jobs that it enqueued stay. False: there was none. One that stands in code comes back when a
-        worker starts."""
+        """Delete the schedule; the jobs that it enqueued stay. False: it did not exist. A schedule that is declared in
+        code comes back when a worker starts."""
         refuse_in_event_loop("delete", "adelete")
         return run(self._delete(), self._database, connection)
 
@@ -83,44 +84,44 @@ class ScheduleHandle:
         """The same as `delete`, for async code."""
         return await arun(self._delete(), self._database, connection)
 
-    def _find(self) -> Plan[ScheduleInfo | None]:
-        found = yield queries.schedules(self.owner, self.name)
+    def _find(self) -> QueryPlan[ScheduleInfo | None]:
+        found = yield queries.schedules.schedules(self.owner, self.name)
         return found[0] if found else None
 
-    def _pause(self) -> Plan[None]:
-        [paused] = yield queries.pause_schedule(self.owner, self.name)
+    def _pause(self) -> QueryPlan[None]:
+        [paused] = yield queries.schedules.pause_schedule(self.owner, self.name)
         if not paused:
             raise self._missing()
 
-    def _resume(self) -> Plan[None]:
+    def _resume(self) -> QueryPlan[None]:
         for _ in range(_TRIES):
-            found = yield queries.schedules(self.owner, self.name)
+            found = yield queries.schedules.schedules(self.owner, self.name)
             if not found:
                 raise self._missing()
             schedule: ScheduleInfo = found[0]
             if schedule.paused_at is None:
                 return
-            [now] = yield queries.clock()
+            [now] = yield queries.reads.clock()
             next_at = to_timing(schedule.cron, schedule.tz, schedule.every).after(now)
-            [resumed] = yield queries.resume_schedule(schedule.id, schedule.version, next_at)
+            [resumed] = yield queries.schedules.resume_schedule(schedule.id, schedule.version, next_at)
             if resumed:
                 return
-        raise StepwellError(f"schedule {self.name!r} is being changed again and again: try once more")
+        raise StepwellError(f"schedule {self.name!r} is being changed by others all the time: try again")
 
-    def _trigger(self) -> Plan[str]:
-        [job_id] = yield queries.trigger_schedule(self.owner, self.name)
+    def _trigger(self) -> QueryPlan[str]:
+        [job_id] = yield queries.schedules.trigger_schedule(self.owner, self.name)
         if job_id is None:
             raise self._missing()
         return job_id
 
-    def _delete(self) -> Plan[bool]:
-        [removed] = yield queries.remove_schedules(self.owner, [self.name])
+    def _delete(self) -> QueryPlan[bool]:
+        [removed] = yield queries.schedules.remove_schedules(self.owner, [self.name])
         return bool(removed)
 
     def _missing(self) -> ScheduleNotFound:
         return ScheduleNotFound(
-            f"app {self.owner!r} has no schedule {self.name!r} in the database: one that stands in code is made when a "
-            "worker starts; 'stepwell schedules list' shows them all"
+            f"app {self.owner!r} has no schedule {self.name!r} in the database: a schedule that is declared in code is "
+            "made when a worker starts; 'stepwell schedules list' shows them all"
         )
 
 

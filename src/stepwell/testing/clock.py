@@ -12,7 +12,7 @@ from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.postgres.database import Database
 from stepwell.postgres.queries import testing as queries
-from stepwell.postgres.query_plan import Plan, arun, run
+from stepwell.postgres.query_plan import QueryPlan, arun, run
 from stepwell.values.duration import Duration, seconds
 
 
@@ -105,11 +105,11 @@ class AsyncStoppedClock:
         return await arun(_skip(), self._database)
 
 
-def _now() -> Plan[datetime]:
+def _now() -> QueryPlan[datetime]:
     return (yield queries.now())[0]
 
 
-def _set(at: datetime | None, by: float = 0.0) -> Plan[datetime]:
+def _set(at: datetime | None, by: float = 0.0) -> QueryPlan[datetime]:
     [moment] = yield queries.set_clock(at, by)
     # Promote here, too: workers other than the leader look only half a second after a notification.
     yield queries.promote_due()
@@ -117,12 +117,12 @@ def _set(at: datetime | None, by: float = 0.0) -> Plan[datetime]:
     return moment
 
 
-def _release() -> Plan[None]:
+def _release() -> QueryPlan[None]:
     yield queries.release_clock()
     yield queries.wake_workers()
 
 
-def _skip() -> Plan[bool]:
+def _skip() -> QueryPlan[bool]:
     [following] = yield queries.next_due()
     if following is None:
         return False

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from stepwell.app import App
-from stepwell.postgres.database import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
 from stepwell.testing.crash_injection import CrashInjector, CrashPoint, SharedPage
 from stepwell.worker import Worker
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from stepwell.app import App
 from stepwell.errors import ConfigError
+from stepwell.jobs.enqueuer import Call
 from stepwell.jobs.handle import JobHandle, refuse_in_event_loop
-from stepwell.jobs.task import Call
 from stepwell.postgres.queries import testing as queries
 from stepwell.testing.clock import Clock, StoppedClock
 from stepwell.testing.crash_injection import WHENS, CrashPoint
@@ -140,7 +140,7 @@ class CrashSweep:
         workers.deaths.clear()
         clock.set(self._began)  # all runs start at the same time
         workers.arm(places[0] if places else None)
-        job = call.task.sink.put(call, None)
+        job = call.task.job_store.enqueue(call, None)
         deadline = time.monotonic() + patience
         deaths = written = 0
         while True:

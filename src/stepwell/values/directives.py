@@ -1,4 +1,4 @@
-"""What a step, a state or a durable function returns to say what comes next."""
+"""Values that a step, a state or a durable function returns to say what comes next."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T", covariant=True)
 
 
 class Next(Generic[T]):
-    """Go on: in a chain to the next step, which is given `value`; in a machine to the state that `value` is.
+    """Continue: a chain with its next step, which gets `value`; a machine in the state that `value` is.
 
-    With `after` the job waits for so long, without a slot.
+    With `after` the job waits that long first, without taking a slot.
     """
 
     __slots__ = ("after", "value")
@@ -35,9 +35,9 @@ class Done(Generic[T]):
 
 
 class Restart:
-    """Returned by a durable function: begin again with these arguments and no steps, under the same id.
+    """Returned by a durable function: start over with these arguments and no saved steps, under the same id.
 
-    For work that goes on for ever, so that what it has saved does not.
+    Use it for work without an end, so that the saved steps do not grow without end.
     """
 
     __slots__ = ("args", "kwargs")

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: "50ms", "1h30m", 2.5 (seconds), timedelta."""
+"""Durations as people write them: "50ms", "1h30m", 2.5 (seconds), timedelta."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)\s*")
 
 
 def seconds(value: Duration, what: str, *, most: float = HUNDRED_YEARS) -> float:
-    """The length in seconds. `what` names it in the error for text that is no length, or one out of bounds."""
+    """Return the duration in seconds. Raises `ConfigError`, which names `what`, if it is malformed or out of bounds."""
     length = _parse(value, what)
     if math.isnan(length) or length < 0:
         raise ConfigError(f"{what} is {value!r}: it cannot be negative")
@@ -29,9 +29,9 @@ def seconds(value: Duration, what: str, *, most: float = HUNDRED_YEARS) -> float
 
 
 def describe(length: float) -> str:
-    """Seconds as a person would say them."""
+    """Format seconds for a person."""
     if length == math.inf:
-        return "for ever"
+        return "forever"
     if length >= HUNDRED_YEARS:
         return "100 years"
     for unit in ("d", "h", "m", "s", "ms"):

@@ -1,4 +1,4 @@
-"""A job as a value: as its worker claims it, and as people look it up."""
+"""A job as a value: as it is enqueued, as a worker claims it, and as people read it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FINISHED: tuple[State, ...] = ("succeeded", "failed", "cancelled")
 
 
 # gc=False, here and in other values that are made by the thousand: their fields are text and numbers, so they cannot be
-# part of a cycle and the garbage collector need not look at them.
+# part of a reference cycle, and the garbage collector need not track them.
 class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
-    """A job in a worker's hands. The id stays text and the time a number: they are only handed back."""
+    """A job that a worker has claimed. The id stays text and the time a number, because they are only passed on."""
 
     id: str
     queue: str
@@ -30,29 +30,46 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     rank: int
     run_at: int
-    """In microseconds since 1970, as the next."""
+    """In microseconds since 1970, like `scheduled_for`."""
     scheduled_for: int | None = None
     parent_id: str | None = None
     journal: str | None = None
-    """What a durable job has saved, as JSON; None: nothing."""
+    """The saved steps of a durable job, as JSON; None: there are none."""
     max_attempts: int | None = None
-    """The job's own limit; None: the task's counts."""
+    """The job's own limit; None: the task's limit applies."""
     unread: int | None = None
-    """How many bytes it holds, if it came without them: no args, no metadata, no journal."""
+    """The size in bytes of args, metadata and journal, if the claim left them out."""
     more: bool | None = None
-    """Whether the claim ended with what it brought because that was enough bytes, and not for want of jobs."""
+    """Whether the claim stopped at its limit of bytes although more jobs were ready."""
     policy: str | None = None
     """The job's own policy, as JSON; None: the task's."""
 
     @property
     def size(self) -> int:
-        """About how many bytes of text it holds."""
+        """The approximate size of its text in bytes."""
         return len(self.args or "") + len(self.metadata or "") + len(self.journal or "")
+
+
+class NewJob(msgspec.Struct, frozen=True, gc=False):
+    """A job to enqueue: one call of a task, with args, metadata and policy already JSON."""
+
+    task: str
+    args: str
+    queue: str | None = None
+    priority: int | None = None
+    delay: float | None = None
+    run_at: datetime | None = None
+    metadata: str | None = None
+    max_attempts: int | None = None
+    owner: str | None = None
+    """Only workers of the app of this name run the job; None: any worker that knows the task."""
+    policy: str | None = None
+    """The job's own policy, as JSON; None: the task's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An attempt that did not succeed."""
+    """A failed attempt."""
 
     attempt: int
     epoch: int
@@ -68,7 +85,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """All that is known of a job. `args`, `metadata`, `result` and `progress` are plain JSON values."""
+    """Everything about a job. `args`, `metadata`, `result` and `progress` are plain JSON values."""
 
     id: UUID
     state: State
@@ -87,37 +104,37 @@ class JobInfo:
     worker_id: UUID | None
     enqueued_at: datetime
     run_at: datetime | None
-    """When it is due; None: it waits for an event or its children, without a limit."""
+    """When the job is due; None: it waits for an event or its children, without a timeout."""
     claimed_at: datetime | None
     finished_at: datetime | None
     expires_at: datetime | None
     schedule_id: UUID | None
-    """The schedule that enqueued it; None: somebody else did."""
+    """The schedule that enqueued the job; None: no schedule did."""
     scheduled_for: datetime | None
-    """The tick it runs for."""
+    """The tick of the schedule that the job runs for."""
     cursor: str | None
-    """The step of a chain, or the state of a machine, at which it stands; None: the first, or it is neither."""
+    """The current step of a chain or state of a machine; None: the first, or the task is neither."""
     parent_id: UUID | None
-    """The job that spawned it."""
+    """The job that spawned this one as its child."""
     forked_from: UUID | None
     undoing: bool
-    """It has failed or was cancelled, and its steps are being undone."""
+    """Whether the job has failed or was cancelled and its steps are being compensated."""
     owner: str | None
-    """The app whose workers run it; None: any worker that knows the task."""
+    """The app whose workers run the job; None: any worker that knows the task."""
     misfit_until: datetime | None
-    """Its args do not fit the code of the workers that claimed it, as `error` says: until then it waits for one that
-    they fit. None: it does not wait for that."""
+    """Until when the job waits for a worker whose code fits its args; `error` says what does not fit. None: the args
+    fit, as far as is known."""
     policy: dict[str, Any] | None
-    """How it is tried, timed and kept, as `using` said: of `retry`, `timeout`, `keep` and `keep_failed` those that were
-    given, in seconds. None: as its task."""
+    """The job's own policy, as given to `using`: whichever of `retry`, `timeout`, `keep` and `keep_failed` were given,
+    in seconds. None: the task's policy applies."""
     failures: tuple[Failure, ...] = ()
     steps: tuple[StepInfo, ...] = ()
-    """What a durable job has saved, in order."""
+    """The saved steps of a durable job, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a job ended, for those who wait for it; `state` None: no such job is known."""
+    """How a job ended, for callers that wait for it; `state` None: the job does not exist."""
 
     id: str
     state: State | None

@@ -1,4 +1,5 @@
-"""Values to JSON and back: one way of encoding for args, results and steps, and what JSON or Postgres cannot keep."""
+"""Encode values as JSON and back, in one way for args, results and steps. Refuses what JSON or Postgres cannot
+store."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import msgspec
 
 from stepwell.errors import BadValue
 
-# No database can be told to accept more; most accept less, and say so ("stepwell limits").
+# The largest limit that can be set in a database. Most databases accept less ("stepwell limits").
 LARGEST_VALUE = 512 * 1024 * 1024
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -28,8 +29,7 @@ encoder = msgspec.json.Encoder(enc_hook=encode_other)
 
 
 def encode_value(value: Any, most: int, setting: str, what: str, *about: str) -> str:
-    """A value as JSON. `what`, formatted with `about`, begins the message of the `BadValue` that is raised if it cannot
-    be stored."""
+    """Encode a value. Raises `BadValue` if it cannot be stored; `what`, formatted with `about`, begins its message."""
     if value is None:
         return "null"
     try:
@@ -37,11 +37,11 @@ def encode_value(value: Any, most: int, setting: str, what: str, *about: str) ->
     except Exception as error:
         problem = f", which does not encode as JSON: {error}"
     else:
-        text = encoded.decode()  # in short bytes Python takes ten times as long to look for something as in short text
+        text = encoded.decode()  # searching short bytes takes Python ten times as long as searching short text
         if "\\u0000" in text and NUL.search(text):
-            problem = " that holds a NUL character, which text cannot keep"
+            problem = " that holds a NUL character, which text cannot store"
         elif may_hold_nan(text) and holds_nan(value):
-            problem = " that holds NaN or infinity, which JSON cannot say"
+            problem = " that holds NaN or infinity, which JSON cannot express"
         elif len(encoded) > most:
             problem = f" of {len(encoded)} bytes, more than the {most} of {setting}: store the data elsewhere and keep "
             problem += "a reference, or raise that" if setting.startswith("App(") else "a reference"
@@ -51,21 +51,21 @@ def encode_value(value: Any, most: int, setting: str, what: str, *about: str) ->
 
 
 def new_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """A decoder for values of an annotation. Raises `TypeError` if such values cannot come from JSON."""
+    """Make a decoder for values of an annotation. Raises `TypeError` if JSON cannot hold such values."""
     return msgspec.json.Decoder(kind, dec_hook=_decode_other)
 
 
 def may_hold_nan(text: str) -> bool:
-    """Whether JSON by msgspec may have been made of NaN or infinity: it writes null, or as a key "nan" or "inf"."""
+    """Whether JSON that msgspec wrote may come from NaN or infinity: it writes null, or "nan" or "inf" as a key."""
     return "null" in text or 'nan":' in text or 'inf":' in text
 
 
 def holds_nan(value: Any) -> bool:
-    """Whether there is a number in it, also as a key, that JSON cannot say."""
+    """Whether the value holds NaN or infinity, also as a key."""
     try:
         pending: list[Any] = [msgspec.to_builtins(value, enc_hook=encode_other)]
     except RecursionError:
-        return False  # too deep to look; to read it again will be, too
+        return False  # nested too deep to search; reading it back fails as well
     while pending:
         inner = pending.pop()
         if isinstance(inner, float) and not math.isfinite(inner):
@@ -79,8 +79,8 @@ def holds_nan(value: Any) -> bool:
 
 
 def wrong_names(encoded: str, known: Collection[str] | None, needed: Collection[str]) -> str | None:
-    """Which names of a JSON object are not known, and which are missing; None: no name is wrong, or it is no object.
-    Without `known`, any may be there."""
+    """Say which names of a JSON object are unknown and which are missing; None: no name is wrong, or the JSON is not an
+    object. Without `known`, any name is allowed."""
     try:
         given = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
@@ -92,24 +92,24 @@ def wrong_names(encoded: str, known: Collection[str] | None, needed: Collection[
 
 
 def say_wrong_names(unknown: list[str], missing: list[str]) -> str | None:
-    """Names that are not known, and those that are missing, in words; None: there are none."""
+    """Say which names are unknown and which are missing; None: no name is wrong."""
     said = [f"it does not know {_listed(unknown)}"] if unknown else []
     return "; ".join([*said, f"it needs {_listed(missing)}"] if missing else said) or None
 
 
 def shape_of(known: Collection[str], needed: Collection[str]) -> str:
-    """Names as `wrong_names` takes them, in one line: two that are equal find the same names wrong."""
+    """Describe the names for `wrong_names` in one line. Two equal shapes find the same names wrong."""
     return ",".join(sorted(name if name in needed else f"{name}=" for name in known))
 
 
 def _listed(names: list[str]) -> str:
-    # Whoever enqueued chose them: some may be long, some no text, and there may be many.
+    # Callers choose the names: some may be long, some not text, and there may be many.
     shown = ", ".join(repr(f"{str(name)[:50]}..." if len(str(name)) > 50 else name) for name in names[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
 def article(noun: str) -> str:
-    """A noun with its article."""
+    """Return a noun with its indefinite article."""
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 

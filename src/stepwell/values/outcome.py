@@ -1,7 +1,7 @@
-"""How a run ended: what a handler may raise to say so, and the value that becomes of it.
+"""How a run ended: exceptions with which a handler reports it, and the outcome as a value.
 
-`Fail`, `RetryIn`, `Snooze` and `Cancel` are raised by the user's code. An `Outcome` is a plain value that the
-executor makes and the worker writes; it also crosses the pipe from a process, as JSON.
+User code raises `Fail`, `RetryIn`, `Snooze` and `Cancel`. An `Outcome` is a plain value that the executor makes and the
+worker writes. An outcome from a process of its own crosses the pipe as JSON.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from stepwell.values.duration import Duration, seconds
 
 
 class Fail(Exception):
-    """Raised by a handler: the job failed for good, do not try again."""
+    """Raised by a handler: the job failed permanently and is not retried."""
 
 
 class RetryIn(Exception):
-    """Raised by a handler: try again after this delay; the attempt counts."""
+    """Raised by a handler: retry after this delay; the attempt counts."""
 
     def __init__(self, delay: Duration, reason: str = "") -> None:
         super().__init__(reason or f"try again in {delay}")
@@ -36,7 +36,7 @@ class Cancel(Exception):
 
 
 SAYING = (Fail, Cancel, Snooze, RetryIn)
-"""What a handler raises to say how it went: these are taken at their word."""
+"""Exceptions with which a handler reports an outcome. No retry policy applies to them."""
 
 
 class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
@@ -46,7 +46,7 @@ class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outc
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
-    """The attempt did not succeed. `delay` is the pause before the next try; None: there must be none."""
+    """The attempt failed. `delay` is the pause before the next attempt; None: there must be no other attempt."""
 
     reason: str
     type: str
@@ -54,33 +54,33 @@ class Failed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
     traceback: str | None
     delay: float | None
     max_attempts: int | None = None
-    """What the step of a chain or the state of a machine allows; None: what the task does."""
+    """The limit of the step of a chain or the state of a machine; None: the task's limit applies."""
     attempt: int | None = None
-    """Which counted try it was, by the step of a chain or since the last saved step; None: as the claim counted."""
+    """The number of the attempt, counted by the step of a chain or since the last saved step; None: as in the claim."""
     step: str | None = None
-    """The step it failed at. If an error of it was saved, that is taken away before the job is tried again."""
+    """The step that failed. Its saved error, if any, is deleted before the job is retried."""
     beside: tuple[str, ...] = ()
-    """Those that failed beside it, of which the same is so."""
+    """Steps that failed concurrently. Their saved errors are deleted too."""
     error: BaseException | None = None
-    """The exception itself, for the log; it does not cross the pipe, and is not kept while the outcome waits to be
+    """The exception itself, for the log. It does not cross the pipe, and is dropped while the outcome waits to be
     written."""
 
 
 class Misfit(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
-    """The args do not fit the code of this worker: other code may take them. `failed` is the failure that it becomes if
-    none comes."""
+    """The args do not fit the code of this worker, but other code may fit. If none claims the job in time, it fails
+    with `failed`."""
 
     failed: Failed
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """The handler asked to run later, the attempt uncounted."""
+    """The handler asked to run later; the attempt does not count."""
 
     delay: float
 
 
 class HandedBack(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """Its worker gives the job back, the attempt uncounted: it stops, or could not begin."""
+    """The worker hands the job back because it stops or could not begin; the attempt does not count."""
 
     delay: float = 0.0
 
@@ -92,21 +92,21 @@ class Cancelled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outc
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """Nothing is left to write: the job was finished in the handler's own transaction, or is no longer ours."""
+    """Nothing is left to write: the handler's own transaction finished the job, or the worker no longer holds it."""
 
     committed: bool
     moved_on: bool = False
-    """The job was not finished, but moved on to the next step of its chain."""
+    """The job was not finished, but advanced to the next step of its chain."""
 
 
 class Suspended(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """Give the job back until what it waits for has come; `wait` is what stepwell.suspend takes, as JSON."""
+    """Suspend the job until its waits end; `wait` is the argument of stepwell.suspend, as JSON."""
 
     wait: str
 
 
 class Advanced(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """Give a job of a chain or machine back, to go on at `cursor`: after a delay, in another queue, or by itself."""
+    """Hand back a job of a chain or machine, to continue at `cursor`: after a delay, in another queue, or by itself."""
 
     left: str | None
     cursor: str
@@ -115,17 +115,17 @@ class Advanced(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outco
     delay: float | None
     queue: str | None
     priority: int | None = None
-    """From there on; None: as it was, as with the queue."""
+    """The new priority; None: unchanged, as with the queue."""
 
 
 class Restarted(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """Begin the job again with these args and no steps."""
+    """Start the job over with these args and no saved steps."""
 
     args: str
 
 
 class Undone(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """The steps of a job that failed or was cancelled have been undone: now it ends."""
+    """The steps of a job that failed or was cancelled have been compensated, so the job ends now."""
 
 
 Outcome = (

@@ -1,4 +1,4 @@
-"""How jobs are tried, timed and kept: checks of what a task is given, and the policy that one job has of its own."""
+"""How jobs are retried, timed and kept: checks of a task's options, and the policy that is stored with a job."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from stepwell.values.duration import Duration, seconds
 from stepwell.values.retry import Retry
 
 Keep: TypeAlias = Duration | Literal["forever"]
-"""How long a finished job is kept: a length of time, 0 (not at all) or "forever"."""
+"""How long a finished job is kept: a duration, 0 (not at all) or "forever"."""
 
 
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
-# JSON has no infinity. Postgres reads this text as one, too.
+# JSON has no infinity. Postgres also reads this text as one.
 StoredKeep: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | Literal["Infinity"]
 
 
 class StoredRetry(msgspec.Struct, frozen=True):
-    """A retry policy as it is stored. `max_attempts` is the job's own; which errors are tried again is the task's."""
+    """A stored retry policy. `max_attempts` is a column of the job; which errors are retried is up to the task."""
 
     backoff: Literal["exponential", "linear", "fixed"]
     initial: float
@@ -31,7 +31,7 @@ class StoredRetry(msgspec.Struct, frozen=True):
 
 
 class JobPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How one job is tried, timed and kept, as it is stored with it; None: as its task."""
+    """The policy of one job, as stored with it. None: the task's own."""
 
     retry: StoredRetry | None = None
     timeout: Seconds | None = None
@@ -39,11 +39,11 @@ class JobPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     keep_failed: StoredKeep | None = None
 
     def encoded(self) -> str | None:
-        """As JSON; None: there is nothing to store."""
+        """Encode as JSON; None: there is nothing to store."""
         return None if self == _AS_TASK else msgspec.json.encode(self).decode()
 
     def applied_to(self, retry: Retry) -> Retry:
-        """A task's own retry policy with what this one says in its place."""
+        """Return a task's retry policy with the fields of this policy replaced."""
         return retry if self.retry is None else replace(retry, **msgspec.structs.asdict(self.retry))
 
 
@@ -52,14 +52,14 @@ _decoder = msgspec.json.Decoder(JobPolicy)
 
 
 def read_policy(stored: str) -> JobPolicy:
-    """The policy that is stored with a job. Raises `ValueError` or `StepwellError` if it is none."""
+    """Decode the policy that is stored with a job. Raises `ValueError` or `StepwellError` if it is not valid."""
     policy = _decoder.decode(stored)
     policy.applied_to(Retry())
     return policy
 
 
 def stored_retry(retry: Retry) -> StoredRetry:
-    """A retry policy to be stored with a job. Raises `ConfigError` if it has what only code can say."""
+    """Convert a retry policy to store it with a job. Raises `ConfigError` for a field that only code can express."""
     check_retry(retry)
     if callable(retry.backoff):
         raise ConfigError(
@@ -69,27 +69,27 @@ def stored_retry(retry: Retry) -> StoredRetry:
     if (retry.retry_on, retry.never_on) != ((BaseException,), ()):
         raise ConfigError(
             "Retry(retry_on=..., never_on=...) cannot be stored with a job: leave them out, so that those of the task "
-            "hold, or set them on the task"
+            "apply, or set them on the task"
         )
     initial, cap = seconds(retry.initial, "Retry(initial)"), seconds(retry.cap, "Retry(cap)")
     return StoredRetry(retry.backoff, initial, float(retry.factor), cap, float(retry.jitter))
 
 
 def stored_keep(keep: Keep, what: str) -> StoredKeep:
-    """How long to keep a job, to be stored with it."""
+    """Convert how long to keep a job, to store it with the job."""
     length = check_keep(keep, what)
     return "Infinity" if length == float("inf") else length
 
 
-def check_retry(retry: Retry | None, what: str = "retry") -> Retry | None:
-    """A retry policy, if it is one."""
+def check_retry(retry: object, what: str = "retry") -> Retry | None:
+    """Return the retry policy, if it is one. Raises `ConfigError`, which names `what`, if it is not."""
     if retry is not None and not isinstance(retry, Retry):
         raise ConfigError(f"{what} is {retry!r}: give a Retry, such as Retry(max_attempts=5)")
     return retry
 
 
 def check_timeout(timeout: Duration | None) -> float | None:
-    """A timeout in seconds; None: none."""
+    """Return a timeout in seconds; None: no timeout."""
     if timeout is None:
         return None
     limit = seconds(timeout, "timeout")
@@ -99,7 +99,7 @@ def check_timeout(timeout: Duration | None) -> float | None:
 
 
 def check_keep(keep: Keep, what: str) -> float:
-    """How long to keep a job, in seconds; infinity: for ever."""
+    """Return how long to keep a job, in seconds; infinity: forever."""
     if keep == "forever":
         return float("inf")
     try:

@@ -1,4 +1,4 @@
-"""When to try again: a policy is a value, and the delay a pure function of the attempt."""
+"""Retry policies: a policy is a value, and the delay before the next attempt is a function of the attempt."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from stepwell.errors import ConfigError
 from stepwell.values.duration import Duration, seconds
 
 Backoff = Literal["exponential", "linear", "fixed"] | Callable[[int, BaseException], Duration]
-"""How the pause grows; or a function of the attempt that failed (from 1) and its error that returns the pause."""
+"""How the delay grows; or a function that gets the failed attempt (from 1) and its error and returns the delay."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retry:
-    """How often and when a task is tried again.
+    """How often and when a task is retried.
 
-    `max_attempts` counts all tries, the first included. The pause starts at `initial`, grows by `backoff` up to
+    `max_attempts` counts all attempts, the first included. The delay starts at `initial`, grows by `backoff` up to
     `cap`, and is spread by `jitter`, a fraction of it either way but never beyond `cap`. Only errors of the types in
-    `retry_on` and not of those in `never_on` are tried again; a timeout or the death of a worker always is.
+    `retry_on` and not of those in `never_on` are retried; a timeout or the death of a worker always is.
     """
 
     max_attempts: int = 20
@@ -57,13 +57,13 @@ class Retry:
                 object.__setattr__(self, name, tuple(types))  # pyright: ignore[reportUnknownArgumentType]
 
     def allows(self, error: BaseException) -> bool:
-        """Whether an error of this type may be tried again. What only a change of code mends never is."""
+        """Whether an error of this type may be retried. A `ConfigError` never is: only a change of code fixes it."""
         return isinstance(error, self.retry_on) and not isinstance(error, self.never_on) and not _is_misuse(error)
 
     def delay(self, attempt: int, error: BaseException) -> float:
-        """Seconds to wait after this failed attempt."""
+        """Return the delay after this failed attempt, in seconds."""
         if callable(self.backoff):
-            return seconds(self.backoff(attempt, error), "the pause returned by Retry(backoff)")
+            return seconds(self.backoff(attempt, error), "the delay returned by Retry(backoff)")
         initial = seconds(self.initial, "Retry(initial)")
         cap = seconds(self.cap, "Retry(cap)")
         match self.backoff:
@@ -72,10 +72,10 @@ class Retry:
             case "linear":
                 pause = initial * attempt
             case "exponential":
-                # Past the cap the power only grows; bounding the exponent keeps it a float.
+                # Bounding the exponent avoids an overflow; the cap applies long before.
                 pause = initial * self.factor ** min(attempt - 1, 100)
         pause = min(pause, cap)
-        # Up to the cap, not cut off there: else half of all would come at the same moment.
+        # The spread ends at the cap. If it were cut off there, half of all retries would come at the same moment.
         return random.uniform(pause * (1 - self.jitter), min(pause * (1 + self.jitter), cap))  # noqa: S311
 
 
@@ -86,7 +86,7 @@ def _is_misuse(error: BaseException) -> bool:
 
 
 def check_max_attempts(attempts: int, what: str) -> int:
-    """A number of attempts that a job can have."""
+    """Return the number of attempts, if a job can have it."""
     if isinstance(attempts, bool) or not isinstance(attempts, int) or not 1 <= attempts <= 1_000_000:
         raise ConfigError(f"{what} is {attempts!r}: it must be a whole number between 1 and 1000000")
     return attempts

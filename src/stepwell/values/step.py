@@ -1,4 +1,4 @@
-"""A step as a value: as it is saved, as it comes with the claim, and as people look it up."""
+"""A step as a value: as it is saved, as a claim loads it, and as people read it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ StepKind = Literal[
 ]  # fmt: skip
 
 
-# Over so many bytes a value is stored apart, and does not come with the claim.
+# A value of more bytes is stored separately and not loaded with the claim.
 LARGE = 65536
 
 
-# No text of so few characters is as large as that.
+# A text of at most this many characters cannot be that large: a character takes at most 4 bytes.
 SHORT = LARGE // 4
 
 
 def is_large(value: str) -> bool:
-    """Whether a value, as JSON, is stored apart."""
+    """Whether a value, as JSON, is stored separately."""
     return len(value) > SHORT and len(value.encode()) > LARGE
 
 
 class StepError(msgspec.Struct, frozen=True, gc=False):
-    """How a step failed. Of a child `state` says whether it failed or was cancelled. One that is `final` has been tried
-    as often as its own policy allows."""
+    """How a step failed. For a child, `state` says whether it failed or was cancelled. `final`: the step has no
+    attempts left under its own policy."""
 
     type: str | None
     message: str | None
@@ -39,7 +39,7 @@ class StepError(msgspec.Struct, frozen=True, gc=False):
 
 
 class SavedStep(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A step as it comes with the claim, in the order of columns of stepwell.journal."""
+    """A step as the claim loads it, with its fields in the order that stepwell.journal writes them."""
 
     key: str
     n: int
@@ -55,12 +55,12 @@ class SavedStep(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def done(self) -> bool:
-        """Whether it ended well, as stepwell.steps_done counts."""
+        """Whether the step succeeded, as stepwell.steps_done counts."""
         return not self.pending and self.error is None and self.kind != "retry"
 
 
 class SavedJournal(msgspec.Struct, frozen=True):
-    """What comes with the claim of a durable job."""
+    """The journal that the claim of a durable job loads."""
 
     cursor: str | None
     input: msgspec.Raw
@@ -74,22 +74,22 @@ class _Undoing(msgspec.Struct):
     undoing: bool
 
 
-# However few attempts a job has, there are so many to undo it.
+# Compensation has at least this many attempts, however few the job itself has.
 LEAST_UNDO_ATTEMPTS = 20
 _undoing = msgspec.json.Decoder(_Undoing)
 
 
 def is_undoing(journal: str | None) -> bool:
-    """Whether a job was claimed to be undone."""
+    """Whether a job was claimed to compensate its steps."""
     try:
         return journal is not None and _undoing.decode(journal).undoing
     except RecursionError:
-        return False  # a value in it is nested too deep: the job cannot be run, nor undone
+        return False  # a value is nested too deep: the job can neither run nor be compensated
 
 
 class NewStep(msgspec.Struct, gc=False):
-    """A step to be saved; `value` is JSON. One that is `pending` ends later: after `delay` seconds or at
-    `until` (seconds since 1970), or with an event."""
+    """A step to save; `value` is JSON. A `pending` step ends later: after `delay` seconds, at `until` (seconds since
+    1970), or with an event."""
 
     key: str
     n: int
@@ -109,24 +109,24 @@ class NewStep(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """A step as people look it up. `value` is a plain JSON value; one over 64 kB is not shown, but `large` is True."""
+    """A step as people read it. `value` is a plain JSON value; above 64 kB it is left out and `large` is True."""
 
     n: int
     key: str
     kind: StepKind
     pending: bool
-    """It has begun and not ended: a sleep, a wait, a child."""
+    """Whether it has begun and not ended: a sleep, a wait or a child."""
     timed_out: bool
     value: Any
     large: bool
     error: str | None
     cancelled: bool
-    """It is a child that was cancelled."""
+    """Whether it is a child that was cancelled."""
     saved_at: datetime
     seconds: float | None
     """How long it took."""
     until: datetime | None
-    """When the sleep ends, or the wait is given up."""
+    """When the sleep ends, or the wait times out."""
     child_id: UUID | None
     event: str | None
     event_key: str | None

@@ -21,11 +21,13 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
-from stepwell.postgres.connection import open_within, stirs
-from stepwell.postgres.database import Database, fetch
-from stepwell.postgres.errors import is_hopeless, is_missing
+from stepwell.postgres.connection import has_input, open_within
+from stepwell.postgres.database import Database
+from stepwell.postgres.errors import is_missing, is_permanent
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.hints import explain
-from stepwell.postgres.queries import Orders, Query
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.fleet import Orders
 from stepwell.worker.sever import sever
 
 _TICK = 0.25
@@ -133,7 +135,7 @@ class Lease:
         if self._connection is not None:
             try:
                 if self._worker_id is not None:
-                    fetch(self._connection, queries.unregister_worker(self._worker_id))
+                    fetch(self._connection, queries.fleet.unregister_worker(self._worker_id))
             except psycopg.Error:
                 pass  # the lease will run out by itself
             finally:
@@ -150,7 +152,7 @@ class Lease:
                 if self._stopping:
                     continue
                 # A connection that was cut gave up the advisory lock: peers take that for death in a second or two.
-                cut = self._connection is not None and not self._connection.closed and stirs(self._connection)
+                cut = self._connection is not None and not self._connection.closed and has_input(self._connection)
                 if not (kicked or cut) and time.monotonic() < min(renew_at, self._renewed_at + self._every):
                     continue
                 renew_at = time.monotonic() + (self._every if self._try_to_renew() else _TICK)
@@ -175,7 +177,7 @@ class Lease:
             if self._database.switchovers.notice(error) and self._connection is not None:
                 self._connection.close()
             was_missing, self._was_missing = self._was_missing, is_missing(error)
-            if is_hopeless(error) and (was_missing or not self._was_missing):
+            if is_permanent(error) and (was_missing or not self._was_missing):
                 raise explain(error, self._database.dsn) from error
             if self._overdue():
                 self._lose(unanswered=True)
@@ -198,7 +200,7 @@ class Lease:
         if worker_id is None:
             return
         asked_at = time.monotonic()
-        renewed = fetch(self._connection, queries.renew(worker_id, self._lease, self._running()))
+        renewed = fetch(self._connection, queries.fleet.renew(worker_id, self._lease, self._running()))
         if worker_id != self._worker_id:
             return  # given up while we waited
         if not renewed:  # declared dead

@@ -9,11 +9,12 @@ from typing import TypeVar
 
 import psycopg
 
-from stepwell.postgres.database import Database, afetch
-from stepwell.postgres.errors import in_short, is_hopeless, is_missing, is_transient
+from stepwell.postgres.database import Database
+from stepwell.postgres.errors import in_short, is_missing, is_permanent, is_transient
+from stepwell.postgres.fetch import afetch
 from stepwell.postgres.hints import aexplain
 from stepwell.postgres.queries import Query
-from stepwell.postgres.threads import aside
+from stepwell.postgres.threads import in_thread
 from stepwell.telemetry.events import DatabaseBack, DatabaseLost, Events
 from stepwell.worker.connections import Connections
 from stepwell.worker.watch import about_to_write
@@ -74,7 +75,7 @@ class Link:
                 rows = await self.fetch(query)
             except (psycopg.Error, OSError) as error:
                 missing += is_missing(error)
-                if is_hopeless(error) and not 0 < missing < _MISSING_TRIES:
+                if is_permanent(error) and not 0 < missing < _MISSING_TRIES:
                     raise await aexplain(error, self._database.dsn) from error
                 if not is_transient(error) and not is_missing(error):
                     raise
@@ -89,7 +90,7 @@ class Link:
                     lost = True
                     self._events.emit(DatabaseLost(self._name, in_short(error)))
                 if self._database.is_embedded:
-                    await aside(self._database.revive)
+                    await in_thread(self._database.revive)
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:

@@ -19,9 +19,9 @@ from psycopg import sql
 from stepwell.postgres import queries
 from stepwell.postgres.connection import aopen_within, is_read_only_now
 from stepwell.postgres.database import Database
-from stepwell.postgres.errors import is_hopeless, is_read_only_error
+from stepwell.postgres.errors import is_permanent, is_read_only_error
 from stepwell.postgres.hints import aexplain
-from stepwell.postgres.queries import Position
+from stepwell.postgres.queries.claims import Position
 from stepwell.telemetry.events import Events, ListenerDeaf, ListenerHears
 from stepwell.worker.claiming.places import Place
 from stepwell.worker.link import Link
@@ -93,7 +93,7 @@ class Listener:
                         self._hear(note.channel, note.payload)
             except (psycopg.Error, OSError) as error:
                 self._listening.clear()
-                if is_hopeless(error):
+                if is_permanent(error):
                     raise await aexplain(error, self._database.dsn) from error
                 await asyncio.sleep(1.0 if is_read_only_error(error) else 0.2)
 
@@ -125,7 +125,7 @@ class Listener:
     async def _send(self) -> bool:
         """Notify oneself. False: notifications pile up behind a session that does not read its own, so nobody sends."""
         try:
-            return bool(await self._sender.insist(queries.notify_unless_full(self._channel)))
+            return bool(await self._sender.insist(queries.fleet.notify_unless_full(self._channel)))
         except psycopg.Error:  # or the queue is full
             return False
 

@@ -28,7 +28,7 @@ from stepwell.errors import ConfigError, ProcessCrashed
 from stepwell.execution.executor import execute_plain
 from stepwell.execution.step_task import StepTask, chain_in_process, for_run
 from stepwell.jobs.task import Task
-from stepwell.postgres.threads import aside
+from stepwell.postgres.threads import in_thread
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import HandedBack, Outcome
 
@@ -177,7 +177,7 @@ class Processes:
             initargs=(self._pipes[1], log_filter.set_up_in_processes),
         )
         # The pool starts its processes with the first call.
-        await aside(lambda: pool.schedule(_be_there).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
+        await in_thread(lambda: pool.schedule(_be_there).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
         return pool
 
     async def _close_pool(self, pool: ProcessPool) -> None:
@@ -185,7 +185,7 @@ class Processes:
         killer = asyncio.get_running_loop().call_later(_TERM_GRACE, self._kill, list(self._pids.values()))
         try:
             pool.stop()
-            await aside(pool.join)
+            await in_thread(pool.join)
         finally:
             killer.cancel()
 
@@ -202,7 +202,7 @@ class Processes:
                 raise ProcessCrashed(0)
         stopped.cancel()
         if not ended.done():
-            await aside(lambda: self._end(key, future))
+            await in_thread(lambda: self._end(key, future))
             await asyncio.wait([ended])
         return HandedBack(0) if ended.cancelled() else msgspec.json.decode(ended.result(), type=Outcome)
 

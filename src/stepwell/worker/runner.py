@@ -210,7 +210,7 @@ class Runner:
             outcome = outcome_of(error, run.task, run.ctx.counted_attempt)
         if run.why is not None and not self._done_nonetheless(run, outcome):
             outcome = self._stopped(run, outcome)
-        if isinstance(outcome, Misfit) and run.task.sink.misfit_grace == 0:
+        if isinstance(outcome, Misfit) and run.task.job_store.misfit_grace == 0:
             outcome = outcome.failed
         outcome = run.task.with_failed_step(outcome)
         if run.timer is not None:

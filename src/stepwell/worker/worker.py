@@ -13,7 +13,7 @@ from typing import Self, TypeVar
 from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.postgres.errors import in_short, is_transient, where
-from stepwell.postgres.threads import aside
+from stepwell.postgres.threads import in_thread
 from stepwell.telemetry.events import (
     DatabaseAwaited,
     Event,
@@ -239,7 +239,7 @@ class Worker:
                     await self._work(crew)
             finally:
                 await crew.end_processes()
-                await aside(lease.stop)
+                await in_thread(lease.stop)
         finally:
             await crew.close()
             self._crew = None
@@ -250,7 +250,7 @@ class Worker:
         stopping = asyncio.ensure_future(self._stop_asked.wait())
         try:
             while True:
-                made = asyncio.ensure_future(aside(call))
+                made = asyncio.ensure_future(in_thread(call))
                 try:
                     await asyncio.wait([made, stopping], return_when=asyncio.FIRST_COMPLETED)
                     if not made.done():

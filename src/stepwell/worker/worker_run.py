@@ -15,9 +15,11 @@ import psycopg
 from stepwell.app import App
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
-from stepwell.postgres.errors import is_hopeless, is_transient
+from stepwell.postgres.errors import is_permanent, is_transient
 from stepwell.postgres.migrate import DEFAULT_KEEPS
-from stepwell.postgres.queries import FirstReady, Orders, Position, Query
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.claims import FirstReady, Position
+from stepwell.postgres.queries.fleet import Orders
 from stepwell.telemetry.events import (
     Events,
     JobsHandedBack,
@@ -213,7 +215,7 @@ class Crew:
         }
 
         def register(age: float, begun: int | None) -> Query[str]:
-            return queries.register_worker(
+            return queries.fleet.register_worker(
                 socket.gethostname(),
                 os.getpid(),
                 version("stepwell"),
@@ -310,7 +312,9 @@ class Crew:
         """Say whose workers may take the same jobs. That is no reason to stop: an app may be being renamed."""
         named = self._app.owner is not None
         if self.worker_id is not None:
-            for rival in await self._duties.do("looking for tasks of two apps", queries.rivals(self.worker_id)) or []:
+            for rival in (
+                await self._duties.do("looking for tasks of two apps", queries.fleet.rivals(self.worker_id)) or []
+            ):
                 self._events.emit(TasksShared(self._app.name, rival.owner, tuple(rival.tasks), named))
 
     async def _declare_again(self) -> None:
@@ -322,7 +326,7 @@ class Crew:
                 await self.declare_schedules()
             except StepwellError as error:
                 # At the start this ended the worker. By now it has jobs that run, and would rather keep them.
-                if error.__cause__ is not None and is_hopeless(error.__cause__):
+                if error.__cause__ is not None and is_permanent(error.__cause__):
                     raise
                 self._duties.failed(_DECLARING, str(error))
                 await asyncio.sleep(_DECLARE_PAUSE)

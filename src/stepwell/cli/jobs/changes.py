@@ -17,7 +17,7 @@ from stepwell.cli.output import complain, say
 from stepwell.jobs.bulk import Became, Change, change_matching, count_matching
 from stepwell.jobs.changes import change_by_id
 from stepwell.postgres.database import Database
-from stepwell.postgres.queries import JobMatch
+from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import run
 
 _COUNTED = 10_000

@@ -22,8 +22,8 @@ from stepwell.jobs.bulk import cancelling, count_matching, hurrying, list_matchi
 from stepwell.jobs.changes import no_such_step
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database, fetch
-from stepwell.postgres.queries import JobMatch
-from stepwell.postgres.query_plan import Plan, run
+from stepwell.postgres.queries.search import JobMatch
+from stepwell.postgres.query_plan import QueryPlan, run
 from stepwell.values.job import FINISHED
 
 group = new_group("List, inspect and change jobs.")
@@ -61,9 +61,9 @@ def list_(
     with open_database(database) as opened:
         found = _read(looking, opened)
         retried = [str(job.id) for job in found if job.state == "scheduled" and job.attempt and job.error is None]
-        errors = dict(opened.fetch(queries.last_errors(retried))) if retried else {}
+        errors = dict(opened.fetch(queries.reads.last_errors(retried))) if retried else {}
         found = [dataclasses.replace(job, error=errors.get(str(job.id), job.error)) for job in found]
-        now = opened.fetch(queries.clock())[0]
+        now = opened.fetch(queries.reads.clock())[0]
         if not found:
             with opened.connect() as connection:
                 known_names.warn_of(connection, {"queue": which.queue, "task": which.task, "owner": which.owner})
@@ -98,9 +98,9 @@ def show(
     """Show a job: its fields, its saved steps and its failed attempts."""
     job_id = parse.job_id(id)
     with connect(database) as connection:
-        found = fetch(connection, queries.info(job_id))
-        failures = fetch(connection, queries.failures(job_id))
-        steps = fetch(connection, queries.steps(job_id))
+        found = fetch(connection, queries.reads.info(job_id))
+        failures = fetch(connection, queries.reads.failures(job_id))
+        steps = fetch(connection, queries.reads.steps(job_id))
     if not found:
         raise no_such_job(job_id)
     if json:
@@ -194,8 +194,8 @@ def edit(
     job_id = parse.job_id(id)
     parse.json_object(args, "--args")
     with connect(database) as connection:
-        edited = fetch(connection, queries.edit_args([job_id], [args]))[0]
-        states = fetch(connection, queries.job_states([job_id]))
+        edited = fetch(connection, queries.jobs.edit_args([job_id], [args]))[0]
+        states = fetch(connection, queries.reads.job_states([job_id]))
     if not states:
         raise no_such_job(job_id)
     state = states[0][1]
@@ -223,7 +223,7 @@ def fork(
     job_id = parse.job_id(id)
     with open_database(database) as opened:
         try:
-            forked = opened.fetch(queries.fork(job_id, step))[0]
+            forked = opened.fetch(queries.jobs.fork(job_id, step))[0]
         except StepNotFound:
             raise StepNotFound(f"job {job_id} {run(no_such_step(job_id, step), opened)}") from None
     if forked is None:
@@ -247,8 +247,8 @@ def send(
     job_id, said = parse.job_id(id), parse.json_value(value, "--value")
     named = parse.name(name, "NAME")
     with connect(database) as connection:
-        sent = fetch(connection, queries.send(job_id, named, said))[0]
-        states = [] if sent else fetch(connection, queries.job_states([job_id]))
+        sent = fetch(connection, queries.steps.send(job_id, named, said))[0]
+        states = [] if sent else fetch(connection, queries.reads.job_states([job_id]))
     if sent:
         say(f"sent {name!r} to {job_id}")
         return
@@ -257,7 +257,7 @@ def send(
     raise JobNotFound(f"job {job_id} is {states[0][1]}: only a live job can receive a signal")
 
 
-def _read(plan: Plan[T], database: Database) -> T:
+def _read(plan: QueryPlan[T], database: Database) -> T:
     try:
         return run(plan, database)
     except TimeoutError as error:

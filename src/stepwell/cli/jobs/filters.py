@@ -11,7 +11,7 @@ import typer
 
 from stepwell.cli import parse
 from stepwell.jobs.filter import JobFilters, to_match
-from stepwell.postgres.queries import JobMatch
+from stepwell.postgres.queries.search import JobMatch
 
 StateOption = Annotated[
     list[str] | None,

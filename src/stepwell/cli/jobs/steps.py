@@ -41,10 +41,10 @@ def check_step_to_enter(database: Database, job_id: str, step: str, *, yes: bool
 
     Only the code knows all steps, so any other name that the job has not reached is warned about.
     """
-    found = database.fetch(queries.info(job_id))
+    found = database.fetch(queries.reads.info(job_id))
     if not found or found[0].state not in ("failed", "cancelled"):
         return  # the change itself refuses such a job
-    known = {saved.key for saved in database.fetch(queries.steps(job_id))} | {found[0].cursor}
+    known = {saved.key for saved in database.fetch(queries.reads.steps(job_id))} | {found[0].cursor}
     if step in known:
         return
     near = nearest(step, (key for key in known if key is not None))

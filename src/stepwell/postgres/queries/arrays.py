@@ -1,6 +1,6 @@
-"""Arrays for Postgres, written out as text: psycopg takes many times as long for a list.
+"""Write arrays for Postgres as text, because psycopg takes many times as long for a list.
 
-The statement that such a parameter stands in must cast it, as in `%s::text[]`.
+The statement must cast such a parameter, as in `%s::text[]`.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any
 
 
 def bare(values: Iterable[Any]) -> str:
-    """An array of elements that need no quotes: uuids, numbers, names of states; or None."""
+    """Write an array of elements that need no quotes, such as uuids, numbers and names of states, or None."""
     return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
 
 
 def texts(values: Iterable[str | None]) -> str:
-    """An array of texts, or None."""
+    """Write an array of texts or None."""
     return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
 
 
 def times(values: Iterable[datetime | None]) -> str:
-    """An array of times with a zone, or None."""
+    """Write an array of times with a zone, or None."""
     return bare(None if value is None else value.isoformat() for value in values)
 
 
 def shared(values: list[Any], write: Callable[[Iterable[Any]], str] = bare) -> str | None:
-    """An option of a batch: None if nobody has it, one element if it is the same for all, else all of them."""
+    """Write an option of a batch: None if no item has it, one element if it is the same for all, else all elements."""
     first = values[0]
     if values.count(first) == len(values):
         return None if first is None else write([first])

@@ -1,4 +1,4 @@
-"""The calls that register workers, keep their leases, choose a leader, and tell the fleet what to do."""
+"""Calls that register workers, renew their leases, elect a leader, and pause and stop the fleet."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from stepwell.postgres.queries.query import Query, only
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """Whom a control is for: one of these."""
+class Target:
+    """The target of a control: exactly one of these is given."""
 
     queue: str | None = None
     task: str | None = None
@@ -27,7 +27,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What is asked of a worker: jobs it must stop, what it must not claim, and whether it must stop itself."""
+    """Instructions for a worker: the jobs it must stop, what it must not claim, and whether it must stop itself."""
 
     cancelling: list[str]
     paused: bool
@@ -35,12 +35,12 @@ class Orders:
     paused_tasks: list[str]
     stopping: bool
     number: int
-    """The worker's own, which grows from one that registers to the next."""
+    """The worker's number. Each worker that registers gets a higher one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Something that was asked of the fleet; `name` is empty for everything."""
+    """A control of the fleet; `name` is empty if the target is everything."""
 
     action: Literal["pause", "stop"]
     scope: Literal["everything", "queue", "task", "worker"]
@@ -119,18 +119,18 @@ def lead(worker_id: str, lease: float) -> Query[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """A job that a dead worker held."""
+    """A job of a dead worker that was rescued."""
 
     job_id: str
     task: str
     message: str
     failed: bool
-    """It was its last attempt: the job has failed for good."""
+    """Whether that was its last attempt, so that the job failed permanently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """Whether a worker leads, and what it rescued as the leader. A row has one rescued job, or none."""
+    """Whether a worker is the leader, and the jobs that it rescued. A row has one rescued job, or none."""
 
     leads: bool
     why: str | None
@@ -154,19 +154,19 @@ def rescue_unregistered() -> Query[Rescued]:
     return Query("select job_id::text, task, message, failed from stepwell.rescue_unregistered()", (), Rescued)
 
 
-_SCOPE: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
+_TARGET: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
 
 
-def pause(scope: Scope) -> Query[None]:
-    return Query("select stepwell.pause" + _SCOPE, scope.params, only, repeatable=True)
+def pause(target: Target) -> Query[None]:
+    return Query("select stepwell.pause" + _TARGET, target.params, only, repeatable=True)
 
 
-def resume(scope: Scope) -> Query[bool]:
-    return Query("select stepwell.resume" + _SCOPE, scope.params, only)
+def resume(target: Target) -> Query[bool]:
+    return Query("select stepwell.resume" + _TARGET, target.params, only)
 
 
-def stop(scope: Scope) -> Query[int]:
-    return Query("select stepwell.stop" + _SCOPE, scope.params, only)
+def stop(target: Target) -> Query[int]:
+    return Query("select stepwell.stop" + _TARGET, target.params, only)
 
 
 def pauses() -> Query[Control]:
@@ -176,3 +176,8 @@ def pauses() -> Query[Control]:
         Control,
         repeatable=True,
     )
+
+
+def notify_unless_full(channel: str) -> Query[None]:
+    """Returns no row if the notification queue is so full that stepwell.notify sends nothing either."""
+    return Query("select pg_notify(%s, '') where pg_notification_queue_usage() < 0.5", (channel,), only)

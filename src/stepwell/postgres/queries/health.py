@@ -1,4 +1,4 @@
-"""What the doctor asks: it looks behind the views, at the private tables and at Postgres itself."""
+"""Calls of the doctor. They read private tables and Postgres' own statistics, behind the views."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ LISTEN_FOR_DOCTOR: LiteralString = "listen stepwell_doctor"
 
 
 def limit_statements(seconds: float) -> Query[str]:
-    """No later statement of this session may take longer."""
+    """Limit the time of every later statement on this connection."""
     return Query("select set_config('statement_timeout', %s::text, false)", (f"{seconds * 1000:.0f}ms",), only)
 
 
 @dataclass(frozen=True, slots=True)
 class OldestReady:
-    """The ready job that has been due for longest, and for how many seconds. One that no pause holds up goes before
-    those that one does."""
+    """The ready job that has been due for longest, and its age in seconds. A job that is not paused comes before paused
+    ones."""
 
     id: UUID
     queue: str
     task: str
     age: float
     paused: str | None
-    """What of it is paused: everything, its queue or its task."""
+    """The paused target: everything, its queue or its task."""
     served: bool
     """Whether a live worker claims from its queue and knows its task."""
 
 
-# That a live worker runs the jobs of row r: it claims from the queue, knows the task, and may take those of the owner.
+# Whether a live worker runs the jobs of row r: it claims from the queue, knows the task, and runs jobs of the owner.
 _SERVED: LiteralString = (
     "exists (select from stepwell.workers w, unnest(w.queues) as q (name) where w.alive"
     " and (q.name = r.queue or (right(q.name, 1) = '*' and starts_with(r.queue, left(q.name, -1))))"
@@ -59,7 +59,7 @@ def oldest_ready() -> Query[OldestReady]:
 
 @dataclass(frozen=True, slots=True)
 class DeadRows:
-    """Rows of stepwell.job that no one needs any more, by Postgres' own estimate, and when it last took some away."""
+    """Dead rows of stepwell.job, by Postgres' own estimate, and when they were last vacuumed."""
 
     dead: int
     live: int
@@ -79,7 +79,7 @@ def dead_rows() -> Query[DeadRows]:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHolder:
-    """Who keeps Postgres from taking dead rows away. `xids`: how many transactions began since."""
+    """A holder of a snapshot that keeps vacuum from removing dead rows. `xids`: how many transactions began since."""
 
     kind: str
     """session, prepared transaction or replication slot."""
@@ -94,7 +94,7 @@ class SnapshotHolder:
 
 
 def snapshot_holders() -> Query[SnapshotHolder]:
-    """The oldest first."""
+    """The oldest snapshot comes first."""
     return Query(
         "select h.kind, h.pid, h.usename, h.name, h.state, h.since, h.query_start,"
         " extract(epoch from clock_timestamp() - h.since)::double precision, h.xids from ("
@@ -117,7 +117,7 @@ def snapshot_holders() -> Query[SnapshotHolder]:
 
 
 def hidden_sessions() -> Query[int]:
-    """How many sessions of this database this role may not look at."""
+    """Count the sessions of this database whose activity this role may not see."""
     return Query(
         "select count(*) from pg_catalog.pg_stat_activity a where a.datname = current_database()"
         " and a.query = '<insufficient privilege>'",
@@ -128,7 +128,7 @@ def hidden_sessions() -> Query[int]:
 
 @dataclass(frozen=True, slots=True)
 class UncoveredTask:
-    """Ready jobs that no live worker runs; `owner`: the app that they belong to."""
+    """Ready jobs that no live worker runs; `owner` is the app that they belong to."""
 
     queue: str
     task: str
@@ -148,7 +148,7 @@ def uncovered_tasks() -> Query[UncoveredTask]:
 
 @dataclass(frozen=True, slots=True)
 class MisfitTask:
-    """Jobs that wait for a worker that their args fit: how many, what is wrong with one, and when the first fails."""
+    """Jobs that wait for a worker whose code fits their args: how many, one error, and when the first job fails."""
 
     task: str
     count: int
@@ -168,7 +168,7 @@ def misfit_tasks() -> Query[MisfitTask]:
 
 @dataclass(frozen=True, slots=True)
 class SharedTask:
-    """A name of a task that live workers of several apps have; `named`: all of them were given their names."""
+    """A task name that live workers of several apps share; `named`: all these apps were given names."""
 
     task: str
     owners: list[str]
@@ -187,7 +187,7 @@ def shared_tasks() -> Query[SharedTask]:
 
 @dataclass(frozen=True, slots=True)
 class DefaultRows:
-    """Rows that found no partition made for their day."""
+    """Rows in the default partitions, because there was no partition for their day."""
 
     history: int
     failure: int
@@ -199,3 +199,7 @@ def default_rows() -> Query[DefaultRows]:
         (),
         DefaultRows,
     )
+
+
+def notify(channel: str, payload: str) -> Query[None]:
+    return Query("select pg_notify(%s, %s)", (channel, payload), only)

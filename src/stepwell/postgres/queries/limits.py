@@ -1,4 +1,4 @@
-"""The calls that look at and change how large texts may be."""
+"""Calls that read and change the size limits of stored values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepwell.postgres.queries.query import Query, only
 
 @dataclass(frozen=True, slots=True)
 class SizeLimit:
-    """How many bytes the database accepts of one kind of text."""
+    """The limit in bytes for one kind of value."""
 
     name: str
     bytes: int

@@ -1,4 +1,4 @@
-"""Writing without waiting long for a lock, and who holds one."""
+"""Limit how long a write waits for locks, and find the sessions that hold them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import TypeVar
 
 from stepwell.postgres.queries.arrays import bare
-from stepwell.postgres.queries.query import WITHIN, Query, milliseconds
+from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, only
 
 Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A session that has locked a job; all None but the job if it cannot be told. A prepared transaction has no pid."""
+    """A session that has locked a job; all None but the job if it is unknown. A prepared transaction has no pid."""
 
     job_id: str
     pid: int | None
@@ -25,10 +25,15 @@ class Holder:
 
 
 def bounded(query: Query[Row], seconds: float) -> Query[Row]:
-    """The same bare `select` of a function, which fails rather than wait longer than this for any one lock."""
-    # After a `from`, the condition would be a filter: Postgres would evaluate it when the function has returned.
+    """Return a bare `select` of a function with a lock timeout: it fails rather than wait longer for any one lock."""
+    # After a `from`, the condition would be a filter, which Postgres evaluates only after the function has returned.
     assert " from " not in query.text, f"bounded needs a select without a from: {query.text}"
     return Query(query.text + WITHIN, (*query.params, milliseconds(seconds)), query.row)
+
+
+def limit_lock_wait(seconds: float) -> Query[str]:
+    """Limit how long each lock is waited for in the rest of the transaction."""
+    return Query("select set_config('lock_timeout', %s, true)", (milliseconds(seconds),), only)
 
 
 def lock_holders(job_ids: Sequence[str], *, with_family: bool) -> Query[Holder]:

@@ -1,4 +1,4 @@
-"""Which names of queues, tasks and owners are in use, so that a mistyped one can be told from one that has no jobs."""
+"""Read the names of queues, tasks and owners in use, to tell a mistyped name from one without jobs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from stepwell.postgres.queries.query import Query
 
 NameKind = Literal["queue", "task", "owner"]
 
-# A name that only older jobs have, and no worker, schedule or counter, is not found: to look for a name that no job has
-# would read all of them.
+# How many of the newest jobs are read. A name that only older jobs have, and no worker, schedule or counter, is not
+# found: a search for a name that no job has would read all jobs.
 _NEWEST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class KnownName:
-    """A name that something has. `served`: a worker has run its jobs, or would; False: jobs wait under it."""
+    """A name in use. `served`: a worker has run its jobs, or would; False: its jobs wait."""
 
     kind: NameKind
     name: str
@@ -24,8 +24,8 @@ class KnownName:
 
 
 def known_names(queue: str | None) -> Query[KnownName]:
-    """The names that live workers, schedules, the counters and the newest jobs have; and this queue, if jobs are ready
-    in it. A queue that ends with * is a pattern of a worker's."""
+    """Read the names of live workers, schedules, counters and the newest jobs; and this queue, if it has ready jobs. A
+    queue that ends with * is a worker's pattern, which matches every queue with that prefix."""
     return Query(
         "with newest as materialized ("
         "select j.queue, j.task, j.owner, j.claimed_at is not null as claimed from stepwell.jobs j"

@@ -1,4 +1,4 @@
-"""What a query is: text, parameters, and what a row becomes."""
+"""A query: its text, its parameters, and how a row becomes a value."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[Row]):
-    """One statement. `row` is called with the columns of each row."""
+    """One statement. `row` gets the columns of each row and returns the value."""
 
     text: LiteralString
     params: Sequence[Any]
     row: Callable[..., Row]
     repeatable: bool = False
-    """Whether it may be sent again when the connection was lost and nobody knows how it went: it only reads, say."""
+    """Whether it may be sent again after a lost connection, when its effect is unknown: because it only reads, or is
+    idempotent."""
 
 
 WITHIN: LiteralString = " where set_config('lock_timeout', %s, true) is not null"
-"""After a `select` of a function without a `from`: no wait for any one lock may last longer than this parameter says.
+"""A lock timeout, for the end of a `select` of a function without a `from`.
 
 Postgres evaluates such a condition before it calls the function. The setting ends with the statement's transaction, so
-it goes through any pooler. In a handler's transaction the same function is called without this, and waits."""
+it works through any pooler. In a handler's transaction the same function is called without it, and waits."""
 
 
 def milliseconds(seconds: float) -> str:
-    """As Postgres reads its time-outs."""
+    """Format seconds as Postgres reads timeouts."""
     return f"{seconds * 1000:.0f}ms"
 
 

@@ -1,4 +1,4 @@
-"""The calls that grant roles their rights."""
+"""Calls that grant rights to roles, and read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = Literal["producer", "worker", "viewer", "operator"]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A role that was granted the rights of a kind."""
+    """A grant: a role and the kind whose rights it has."""
 
     role: str
     kind: Kind
@@ -44,7 +44,7 @@ def grants() -> Query[Grant]:
 
 
 def who() -> Query[Who]:
-    """Any role may ask this."""
+    """Any role may run this."""
     return Query(
         "select current_user::text, pg_catalog.pg_get_userbyid(n.nspowner)::text from pg_catalog.pg_namespace n"
         " where n.nspname = 'stepwell'::name",
@@ -54,5 +54,5 @@ def who() -> Query[Who]:
 
 
 def may_use_schema(role: str) -> Query[bool]:
-    """Whether a role may use anything in the schema, by itself, as a member of another, or as a superuser."""
+    """Whether a role may use the schema: by its own grant, as a member of another role, or as a superuser."""
     return Query("select pg_catalog.has_schema_privilege(%s::text, 'stepwell', 'usage')", (role,), only)

@@ -1,4 +1,4 @@
-"""The calls that make, fire and look after schedules."""
+"""Calls that make, change, fire and read schedules."""
 
 from __future__ import annotations
 
@@ -49,12 +49,10 @@ def put_schedules(
     )
 
 
-def remove_schedules(
-    owner: str, names: Sequence[str], *, except_these: bool = False, declared: bool | None = None
-) -> Query[list[str]]:
+def remove_schedules(owner: str, names: Sequence[str], *, except_these: bool = False) -> Query[list[str]]:
     return Query(
-        "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean, %s::boolean)",
-        (owner, list(names), except_these, declared),
+        "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean)",
+        (owner, list(names), except_these),
         only,
     )
 
@@ -85,11 +83,6 @@ def rewind_schedules(wrong: Sequence[DueSchedule], nexts: Sequence[datetime]) ->
     )
 
 
-def wait_for_locks(seconds: float) -> Query[str]:
-    """For the rest of the transaction, wait no longer than this for what others hold."""
-    return Query("select set_config('lock_timeout', %s, true)", (f"{seconds * 1000:.0f}ms",), only)
-
-
 def due_schedules(without: Sequence[str], limit: int = 100) -> Query[DueSchedule]:
     return Query(
         "select id::text, name, version, cron, tz, every, catchup, due_at, due_in, looked_at"
@@ -101,12 +94,12 @@ def due_schedules(without: Sequence[str], limit: int = 100) -> Query[DueSchedule
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """How many jobs were enqueued; which schedules could not be fired, and why."""
+    """How many jobs were enqueued, and which schedules could not be fired, and why."""
 
     enqueued: int
     left_ids: list[str]
     left_why: list[str | None]
-    """None: somebody holds it."""
+    """None: another transaction has locked it."""
 
 
 def tick(
@@ -126,14 +119,6 @@ def tick(
         ),
         Fired,
     )
-
-
-def admit_stranded() -> Query[int]:
-    return Query("select stepwell.admit(null)", (), only)
-
-
-def prune_ticks(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_ticks(_limit => %s::integer)", (limit,), only)
 
 
 def pause_schedule(owner: str, name: str) -> Query[bool]:

@@ -1,4 +1,4 @@
-"""The calls that keep counters of how runs ended."""
+"""The call that adds to the counters of how runs ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stepwell.postgres.queries.query import Query, only
 
 @dataclass(slots=True)
 class Sums:
-    """How runs of a task in a queue ended, and how long they ran."""
+    """How many runs of a task in a queue ended in which way, and their total time."""
 
     task: str
     queue: str
@@ -49,7 +49,3 @@ def add_stats(sums: Sequence[Sums]) -> Query[None]:
         ),
         only,
     )
-
-
-def prune_stats(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,), only)

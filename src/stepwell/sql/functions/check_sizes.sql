@@ -16,7 +16,8 @@ begin
   if _largest > 65536 then
     select l.bytes into _most from stepwell.size_limit l where l.name = _name;
     if _largest > coalesce(_most, 65536) then
-      raise exception using errcode = '22SW5',
+      -- Clients find the value by these two fields.
+      raise exception using errcode = '22SW5', column = _name, detail = _largest::text,
         message = format(
           'stepwell: %s of %s bytes, and this database accepts %s: store the data elsewhere and pass a reference, or '
           'have the owner of the schema run "stepwell limits set %1$s %4$s"',

@@ -93,4 +93,4 @@ class Claims:
 
     def _unknown(self, worker_id: str) -> Query[list[UUID] | None]:
         jobs = self._books()
-        return queries.hand_back_unknown(worker_id, [job.id for job in jobs], [job.epoch for job in jobs])
+        return queries.claims.hand_back_unknown(worker_id, [job.id for job in jobs], [job.epoch for job in jobs])

@@ -16,7 +16,8 @@ import psycopg
 
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
-from stepwell.postgres.queries import Position, Query
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.claims import Position
 from stepwell.values.job import ClaimedJob
 from stepwell.worker.claiming.balance import Balance
 from stepwell.worker.claiming.claims import Claims
@@ -186,7 +187,7 @@ class Fetcher:
 
         def query(limit: int, *, unread: bool) -> Query[ClaimedJob]:
             shares, most = self._turns.shares(asked), max(1, self._room_in_bytes())
-            return queries.claim(
+            return queries.claims.claim(
                 worker_id,
                 asked,
                 [place.after for place in places],

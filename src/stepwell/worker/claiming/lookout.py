@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from stepwell.postgres import queries
-from stepwell.postgres.queries import FirstReady
+from stepwell.postgres.queries.claims import FirstReady
 from stepwell.worker.alarm import Alarm
 from stepwell.worker.upkeep.duty import Duties
 from stepwell.worker.upkeep.walks import pause_after
@@ -64,7 +64,7 @@ class Lookout:
             began = self._loop.time()
             worker_id = self._worker_id()
             if worker_id is not None:
-                query = queries.first_ready(worker_id, self._patterns, self._tasks)
+                query = queries.claims.first_ready(worker_id, self._patterns, self._tasks)
                 found = await self._duties.do("looking for ready jobs", query)
                 for first in found or []:
                     self._found(first)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stepwell.postgres.queries import Position
+from stepwell.postgres.queries.claims import Position
 
 LAST_RANK = 32767
 # A queue with more places than this is walked from the first of them to its end.

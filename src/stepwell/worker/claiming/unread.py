@@ -33,7 +33,7 @@ async def read_each(jobs: Sequence[ClaimedJob], read: Read, refuse: Refuse) -> l
     readable: list[ClaimedJob] = []
     for job in jobs:
         try:
-            found = await read(queries.read_claimed(job.id, job.epoch))
+            found = await read(queries.claims.read_claimed(job.id, job.epoch))
         except StepwellError:
             raise
         except Exception as error:

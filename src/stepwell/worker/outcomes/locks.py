@@ -11,7 +11,7 @@ from collections.abc import Collection
 import psycopg
 
 from stepwell.postgres import queries
-from stepwell.postgres.queries import Holder
+from stepwell.postgres.queries.locks import Holder
 from stepwell.telemetry.events import Events, JobLocked
 from stepwell.worker.link import Link
 
@@ -44,7 +44,7 @@ class Locks:
         """Those that are locked now. None: it cannot be told. A holder is reported once, in the second look that finds
         it: the first may have met somebody who was about to let go."""
         try:
-            holders = await self._link.fetch(queries.lock_holders(list(job_ids), with_family=with_family))
+            holders = await self._link.fetch(queries.locks.lock_holders(list(job_ids), with_family=with_family))
         except (psycopg.Error, OSError):
             # Perhaps for want of a right that this version needs: the outcomes must be written all the same.
             return None

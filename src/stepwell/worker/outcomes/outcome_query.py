@@ -10,8 +10,9 @@ from stepwell.error_text import storable
 from stepwell.errors import TooLarge
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
-from stepwell.postgres.errors import in_short, own
-from stepwell.postgres.queries import Move, Query
+from stepwell.postgres.errors import in_short, stepwell_error
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.outcomes import Move
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import (
     Advanced,
@@ -54,7 +55,7 @@ def size_of(item: Ending) -> int:
 
 def failure_of(task: Task[..., Any], error: psycopg.DataError) -> Failed:
     """What becomes of an outcome that the database refuses for what it says."""
-    if isinstance(refused := own(error), TooLarge):
+    if isinstance(refused := stepwell_error(error), TooLarge):
         return Failed("bad_result", "TooLarge", f"task {task.name!r}: {refused}", None, None, error=refused)
     said = storable(f"task {task.name!r}: its outcome cannot be stored: {in_short(error)}")
     return Failed("bad_result", type(error).__name__, said, None, None, error=error)
@@ -65,15 +66,15 @@ def query_of(items: list[Ending], within: float) -> Query[Any]:
     for any one lock. It answers with the ids that the fence refused; of misfits with `HeldMisfits`."""
     if isinstance(items[0][2], Misfit):
         misfits = [(task, outcome.failed) for _, task, outcome in items if isinstance(outcome, Misfit)]
-        return queries.hold_misfits(
+        return queries.outcomes.hold_misfits(
             [job.id for job, _, _ in items],
             [job.epoch for job, _, _ in items],
             [task.signature for task, _ in misfits],
             [failed.message for _, failed in misfits],
-            [task.sink.misfit_grace for task, _ in misfits],
+            [task.job_store.misfit_grace for task, _ in misfits],
             within,
         )
-    return queries.bounded(_unbounded(items), within)
+    return queries.locks.bounded(_unbounded(items), within)
 
 
 def _unbounded(items: list[Ending]) -> Query[list[Any]]:
@@ -84,7 +85,7 @@ def _unbounded(items: list[Ending]) -> Query[list[Any]]:
             return finish_query(items)
         case Failed():
             failures = [(task, outcome) for _, task, outcome in items if isinstance(outcome, Failed)]
-            return queries.fail(
+            return queries.outcomes.fail(
                 ids,
                 epochs,
                 [outcome.reason for _, outcome in failures],
@@ -99,14 +100,16 @@ def _unbounded(items: list[Ending]) -> Query[list[Any]]:
                 [outcome.beside for _, outcome in failures],
             )
         case Snoozed():
-            return queries.snooze(ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed)], began=True)
+            return queries.outcomes.snooze(
+                ids, epochs, [o.delay for _, _, o in items if isinstance(o, Snoozed)], began=True
+            )
         case HandedBack():
             delays = [o.delay for _, _, o in items if isinstance(o, HandedBack)]
-            return queries.snooze(ids, epochs, delays, began=False)
+            return queries.outcomes.snooze(ids, epochs, delays, began=False)
         case Suspended():
-            return queries.suspend(ids, epochs, [o.wait for _, _, o in items if isinstance(o, Suspended)])
+            return queries.outcomes.suspend(ids, epochs, [o.wait for _, _, o in items if isinstance(o, Suspended)])
         case Restarted():
-            return queries.restart(ids, epochs, [o.args for _, _, o in items if isinstance(o, Restarted)])
+            return queries.outcomes.restart(ids, epochs, [o.args for _, _, o in items if isinstance(o, Restarted)])
         case Advanced():
             return advance_query(items)
         case (Misfit() | Settled()) as other:
@@ -115,7 +118,7 @@ def _unbounded(items: list[Ending]) -> Query[list[Any]]:
 
 def advance_query(items: list[Ending]) -> Query[list[Any]]:
     """The statement that gives jobs back, to go on with the next step."""
-    return queries.advance(
+    return queries.outcomes.advance(
         [
             Move(job.id, job.epoch, o.left, o.cursor, o.input, o.n, o.delay, o.queue, o.priority)
             for job, _, o in items
@@ -130,7 +133,7 @@ def _parents(items: list[Ending]) -> list[str]:
 
 def finish_query(items: list[Ending]) -> Query[list[Any]]:
     """The statement that ends jobs which succeeded, were cancelled, or have been undone."""
-    return queries.finish(
+    return queries.outcomes.finish(
         [job.id for job, _, _ in items],
         [job.epoch for job, _, _ in items],
         [outcome.result if isinstance(outcome, Succeeded) else None for _, _, outcome in items],

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from stepwell.postgres import queries
-from stepwell.postgres.queries import Sums
+from stepwell.postgres.queries.stats import Sums
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import (
     Advanced,
@@ -74,7 +74,7 @@ class Stats:
     async def write(self) -> None:
         """Write what was counted since the last time; what cannot be written is kept."""
         sums, self._sums = self._sums, {}
-        if sums and await self._duties.do("writing statistics", queries.add_stats(list(sums.values()))) is None:
+        if sums and await self._duties.do("writing statistics", queries.stats.add_stats(list(sums.values()))) is None:
             self._put_back(list(sums.values()))
 
     def _put_back(self, unwritten: Sequence[Sums]) -> None:

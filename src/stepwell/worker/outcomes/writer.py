@@ -18,7 +18,7 @@ from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.batches import batches
 from stepwell.postgres.errors import in_short, is_rolled_back
-from stepwell.postgres.queries import HeldMisfits
+from stepwell.postgres.queries.outcomes import HeldMisfits
 from stepwell.telemetry.events import (
     AttemptFailed,
     Events,
@@ -99,7 +99,7 @@ class Outcomes:
             self._note(job, outcome if outcome.committed else None)
             return
         if isinstance(outcome, Misfit):
-            self._events.emit(JobMisfit(job.id, job.task, outcome.failed.message, task.sink.misfit_grace))
+            self._events.emit(JobMisfit(job.id, job.task, outcome.failed.message, task.job_store.misfit_grace))
             outcome = Misfit(_without_error(outcome.failed))
         elif isinstance(outcome, Failed):
             failed = AttemptFailed(
@@ -285,11 +285,11 @@ class Outcomes:
         self._progress = {job_id: word for job_id, word in self._progress.items() if job_id not in said}
         if not said:
             return
-        query = queries.report_progress(
+        query = queries.outcomes.report_progress(
             list(said), [epoch for epoch, _ in said.values()], [text for _, text in said.values()]
         )
         try:
-            await self._link.insist(queries.bounded(query, _PROGRESS_PATIENCE), waits_for_locks=False)
+            await self._link.insist(queries.locks.bounded(query, _PROGRESS_PATIENCE), waits_for_locks=False)
         except psycopg.errors.LockNotAvailable:
             # Say nothing of those that are locked for a while: outcomes go over this connection, too.
             locked = await self._locks.find(said, with_family=False)

@@ -18,9 +18,12 @@ from stepwell.errors import BadValue, TooLarge
 from stepwell.postgres import queries
 from stepwell.postgres.batches import batches
 from stepwell.postgres.coalesce import Coalescer
-from stepwell.postgres.database import Database, afetch, fetch
-from stepwell.postgres.errors import is_transient, own
-from stepwell.postgres.queries import Move, Query, Saving, Spawning
+from stepwell.postgres.database import Database
+from stepwell.postgres.errors import is_transient, stepwell_error
+from stepwell.postgres.fetch import afetch, fetch
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.outcomes import Move
+from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.telemetry.events import Events
 from stepwell.values.job import ClaimedJob
 from stepwell.values.step import NewStep
@@ -66,7 +69,7 @@ class StepStore:
             try:
                 rows = await self._link.insist(query, lambda: not self._closed, waits_for_locks=waits_for_locks)
             except psycopg.DataError as error:
-                if isinstance(refused := own(error), TooLarge):
+                if isinstance(refused := stepwell_error(error), TooLarge):
                     raise refused from None
                 raise
         if rows is None:
@@ -121,7 +124,7 @@ class StepStore:
 
     async def _ask_if_free(self, query: Query[Row], job_ids: Sequence[str], *, with_family: bool) -> list[Row]:
         try:
-            return await self.ask(queries.bounded(query, self._locks.patience), waits_for_locks=False)
+            return await self.ask(queries.locks.bounded(query, self._locks.patience), waits_for_locks=False)
         except psycopg.errors.LockNotAvailable:
             await self._find(job_ids, with_family=with_family)
             raise _Locked from None
@@ -143,7 +146,7 @@ class StepStore:
 
     async def _save(self, savings: list[Saving]) -> Sequence[datetime | Lost | _Locked]:
         try:
-            query = queries.save_steps(savings, self._locks.patience)
+            query = queries.steps.save_steps(savings, self._locks.patience)
             refused, at = (await self.ask(query, waits_for_locks=False))[0]
         except psycopg.errors.LockNotAvailable:
             return await self._without_locked(savings, self._save)
@@ -158,7 +161,7 @@ class StepStore:
 
     async def _spawn(self, children: list[Spawning]) -> Sequence[str | Lost | _Locked]:
         try:
-            query = queries.bounded(queries.spawn(children), self._locks.patience)
+            query = queries.locks.bounded(queries.steps.spawn(children), self._locks.patience)
             ids = (await self.ask(query, waits_for_locks=False))[0]
         except psycopg.errors.LockNotAvailable:
             return await self._without_locked(children, self._spawn)
@@ -168,7 +171,7 @@ class StepStore:
 
     async def _advance(self, moves: list[Move]) -> Sequence[Lost | _Locked | None]:
         try:
-            query = queries.bounded(queries.advance(moves), self._locks.patience)
+            query = queries.locks.bounded(queries.outcomes.advance(moves), self._locks.patience)
             lost = {str(job_id) for job_id in (await self.ask(query, waits_for_locks=False))[0]}
         except psycopg.errors.LockNotAvailable:
             return await self._without_locked(moves, self._advance)
@@ -207,20 +210,20 @@ class JobSteps(effects.Store):
         await self._steps.outlast(lambda: self._steps.moves.submit(move), (self._id,))
 
     async def read_large(self, key: str) -> str:
-        return (await self._steps.ask(queries.large_value(self._id, key)))[0]
+        return (await self._steps.ask(queries.steps.large_value(self._id, key)))[0]
 
     async def cancel(self, job_ids: list[str]) -> None:
-        query = queries.cancel_branches(job_ids, "another branch came first")
+        query = queries.jobs.cancel_branches(job_ids, "another branch came first")
         await self._steps.ask_bounded(query, job_ids, with_family=True)
 
     async def forget_waits(self, keys: list[str]) -> None:
-        query = queries.forget_waits(self._id, self._epoch, keys)
+        query = queries.steps.forget_waits(self._id, self._epoch, keys)
         if not (await self._steps.ask_bounded(query, (self._id,), with_family=False))[0]:
             raise Lost
 
     async def was_saved(self, key: str) -> bool:
         # It waits for the connection whose commit is in doubt, as long as the server has not noticed that it is gone.
-        saved = (await self._steps.ask_apart(queries.step_saved(self._id, self._epoch, key)))[0]
+        saved = (await self._steps.ask_apart(queries.steps.step_saved(self._id, self._epoch, key)))[0]
         if saved is None:
             raise Lost
         return saved
@@ -230,13 +233,13 @@ class JobSteps(effects.Store):
 
     def save_in(self, connection: psycopg.Connection[Any], steps: Sequence[NewStep]) -> None:
         with _naming(steps):
-            refused, _ = fetch(connection, queries.save_steps([Saving(self._id, self._epoch, steps)]))[0]
+            refused, _ = fetch(connection, queries.steps.save_steps([Saving(self._id, self._epoch, steps)]))[0]
         if refused:
             raise Lost
 
     async def asave_in(self, connection: psycopg.AsyncConnection[Any], steps: Sequence[NewStep]) -> None:
         with _naming(steps):
-            refused, _ = (await afetch(connection, queries.save_steps([Saving(self._id, self._epoch, steps)])))[0]
+            refused, _ = (await afetch(connection, queries.steps.save_steps([Saving(self._id, self._epoch, steps)])))[0]
         if refused:
             raise Lost
 
@@ -277,7 +280,7 @@ def _naming(steps: Sequence[NewStep]) -> Generator[None]:
     try:
         yield
     except psycopg.DataError as error:
-        if isinstance(refused := own(error), TooLarge):
+        if isinstance(refused := stepwell_error(error), TooLarge):
             raise _too_large(steps, refused) from None
         raise
 

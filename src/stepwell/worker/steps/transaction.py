@@ -18,8 +18,9 @@ from stepwell.errors import TooLarge
 from stepwell.execution.executor import execute, execute_plain, outcome_of
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database, afetch, fetch
-from stepwell.postgres.errors import is_rolled_back, is_transient, own
+from stepwell.postgres.database import Database
+from stepwell.postgres.errors import is_rolled_back, is_transient, stepwell_error
+from stepwell.postgres.fetch import afetch, fetch
 from stepwell.postgres.queries import Query
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Advanced, HandedBack, Outcome, Settled, Succeeded
@@ -66,7 +67,7 @@ async def execute_in_transaction(
     try:
         async with database.aconnection() as connection, connection.transaction():
             mark = f"{job.id}/{job.epoch}"
-            await afetch(connection, queries.mark_transaction(mark))
+            await afetch(connection, queries.outcomes.mark_transaction(mark))
             ctx.lend(connection)
             begun = True
             outcome = await execute(task, job.args, ctx, max_result_size)
@@ -74,7 +75,7 @@ async def execute_in_transaction(
             finishing(connection.info.backend_pid)
             if not isinstance(outcome, Succeeded | Advanced):
                 raise _Refused(outcome)
-            if (await afetch(connection, queries.transaction_mark()))[0] != mark:
+            if (await afetch(connection, queries.outcomes.transaction_mark()))[0] != mark:
                 raise _ended(task)
             handed_over = True
             refused = (await afetch(connection, _write(job, task, outcome)))[0]
@@ -102,7 +103,7 @@ def execute_plain_in_transaction(
     try:
         with database.connection() as connection, connection.transaction():
             mark = f"{job.id}/{job.epoch}"
-            fetch(connection, queries.mark_transaction(mark))
+            fetch(connection, queries.outcomes.mark_transaction(mark))
             ctx.lend(connection)
             begun = True
             outcome = execute_plain(task, job.args, ctx, max_result_size)
@@ -110,7 +111,7 @@ def execute_plain_in_transaction(
             finishing(connection.info.backend_pid)
             if not isinstance(outcome, Succeeded | Advanced):
                 raise _Refused(outcome)
-            if fetch(connection, queries.transaction_mark())[0] != mark:
+            if fetch(connection, queries.outcomes.transaction_mark())[0] != mark:
                 raise _ended(task)
             handed_over = True
             refused = fetch(connection, _write(job, task, outcome))[0]
@@ -140,7 +141,7 @@ def _judge(
         return RolledBack(outcome_of(error, task, job.attempt))
     if handed_over and isinstance(error, psycopg.OperationalError):
         return error
-    if handed_over and isinstance(error, psycopg.DataError) and isinstance(own(error), TooLarge):
+    if handed_over and isinstance(error, psycopg.DataError) and isinstance(stepwell_error(error), TooLarge):
         return failure_of(task, error)
     return outcome_of(error, task, job.attempt)
 

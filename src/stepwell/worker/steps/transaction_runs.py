@@ -103,7 +103,7 @@ class TransactionRuns:
         link = LinkApart("settle", self._database, self._events)
         self._settling.add(link)
         try:
-            held = await link.insist(queries.still_held(job.id, job.epoch))
+            held = await link.insist(queries.claims.still_held(job.id, job.epoch))
             return bool(held and held[0])
         finally:
             self._settling.discard(link)
@@ -117,7 +117,7 @@ class TransactionRuns:
     async def _say_who_holds(self, job_id: str, pid: int) -> None:
         link = LinkApart("settle", self._database, self._events)
         try:
-            for holder in await link.fetch(queries.lock_holders([job_id], with_family=True)):
+            for holder in await link.fetch(queries.locks.lock_holders([job_id], with_family=True)):
                 if holder.pid != pid:
                     locks.report(self._events, "transaction", holder)
         except (psycopg.Error, OSError):

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import psycopg
 
-from stepwell.postgres.errors import in_short, is_hopeless, is_missing
+from stepwell.postgres.errors import in_short, is_missing, is_permanent
 from stepwell.postgres.hints import aexplain
 from stepwell.postgres.queries import Query
 from stepwell.telemetry.events import Events, UpkeepFailed
@@ -38,7 +38,7 @@ class Duties:
             self.failed(duty, f"it took longer than {_LONGEST:g} s")
             return None
         except (psycopg.Error, OSError) as error:
-            if is_hopeless(error) and (duty in self._failing or not is_missing(error)):
+            if is_permanent(error) and (duty in self._failing or not is_missing(error)):
                 raise await aexplain(error, self._dsn()) from error
             self.failed(duty, in_short(error))
             return None

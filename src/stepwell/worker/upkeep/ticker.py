@@ -53,7 +53,9 @@ class Ticker:
         page = _PAGE
         while True:
             self._left = {left: until for left, until in self._left.items() if until > loop.time()}
-            found = await self._duties.do("looking for due schedules", queries.due_schedules(list(self._left), page))
+            found = await self._duties.do(
+                "looking for due schedules", queries.schedules.due_schedules(list(self._left), page)
+            )
             if found is None:
                 await asyncio.sleep(0.5)
                 continue
@@ -95,7 +97,7 @@ class Ticker:
             count += len(times)
         if not batch:
             return False
-        fired = await self._duties.do("firing schedules", queries.tick(batch, nexts, reckoned))
+        fired = await self._duties.do("firing schedules", queries.schedules.tick(batch, nexts, reckoned))
         if fired is None:
             await asyncio.sleep(0.5)
             return False
@@ -117,7 +119,7 @@ class Ticker:
     async def rewind(self) -> None:
         """Mend schedules that were reckoned while the clock was ahead: they would rest until it is there again."""
         after: str | None = None
-        while page := await self._duties.do("looking for stranded schedules", queries.schedule_times(after)):
+        while page := await self._duties.do("looking for stranded schedules", queries.schedules.schedule_times(after)):
             after = page[-1].id
             wrong: list[DueSchedule] = []
             nexts: list[datetime] = []
@@ -128,7 +130,7 @@ class Ticker:
                         nexts.append(following)
                 await asyncio.sleep(0)
             if wrong:
-                await self._duties.do("mending stranded schedules", queries.rewind_schedules(wrong, nexts))
+                await self._duties.do("mending stranded schedules", queries.schedules.rewind_schedules(wrong, nexts))
 
 
 def reckon(schedule: DueSchedule) -> tuple[list[datetime], datetime | None]:

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from stepwell.postgres import queries
-from stepwell.postgres.queries import Query, Rescued
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.fleet import Rescued
 from stepwell.telemetry.events import Events, JobBroken, JobsRescued, LeaderChanged, RescuedJobFailed, SchedulesRemoved
 from stepwell.worker.alarm import Alarm
 from stepwell.worker.upkeep.duty import Duties
@@ -76,21 +77,21 @@ class Upkeep:
         self._deaf = False
         self.leads = False
         self._chores = [
-            _Chore("rescuing jobs of unregistered workers", 600, queries.rescue_unregistered, self._rescued),
-            _Chore("admitting stranded runs", 30, queries.admit_stranded),
-            _Chore("removing stale schedules", 30, queries.remove_stale_schedules, self._removed),
+            _Chore("rescuing jobs of unregistered workers", 600, queries.fleet.rescue_unregistered, self._rescued),
+            _Chore("admitting stranded runs", 30, queries.upkeep.admit_stranded),
+            _Chore("removing stale schedules", 30, queries.schedules.remove_stale_schedules, self._removed),
             # The leader may be of another app, or another version of this one, that keeps nothing for as long.
-            _Chore("making partitions", 600, lambda: queries.make_partitions(keeps), everyone=True),
-            _Chore("dropping expired partitions", 600, queries.prune),
+            _Chore("making partitions", 600, lambda: queries.upkeep.make_partitions(keeps), everyone=True),
+            _Chore("dropping expired partitions", 600, queries.upkeep.prune),
         ]
         self._prunings = [
-            Pruning("deleting expired large values", 60, partial(queries.prune_rows, "large_value")),
-            Pruning("deleting expired history", 600, partial(queries.prune_rows, "history_default")),
-            Pruning("deleting expired failures", 600, partial(queries.prune_rows, "failure_default")),
-            Pruning("forgetting expired events", 60, queries.prune_events),
-            Pruning("forgetting signals of jobs that have ended", 600, queries.prune_signals),
-            Pruning("forgetting old ticks", 600, queries.prune_ticks),
-            Pruning("forgetting old statistics", 600, queries.prune_stats),
+            Pruning("deleting expired large values", 60, partial(queries.upkeep.prune_rows, "large_value")),
+            Pruning("deleting expired history", 600, partial(queries.upkeep.prune_rows, "history_default")),
+            Pruning("deleting expired failures", 600, partial(queries.upkeep.prune_rows, "failure_default")),
+            Pruning("forgetting expired events", 60, queries.upkeep.prune_events),
+            Pruning("forgetting signals of jobs that have ended", 600, queries.upkeep.prune_signals),
+            Pruning("forgetting old ticks", 600, queries.upkeep.prune_ticks),
+            Pruning("forgetting old statistics", 600, queries.upkeep.prune_stats),
         ]
 
     @property
@@ -119,7 +120,7 @@ class Upkeep:
         while True:
             # Nearly all jobs become due after the last look. The others were put in by a transaction that took long.
             walks = loop.time() >= walk_at
-            done = await self._due.do("promoting due jobs", queries.promote(since=None if walks else _LOOK_BACK))
+            done = await self._due.do("promoting due jobs", queries.upkeep.promote(since=None if walks else _LOOK_BACK))
             if done is None:
                 await asyncio.sleep(0.5)
                 continue
@@ -165,7 +166,7 @@ class Upkeep:
         leads = False
         worker_id = self._worker_id()
         if worker_id is not None:
-            led = await self._house.do("leading and rescuing", queries.lead_and_rescue(worker_id, _LEADER_LEASE))
+            led = await self._house.do("leading and rescuing", queries.fleet.lead_and_rescue(worker_id, _LEADER_LEASE))
             if led:
                 leads = led[-1].leads
                 self._rescued([each.rescued for each in led if each.rescued is not None])
@@ -175,7 +176,7 @@ class Upkeep:
                     self._house.failed(_RESCUING, why)
             else:
                 # The other duties must not end with that one.
-                found = await self._house.do("looking who leads", queries.lead(worker_id, _LEADER_LEASE))
+                found = await self._house.do("looking who leads", queries.fleet.lead(worker_id, _LEADER_LEASE))
                 leads = bool(found and found[0])
         if leads != self.leads:
             self.leads = leads

@@ -1,4 +1,4 @@
-"""Finding jobs by filters: each query looks at a bounded number of jobs, and says where it stopped."""
+"""Find jobs by filters. Each query reads a bounded number of jobs and returns where it stopped."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.looks import INFO, to_info
 from stepwell.postgres.queries.query import Query, same
+from stepwell.postgres.queries.reads import INFO, to_info
 from stepwell.values.job import JobInfo
 
 MOST_LOOKED_AT = 50_000
-"""How many jobs one query looks at: a tenth of a second or so."""
+"""How many jobs one query reads, which takes about a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobMatch:
-    """Which jobs are meant; None: any. Ages in seconds since they were enqueued."""
+    """A filter for jobs; None: any. Ages are in seconds since the job was enqueued."""
 
     states: tuple[str, ...] | None = None
     queue: str | None = None
@@ -27,7 +27,7 @@ class JobMatch:
     worker_id: UUID | None = None
     owner: str | None = None
     error: str | None = None
-    """A part of the error, in upper or lower case."""
+    """A part of the error, ignoring case."""
 
 
 _FIND: LiteralString = (
@@ -40,8 +40,8 @@ _FIND: LiteralString = (
 
 
 def find_page(which: JobMatch, before: str | None, limit: int) -> Query[tuple[str | None, JobInfo | None]]:
-    """The newest first, older than the one with the id `before`, each with where the look ended (None: there are no
-    more). At least one row: that has no job if none was found."""
+    """Find jobs older than `before`, newest first. Each row has a job and where the search stopped (None: at the end).
+    There is at least one row; it has no job if none was found."""
     return Query(
         "select f.looked_to::text, j.* from "  # noqa: S608
         + _FIND
@@ -57,7 +57,7 @@ def find_page(which: JobMatch, before: str | None, limit: int) -> Query[tuple[st
 def find_count(
     which: JobMatch, before: str | None, limit: int, *, to_retry: bool = False
 ) -> Query[tuple[int, str | None]]:
-    """How many were found, and where the look ended."""
+    """Count the jobs found. Also returns where the search stopped."""
     return Query(
         "select cardinality(f.ids), f.looked_to::text from " + _FIND,  # noqa: S608
         _params(which, before, limit, to_retry=to_retry),
@@ -69,7 +69,7 @@ def find_count(
 def find_ids(
     which: JobMatch, before: str | None, limit: int, *, to_retry: bool = False
 ) -> Query[tuple[list[str], str | None]]:
-    """The ids of the newest, the newest first, and where the look ended."""
+    """Find the ids of jobs, newest first. Also returns where the search stopped."""
     return Query(
         "select f.ids::text[], f.looked_to::text from " + _FIND,  # noqa: S608
         _params(which, before, limit, to_retry=to_retry),

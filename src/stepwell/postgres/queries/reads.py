@@ -1,4 +1,4 @@
-"""Reading the views: jobs, their failures, queues and workers."""
+"""Reads of the views: jobs, their failures and steps, queues and workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INFO: LiteralString = (
     "select id, state::text, task, queue, priority, args::text, metadata::text, result::text, error, progress::text,"
     " epoch, attempt,"
     " max_attempts, cancelling, worker_id, enqueued_at,"
-    # Python has no infinite time: what waits without a limit is due at no time, what is kept for ever has no expiry.
+    # Python has no infinite datetime: None means due at no time, or kept forever.
     " nullif(run_at, 'infinity'::timestamptz), claimed_at, finished_at,"
     " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for, cursor, parent_id,"
     " forked_from, undoing, owner, misfit_until, policy::text from stepwell.jobs"
@@ -43,7 +43,7 @@ def failures(job_id: str) -> Query[Failure]:
 
 
 def last_errors(ids: Sequence[str]) -> Query[tuple[str, str]]:
-    """The error of the last failed attempt of each of these jobs."""
+    """Read the error of the last failed attempt of each job."""
     return Query(
         "select u.id::text, f.error from unnest(%s::uuid[]) as u (id) cross join lateral ("
         "select left(concat_ws(': ', f.type, nullif(f.message, '')), 1000) as error"
@@ -69,7 +69,7 @@ def steps(job_id: str) -> Query[StepInfo]:
 
 
 def to_info(*columns: Any) -> JobInfo:
-    """A row of `INFO` as a value."""
+    """Convert a row of `INFO`."""
     id_, state, task, queue, priority, args, metadata, result, error, progress, *rest, policy = columns
     return JobInfo(
         id_, state, task, queue, priority, _object(args), None if metadata is None else _object(metadata),
@@ -84,7 +84,7 @@ def _step_info(*columns: Any) -> StepInfo:
 
 
 def _value(text: str | None) -> Any:
-    """A JSON value. One that Python cannot read, as only SQL can put it in, must not hide the others."""
+    """Decode a JSON value. SQL can store values that Python cannot read; such a value must not hide the others."""
     try:
         return None if text is None else json.loads(text)
     except RecursionError:
@@ -117,7 +117,7 @@ def clock() -> Query[datetime]:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue that holds live jobs or has settings."""
+    """A queue that has live jobs or settings."""
 
     name: str
     paused_at: datetime | None
@@ -141,7 +141,7 @@ def queues() -> Query[QueueInfo]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A registered worker; `alive`: its lease holds; `owner`: the name of its app."""
+    """A registered worker; `alive`: its lease has not expired; `owner`: the name of its app."""
 
     id: UUID
     host: str
@@ -160,13 +160,13 @@ class WorkerInfo:
     paused: bool
     stopping: bool
     named: bool | None
-    """Its app was given its name, and it also claims the jobs of that owner. None: it claims those of every owner, as
-    versions before did."""
+    """Whether its app was given a name, so that it also claims the jobs of that owner. None: it claims jobs of every
+    owner, as older versions did."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldJobs:
-    """How many jobs of a task a worker holds: those that it runs, and those that it has claimed ahead."""
+    """How many jobs of a task a worker holds: running, or claimed ahead."""
 
     worker_id: UUID
     task: str
@@ -174,11 +174,11 @@ class HeldJobs:
 
 
 MOST_COUNTED = 1000
-"""Of one worker's jobs no more are counted."""
+"""The most jobs that are counted for one worker."""
 
 
 def held_jobs() -> Query[HeldJobs]:
-    """What each worker holds, the most numerous task first."""
+    """Count the jobs that each worker holds, the most frequent task first."""
     return Query(
         "select w.id, j.task, count(*) from stepwell.workers w cross join lateral ("
         "select j.task from stepwell.jobs j where j.state = 'running'::stepwell.state and j.worker_id = w.id"

@@ -1,4 +1,4 @@
-"""The calls for durable jobs: save steps, suspend, move on, children, events."""
+"""Calls of durable jobs: save steps, spawn children, emit events and send signals."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 
 from stepwell.postgres.queries.arrays import bare, shared, texts, times
 from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, only, same
-from stepwell.postgres.queries.transitions import NewJob
+from stepwell.values.job import NewJob
 from stepwell.values.step import SHORT, NewStep, is_large
 
 
 class Saving(msgspec.Struct, frozen=True, gc=False):
-    """Steps to be saved, and the run that does so."""
+    """Steps to save, and the run that saves them."""
 
     job_id: str
     epoch: int
@@ -27,13 +27,15 @@ _SAVE: LiteralString = (
     "stepwell.save_steps(%s::uuid[], %s::integer[], %s::text[], %s::integer[], %s::text[], %s::text[], %s::text[],"
     " %s::integer[], %s::double precision[], %s::boolean[], %s::boolean[], %s::boolean[])"
 )
+
+
 _SAVE_WITHIN: LiteralString = (
     "select (s.saved).refused, (s.saved).saved_at from (select " + _SAVE + " as saved" + WITHIN + ") as s"  # noqa: S608
 )
 
 
 def save_steps(savings: Sequence[Saving], within: float | None = None) -> Query[tuple[list[UUID], datetime]]:
-    """`within`: fail rather than wait longer than so many seconds for any one lock."""
+    """`within`: the lock timeout in seconds."""
     steps = [step for saving in savings for step in saving.steps]
     values = [step.value for step in steps]
     large = [value is not None and len(value) > SHORT and is_large(value) for value in values]
@@ -63,7 +65,7 @@ def _errors(steps: Sequence[NewStep]) -> str | None:
 
 
 class Spawning(msgspec.Struct, frozen=True, gc=False):
-    """A child to be put in, and the run that spawns it."""
+    """A child to enqueue, and the run that spawns it."""
 
     job_id: str
     epoch: int
@@ -97,51 +99,6 @@ def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
     )
 
 
-def suspend(ids: list[str], epochs: list[int], waits: list[str]) -> Query[list[UUID]]:
-    return Query(
-        "select stepwell.suspend(%s::uuid[], %s::integer[], %s::text[])", (bare(ids), bare(epochs), texts(waits)), only
-    )
-
-
-class Move(msgspec.Struct, frozen=True, gc=False):
-    """A job that goes on to the next step of its chain or machine."""
-
-    job_id: str
-    epoch: int
-    left: str | None
-    cursor: str
-    input: str
-    n: int
-    delay: float | None = None
-    queue: str | None = None
-    priority: int | None = None
-
-
-def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
-    return Query(
-        "select stepwell.advance(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::text[], %s::integer[])",
-        (
-            bare(move.job_id for move in moves),
-            bare(move.epoch for move in moves),
-            texts(move.left for move in moves),
-            texts(move.cursor for move in moves),
-            texts(move.input for move in moves),
-            bare(move.n for move in moves),
-            bare(move.delay for move in moves),
-            texts(move.queue for move in moves),
-            bare(move.priority for move in moves),
-        ),
-        only,
-    )
-
-
-def restart(ids: list[str], epochs: list[int], args: list[str]) -> Query[list[UUID]]:
-    return Query(
-        "select stepwell.restart(%s::uuid[], %s::integer[], %s::text[])", (bare(ids), bare(epochs), texts(args)), only
-    )
-
-
 def forget_waits(job_id: str, epoch: int, keys: list[str]) -> Query[bool]:
     return Query("select stepwell.forget_waits(%s::uuid, %s::integer, %s::text[])", (job_id, epoch, texts(keys)), only)
 
@@ -164,15 +121,3 @@ def emit(name: str, key: str | None, value: str | None, keep: float) -> Query[in
 
 def send(job_id: str, name: str, value: str | None) -> Query[bool]:
     return Query("select stepwell.send(%s::uuid, %s::text, %s::json)", (job_id, name, value), only)
-
-
-def fork(job_id: str, step: str) -> Query[UUID | None]:
-    return Query("select stepwell.fork(%s::uuid, %s::text)", (job_id, step), only)
-
-
-def prune_events(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_events(%s::integer)", (limit,), only)
-
-
-def prune_signals(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_signals(%s::integer)", (limit,), only)
