@@ -11,19 +11,19 @@ import sys
 from pathlib import Path
 from typing import Self, TypeVar
 
-from stepwell.calendar.schedule import Stale, check_stale
+from stepwell.calendar.schedule import STALES, Stale
 from stepwell.durable.journal import Drift
 from stepwell.errors import ConfigError
 from stepwell.fleet import FleetControl
 from stepwell.jobs.app_jobs import AppJobs
-from stepwell.jobs.check import check_count
 from stepwell.jobs.enqueue import JobStore
 from stepwell.postgres.database import Database
 from stepwell.postgres.migrate import DEFAULT_KEEPS
 from stepwell.postgres.threads import in_thread
-from stepwell.registry import TaskDefaults, TaskRegistry, check_drift
+from stepwell.registry import DRIFTS, TaskDefaults, TaskRegistry
 from stepwell.schedules.app_schedules import AppSchedules
 from stepwell.schedules.declare import Scheduler
+from stepwell.values.bounds import check_choice, check_whole
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.names import check_name
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
@@ -83,10 +83,10 @@ class App(TaskRegistry, AppJobs, AppSchedules, FleetControl):
         self.owner = None if name is None else self.name
         """The owner of its jobs: the name that the app was given; None: any worker that knows the task runs them."""
         self.queue = check_name(queue, "queue")
-        self.max_result_size = check_count(max_result_size, "max_result_size")
+        self.max_result_size = check_whole(max_result_size, "max_result_size", 1)
         self.database = Database(
             database,
-            pool_size=check_count(pool_size, "pool_size"),
+            pool_size=check_whole(pool_size, "pool_size", 1),
             call_timeout=_call_timeout(call_timeout),
         )
         self.start_hooks: list[Hook] = []
@@ -98,19 +98,19 @@ class App(TaskRegistry, AppJobs, AppSchedules, FleetControl):
             check_timeout(timeout),
             check_keep(keep, "keep"),
             check_keep(keep_failed, "keep_failed"),
-            check_drift(drift),
+            check_choice(drift, "drift", DRIFTS),
         )
         self._job_store = JobStore(
             self.database,
             self._tasks,
-            max_args_size=check_count(max_args_size, "max_args_size"),
+            max_args_size=check_whole(max_args_size, "max_args_size", 1),
             owner=self.owner,
             misfit_grace=seconds(misfit_grace, "misfit_grace"),
         )
         self.scheduler = Scheduler(
             self.name,
             self.database,
-            check_stale(stale_schedules),
+            check_choice(stale_schedules, "stale_schedules", STALES),
             seconds(schedule_grace, "schedule_grace"),
             named=name is not None,
         )

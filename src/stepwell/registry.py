@@ -27,6 +27,7 @@ from stepwell.jobs.callable_task import (
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.task import Task
 from stepwell.jobs.task_function import check_function
+from stepwell.values.bounds import check_choice
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
 from stepwell.values.retry import Retry
@@ -35,6 +36,8 @@ from stepwell.worker_hook import name_of
 P = ParamSpec("P")
 R = TypeVar("R")
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
+
+DRIFTS: tuple[Drift, ...] = ("warn", "fail", "rerun")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ class TaskRegistry:
                     name if name is not None else getattr(fn, "__name__", type(fn).__name__),
                     process=process,
                     transaction=transaction,
-                    drift=check_drift(self._defaults.drift if drift is None else drift),
+                    drift=self._defaults.drift if drift is None else check_choice(drift, "drift", DRIFTS),
                     **self._defaults.options(queue, priority, retry, timeout, timeout_grace, keep, keep_failed),
                 )
             )
@@ -218,10 +221,3 @@ class TaskRegistry:
         if isinstance(task, Chain) and task.uses_processes:
             Chain.made[task.module, task.name] = task
         return task
-
-
-def check_drift(drift: Drift) -> Drift:
-    """Return the drift policy, if it is one."""
-    if drift not in ("warn", "fail", "rerun"):
-        raise ConfigError(f"drift is {drift!r}: it must be 'warn', 'fail' or 'rerun'")
-    return drift

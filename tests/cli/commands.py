@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from stepwell.calendar.schedule import NewSchedule
-from stepwell.calendar.timing import parse_cron
+from stepwell.calendar.timing import Cron
 from stepwell.postgres import queries
 from stepwell.postgres.database import fetch
 from stepwell.postgres.queries.claims import Position
@@ -95,7 +95,7 @@ def make_schedule(
     jobs: Jobs, name: str, task: str, *, owner: str = "shop", cron: str = "0 3 * * *", **for_jobs: Any
 ) -> None:
     """A schedule, as a worker of the app `owner` would have made it."""
-    timing = parse_cron(cron, "Europe/Paris")
+    timing = Cron(cron, "Europe/Paris")
     [now] = fetch(jobs.connection, queries.reads.clock())
     schedule = NewSchedule(name, task, '{"x": 1}', "default", 0, timing, "skip", 1, 0.0, **for_jobs)
     fetch(jobs.connection, queries.schedules.put_schedules(owner, [schedule], [timing.after(now)], declared=True))

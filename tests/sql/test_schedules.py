@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from stepwell.calendar.schedule import DueSchedule, NewSchedule, Overlap, ScheduleInfo, Tick
-from stepwell.calendar.timing import Interval, parse_cron
+from stepwell.calendar.timing import Cron, Interval
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.schedules import Fired
@@ -46,7 +46,7 @@ def put(
     declared: bool = False,
     cron: str | None = None,
 ) -> None:
-    timing = parse_cron(cron) if cron else Interval(every)
+    timing = Cron(cron) if cron else Interval(every)
     [now] = fetch(conn, queries.reads.clock())
     schedule = NewSchedule(name, task, '{"n": 1}', "default", 0, timing, overlap, catchup, jitter)
     fetch(conn, queries.schedules.put_schedules(owner, [schedule], [timing.after(now)], declared=declared))

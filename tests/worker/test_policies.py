@@ -207,8 +207,8 @@ def test_what_cannot_be_stored_with_a_job_is_refused(app: App) -> None:
 
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"retry": Retry(backoff=pause)}, "name a backoff, such as 'linear', or set it on the task"),
-        ({"retry": Retry(retry_on=(OSError,))}, "leave them out, so that those of the task hold"),
-        ({"retry": Retry(never_on=(OSError,))}, "leave them out, so that those of the task hold"),
+        ({"retry": Retry(retry_on=(OSError,))}, "leave them out, so that those of the task apply"),
+        ({"retry": Retry(never_on=(OSError,))}, "leave them out, so that those of the task apply"),
         ({"retry": "often"}, "give a Retry"),
         ({"timeout": 0}, "leave it out"),
         ({"keep": "always"}, '"forever"'),

@@ -207,7 +207,7 @@ async def test_keep_decides_what_stays_in_history(app: App, conn: psycopg.Connec
             return await gone.ainfo() is None
 
         await auntil(is_gone)
-        with pytest.raises(JobNotFound, match="not kept"):
+        with pytest.raises(JobNotFound, match="no longer kept"):
             await gone.aresult(timeout="10s")
     assert conn.execute("select expires_at::text from stepwell.history_forever").fetchall() == [("infinity",)]
 

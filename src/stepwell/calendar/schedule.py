@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from stepwell.calendar.timing import Cron, Interval, Timing, parse_cron, parse_timing
+from stepwell.calendar.timing import Cron, Interval, Timing, parse_timing
 from stepwell.errors import ConfigError
+from stepwell.values.bounds import check_whole
 from stepwell.values.duration import Duration
 
 When: TypeAlias = Duration
@@ -135,8 +136,7 @@ def preview(when: When, *, tz: str | None = None, n: int = 5) -> list[datetime]:
 
 def following(timing: Timing, at: datetime, n: int) -> list[datetime]:
     """Return the first `n` ticks after `at`, in the schedule's own time zone."""
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 10_000:
-        raise ConfigError(f"n is {n!r}: it must be a whole number between 1 and 10000")
+    check_whole(n, "n", 1, 10_000)
     zone = ZoneInfo(timing.tz) if isinstance(timing, Cron) else UTC
     found: list[datetime] = []
     tick = timing.after(at)
@@ -150,7 +150,7 @@ def following(timing: Timing, at: datetime, n: int) -> list[datetime]:
 def to_timing(cron: str | None, tz: str | None, every: float | None) -> Timing:
     """Return the timing that a row describes."""
     if cron is not None and tz is not None:
-        return parse_cron(cron, tz)
+        return Cron(cron, tz)
     assert every is not None
     return Interval(every)
 
@@ -158,12 +158,6 @@ def to_timing(cron: str | None, tz: str | None, every: float | None) -> Timing:
 def from_timing(timing: Timing) -> tuple[str | None, str | None, float | None]:
     """Return a timing as the columns cron, tz and every."""
     return (timing.text, timing.tz, None) if isinstance(timing, Cron) else (None, None, timing.seconds)
-
-
-def check_overlap(overlap: Overlap) -> Overlap:
-    if overlap not in OVERLAPS:
-        raise ConfigError(f"overlap is {overlap!r}: it must be one of {', '.join(OVERLAPS)}")
-    return overlap
 
 
 def check_catchup(catchup: Catchup) -> int:
@@ -177,9 +171,3 @@ def check_catchup(catchup: Catchup) -> int:
             f"catchup is {catchup!r}: it must be 'skip', 'once' or the most ticks to run, up to {MOST_CAUGHT_UP}"
         )
     return catchup
-
-
-def check_stale(stale: Stale) -> Stale:
-    if stale not in STALES:
-        raise ConfigError(f"stale_schedules is {stale!r}: it must be one of {', '.join(STALES)}")
-    return stale

@@ -19,7 +19,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """Cron text in a time zone. `text` is as written, without extra blanks; `tz` is an IANA name."""
+    """Cron text in a time zone. `text` is as written, without extra blanks; `tz` is an IANA name. Raises `ConfigError`,
+    which names the wrong field."""
 
     text: str
     tz: str = "UTC"
@@ -59,11 +60,6 @@ class Interval:
 
 
 Timing: TypeAlias = Cron | Interval
-
-
-def parse_cron(text: str, tz: str = "UTC") -> Cron:
-    """Parse cron text for a time zone. Raises `ConfigError`, which names the wrong field."""
-    return Cron(text, tz)
 
 
 def parse_timing(given: Duration, tz: str | None = None) -> Timing:

@@ -14,12 +14,13 @@ from typing import Any, Literal
 from uuid import UUID
 
 from stepwell.errors import ConfigError
-from stepwell.jobs.check import check_count, check_reason, to_job_id
+from stepwell.jobs.check import check_reason, to_job_id
 from stepwell.jobs.filter import JobFilters, to_match
 from stepwell.postgres import queries
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.search import MOST_LOOKED_AT, JobMatch
 from stepwell.postgres.query_plan import QueryPlan
+from stepwell.values.bounds import check_whole
 from stepwell.values.duration import Duration, describe, seconds
 from stepwell.values.job import LIVE, JobInfo, State
 
@@ -105,7 +106,7 @@ def list_jobs(
     """The plan of `App.jobs`."""
     return list_matching(
         to_match(caller, filters),
-        check_count(limit, "limit"),
+        check_whole(limit, "limit", 1),
         None if before is None else to_job_id(before),
         seconds(timeout, "timeout"),
     )
@@ -113,7 +114,7 @@ def list_jobs(
 
 def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: Duration) -> QueryPlan[int]:
     """The plan of `App.count_jobs`."""
-    most = None if at_most is None else check_count(at_most, "at_most")
+    most = None if at_most is None else check_whole(at_most, "at_most", 1)
     return count_matching(to_match(caller, filters), most, seconds(timeout, "timeout"))
 
 

@@ -1,4 +1,4 @@
-"""Check what callers say about jobs: ids, names of steps, reasons, counts and the values of events."""
+"""Check what callers say about jobs: ids, names of steps, reasons and the values of events."""
 
 from __future__ import annotations
 
@@ -46,13 +46,6 @@ def check_reason(reason: str | None) -> str | None:
     if len(reason) > _LONGEST_REASON:
         raise BadArgs(f"reason has {len(reason)} characters: the limit is {_LONGEST_REASON}")
     return reason
-
-
-def check_count(number: int, what: str) -> int:
-    """Return the number, if it can be a limit or a count."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 2**62:
-        raise ConfigError(f"{what} is {number!r}: it must be a whole number of at least 1")
-    return number
 
 
 def _is_storable(text: object) -> bool:

@@ -86,34 +86,28 @@ class JobStore:
         refuse_in_event_loop("enqueue_many", "aenqueue_many")
         made: list[Call[Any]] = []
         with _naming_the_item(made):
-            queries_ = _batch_queries(calls, made)
+            batched = _batch_queries(calls, made)
             if connection is not None:
                 # The caller's transaction survives a bad item, so all items are checked before any is sent.
-                rows = [row for query in list(queries_) for row in fetch_on(connection, query)]
+                rows = [row for query in list(batched) for row in fetch_on(connection, query)]
+            # The first two batches are made before a connection is opened: bad args need no database.
+            elif len(first := list(islice(batched, 2))) == 2:
+                rows = self.database.fetch_each(chain(first, batched))
             else:
-                # The first two batches are made before a connection is opened: bad args need no database.
-                first = list(islice(queries_, 2))
-                rows = (
-                    self.database.fetch_each(chain(first, queries_))
-                    if len(first) == 2
-                    else [row for query in first for row in self.database.fetch(query)]
-                )
+                rows = [row for query in first for row in self.database.fetch(query)]
         return self._handles(rows, made)
 
     async def aenqueue_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
         """The same as `enqueue_many`, for async code."""
         made: list[Call[Any]] = []
         with _naming_the_item(made):
-            queries_ = _batch_queries(calls, made)
+            batched = _batch_queries(calls, made)
             if connection is not None:
-                rows = [row for query in list(queries_) for row in await afetch_on(connection, query)]
+                rows = [row for query in list(batched) for row in await afetch_on(connection, query)]
+            elif len(first := list(islice(batched, 2))) == 2:
+                rows = await self.database.afetch_each(chain(first, batched))
             else:
-                first = list(islice(queries_, 2))
-                rows = (
-                    await self.database.afetch_each(chain(first, queries_))
-                    if len(first) == 2
-                    else [row for query in first for row in await self.database.afetch(query)]
-                )
+                rows = [row for query in first for row in await self.database.afetch(query)]
         return self._handles(rows, made)
 
     def _handles(self, rows: Iterable[list[str]], calls: list[Call[Any]]) -> list[JobHandle[Any]]:

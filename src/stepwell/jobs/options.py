@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from stepwell.errors import ConfigError
+from stepwell.values.bounds import check_whole
 from stepwell.values.duration import HUNDRED_YEARS
 from stepwell.values.policy import JobPolicy
 
@@ -43,9 +44,7 @@ class Options:
 
 def check_priority(priority: int) -> int:
     """Return the priority, if a job can have it."""
-    if isinstance(priority, bool) or not isinstance(priority, int) or not -32767 <= priority <= 32767:
-        raise ConfigError(f"priority is {priority!r}: it must be a whole number between -32767 and 32767")
-    return priority
+    return check_whole(priority, "priority", -32767, 32767)
 
 
 def check_run_at(run_at: datetime) -> datetime:

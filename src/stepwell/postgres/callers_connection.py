@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import psycopg
 
@@ -24,7 +24,7 @@ def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
     if not isinstance(connection, psycopg.Connection):
         raise _unknown(connection)
     try:
-        return fetch(_any(connection), query)
+        return fetch(cast("psycopg.Connection[Any]", connection), query)
     except psycopg.Error as error:
         if _has_a_hint(error):
             raise explain(error, connection.info.dsn) from error
@@ -40,7 +40,7 @@ async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
     if not isinstance(connection, psycopg.AsyncConnection):
         raise _unknown(connection)
     try:
-        return await afetch(_any(connection), query)
+        return await afetch(cast("psycopg.AsyncConnection[Any]", connection), query)
     except psycopg.Error as error:
         if _has_a_hint(error):
             raise await aexplain(error, connection.info.dsn) from error
@@ -77,7 +77,3 @@ def _driver_connection(connection: object) -> str | None:
     if names & {"Session", "scoped_session"}:
         return "session.connection().connection.driver_connection"
     return "connection.connection.driver_connection" if "Connection" in names else None
-
-
-def _any(connection: Any) -> Any:
-    return connection

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.calendar.schedule import (
+    OVERLAPS,
     Catchup,
     NewSchedule,
     Overlap,
@@ -14,7 +15,6 @@ from stepwell.calendar.schedule import (
     Stale,
     When,
     check_catchup,
-    check_overlap,
 )
 from stepwell.calendar.timing import Timing, parse_timing
 from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
@@ -24,6 +24,7 @@ from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.query_plan import QueryPlan
+from stepwell.values.bounds import check_choice
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.names import check_name
 
@@ -83,7 +84,7 @@ def new_declaration(
         check_name(task.name if name is None else name, "name"),
         dict(args or {}),
         parse_timing(when, tz),
-        check_overlap(overlap),
+        check_choice(overlap, "overlap", OVERLAPS),
         check_catchup(catchup),
         seconds(jitter, "jitter"),
         options.options,

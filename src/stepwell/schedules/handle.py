@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.calendar.schedule import ScheduleInfo, Tick, to_timing
-from stepwell.errors import ConfigError, ScheduleNotFound, StepwellError
+from stepwell.errors import ScheduleNotFound, StepwellError
 from stepwell.jobs.handle import JobHandle
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.query_plan import QueryPlan, arun, run
 from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.values.bounds import check_whole
 
 _TRIES = 20
 
@@ -41,11 +42,15 @@ class ScheduleHandle:
     def ticks(self, limit: int = 20) -> list[Tick]:
         """Read the records of its newest ticks, newest first."""
         refuse_in_event_loop("ticks", "aticks")
-        return self._database.fetch(queries.schedules.recent_ticks(self.owner, self.name, _check_limit(limit)))
+        return self._database.fetch(
+            queries.schedules.recent_ticks(self.owner, self.name, check_whole(limit, "limit", 1, 10_000))
+        )
 
     async def aticks(self, limit: int = 20) -> list[Tick]:
         """The same as `ticks`, for async code."""
-        return await self._database.afetch(queries.schedules.recent_ticks(self.owner, self.name, _check_limit(limit)))
+        return await self._database.afetch(
+            queries.schedules.recent_ticks(self.owner, self.name, check_whole(limit, "limit", 1, 10_000))
+        )
 
     def pause(self, *, connection: object | None = None) -> None:
         """Pause the schedule until it is resumed. Runs that it has enqueued continue."""
@@ -123,9 +128,3 @@ class ScheduleHandle:
             f"app {self.owner!r} has no schedule {self.name!r} in the database: a schedule that is declared in code is "
             "made when a worker starts; 'stepwell schedules list' shows them all"
         )
-
-
-def _check_limit(limit: int) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
-        raise ConfigError(f"limit is {limit!r}: it must be a whole number between 1 and 10000")
-    return limit

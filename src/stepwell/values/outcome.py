@@ -80,7 +80,7 @@ class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcom
 
 
 class HandedBack(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """The worker hands the job back because it stops or could not begin; the attempt does not count."""
+    """The worker hands the job back, the attempt uncounted: the worker stops, or the job could not begin."""
 
     delay: float = 0.0
 
@@ -92,11 +92,11 @@ class Cancelled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outc
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """Nothing is left to write: the handler's own transaction finished the job, or the worker no longer holds it."""
+    """Nothing is left to write: the job was finished in the handler's own transaction, or is no longer ours."""
 
     committed: bool
     moved_on: bool = False
-    """The job was not finished, but advanced to the next step of its chain."""
+    """The job was not finished, but moved on to the next step of its chain."""
 
 
 class Suspended(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):

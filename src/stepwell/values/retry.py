@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from stepwell.errors import ConfigError
+from stepwell.values.bounds import check_whole
 from stepwell.values.duration import Duration, seconds
 
 Backoff = Literal["exponential", "linear", "fixed"] | Callable[[int, BaseException], Duration]
@@ -87,9 +88,7 @@ def _is_misuse(error: BaseException) -> bool:
 
 def check_max_attempts(attempts: int, what: str) -> int:
     """Return the number of attempts, if a job can have it."""
-    if isinstance(attempts, bool) or not isinstance(attempts, int) or not 1 <= attempts <= 1_000_000:
-        raise ConfigError(f"{what} is {attempts!r}: it must be a whole number between 1 and 1000000")
-    return attempts
+    return check_whole(attempts, what, 1, 1_000_000)
 
 
 def _is_number(given: object) -> bool:
