@@ -11,8 +11,8 @@ from uuid import UUID
 
 from stepwell.calendar.schedule import Catchup, Overlap, ScheduleInfo, Stale, When, check_stale
 from stepwell.calendar.timing import parse_timing
+from stepwell.durable.backend import Drift
 from stepwell.durable.context import Context
-from stepwell.durable.journal import Drift
 from stepwell.durable.sync_context import SyncContext
 from stepwell.errors import BadArgs, ConfigError, DuplicateTask, no_such_job
 from stepwell.fleet import to_scope

@@ -15,7 +15,7 @@ from stepwell.calendar.schedule import DueSchedule, NewSchedule
 from stepwell.calendar.timing import Interval
 from stepwell.postgres import queries
 from stepwell.postgres.queries import JobMatch, Move, NewJob, Position, Query, Saving, Scope, Spawning, Sums
-from stepwell.values.step import NewStep, StepError
+from stepwell.values.step import NewStep, SavedError
 
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 _ID = "01a1e0af-c50b-7b66-94ec-ea018e1e252e"
@@ -72,7 +72,7 @@ _SAMPLES: dict[str, Any] = {
     "after": None,
     "wrong": [DueSchedule(_ID, "n", 1, None, None, 60.0, 1, _NOW, 0.0, _NOW)],
     "sums": [Sums("t", "q")],
-    "savings": [Saving(_ID, 1, [NewStep("k", 1, "step", "1", StepError("T", "m"), 1, 0.1, True, True)])],
+    "savings": [Saving(_ID, 1, [NewStep("k", 1, "step", "1", SavedError("T", "m"), 1, 0.1, True, True)])],
     "children": [Spawning(_ID, 1, NewStep("k", 1, "child"), NewJob("t", "{}"))],
     "moves": [Move(_ID, 1, None, "c", "1", 2, 0.5, "q")],
     "waits": ['{"steps": [], "groups": [], "at_once": true}'],

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Pr
 
 import msgspec
 
+from stepwell.durable.backend import Drift, Durability
 from stepwell.durable.context import Context
-from stepwell.durable.job_context import Durability, JobContext
-from stepwell.durable.journal import Drift
+from stepwell.durable.job_context import JobContext
+from stepwell.durable.run_state import RunState
 from stepwell.durable.sync_context import PlainContext, SyncContext
 from stepwell.errors import BadArgs, ConfigError, StepwellError
 from stepwell.jobs.codec import Codec, encode_metadata
@@ -323,7 +324,7 @@ class Task(Enqueuer[P, R]):
         """An outcome with the step that failed, where this task is one step of a chain."""
         return outcome
 
-    def for_job(self, job: ClaimedJob) -> Task[P, R]:
+    def for_job(self, job: ClaimedJob, emit: Callable[[PolicyUnreadable], None] = log) -> Task[P, R]:
         """This task with the policy that a job has of its own. What cannot be read, as only SQL can have put it in, is
         left to the task."""
         if job.policy is None:
@@ -333,7 +334,7 @@ class Task(Enqueuer[P, R]):
             try:
                 known = self._with_policy(read_policy(job.policy))
             except (ValueError, RecursionError, StepwellError) as error:
-                log(PolicyUnreadable(job.id, self.name, str(error)))
+                emit(PolicyUnreadable(job.id, self.name, job.queue, job.attempt, str(error)))
                 return self
             if len(self._by_policy) >= _MOST_POLICIES:
                 self._by_policy.clear()
@@ -353,7 +354,7 @@ class Task(Enqueuer[P, R]):
     ) -> JobContext:
         """What its handler is given for a job."""
         kind = Context if self.kind == "async" else SyncContext if self.codec.wants_sync_context else PlainContext
-        return kind(job, self.timeout, report, durability)
+        return kind(RunState(job, self.timeout, report, durability))
 
     def __repr__(self) -> str:
         return f"<Task {self.name}({self.codec.describe()})>"
