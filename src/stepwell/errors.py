@@ -67,6 +67,11 @@ class EmbeddedError(StepwellError):
 class BadArgs(StepwellError, TypeError):
     """The arguments do not fit the task's signature or cannot be encoded. Nothing was enqueued."""
 
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """Why stored args do not fit, without the task that they were stored for."""
+
 
 class TooLarge(BadArgs):
     """The database refuses a value of this size; the message names the limit, and the command that raises it."""

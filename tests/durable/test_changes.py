@@ -109,7 +109,10 @@ async def test_an_old_key_that_two_steps_are_said_to_have_had_is_refused_in_the_
         await ctx.step(two, was="one")
 
     async with Worker(app):
-        for task, said in ((by_both, "step 'b' .* has was='old', but another step has or had"), (by_one, "step 'two' .* has was='one'")):
+        for task, said in (
+            (by_both, "step 'b' .* has was='old', but another"),
+            (by_one, "step 'two' .* has was='one'"),
+        ):
             with pytest.raises(JobFailed, match=said):
                 await (await task.aenqueue()).aresult(timeout="10s")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, TypeVarTuple, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, TypeVarTuple, cast, overload
 from uuid import UUID
 
 from stepwell.durable.children import Child, Spawnable, SpawnCall, check_spawnable, spawn, spawn_calls
@@ -64,7 +64,7 @@ class PlainContext(JobContext):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        if hasattr(Context, name):
+        if not name.startswith("_") and hasattr(Context, name):
             raise ConfigError(
                 f"task {self.task!r} is a plain function: for ctx.{name} declare its parameter as 'ctx: SyncContext'"
             )
@@ -288,7 +288,10 @@ class SyncContext(JobContext):
                     "ctx.gather(lambda: ctx.step(...), ctx.spawn(...))"
                 )
         run_in_thread = self._run.effects.backend.run_in_thread
-        return [_child_of(branch) if isinstance(branch, SyncChild) else run_in_thread(branch) for branch in branches]
+        return [
+            _child_of(cast("SyncChild[Any]", branch)) if isinstance(branch, SyncChild) else run_in_thread(branch)
+            for branch in branches
+        ]
 
 
 def _child_of(branch: SyncChild[Any]) -> Child[Any]:

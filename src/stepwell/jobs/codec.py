@@ -105,10 +105,10 @@ class Codec:
             values = self._decoder.decode(encoded)
         except msgspec.DecodeError as error:
             if wrong := wrong_names(encoded, self._fields, self._needed):
-                raise MisfitArgs(
-                    f"task {self._name!r}: the stored args do not fit: it takes ({self.describe()}); {wrong}"
-                ) from None
-            raise BadArgs(f"task {self._name!r}: the stored args do not fit: {_name_the_argument(error)}") from None
+                reason = f"it takes ({self.describe()}); {wrong}"
+                raise MisfitArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
+            reason = _name_the_argument(error)
+            raise BadArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
         except RecursionError:
             raise BadArgs(f"task {self._name!r}: the stored args are nested too deep") from None
         kwargs: dict[str, Any] = {}
