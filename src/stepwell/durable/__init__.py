@@ -2,7 +2,7 @@
 
 After a crash, a failed attempt or a wait, a worker runs the handler again from the top. `Context` and `SyncContext` are
 the API that handlers use. A step goes `context` -> `step` -> `journal` (its key, and whether it is saved) -> `effects`
--> the worker's `StepBackend`. All of it is written once, as coroutines: `LoopEffects` runs them on the event loop,
+-> the worker's `StepBackend`. All of it is written once, as coroutines: `Effects` runs them on the event loop,
 `ThreadEffects` in the thread of a plain function. `waits`, `children`, `branches`, `transaction` and `undo` take the
 same way. `RunState` is the part of a context that only the worker and the executor touch.
 

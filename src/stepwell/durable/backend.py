@@ -1,4 +1,4 @@
-"""What durable execution needs from a worker, as functions. The worker fills them in: this package knows no SQL."""
+"""The functions that durable execution needs from a worker, which fills them in: this package knows no SQL."""
 
 from __future__ import annotations
 

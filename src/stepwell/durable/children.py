@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from stepwell.durable.effects import LoopEffects, saved_text
+from stepwell.durable.effects import Effects, saved_text
 from stepwell.durable.journal import Journal
 from stepwell.durable.saved_error import tag_error
 from stepwell.durable.signals import Suspend
@@ -98,7 +98,7 @@ class Spawner:
     """Enqueues the children of a run: all of one turn of the event loop together, in a task of its own, so that none
     waits until the handler awaits it."""
 
-    def __init__(self, effects: LoopEffects) -> None:
+    def __init__(self, effects: Effects) -> None:
         self._effects = effects
         self._waiting: list[tuple[Spawned, NewStep, NewJob]] = []
         self._task: asyncio.Task[None] | None = None
@@ -175,7 +175,7 @@ async def _result(run: RunState, child: Spawned) -> Any:
         await run.effects.leave(suspend)
 
 
-async def child_result(effects: LoopEffects, child: Spawned) -> Any:
+async def child_result(effects: Effects, child: Spawned) -> Any:
     """The result of a child, or the error it failed with. Raises `Suspend` if the child has not ended."""
     saved = child.saved
     if saved is None or saved.pending:

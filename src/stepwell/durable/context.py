@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, TypeVarTuple, overload
 from uuid import UUID
 
 import msgspec
@@ -36,6 +36,7 @@ Item = TypeVar("Item")
 Args = TypeVarTuple("Args")
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+No: TypeAlias = Literal[False]
 
 
 class Context(JobContext):
@@ -133,53 +134,27 @@ class Context(JobContext):
         return [spawn(self._run, call) for call in spawn_calls(task, items)]
 
     @overload
-    async def gather(self, b1: Awaitable[T1], /, *, return_exceptions: Literal[False] = False) -> tuple[T1]: ...
+    async def gather(self, a: Awaitable[T1], /, *, return_exceptions: No = False) -> tuple[T1]: ...
     @overload
     async def gather(
-        self, b1: Awaitable[T1], b2: Awaitable[T2], /, *, return_exceptions: Literal[False] = False
+        self, a: Awaitable[T1], b: Awaitable[T2], /, *, return_exceptions: No = False
     ) -> tuple[T1, T2]: ...
     @overload
     async def gather(
-        self, b1: Awaitable[T1], b2: Awaitable[T2], b3: Awaitable[T3], /, *, return_exceptions: Literal[False] = False
+        self, a: Awaitable[T1], b: Awaitable[T2], c: Awaitable[T3], /, *, return_exceptions: No = False
     ) -> tuple[T1, T2, T3]: ...
     @overload
-    async def gather(
-        self,
-        b1: Awaitable[T1],
-        b2: Awaitable[T2],
-        b3: Awaitable[T3],
-        b4: Awaitable[T4],
-        /,
-        *,
-        return_exceptions: Literal[False] = False,
-    ) -> tuple[T1, T2, T3, T4]: ...
+    async def gather(self, a: Awaitable[T1], b: Awaitable[T2], c: Awaitable[T3], d: Awaitable[T4], /, *,
+                     return_exceptions: No = False) -> tuple[T1, T2, T3, T4]: ...  # fmt: skip
     @overload
-    async def gather(
-        self,
-        b1: Awaitable[T1],
-        b2: Awaitable[T2],
-        b3: Awaitable[T3],
-        b4: Awaitable[T4],
-        b5: Awaitable[T5],
-        /,
-        *,
-        return_exceptions: Literal[False] = False,
-    ) -> tuple[T1, T2, T3, T4, T5]: ...
+    async def gather(self, a: Awaitable[T1], b: Awaitable[T2], c: Awaitable[T3], d: Awaitable[T4], e: Awaitable[T5], /,
+                     *, return_exceptions: No = False) -> tuple[T1, T2, T3, T4, T5]: ...  # fmt: skip
     @overload
-    async def gather(
-        self,
-        b1: Awaitable[T1],
-        b2: Awaitable[T2],
-        b3: Awaitable[T3],
-        b4: Awaitable[T4],
-        b5: Awaitable[T5],
-        b6: Awaitable[T6],
-        /,
-        *,
-        return_exceptions: Literal[False] = False,
-    ) -> tuple[T1, T2, T3, T4, T5, T6]: ...
+    async def gather(self, a: Awaitable[T1], b: Awaitable[T2], c: Awaitable[T3], d: Awaitable[T4], e: Awaitable[T5],
+                     f: Awaitable[T6], /, *,
+                     return_exceptions: No = False) -> tuple[T1, T2, T3, T4, T5, T6]: ...  # fmt: skip
     @overload
-    async def gather(self, *branches: Awaitable[T], return_exceptions: Literal[False] = False) -> list[T]: ...
+    async def gather(self, *branches: Awaitable[T], return_exceptions: No = False) -> list[T]: ...
     @overload
     async def gather(self, *branches: Awaitable[T], return_exceptions: bool) -> list[T | BaseException]: ...
     def gather(self, *branches: Awaitable[Any], return_exceptions: bool = False) -> Any:

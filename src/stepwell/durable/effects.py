@@ -1,5 +1,5 @@
 """The effects of a step: call its function, save it, read it, pause. Steps, transactions and compensations are
-coroutines over one of two classes: `LoopEffects` in async code, `ThreadEffects` in the thread of a plain function.
+coroutines over one of two classes: `Effects` in async code, `ThreadEffects` in the thread of a plain function.
 
 `ThreadEffects` blocks instead of suspending, so `finish` can run such a coroutine without an event loop.
 """
@@ -27,7 +27,7 @@ LONGEST_PAUSE = 1.0
 _CAUGHT_PAUSE = 0.1
 
 
-class LoopEffects:
+class Effects:
     """Effects in async code, on the worker's event loop."""
 
     __slots__ = ("backend", "job", "journal")
@@ -78,7 +78,7 @@ class LoopEffects:
     async def leave(self, suspend: Suspend) -> NoReturn:
         """Leave the handler. If it caught an earlier suspension, pause: its loop would starve the others."""
         if self.journal.was_left():
-            await asyncio.sleep(_CAUGHT_PAUSE)
+            await self.pause(_CAUGHT_PAUSE)
         self.journal.leave(suspend)
 
     def transaction(self) -> AbstractAsyncContextManager[Connection]:
@@ -90,23 +90,17 @@ class LoopEffects:
         return self.backend.was_saved(self.job, key)
 
 
-class ThreadEffects:
+class ThreadEffects(Effects):
     """The same effects in a thread: no method suspends, each blocks until the worker's event loop has answered."""
 
-    __slots__ = ("_on_loop", "backend", "job", "journal")
-
-    def __init__(self, journal: Journal, backend: StepBackend) -> None:
-        self.journal = journal
-        self.job = journal.job
-        self.backend = backend
-        self._on_loop = LoopEffects(journal, backend)
+    __slots__ = ()
 
     async def call(
         self, fn: Callable[..., Any], args: tuple[Any, ...], key: str, limit: float | None = None, *, is_async: bool
     ) -> Any:
         """Call the function of a step: a plain one in this thread, an async one on the worker's event loop."""
         if is_async:
-            return run_on_loop(self.backend, lambda: self._on_loop.call(fn, args, key, limit, is_async=True))
+            return self._on_loop(lambda: Effects.call(self, fn, args, key, limit, is_async=True))
         if limit is not None:
             raise ConfigError(
                 f"step {key!r}: a plain function in a plain task cannot be stopped: timeout= is for async ones"
@@ -114,33 +108,22 @@ class ThreadEffects:
         return fn(*args)
 
     async def save(self, steps: Sequence[NewStep]) -> datetime:
-        """Save steps and return the database's time."""
-        return run_on_loop(self.backend, lambda: self._on_loop.save(steps))
+        return self._on_loop(lambda: Effects.save(self, steps))
 
     async def read_large(self, key: str) -> str:
-        """Read a value that did not come with the claim."""
-        return run_on_loop(self.backend, lambda: self._on_loop.read_large(key))
+        return self._on_loop(lambda: Effects.read_large(self, key))
 
     async def pause(self, seconds: float) -> None:
-        """Wait for a moment and keep the slot."""
-        run_on_loop(self.backend, lambda: asyncio.sleep(seconds))
-
-    async def leave(self, suspend: Suspend) -> NoReturn:
-        """Leave the handler."""
-        if self.journal.was_left():
-            await self.pause(_CAUGHT_PAUSE)
-        self.journal.leave(suspend)
+        self._on_loop(lambda: Effects.pause(self, seconds))
 
     def transaction(self) -> AbstractAsyncContextManager[Connection]:
-        """Open a transaction on a sync connection."""
         return self.backend.transaction(True)
 
     async def was_saved(self, key: str) -> bool:
-        """Whether a commit in doubt has saved this step."""
-        return run_on_loop(self.backend, lambda: self._on_loop.was_saved(key))
+        return self._on_loop(lambda: Effects.was_saved(self, key))
 
-
-Effects = LoopEffects | ThreadEffects
+    def _on_loop(self, ask: Callable[[], Awaitable[T]]) -> T:
+        return run_on_loop(self.backend, ask)
 
 
 async def saved_text(effects: Effects, saved: SavedStep) -> str:

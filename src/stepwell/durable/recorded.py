@@ -9,14 +9,14 @@ from uuid import UUID
 
 import msgspec
 
-from stepwell.durable.effects import LoopEffects
+from stepwell.durable.effects import Effects
 from stepwell.durable.journal import Journal
 from stepwell.durable.signals import Suspend
 from stepwell.values.names import check_name
 from stepwell.values.step import NewStep
 
 
-async def now(effects: LoopEffects) -> datetime:
+async def now(effects: Effects) -> datetime:
     """The database's time when the job first asked for it."""
     journal = effects.journal
     try:

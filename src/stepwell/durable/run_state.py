@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from stepwell.durable.backend import Connection, Durability
 from stepwell.durable.children import Spawned, Spawner
-from stepwell.durable.effects import LoopEffects
+from stepwell.durable.effects import Effects
 from stepwell.durable.journal import Journal
 from stepwell.durable.unawaited import Unawaited
 from stepwell.errors import BadValue, ConfigError
@@ -39,7 +39,7 @@ class RunState:
         self.report = report
         self._durability = durability
         self._journal: Journal | None = None
-        self._effects: LoopEffects | None = None
+        self._effects: Effects | None = None
         self._spawner: Spawner | None = None
         self._unawaited: Unawaited | None = None
         self._attempt = job.attempt
@@ -109,12 +109,12 @@ class RunState:
         return self._journal
 
     @property
-    def effects(self) -> LoopEffects:
+    def effects(self) -> Effects:
         """How the durable API of this run takes effect in async code."""
         if self._effects is None:
             journal = self.journal
             assert self._durability is not None
-            self._effects = LoopEffects(journal, self._durability.backend)
+            self._effects = Effects(journal, self._durability.backend)
         return self._effects
 
     @property

@@ -37,6 +37,7 @@ Item = TypeVar("Item")
 Args = TypeVarTuple("Args")
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+No: TypeAlias = Literal[False]
 
 
 class SyncChild(Generic[R]):
@@ -159,54 +160,26 @@ class SyncContext(JobContext):
 
     @overload
     def gather(  # pyright: ignore[reportOverlappingOverload]
-        self, b1: Branch[T1], /, *, return_exceptions: Literal[False] = False
+        self, a: Branch[T1], /, *, return_exceptions: No = False
     ) -> tuple[T1]: ...
     @overload
-    def gather(
-        self, b1: Branch[T1], b2: Branch[T2], /, *, return_exceptions: Literal[False] = False
-    ) -> tuple[T1, T2]: ...
+    def gather(self, a: Branch[T1], b: Branch[T2], /, *, return_exceptions: No = False) -> tuple[T1, T2]: ...
     @overload
     def gather(
-        self, b1: Branch[T1], b2: Branch[T2], b3: Branch[T3], /, *, return_exceptions: Literal[False] = False
+        self, a: Branch[T1], b: Branch[T2], c: Branch[T3], /, *, return_exceptions: No = False
     ) -> tuple[T1, T2, T3]: ...
     @overload
     def gather(
-        self,
-        b1: Branch[T1],
-        b2: Branch[T2],
-        b3: Branch[T3],
-        b4: Branch[T4],
-        /,
-        *,
-        return_exceptions: Literal[False] = False,
+        self, a: Branch[T1], b: Branch[T2], c: Branch[T3], d: Branch[T4], /, *, return_exceptions: No = False
     ) -> tuple[T1, T2, T3, T4]: ...
     @overload
-    def gather(
-        self,
-        b1: Branch[T1],
-        b2: Branch[T2],
-        b3: Branch[T3],
-        b4: Branch[T4],
-        b5: Branch[T5],
-        /,
-        *,
-        return_exceptions: Literal[False] = False,
-    ) -> tuple[T1, T2, T3, T4, T5]: ...
+    def gather(self, a: Branch[T1], b: Branch[T2], c: Branch[T3], d: Branch[T4], e: Branch[T5], /, *,
+               return_exceptions: No = False) -> tuple[T1, T2, T3, T4, T5]: ...  # fmt: skip
     @overload
-    def gather(
-        self,
-        b1: Branch[T1],
-        b2: Branch[T2],
-        b3: Branch[T3],
-        b4: Branch[T4],
-        b5: Branch[T5],
-        b6: Branch[T6],
-        /,
-        *,
-        return_exceptions: Literal[False] = False,
-    ) -> tuple[T1, T2, T3, T4, T5, T6]: ...
+    def gather(self, a: Branch[T1], b: Branch[T2], c: Branch[T3], d: Branch[T4], e: Branch[T5], f: Branch[T6], /, *,
+               return_exceptions: No = False) -> tuple[T1, T2, T3, T4, T5, T6]: ...  # fmt: skip
     @overload
-    def gather(self, *branches: Branch[T], return_exceptions: Literal[False] = False) -> list[T]: ...
+    def gather(self, *branches: Branch[T], return_exceptions: No = False) -> list[T]: ...
     @overload
     def gather(self, *branches: Branch[T], return_exceptions: bool) -> list[T | BaseException]: ...
     def gather(self, *branches: Branch[Any], return_exceptions: bool = False) -> Any:

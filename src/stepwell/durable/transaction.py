@@ -13,7 +13,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from stepwell.durable.backend import Connection
-from stepwell.durable.effects import Effects, LoopEffects, ThreadEffects, finish, saved_text
+from stepwell.durable.effects import Effects, ThreadEffects, finish, saved_text
 from stepwell.durable.saved_error import saved_error
 from stepwell.durable.step import note_failure
 from stepwell.errors import StepwellError
@@ -134,7 +134,7 @@ class _TransactionStep(Generic[E]):
         journal.was_saved()
 
 
-class Transaction(_TransactionStep[LoopEffects]):
+class Transaction(_TransactionStep[Effects]):
     """`async with ctx.transaction("key") as tx`: a psycopg connection in a transaction that commits with its step."""
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from stepwell.durable.effects import LONGEST_PAUSE, LoopEffects, saved_text
+from stepwell.durable.effects import LONGEST_PAUSE, Effects, saved_text
 from stepwell.durable.signals import Suspend
 from stepwell.errors import BadValue, ConfigError
 from stepwell.values.duration import Duration, seconds
@@ -43,19 +43,19 @@ class Event:
         return not self.timed_out
 
 
-async def sleep(effects: LoopEffects, delay: Duration, key: str | None) -> None:
+async def sleep(effects: Effects, delay: Duration, key: str | None) -> None:
     """Wait for some time."""
     await _sleep(effects, seconds(delay, "delay"), None, key)
 
 
-async def sleep_until(effects: LoopEffects, at: datetime, key: str | None) -> None:
+async def sleep_until(effects: Effects, at: datetime, key: str | None) -> None:
     """Wait until a point in time, by the database's clock."""
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise ConfigError(f"sleep_until takes a datetime with a time zone, not {at!r}")
     await _sleep(effects, None, at.timestamp(), key)
 
 
-async def _sleep(effects: LoopEffects, delay: float | None, until: float | None, key: str | None) -> None:
+async def _sleep(effects: Effects, delay: float | None, until: float | None, key: str | None) -> None:
     journal = effects.journal
     try:
         entry = journal.enter("sleep", "sleep", key)
@@ -73,18 +73,18 @@ async def _sleep(effects: LoopEffects, delay: float | None, until: float | None,
         await effects.leave(suspend)
 
 
-async def wait_for(effects: LoopEffects, event: str, key: str | None, timeout: Duration | None) -> Event:
+async def wait_for(effects: Effects, event: str, key: str | None, timeout: Duration | None) -> Event:
     """Wait for an event that `app.emit` emits."""
     return await _wait(effects, event, key, timeout, "wait")
 
 
-async def receive(effects: LoopEffects, name: str, timeout: Duration | None) -> Event:
+async def receive(effects: Effects, name: str, timeout: Duration | None) -> Event:
     """Wait for a message that `handle.send` sends to this job."""
     return await _wait(effects, name, None, timeout, "receive")
 
 
 async def _wait(
-    effects: LoopEffects, event: str, event_key: str | None, timeout: Duration | None, kind: Literal["wait", "receive"]
+    effects: Effects, event: str, event_key: str | None, timeout: Duration | None, kind: Literal["wait", "receive"]
 ) -> Event:
     limit = None if timeout is None else seconds(timeout, "timeout")
     check_name(event, "event" if kind == "wait" else "name")

@@ -159,182 +159,54 @@ else:
             self, name: str, a: Plain[P, A, T], b: Then[A, B, T], c: Then[B, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[P, T]: ...
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Loose[A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[..., T]: ...
+        def __call__(self, name: str, a: Loose[A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[..., T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Ctx[P, A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Ctx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: SyncCtx[P, A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: SyncCtx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Plain[P, A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Plain[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Loose[A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, D, T],
-            e: Then[D, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[..., T]: ...
+        def __call__(self, name: str, a: Loose[A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, T, T], /, **options: Unpack[ChainOptions]) -> Chain[..., T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Ctx[P, A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, D, T],
-            e: Then[D, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Ctx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, T, T], /, **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: SyncCtx[P, A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, D, T],
-            e: Then[D, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: SyncCtx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, T, T], /, **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Plain[P, A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, D, T],
-            e: Then[D, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Plain[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, T, T], /, **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Loose[A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, D, T],
-            e: Then[D, E, T],
-            f: Then[E, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[..., T]: ...
+        def __call__(self, name: str, a: Loose[A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, E, T], f: Then[E, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[..., T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Ctx[P, A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, D, T],
-            e: Then[D, E, T],
-            f: Then[E, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Ctx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, E, T], f: Then[E, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: SyncCtx[P, A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, D, T],
-            e: Then[D, E, T],
-            f: Then[E, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: SyncCtx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, E, T], f: Then[E, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Plain[P, A, T],
-            b: Then[A, B, T],
-            c: Then[B, C, T],
-            d: Then[C, D, T],
-            e: Then[D, E, T],
-            f: Then[E, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Plain[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, E, T], f: Then[E, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Callable[Concatenate[Anything, ...], Any],
-            /,
-            *steps: *SixOrMore,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[..., Any]: ...
+        def __call__(self, name: str, a: Callable[Concatenate[Anything, ...], Any], /, *steps: *SixOrMore,
+                     **options: Unpack[ChainOptions]) -> Chain[..., Any]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Callable[Concatenate[Context, P], Any],
-            /,
-            *steps: *SixOrMore,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, Any]: ...
+        def __call__(self, name: str, a: Callable[Concatenate[Context, P], Any], /, *steps: *SixOrMore,
+                     **options: Unpack[ChainOptions]) -> Chain[P, Any]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Callable[Concatenate[SyncContext, P], Any],
-            /,
-            *steps: *SixOrMore,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, Any]: ...
+        def __call__(self, name: str, a: Callable[Concatenate[SyncContext, P], Any], /, *steps: *SixOrMore,
+                     **options: Unpack[ChainOptions]) -> Chain[P, Any]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Step[P, Any] | Callable[P, Any],
-            /,
-            *steps: *SixOrMore,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, Any]: ...
+        def __call__(self, name: str, a: Step[P, Any] | Callable[P, Any], /, *steps: *SixOrMore,
+                     **options: Unpack[ChainOptions]) -> Chain[P, Any]: ...  # fmt: skip
