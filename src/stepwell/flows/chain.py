@@ -125,7 +125,7 @@ class Chain(Task[P, R]):
             )
         default: Retry = options["retry"]
         self.steps = [
-            _chain_step(name, place, policy, default, options["timeout"]) for place, policy in enumerate(policies)
+            _chain_step(name, index, policy, default, options["timeout"]) for index, policy in enumerate(policies)
         ]
         names = [step.name for step in self.steps]
         for own in names:
@@ -181,14 +181,13 @@ class Chain(Task[P, R]):
         """The next step and its input after a step returned `result`, or the result of the job."""
         if isinstance(result, Done):
             return result  # pyright: ignore[reportUnknownVariableType]
-        going_on = cast("Next[Any]", result) if isinstance(result, Next) else Next(result)
-        value, after = going_on.value, going_on.after
-        place = self.steps.index(step) + 1
-        if place == len(self.steps):
-            return Done(value)
+        following = cast("Next[Any]", result) if isinstance(result, Next) else Next(result)
+        index = self.steps.index(step) + 1
+        if index == len(self.steps):
+            return Done(following.value)
         what = "step {!r} of chain {!r} returned"
-        encoded = encode_value(value, most, "App(max_result_size=...)", what, step.name, self.name)
-        return StepInput(self.steps[place].name, encoded, after)
+        encoded = encode_value(following.value, most, "App(max_result_size=...)", what, step.name, self.name)
+        return StepInput(self.steps[index].name, encoded, following.after)
 
     def enter(self, step: str | None, value: Any) -> StepInput:
         """Go on with any step and this value as its input."""
@@ -200,8 +199,8 @@ class Chain(Task[P, R]):
             raise StepNotFound(f"chain {self.name!r} has no step {step!r}: it has {names}")
         if found is self.steps[0] and len(self.codec.arguments) != 1:
             raise ConfigError(
-                f"step {step!r} of chain {self.name!r} takes the arguments of the chain: give the job others by "
-                "edit_args(...), and have it begin anew by retry(from_start=True)"
+                f"step {step!r} of chain {self.name!r} takes the arguments of the chain: change them with "
+                "edit_args(...), and start the job over with retry(from_start=True)"
             )
         return enter_step(found, value, f"chain {self.name!r}")
 
@@ -218,7 +217,7 @@ def _result_of(annotations: list[Any]) -> Any:
     return either
 
 
-def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, timeout: float | None) -> FlowStep:
+def _chain_step(chain: str, index: int, policy: Step[..., Any], retry: Retry, timeout: float | None) -> FlowStep:
     fn = policy.fn
     name = check_name(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
     if name == "<lambda>":
@@ -244,7 +243,7 @@ def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, ti
         return begin_first(as_args(stored), ctx)
 
     return FlowStep(
-        name, *common, begin, begin_first if place == 0 else None,
+        name, *common, begin, begin_first if index == 0 else None,
         priority=None if policy.priority is None else check_priority(policy.priority),
         transaction=policy.transaction, process=policy.process, fn=fn, codec=codec, as_args=as_args,
     )  # fmt: skip
@@ -259,7 +258,7 @@ def _check_apart(what: str, policy: Step[..., Any], codec: Codec, *, is_async: b
     if policy.process and is_async:
         raise ConfigError(f"{what}: process=True is for plain functions: drop 'async', or the option")
     if policy.process and "<locals>" in getattr(policy.fn, "__qualname__", "<locals>"):
-        raise ConfigError(f"{what}: with process=True the function must stand at the top of its module")
+        raise ConfigError(f"{what}: with process=True the function must be defined at the top level of its module")
 
 
 def _input_of(chain: str, fn: Callable[..., Any]) -> str:

@@ -72,22 +72,22 @@ class Advancing:
     step: FlowStep
     job: ClaimedJob
 
-    def to(self, moved: StepInput, left: str | None, n: int) -> Advanced:
+    def to(self, goal: StepInput, left: str | None, n: int) -> Advanced:
         """The outcome that hands the job back, to go on with the next step. A step without a queue or a priority of its
         own keeps the job's, or gets the task's if the step before it had one of its own."""
         flow: Flow = self.task.flow
-        following = flow.find(moved.name)
+        following = flow.find(goal.name)
         assert following is not None
         queue = following.queue or (self.job.queue if self.step.queue is None else self.task.queue)
         priority = -self.job.rank if self.step.priority is None else self.task.priority
-        return self._give_back(moved, left, n, queue, priority if following.priority is None else following.priority)
+        return self._hand_back(goal, left, n, queue, priority if following.priority is None else following.priority)
 
-    def in_place(self, moved: StepInput, advanced: Advanced) -> bool:
+    def in_place(self, goal: StepInput, advanced: Advanced) -> bool:
         """Whether the next step can follow at once, in the same slot."""
         flow: Flow = self.task.flow
-        following = flow.find(moved.name)
+        following = flow.find(goal.name)
         elsewhere = advanced.queue is not None or advanced.priority is not None
-        return moved.after is None and not elsewhere and following is not None and not following.apart
+        return goal.after is None and not elsewhere and following is not None and not following.apart
 
     def astray(self, cursor: str | None) -> bool:
         """Whether a job is at its step with a queue or a priority other than the step's, after a retry or a fork."""
@@ -99,11 +99,11 @@ class Advancing:
         """The outcome that hands such a job back, to be claimed from the queue of its step."""
         queue = self.step.queue or self.job.queue
         priority = -self.job.rank if self.step.priority is None else self.step.priority
-        return self._give_back(StepInput(self.step.name, stored, None), None, max(n, 1), queue, priority)
+        return self._hand_back(StepInput(self.step.name, stored, None), None, max(n, 1), queue, priority)
 
-    def _give_back(self, moved: StepInput, left: str | None, n: int, queue: str, priority: int) -> Advanced:
+    def _hand_back(self, goal: StepInput, left: str | None, n: int, queue: str, priority: int) -> Advanced:
         return Advanced(
-            left, moved.name, moved.input, n, moved.after or 0.0, queue if queue != self.job.queue else None,
+            left, goal.name, goal.input, n, goal.after or 0.0, queue if queue != self.job.queue else None,
             priority if priority != -self.job.rank else None,
         )  # fmt: skip
 
