@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from stepwell.durable.effects import Effects, saved_text
-from stepwell.durable.journal import Journal
 from stepwell.durable.saved_error import tag_error
 from stepwell.durable.signals import Suspend
 from stepwell.errors import BadValue, ConfigError, JobCancelled, JobFailed, StepwellError
@@ -61,7 +60,7 @@ class Spawnable(Protocol[P, R]):
 
 @dataclass(slots=True)
 class Spawned:
-    """A child: the step that spawns it, its job until that is enqueued, and how its result is decoded."""
+    """A child by the step that spawns it: its saved record, its id once enqueued, and how to decode its result."""
 
     key: str
     task: str
@@ -142,7 +141,7 @@ class Spawner:
 
 def spawn(run: RunState, call: SpawnCall) -> Child[Any]:
     """Reach a child: enqueue it, unless an earlier run did."""
-    journal: Journal = run.journal
+    journal = run.journal
     entry = journal.enter("child", call.task.name)
     spawned = Spawned(entry.key, call.task.name, call.task.codec.decode_result, entry.saved)
     if entry.saved is not None:
