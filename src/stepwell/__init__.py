@@ -2,9 +2,10 @@
 
 from stepwell.app import App
 from stepwell.calendar.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, When, preview
-from stepwell.durable.branches import First
-from stepwell.durable.context import Child, Context
-from stepwell.durable.journal import Drift
+from stepwell.durable.backend import Drift
+from stepwell.durable.children import Child
+from stepwell.durable.concurrency import First
+from stepwell.durable.context import Context
 from stepwell.durable.log_filter import JobLogFilter
 from stepwell.durable.sync_context import SyncChild, SyncContext
 from stepwell.durable.transaction import SyncTransaction, Transaction

@@ -17,7 +17,7 @@ from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.outcomes import Move
 from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.values.job import NewJob
-from stepwell.values.step import NewStep, StepError
+from stepwell.values.step import NewStep, SavedError
 from tests.waiting import until
 
 from . import calls
@@ -107,8 +107,8 @@ def test_a_job_whose_workers_die_counts_attempts_from_its_last_saved_step(conn: 
 
     assert [dies(step(f"new {n}", n)) for n in range(10)] == [("ready", 1)] * 10
     # Neither the tries of a step nor errors nor what was saved before are progress.
-    assert dies(step("new 9", 9), NewStep("new~1", 11, "retry", error=StepError("E", "no"))) == ("ready", 2)
-    assert dies(NewStep("bad", 12, "step", error=StepError("E", "no"))) == ("failed", 3)
+    assert dies(step("new 9", 9), NewStep("new~1", 11, "retry", error=SavedError("E", "no"))) == ("ready", 2)
+    assert dies(NewStep("bad", 12, "step", error=SavedError("E", "no"))) == ("failed", 3)
     assert [attempt for (attempt,) in rows(conn, "select attempt from stepwell.failures order by epoch")] == [
         *[1] * 10, 2, 3,
     ]  # fmt: skip

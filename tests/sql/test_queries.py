@@ -22,7 +22,7 @@ from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.queries.stats import Sums
 from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.values.job import NewJob
-from stepwell.values.step import NewStep, StepError
+from stepwell.values.step import NewStep, SavedError
 
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 _ID = "01a1e0af-c50b-7b66-94ec-ea018e1e252e"
@@ -79,7 +79,7 @@ _SAMPLES: dict[str, Any] = {
     "after": None,
     "wrong": [DueSchedule(_ID, "n", 1, None, None, 60.0, 1, _NOW, 0.0, _NOW)],
     "sums": [Sums("t", "q")],
-    "savings": [Saving(_ID, 1, [NewStep("k", 1, "step", "1", StepError("T", "m"), 1, 0.1, True, True)])],
+    "savings": [Saving(_ID, 1, [NewStep("k", 1, "step", "1", SavedError("T", "m"), 1, 0.1, True, True)])],
     "children": [Spawning(_ID, 1, NewStep("k", 1, "child"), NewJob("t", "{}"))],
     "moves": [Move(_ID, 1, None, "c", "1", 2, 0.5, "q")],
     "waits": ['{"steps": [], "groups": [], "at_once": true}'],

@@ -1,7 +1,8 @@
-"""Run several branches of a handler side by side, in async code: `gather`, `map` and `first`.
+"""Run several branches of a handler concurrently.
 
-A branch that has to wait leaves by `Suspend`; when none is left that runs, the job is suspended until one of them can
-go on. So the order in which branches take turns does not matter, and each finds its own steps again.
+A branch that has to wait ends with `Suspend`. When no branch runs any more, the job is suspended until one of them can
+go on. Each branch has its own keys, so the order in which branches run does not matter. `concurrency` makes `gather`,
+`map` and `first` of this.
 """
 
 from __future__ import annotations
@@ -9,23 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from stepwell.durable.journal import Journal, Suspend
+from stepwell.durable.journal import Journal
 from stepwell.durable.saved_error import tag_beside
+from stepwell.durable.signals import Suspend
 from stepwell.errors import AmbiguousKey, ConfigError
-
-
-class First(NamedTuple):
-    """Which branch of `ctx.first` came first, from 0, and what it returned."""
-
-    branch: int
-    value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A branch has ended."""
+    """A branch has returned."""
 
     value: Any
 
@@ -36,19 +31,24 @@ class Raised:
 
     error: BaseException
 
+    @property
+    def ends_run(self) -> bool:
+        """Whether this is no error, but a signal that ends the run."""
+        return not isinstance(self.error, Exception)
+
 
 BranchEnd = Returned | Raised | Suspend
 Start = Callable[[], Awaitable[Any]]
 
 
-def settle(ends: Sequence[BranchEnd], *, return_exceptions: bool) -> list[Any]:
-    """What a gather returns: values in order. It suspends if a branch waits, and raises the first error in order."""
-    leaving = next((end.error for end in ends if isinstance(end, Raised) and leaves(end.error)), None)
+def settle(journal: Journal, ends: Sequence[BranchEnd], *, return_exceptions: bool = False) -> list[Any]:
+    """The values of branches, in order. Leaves the handler if a branch waits, and else raises the first error."""
+    leaving = next((end.error for end in ends if isinstance(end, Raised) and end.ends_run), None)
     if leaving is not None:
         raise leaving
     waiting = [end for end in ends if isinstance(end, Suspend)]
     if waiting:
-        raise Suspend.all(waiting)
+        journal.leave(Suspend.all(waiting))
     errors = [end.error for end in ends if isinstance(end, Raised)]
     if errors and not return_exceptions:
         tag_beside(errors[0], errors[1:])
@@ -56,15 +56,10 @@ def settle(ends: Sequence[BranchEnd], *, return_exceptions: bool) -> list[Any]:
     return [end.value if isinstance(end, Returned) else end.error for end in ends if not isinstance(end, Suspend)]
 
 
-def leaves(error: BaseException) -> bool:
-    """Whether it is no error, but ends the run."""
-    return not isinstance(error, Exception)
-
-
 async def run_branches(
     journal: Journal, starts: Sequence[tuple[str, Start]], limit: int | None = None
 ) -> list[BranchEnd]:
-    """Run each under the scope of its name, no more than `limit` at once; those that wait count, too."""
+    """Run each branch under its name, at most `limit` at once. Branches that wait count towards the limit."""
     ends: list[BranchEnd | None] = [None] * len(starts)
     running: dict[asyncio.Task[BranchEnd], int] = {}
     waiting = begun = 0
@@ -74,7 +69,7 @@ async def run_branches(
                 running[_begin(journal, *starts[begun])] = begun
                 begun += 1
             if not running:
-                break  # the others' turn comes when one that waits has ended
+                break  # the rest begins when a waiting branch has ended
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 end = ends[running.pop(task)] = task.result()
@@ -85,7 +80,7 @@ async def run_branches(
 
 
 async def run_first(journal: Journal, starts: Sequence[tuple[str, Start]]) -> tuple[int, BranchEnd]:
-    """Run all until one has ended; the others are cancelled. If all that are left wait, the end is a `Suspend`."""
+    """Run all branches until one has ended, and cancel the others. If all that are left wait, the end is `Suspend`."""
     running = {_begin(journal, *start): index for index, start in enumerate(starts)}
     waiting: list[Suspend] = []
     try:
@@ -105,14 +100,14 @@ async def run_first(journal: Journal, starts: Sequence[tuple[str, Start]]) -> tu
 
 
 def _begin(journal: Journal, name: str, start: Start) -> asyncio.Task[BranchEnd]:
-    return asyncio.create_task(_branch(journal, name, start))
+    return asyncio.create_task(_run(journal, name, start))
 
 
-async def _branch(journal: Journal, name: str, start: Start) -> BranchEnd:
-    scope = journal.in_branch(name)
+async def _run(journal: Journal, name: str, start: Start) -> BranchEnd:
+    branch = journal.enter_branch(name)
     try:
         value = await start()
-        return Returned(value) if scope.leaving is None else scope.leaving
+        return Returned(value) if branch.leaving is None else branch.leaving
     except asyncio.CancelledError:
         raise
     except Suspend as suspend:
@@ -129,10 +124,10 @@ async def _cancel(running: dict[asyncio.Task[BranchEnd], int]) -> None:
 
 
 def as_start(branch: object) -> Start:
-    """A branch as it is given: something to be awaited."""
+    """A function that starts a branch. Raises `ConfigError` if the branch cannot be awaited."""
     if not isinstance(branch, Awaitable):
-        unpack = "; what is in a list is given by *" if isinstance(branch, list | tuple) else ""
-        raise ConfigError(f"a branch is something to be awaited, such as ctx.step(...), not {branch!r}{unpack}")
+        unpack = "; unpack a list with *" if isinstance(branch, list | tuple) else ""
+        raise ConfigError(f"a branch must be awaitable, such as ctx.step(...), not {branch!r}{unpack}")
 
     async def start() -> Any:
         return await branch  # pyright: ignore[reportUnknownVariableType]
@@ -141,21 +136,20 @@ def as_start(branch: object) -> Start:
 
 
 def close_unused(branches: Sequence[object]) -> None:
-    """Let go of coroutines that will not be run."""
+    """Close coroutines that will not run."""
     for branch in branches:
         if isinstance(branch, Coroutine):
             branch.close()
 
 
 def keys_of(items: Sequence[Any], key: Callable[[Any], str] | None) -> list[str]:
-    """The names of the branches of a map: what `key` says of each item, else text and whole numbers themselves, else
-    their places."""
+    """The names of a map's branches: by `key`, else the items if all are text or ints, else their indexes."""
     if key is not None:
         names = [str(key(item)) for item in items]
     elif all(isinstance(item, str | int) for item in items):
         names = [str(item) for item in items]
     else:
-        return [str(place) for place in range(len(items))]
+        return [str(index) for index in range(len(items))]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise AmbiguousKey(

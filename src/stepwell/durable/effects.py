@@ -1,195 +1,150 @@
-"""What taking a step needs done: run a function, save, pause, spawn. Each act can be done in async code or in a thread.
+"""The effects of a step: call its function, save it, read it, pause. Steps, transactions and compensations are
+coroutines over one of two classes: `Effects` in async code, `ThreadEffects` in the thread of a plain function.
 
-A plan is a generator of acts, so `steps`, `waits`, `children` and `undo` are written once for both.
+`ThreadEffects` blocks instead of suspending, so `finish` can run such a coroutine without an event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-import msgspec
-import psycopg
-
+from stepwell.durable.backend import Connection, StepBackend
+from stepwell.durable.journal import Journal
+from stepwell.durable.signals import Suspend
+from stepwell.durable.time_limit import TimeLimit
 from stepwell.errors import ConfigError
-from stepwell.values.duration import describe
 from stepwell.values.step import NewStep, SavedStep
 
 T = TypeVar("T")
 
-# A wait that is not longer keeps its slot: to give the job back and to claim it again takes a few milliseconds, too.
+# A shorter wait keeps its slot: handing the job back and claiming it again takes a few milliseconds, too.
 LONGEST_PAUSE = 1.0
+_CAUGHT_PAUSE = 0.1
 
 
-class NewChild(Protocol):
-    """A child to be put in: the step that spawns it, and a job as `queries.NewJob`."""
+class Effects:
+    """Effects in async code, on the worker's event loop."""
 
-    @property
-    def step(self) -> NewStep: ...
-    @property
-    def job(self) -> Any: ...
+    __slots__ = ("backend", "job", "journal")
 
+    def __init__(self, journal: Journal, backend: StepBackend) -> None:
+        self.journal = journal
+        self.job = journal.job
+        self.backend = backend
 
-class Store(Protocol):
-    """Where a run's steps are kept. What is refused, because the job is no longer this run's, raises `Lost`."""
+    def call(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], key: str, limit: float | None = None, *, is_async: bool
+    ) -> Awaitable[Any]:
+        """Call the function of the step `key`, a plain one in a thread. Raises `TimeLimitExpired` after `limit`."""
+        if limit is not None:
+            return self._call_within(limit, fn, args, key, is_async=is_async)
+        return fn(*args) if is_async else self._call_in_thread(fn, args)
 
-    max_value_size: int
+    async def _call_within(
+        self, limit: float, fn: Callable[..., Any], args: tuple[Any, ...], key: str, *, is_async: bool
+    ) -> Any:
+        async with TimeLimit(limit, f"step {key!r}"):
+            return await (fn(*args) if is_async else self._call_in_thread(fn, args))
 
-    def save(self, steps: Sequence[NewStep]) -> Awaitable[datetime]: ...
-    async def spawn(self, children: Sequence[NewChild]) -> list[str]: ...
-    async def read_large(self, key: str) -> str: ...
-    async def cancel(self, job_ids: list[str]) -> None: ...
-    async def forget_waits(self, keys: list[str]) -> None: ...
-    async def was_saved(self, key: str) -> bool: ...
-    def run_plain(self, call: Callable[[], T]) -> Awaitable[T]: ...
-    def save_in(self, connection: psycopg.Connection[Any], steps: Sequence[NewStep]) -> None: ...
-    async def asave_in(self, connection: psycopg.AsyncConnection[Any], steps: Sequence[NewStep]) -> None: ...
-    def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
-    def atransaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]: ...
-    def run_async(self, ask: Callable[[], Awaitable[T]]) -> T: ...
-    def pause(self, seconds: float) -> None: ...
-
-
-class RunFunction(msgspec.Struct, frozen=True):
-    """Run the function of a step."""
-
-    fn: Callable[..., Any]
-    is_async: bool
-    args: tuple[Any, ...]
-    timeout: float | None
-    key: str
-
-    def ado(self, store: Store) -> Awaitable[Any]:
-        if self.timeout is not None:
-            return self._in_time(store)
-        return self.fn(*self.args) if self.is_async else self._in_thread(store)
-
-    async def _in_time(self, store: Store) -> Any:
-        assert self.timeout is not None
-        scope = asyncio.timeout(self.timeout)
-        try:
-            async with scope:
-                return await (self.fn(*self.args) if self.is_async else self._in_thread(store))
-        except TimeoutError as error:
-            if scope.expired():
-                raise TimeoutError(self._too_long()) from error
-            raise
-
-    async def _in_thread(self, store: Store) -> Any:
-        result = await store.run_plain(self._plain)
+    async def _call_in_thread(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        result = await self.backend.run_in_thread(lambda: fn(*args))
         return await result if inspect.isawaitable(result) else result
 
-    def do(self, store: Store) -> Any:
-        if self.is_async:
-            return store.run_async(lambda: self.ado(store))
-        if self.timeout is not None:
-            raise ConfigError(
-                f"step {self.key!r}: a plain function in a plain task cannot be stopped: timeout= is for async ones"
-            )
-        return self._plain()
-
-    def _plain(self) -> Any:
-        return self.fn(*self.args)
-
-    def is_late(self, error: BaseException) -> bool:
-        """Whether it is this step's own timeout that ended it."""
-        return type(error) is TimeoutError and error.args == (self._too_long(),)
-
-    def _too_long(self) -> str:
-        return f"step {self.key!r} ran longer than its timeout of {describe(self.timeout or 0)}"
-
-
-class Save(msgspec.Struct, frozen=True):
-    """Save steps; the answer is the database's time."""
-
-    steps: Sequence[NewStep]
-
-    async def ado(self, store: Store) -> datetime:
+    async def save(self, steps: Sequence[NewStep]) -> datetime:
+        """Save steps and return the database's time."""
         try:
-            return await store.save(self.steps)
+            at = await self.backend.save(self.job, steps)
         except asyncio.CancelledError:
-            # It was done: that is saved all the same, or it could not be undone.
-            await store.save(self.steps)
+            # The step's function has run: without this second save its effect could not be compensated.
+            await self.backend.save(self.job, steps)
             raise
+        if self.journal.tells_saved:
+            self.journal.tell_saved(steps)
+        return at
 
-    def do(self, store: Store) -> datetime:
-        return store.run_async(lambda: store.save(self.steps))
+    def read_large(self, key: str) -> Awaitable[str]:
+        """Read a value that did not come with the claim."""
+        return self.backend.read_large(self.job, key)
 
+    def pause(self, seconds: float) -> Awaitable[None]:
+        """Wait for a moment and keep the slot."""
+        return asyncio.sleep(seconds)
 
-class Spawn(msgspec.Struct, frozen=True):
-    """Put children in; the answer is their ids."""
+    async def leave(self, suspend: Suspend) -> NoReturn:
+        """Leave the handler. If it caught an earlier suspension, pause: its loop would starve the others."""
+        if self.journal.was_left():
+            await self.pause(_CAUGHT_PAUSE)
+        self.journal.leave(suspend)
 
-    children: Sequence[NewChild]
+    def transaction(self) -> AbstractAsyncContextManager[Connection]:
+        """Open a transaction on an async connection."""
+        return self.backend.transaction(False)
 
-    def ado(self, store: Store) -> Awaitable[list[str]]:
-        return store.spawn(self.children)
-
-    def do(self, store: Store) -> list[str]:
-        return store.run_async(lambda: store.spawn(self.children))
-
-
-class ReadLarge(msgspec.Struct, frozen=True, gc=False):
-    """Read a value that did not come with the claim."""
-
-    key: str
-
-    def ado(self, store: Store) -> Awaitable[str]:
-        return store.read_large(self.key)
-
-    def do(self, store: Store) -> str:
-        return store.run_async(lambda: store.read_large(self.key))
+    def was_saved(self, key: str) -> Awaitable[bool]:
+        """Whether a commit in doubt has saved this step."""
+        return self.backend.was_saved(self.job, key)
 
 
-class Pause(msgspec.Struct, frozen=True, gc=False):
-    """Wait for a moment, with the slot kept."""
+class ThreadEffects(Effects):
+    """The same effects in a thread: no method suspends, each blocks until the worker's event loop has answered."""
 
-    seconds: float
+    __slots__ = ()
 
-    def ado(self, _: Store) -> Awaitable[None]:
-        return asyncio.sleep(self.seconds)
+    async def call(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], key: str, limit: float | None = None, *, is_async: bool
+    ) -> Any:
+        """Call the function of a step: a plain one in this thread, an async one on the worker's event loop."""
+        if is_async:
+            return self._on_loop(lambda: Effects.call(self, fn, args, key, limit, is_async=True))
+        if limit is not None:
+            raise ConfigError(
+                f"step {key!r}: a plain function in a plain task cannot be stopped: timeout= is for async ones"
+            )
+        return fn(*args)
 
-    def do(self, store: Store) -> None:
-        store.pause(self.seconds)
+    async def save(self, steps: Sequence[NewStep]) -> datetime:
+        return self._on_loop(lambda: Effects.save(self, steps))
+
+    async def read_large(self, key: str) -> str:
+        return self._on_loop(lambda: Effects.read_large(self, key))
+
+    async def pause(self, seconds: float) -> None:
+        self._on_loop(lambda: Effects.pause(self, seconds))
+
+    def transaction(self) -> AbstractAsyncContextManager[Connection]:
+        return self.backend.transaction(True)
+
+    async def was_saved(self, key: str) -> bool:
+        return self._on_loop(lambda: Effects.was_saved(self, key))
+
+    def _on_loop(self, ask: Callable[[], Awaitable[T]]) -> T:
+        return run_on_loop(self.backend, ask)
 
 
-Act = RunFunction | Save | Spawn | ReadLarge | Pause
-Plan = Generator[Act, Any, T]
+async def saved_text(effects: Effects, saved: SavedStep) -> str:
+    """The value of a saved step, as JSON. A large one is read now."""
+    return await effects.read_large(saved.key) if saved.large else bytes(saved.value).decode()
 
 
-def saved_text(saved: SavedStep) -> Plan[str]:
-    """The value of a saved step, as JSON; a large one is read now."""
-    return (yield ReadLarge(saved.key)) if saved.large else bytes(saved.value).decode()
+def run_on_loop(backend: StepBackend, ask: Callable[[], Awaitable[T]]) -> T:
+    """Await something on the worker's event loop, and block this thread until it is done."""
+
+    async def asked() -> T:
+        return await ask()
+
+    return asyncio.run_coroutine_threadsafe(asked(), backend.loop).result()
 
 
-async def aperform(plan: Plan[T], store: Store) -> T:
-    """Do what a plan asks for, in async code."""
+def finish(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine over `ThreadEffects` in this thread."""
     try:
-        act = next(plan)
-        while True:
-            try:
-                answer = await act.ado(store)
-            except BaseException as error:
-                act = plan.throw(error)
-            else:
-                act = plan.send(answer)
+        coroutine.send(None)
     except StopIteration as end:
         return end.value
-
-
-def perform(plan: Plan[T], store: Store) -> T:
-    """The same in a thread."""
-    try:
-        act = next(plan)
-        while True:
-            try:
-                answer = act.do(store)
-            except BaseException as error:
-                act = plan.throw(error)
-            else:
-                act = plan.send(answer)
-    except StopIteration as end:
-        return end.value
+    coroutine.close()
+    raise AssertionError("a coroutine over ThreadEffects suspended")

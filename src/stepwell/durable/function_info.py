@@ -1,4 +1,4 @@
-"""What there is to know of the function of a step: its name, how it is called, what it returns, what it was given."""
+"""Facts about the function of a step: its name, how it is called, how its value and arguments are stored."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from stepwell.errors import BadValue, ConfigError, StepwellError
 from stepwell.values.json import encode_other, new_decoder
 
 _SCALARS = frozenset((type(None), bool, int, str, float))
-# The same for equal arguments, whatever order a set of them has in this process.
+# Equal arguments give equal bytes, whatever the order of a set in this process.
 _fingerprints = msgspec.json.Encoder(enc_hook=encode_other, order="deterministic")
 
 
-class Look(msgspec.Struct, frozen=True, gc=False):
-    """What there is to know of a step's function."""
+class FunctionInfo(msgspec.Struct, frozen=True, gc=False):
+    """Facts about a step's function."""
 
     name: str
     is_async: bool
     returns: Any
-    """The return annotation; Any: it has none, or one that cannot be read."""
+    """The return annotation, or Any if there is none that can be read."""
 
     def is_as_saved(self, value: Any) -> bool:
-        """Whether a value is what would be read again, by its type alone. If not, that must be tried."""
+        """Whether a value's type alone shows that a replay reads an equal value. If not, `check_value` must try."""
         kind = cast("type[Any]", type(value))
         return kind in _SCALARS and (self.returns is kind or self.returns is Any)
 
 
-def look_at(fn: Callable[..., Any]) -> Look:
-    """Look at a step's function. Raises if it cannot be one."""
-    return _looked_at(fn) if _may_be_kept(fn) else _look_at(fn)
+def function_info(fn: Callable[..., Any]) -> FunctionInfo:
+    """The facts about a step's function. Raises `ConfigError` if it cannot be one."""
+    return _cached_info(fn) if _may_be_cached(fn) else _info(fn)
 
 
-def _may_be_kept(fn: object) -> bool:
-    """Whether nothing hangs on a function that should be let go with it: no arguments, no object, no closure."""
+def _may_be_cached(fn: object) -> bool:
+    """Whether a cache of this function keeps nothing else alive: no bound arguments, no object, no closure."""
     return type(fn) is FunctionType and fn.__closure__ is None
 
 
-def _look_at(fn: Callable[..., Any]) -> Look:
+def _info(fn: Callable[..., Any]) -> FunctionInfo:
     if hasattr(fn, "aenqueue"):
         name = getattr(fn, "name", "it")
         raise ConfigError(
@@ -58,19 +58,19 @@ def _look_at(fn: Callable[..., Any]) -> Look:
     if not callable(function):
         raise ConfigError(f"a step takes a function and its arguments, not {fn!r}")
     name = getattr(function, "__name__", type(function).__name__)
-    return Look(name, inspect.iscoroutinefunction(fn), _returns(function))
+    return FunctionInfo(name, inspect.iscoroutinefunction(fn), _returns(function))
 
 
-_looked_at = lru_cache(maxsize=4096)(_look_at)
+_cached_info = lru_cache(maxsize=4096)(_info)
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """What a step is called by default: as its function."""
-    return look_at(fn).name
+    """The default name of a step: its function's."""
+    return function_info(fn).name
 
 
 def fingerprint(args: tuple[Any, ...]) -> int | None:
-    """A checksum of a step's arguments; None: they have none."""
+    """A checksum of a step's arguments, or None if there are none or they cannot be encoded."""
     if not args:
         return None
     try:
@@ -81,7 +81,7 @@ def fingerprint(args: tuple[Any, ...]) -> int | None:
 
 
 def decode_value(fn: Callable[..., Any], key: str, text: str) -> Any:
-    """The saved value of a step, as the return annotation of its function says."""
+    """The saved value of a step, typed by the return annotation of its function."""
     try:
         return _decoder_for(fn).decode(text)
     except RecursionError:
@@ -94,7 +94,7 @@ def decode_value(fn: Callable[..., Any], key: str, text: str) -> Any:
 
 
 def check_value(fn: Callable[..., Any], key: str, text: str) -> Any:
-    """The same, before it is saved: raises `BadValue` if it could not be read again."""
+    """The same before the value is saved. Raises `BadValue` if a replay could not read it."""
     try:
         return _decoder_for(fn).decode(text)
     except msgspec.DecodeError as error:
@@ -120,17 +120,17 @@ def _function(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _decoder_for(fn: Callable[..., Any]) -> msgspec.json.Decoder[Any]:
     function = _function(fn)
-    return _kept_decoder(function) if _may_be_kept(function) else _decoder(function)
+    return _cached_decoder(function) if _may_be_cached(function) else _decoder(function)
 
 
 def _decoder(function: Callable[..., Any]) -> msgspec.json.Decoder[Any]:
     try:
         return new_decoder(_returns(function))
     except TypeError as error:
-        raise ConfigError(f"what {name_of(function)!r} returns cannot be stored as JSON: {error}") from None
+        raise ConfigError(f"the return value of {name_of(function)!r} cannot be stored as JSON: {error}") from None
 
 
-_kept_decoder = lru_cache(maxsize=4096)(_decoder)
+_cached_decoder = lru_cache(maxsize=4096)(_decoder)
 
 
 def takes_context(fn: Callable[..., Any], kind: type[Any]) -> bool:
@@ -144,7 +144,7 @@ def takes_context(fn: Callable[..., Any], kind: type[Any]) -> bool:
 
 
 def can_undo(fn: object) -> bool:
-    """Whether it takes the value of a step, or nothing."""
+    """Whether a function can be an `undo`: it takes the value of a step, or nothing."""
     if not callable(fn):
         return False
     try:
@@ -152,12 +152,12 @@ def can_undo(fn: object) -> bool:
     except TypeError:
         return takes_one(fn)
     except ValueError:
-        return True  # a builtin that does not tell
+        return True  # a builtin without a signature
     return True
 
 
 def takes_one(fn: Callable[..., Any]) -> bool:
-    """Whether an undo function is to be given the value of its step."""
+    """Whether an `undo` function takes the value of its step."""
     try:
         inspect.signature(fn).bind(None)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Which job a log record was made in: the worker notes the run, and `JobLogFilter` adds it to records."""
+"""Name the running job in log records: the worker notes the run, and `JobLogFilter` adds it to records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 
-from stepwell.durable.journal import Journal
+from stepwell.durable.journal import read_journal
 from stepwell.values.job import ClaimedJob
 
 _FIELDS = ("job_id", "task", "queue", "attempt")
@@ -14,18 +14,18 @@ _NONE = (None, None, None, None)
 
 
 class JobLogFilter(logging.Filter):
-    """Adds `job_id`, `task`, `queue` and `attempt` to each log record that is made while a job runs; elsewhere they are
+    """Adds `job_id`, `task`, `queue` and `attempt` to each log record made while a job runs. In other records they are
     None. It lets every record pass.
 
-    Put it on a handler, not on a logger: a logger's filters do not see the records of the loggers below it. With a
-    `QueueHandler` put it there, since the handlers behind the queue run in another thread. `stepwell worker` adds it to
-    the handlers of the root logger.
+    Put it on a handler, not on a logger: a logger's filters do not see the records of the loggers below it. Put it on a
+    `QueueHandler` itself, since the handlers behind the queue run in another thread. `stepwell worker` adds it to the
+    handlers of the root logger.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the fields that the record does not have."""
         known = record.__dict__
-        # A record that names a job itself, by `extra`, may be about another one than the job that runs here.
+        # A record that names a job itself, by `extra`, may be about another job than the running one.
         run = None if "job_id" in known else _run.get()
         for name, value in zip(_FIELDS, run.fields() if run is not None else _NONE, strict=True):
             known.setdefault(name, value)
@@ -33,25 +33,25 @@ class JobLogFilter(logging.Filter):
 
 
 class LoggedRun:
-    """A run as log records name it. Once it has ended they no longer do: a task or connection that it has left behind
-    in its context is not the job's, and must not keep the job in memory."""
+    """A run as log records name it, until it ends: a task or connection that the handler left behind in its context
+    must neither log as the job nor keep the job in memory."""
 
     __slots__ = ("_job", "attempt")
 
     def __init__(self, job: ClaimedJob) -> None:
         self._job: ClaimedJob | None = job
         self.attempt = job.attempt if job.journal is None else None
-        """As `ctx.attempt`; None: it is still to be read from the journal."""
+        """As `ctx.attempt`, or None until it is read from the journal."""
 
     def fields(self) -> tuple[str, str, str, int] | tuple[None, None, None, None]:
-        """What its records say. Any thread may ask, so this does not touch the journal that the handler works with."""
+        """The values of the fields. Any thread may ask, so this does not touch the handler's own journal."""
         job, attempt = self._job, self.attempt
         if job is None:
             return _NONE
         if attempt is None:
             try:
-                attempt = Journal(job).first_attempt
-            except Exception:  # the handler is told, once it comes to a step
+                attempt = 1 if read_journal(job).progressed else job.attempt
+            except Exception:  # raised again by the handler's first step
                 attempt = job.attempt
             self.attempt = attempt
         return job.id, job.task, job.queue, attempt
@@ -65,9 +65,9 @@ _run: ContextVar[LoggedRun | None] = ContextVar("stepwell_run", default=None)
 
 
 def log_as(run: LoggedRun) -> None:
-    """From here on, in this context, log records are made by this run."""
+    """Name this run in log records from here on, in this context."""
     _run.set(run)
 
 
 set_up_in_processes: Callable[[], None] | None = None
-"""Sets up logging in the processes of tasks with `process=True`, as the worker's own process has it. It is pickled."""
+"""Sets up logging in the processes of `process=True` tasks as in the worker's own process. It is pickled."""

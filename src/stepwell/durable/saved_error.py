@@ -1,4 +1,4 @@
-"""Errors of steps: as they are saved, and as they are raised again when the job is resumed."""
+"""Errors of steps: how they are saved, and how a replay raises them again."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeGuard
 
+from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.error_text import error_message, error_name
 from stepwell.errors import StepFailed
-from stepwell.values.step import StepError
+from stepwell.values.step import SavedError
 
 
-def describe_error(error: BaseException) -> StepError:
-    """An error as it is saved."""
-    return StepError(error_name(error), error_message(error))
+def describe_error(error: BaseException) -> SavedError:
+    """The record of an error."""
+    return SavedError(error_name(error), error_message(error))
 
 
-def saved_error(key: str, error: StepError) -> StepFailed:
-    """The error that a step failed with, to be raised again: of the same class, if that is loaded."""
+def saved_error(key: str, error: SavedError) -> StepFailed:
+    """The error to raise for a saved failure: also an instance of the original class, if that is loaded."""
     name, message = error.type or "Exception", error.message or ""
     kind = _class_named(name)
     if kind is not None and issubclass(kind, Exception):
-        # Some classes cannot be built upon, others want more arguments or will not have ours.
+        # Some classes cannot be subclassed, and others take other arguments.
         with contextlib.suppress(TypeError, AttributeError):
             both: Any = type(kind.__name__, (StepFailed, kind), {"__module__": kind.__module__})
             both.__qualname__ = kind.__qualname__
@@ -32,8 +33,9 @@ def saved_error(key: str, error: StepError) -> StepFailed:
 
 
 def can_be_raised_again(error: BaseException) -> bool:
-    """Whether what is saved of an error is enough to raise one of its class."""
-    return isinstance(saved_error("", describe_error(error)), type(error))
+    """Whether the record of an error is enough to raise one of its class."""
+    kind = TimeoutError if isinstance(error, TimeLimitExpired) else type(error)
+    return isinstance(saved_error("", describe_error(error)), kind)
 
 
 def _class_named(name: str) -> type[BaseException] | None:
@@ -42,7 +44,7 @@ def _class_named(name: str) -> type[BaseException] | None:
     if not module:
         found = builtins if hasattr(builtins, name) else sys.modules.get("__main__")
     while found is None and module:
-        # A class within a class: the module is shorter.
+        # A nested class: the module's name is shorter.
         module, _, outer = module.rpartition(".")
         qualname = f"{outer}.{qualname}"
         found = sys.modules.get(module)
@@ -55,9 +57,9 @@ def _is_error_class(found: object) -> TypeGuard[type[BaseException]]:
     return isinstance(found, type) and issubclass(found, BaseException)
 
 
-class FailedStep(NamedTuple):
-    """The step that an error came from; `final`: it has been tried as often as its own policy allows. `beside` are
-    those that failed in other branches of the same gather, and of whose errors nobody was told."""
+class ErrorOrigin(NamedTuple):
+    """The step that an error came from. `final`: the step has used up its own attempts. `beside` are the steps that
+    failed in other branches of the same gather, whose errors the handler does not see."""
 
     key: str
     final: bool
@@ -65,24 +67,24 @@ class FailedStep(NamedTuple):
 
 
 def tag_error(error: Exception, key: str, *, final: bool) -> None:
-    """Let it be known, should it leave the handler, which step it came from."""
+    """Mark an error with the step it came from, in case it leaves the handler."""
     with contextlib.suppress(AttributeError):
-        error.stepwell_step = FailedStep(key, final)  # pyright: ignore[reportAttributeAccessIssue]
+        error.stepwell_step = ErrorOrigin(key, final)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def tag_beside(error: BaseException, others: Iterable[BaseException]) -> None:
-    """Let it be known, too, which steps failed beside it: they are tried again with it."""
-    step = step_of(error)
-    found = [other for other in map(step_of, others) if other is not None]
+    """Mark an error with the steps that failed beside it: they are tried again with it."""
+    step = origin_of(error)
+    found = [other for other in map(origin_of, others) if other is not None]
     if step is not None and found:
         beside = dict.fromkeys((*step.beside, *(key for other in found for key in (other.key, *other.beside))))
         with contextlib.suppress(AttributeError):
             error.stepwell_step = step._replace(beside=tuple(beside))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def step_of(error: BaseException) -> FailedStep | None:
-    """The step that an error came from."""
-    tagged: FailedStep | None = getattr(error, "stepwell_step", None)
+def origin_of(error: BaseException) -> ErrorOrigin | None:
+    """The step that an error came from, if any."""
+    tagged: ErrorOrigin | None = getattr(error, "stepwell_step", None)
     if tagged is None and isinstance(error, StepFailed):
-        return FailedStep(error.key, error.final)
+        return ErrorOrigin(error.key, error.final)
     return tagged

@@ -1,50 +1,51 @@
-"""A step that is a transaction of the user's: its writes and the saved step are committed together, or not at all.
+"""A step that is a transaction of the user's: its writes and its saved step are committed together, or not at all.
 
-When it was saved in an earlier run, its block is left at the first use of the transaction: nothing is done again.
+If an earlier run committed it, the first use of the transaction leaves its block, so that nothing is done twice.
 """
 
 from __future__ import annotations
 
-import contextlib
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from stepwell.durable.effects import Store
-from stepwell.durable.journal import Journal
+from stepwell.durable.backend import Connection
+from stepwell.durable.effects import Effects, ThreadEffects, finish, saved_text
 from stepwell.durable.saved_error import saved_error
 from stepwell.durable.step import note_failure
 from stepwell.errors import StepwellError
 from stepwell.values.json import encode_value
 from stepwell.values.step import NewStep
 
+E = TypeVar("E", bound=Effects)
+
 
 class _Leave(BaseException):
-    """Leaves the block of a transaction that was committed before."""
+    """Leaves the block of a transaction that an earlier run committed."""
 
 
-class _TransactionStep:
-    def __init__(self, journal: Journal, store: Store, key: str) -> None:
-        self._journal = journal
-        self._store = store
+class _TransactionStep(Generic[E]):
+    def __init__(self, effects: E, key: str) -> None:
+        self._effects = effects
         self._name = self.key = key
         self.entered = False
-        self._stack: Any = None
+        self._block: Any = None
+        self._connection: Connection | None = None
         self._leave = _Leave()
         self._saved: Any = None
         self.done = False
-        """Whether it was committed, in this run or in an earlier one."""
+        """Whether this run or an earlier one committed the transaction."""
 
     @property
     def value(self) -> Any:
-        """What was kept of it by `save`, as plain JSON values; None: nothing."""
+        """The value that `save` kept with the step, as plain JSON values, or None."""
         return self._saved
 
     def save(self, value: Any) -> None:
-        """Keep a value with the step: after the block, and in each run to come, it is `value`."""
+        """Keep a value with the step: after the block, and in every later run, it is `value`."""
         self._refuse_if_done()
         self._encoded(value)
         self._saved = value
@@ -53,19 +54,52 @@ class _TransactionStep:
         if self.done:
             raise self._leave
 
-    def _enter(self) -> bool:
-        """Come to the step. True: it has still to be done."""
+    async def _enter(self) -> None:
+        journal = self._effects.journal
         self.entered = True
-        place = self._place = self._journal.enter("transaction", self._name, self._name)
-        if place.saved is not None:
-            if place.saved.error is not None:
-                raise saved_error(place.key, place.saved.error)
+        entry = self._entry = journal.enter("transaction", self._name, self._name)
+        if entry.saved is None:
+            journal.stop_if_undoing()
+            block = self._effects.transaction()
+            self._connection = await block.__aenter__()
+            self._block = block
+        elif entry.saved.error is not None:
+            raise saved_error(entry.key, entry.saved.error)
+        else:
             self.done = True
-            return False
-        self._journal.stop_if_undoing()
-        return True
+            self._saved = msgspec.json.decode(await saved_text(self._effects, entry.saved))
 
-    def _step(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> list[NewStep]:
+    async def _exit(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self._block is None:
+            return error is self._leave
+        block, connection, self._block, self._connection = self._block, self._connection, None, None
+        assert connection is not None
+        handed_over = False
+        if error is not None:
+            self._failed(error)
+        try:
+            if error is None:
+                try:
+                    steps = self._steps(connection)
+                    handed_over = True
+                    await self._effects.backend.save_in(connection, self._effects.job, steps)
+                except BaseException as own:
+                    await block.__aexit__(type(own), own, own.__traceback__)
+                    raise
+            await block.__aexit__(kind, error, trace)
+        except BaseException as own:
+            # A commit in doubt is looked up, never guessed.
+            in_doubt = handed_over and isinstance(own, psycopg.OperationalError | OSError)
+            if not in_doubt or not await self._effects.was_saved(self._entry.key):
+                self._failed(own)
+                raise
+        if error is None:
+            self._committed()
+        return False
+
+    def _steps(self, connection: Connection) -> list[NewStep]:
         if connection.info.transaction_status == TransactionStatus.INERROR:
             raise StepwellError(
                 f"the transaction {self._name!r} was aborted by an error that its block has caught: let the error out, "
@@ -73,37 +107,41 @@ class _TransactionStep:
             )
         if connection.info.transaction_status != TransactionStatus.INTRANS:
             raise StepwellError(
-                f"the transaction {self._name!r} was ended by a statement of its own block: it is committed at its end"
+                f"the transaction {self._name!r} was ended by a statement of its own block: Stepwell commits it when "
+                "the block ends"
             )
         encoded = self._encoded(self._saved)
-        self._journal.weigh(encoded, self._name)
-        step = NewStep(self._place.key, self._place.n, "transaction", encoded)
-        # What was noted stays so, too, for this may yet be rolled back.
-        return [*self._journal.noted(), step]
+        journal = self._effects.journal
+        journal.count_bytes(encoded, self._name)
+        # The notes stay noted, since this transaction may yet be rolled back.
+        return [*journal.notes.all(), NewStep(self._entry.key, self._entry.n, "transaction", encoded)]
 
     def _encoded(self, value: Any) -> str:
-        most, task = self._store.max_value_size, self._journal.job.task
+        most, task = self._effects.backend.max_value_size, self._effects.job.task
         what = "transaction {!r} of task {!r} saves"
         return encode_value(value, most, "App(max_result_size=...)", what, self._name, task)
 
     def _failed(self, error: BaseException) -> None:
-        """Note that it was rolled back: should the handler catch why, it must meet that again in each run to come."""
-        note_failure(self._journal, self._place, "transaction", error)
+        note_failure(self._effects.journal, self._entry, "transaction", error)
 
     def _committed(self) -> None:
         self.done = True
-        self._saved = msgspec.json.decode(self._encoded(self._saved))
-        self._journal.was_saved()
+        encoded = self._encoded(self._saved)
+        self._saved = msgspec.json.decode(encoded)
+        journal = self._effects.journal
+        if journal.tells_saved:
+            journal.tell_saved([NewStep(self._entry.key, self._entry.n, "transaction", encoded)])
+        journal.was_saved()
 
 
-class Transaction(_TransactionStep):
+class Transaction(_TransactionStep[Effects]):
     """`async with ctx.transaction("key") as tx`: a psycopg connection in a transaction that commits with its step."""
 
     @property
     def connection(self) -> psycopg.AsyncConnection[Any]:
         """The connection: give it to an ORM, or to `using(connection=...)`."""
         self._refuse_if_done()
-        assert self._connection is not None, "used outside its block"
+        assert isinstance(self._connection, psycopg.AsyncConnection), "used outside its block"
         return self._connection
 
     async def execute(self, query: Any, params: Any = None) -> psycopg.AsyncCursor[Any]:
@@ -111,55 +149,23 @@ class Transaction(_TransactionStep):
         return await self.connection.execute(query, params)
 
     async def __aenter__(self) -> Self:
-        self._connection: psycopg.AsyncConnection[Any] | None = None
-        if self._enter():
-            self._stack = contextlib.AsyncExitStack()
-            self._connection = await self._stack.enter_async_context(self._store.atransaction())
-        elif self._place.saved is not None:
-            saved = self._place.saved
-            text = await self._store.read_large(saved.key) if saved.large else bytes(saved.value)
-            self._saved = msgspec.json.decode(text)
+        await self._enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self._stack is None:
-            return error is self._leave
-        stack, connection, self._stack, self._connection = self._stack, self._connection, None, None
-        assert connection is not None
-        handed_over = False
-        if error is not None:
-            self._failed(error)
-        try:
-            if error is None:
-                try:
-                    steps = self._step(connection)
-                    handed_over = True
-                    await self._store.asave_in(connection, steps)
-                except BaseException as own:
-                    await stack.__aexit__(type(own), own, own.__traceback__)
-                    raise
-            await stack.__aexit__(kind, error, trace)
-        except BaseException as own:
-            # If the commit is in doubt: look, and never guess.
-            in_doubt = handed_over and isinstance(own, psycopg.OperationalError | OSError)
-            if not in_doubt or not await self._store.was_saved(self._place.key):
-                self._failed(own)
-                raise
-        if error is None:
-            self._committed()
-        return False
+        return await self._exit(kind, error, trace)
 
 
-class SyncTransaction(_TransactionStep):
+class SyncTransaction(_TransactionStep[ThreadEffects]):
     """The same for plain functions: `with ctx.transaction("key") as tx`."""
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
         """The connection: give it to an ORM, or to `using(connection=...)`."""
         self._refuse_if_done()
-        assert self._connection is not None, "used outside its block"
+        assert isinstance(self._connection, psycopg.Connection), "used outside its block"
         return self._connection
 
     def execute(self, query: Any, params: Any = None) -> psycopg.Cursor[Any]:
@@ -167,43 +173,10 @@ class SyncTransaction(_TransactionStep):
         return self.connection.execute(query, params)
 
     def __enter__(self) -> Self:
-        self._connection: psycopg.Connection[Any] | None = None
-        if self._enter():
-            self._stack = contextlib.ExitStack()
-            self._connection = self._stack.enter_context(self._store.transaction())
-        elif self._place.saved is not None:
-            saved = self._place.saved
-            text = (
-                self._store.run_async(lambda: self._store.read_large(saved.key)) if saved.large else bytes(saved.value)
-            )
-            self._saved = msgspec.json.decode(text)
+        finish(self._enter())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self._stack is None:
-            return error is self._leave
-        stack, connection, self._stack, self._connection = self._stack, self._connection, None, None
-        assert connection is not None
-        handed_over = False
-        if error is not None:
-            self._failed(error)
-        try:
-            if error is None:
-                try:
-                    steps = self._step(connection)
-                    handed_over = True
-                    self._store.save_in(connection, steps)
-                except BaseException as own:
-                    stack.__exit__(type(own), own, own.__traceback__)
-                    raise
-            stack.__exit__(kind, error, trace)
-        except BaseException as own:
-            in_doubt = handed_over and isinstance(own, psycopg.OperationalError | OSError)
-            if not in_doubt or not self._store.run_async(lambda: self._store.was_saved(self._place.key)):
-                self._failed(own)
-                raise
-        if error is None:
-            self._committed()
-        return False
+        return finish(self._exit(kind, error, trace))

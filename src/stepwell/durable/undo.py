@@ -1,51 +1,48 @@
-"""Undo what a job has done, when it has failed or was cancelled: each a step of its own, with its own tries."""
+"""Compensate the steps of a job that failed or was cancelled. Each compensation is a step, with its own attempts."""
 
 from __future__ import annotations
 
-import time
+from time import perf_counter
 
-from stepwell.durable.effects import Plan, RunFunction, Save
-from stepwell.durable.function_info import look_at, takes_one
-from stepwell.durable.journal import Journal, Place
+from stepwell.durable.effects import Effects
+from stepwell.durable.function_info import function_info, takes_one
+from stepwell.durable.journal import StepEntry
 from stepwell.durable.saved_error import describe_error
-from stepwell.durable.step import encode_step, next_attempt, run_with_retry, since
+from stepwell.durable.step import call_with_retry, encode_step, next_attempt, since
 from stepwell.error_text import error_line_of
 from stepwell.errors import BadValue
-from stepwell.telemetry.events import UndoFailed, log
+from stepwell.telemetry.events import UndoFailed
 from stepwell.values.outcome import SAYING
 from stepwell.values.retry import Retry
 from stepwell.values.step import NewStep
 
 
-def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
-    """Undo what was done, the last first. What cannot be undone is left so, and said."""
-    journal.undoing = False  # from here on steps are taken again
+async def undo_all(effects: Effects, most: int, default: Retry) -> None:
+    """Call the `undo` functions that a replay has collected, the latest step's first. One that fails for good is
+    reported, and the others still run."""
+    journal = effects.journal
+    journal.undoing = False  # from here on steps run again
     for key in journal.lost_undos:
-        log(UndoFailed(journal.job.id, journal.job.task, key, "the code does not come to that step any more"))
+        journal.tell(UndoFailed, key, "the code does not reach that step any more")
     for undo in sorted(journal.undos, key=lambda undo: undo.n, reverse=True):
         key = f"undo:{undo.key}"
-        saved = journal.peek(key)
-        if saved is not None:
+        if journal.peek(key) is not None:
             continue
-        place = Place(key, journal.number(), None)
+        entry = StepEntry(key, journal.next_n(), None)
         attempt = next_attempt(journal, key)
         args = (undo.value,) if takes_one(undo.fn) else ()
-        began = time.perf_counter()
+        is_async = function_info(undo.fn).is_async
+        began = perf_counter()
         try:
-            value = yield from run_with_retry(
-                journal,
-                place,
-                key,
-                attempt,
-                RunFunction(undo.fn, look_at(undo.fn).is_async, args, None, key),
-                undo.retry or default,
-                "undo",
+            value = await call_with_retry(
+                effects, entry, key, attempt, undo.fn, args, None, undo.retry or default, "undo", is_async=is_async
             )
             encoded = encode_step(journal, key, value, most)
         except Exception as error:
-            log(UndoFailed(journal.job.id, journal.job.task, undo.key, error_line_of(error)))
+            journal.tell(UndoFailed, undo.key, error_line_of(error))
             if isinstance(error, (*SAYING, BadValue)):
-                yield Save(journal.with_notes(NewStep(key, place.n, "undo", error=describe_error(error))))
+                step = NewStep(key, entry.n, "undo", error=describe_error(error))
+                await effects.save(journal.notes.and_steps(step))
             continue
-        step = NewStep(key, place.n, "undo", encoded, seconds=since(began))
-        yield Save(journal.with_notes(step))
+        step = NewStep(key, entry.n, "undo", encoded, seconds=since(began))
+        await effects.save(journal.notes.and_steps(step))

@@ -11,10 +11,12 @@ import msgspec
 
 from stepwell.durable.backoff import pause_after
 from stepwell.durable.context import Context
-from stepwell.durable.effects import aperform, perform
-from stepwell.durable.job_context import JobContext
-from stepwell.durable.journal import Journal, Lost, StopReplay, Suspend
-from stepwell.durable.saved_error import FailedStep, step_of
+from stepwell.durable.effects import ThreadEffects, finish
+from stepwell.durable.job_context import JobContext, run_of
+from stepwell.durable.journal import Journal
+from stepwell.durable.run_state import RunState
+from stepwell.durable.saved_error import ErrorOrigin, origin_of
+from stepwell.durable.signals import Lost, StopReplay, Suspend
 from stepwell.durable.sync_context import SyncContext
 from stepwell.durable.undo import undo_all
 from stepwell.error_text import error_message, error_name, format_traceback
@@ -57,48 +59,50 @@ class _Wait(msgspec.Struct):
 
 async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
     """Run a coroutine function."""
+    run = run_of(ctx)
     try:
         positional, named = _arguments(task, args, ctx)
         result = await task.fn(*positional, **named)
-        if not isinstance(ctx, Context) or not ctx.took_steps:
-            await _refuse_open(ctx)
+        if not isinstance(ctx, Context) or not run.took_steps:
+            await _refuse_open(run)
             return task.outcome_of_result(result, max_result_size)
-        await ctx.all_spawned()
-        if not ctx.journal.undoing and ctx.journal.leaving is None:
-            await _refuse_open(ctx)
-            ctx.journal.close()
+        await run.all_spawned()
+        if not run.journal.undoing and run.journal.leaving is None:
+            await _refuse_open(run)
+            run.journal.close()
             return task.outcome_of_result(result, max_result_size)
-        error: BaseException = ctx.journal.leaving or StopReplay()
+        error: BaseException = run.journal.leaving or StopReplay()
     except BaseException as raised:
         error = raised
-    ctx.let_go()
-    if not isinstance(ctx, Context) or not ctx.took_steps:
+    run.let_go()
+    if not isinstance(ctx, Context) or not run.took_steps:
         return outcome_of(error, task, ctx.attempt)
     try:
-        if ctx.journal.undoing and not isinstance(error, Lost | Suspend | asyncio.CancelledError):
-            await aperform(undo_all(ctx.journal, max_result_size, task.retry), ctx.store)
+        if run.journal.undoing and not isinstance(error, Lost | Suspend | asyncio.CancelledError):
+            await undo_all(run.effects, max_result_size, task.retry)
             return Undone()
         # What was spawned was spawned, however the run ends; unless it was told to end now.
         if not isinstance(error, Lost | asyncio.CancelledError):
-            await ctx.all_spawned()
+            await run.all_spawned()
     except BaseException as raised:
         error = raised
     finally:
-        ctx.journal.close()
-    return outcome_of(error, task, ctx.counted_attempt, ctx.journal)
+        run.journal.close()
+    return outcome_of(error, task, run.counted_attempt, run.journal)
 
 
-async def _refuse_open(ctx: JobContext) -> None:
-    ctx.refuse_unused()
-    if ctx.left_open:
+async def _refuse_open(run: RunState) -> None:
+    run.refuse_unused()
+    if run.left_open:
         # What was cancelled a moment ago needs one more turn of the event loop to end, or a few.
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-        ctx.refuse_open()
+        run.refuse_open()
 
 
 def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
     """Run a plain function, in whatever thread or process this is."""
+    run = run_of(ctx)
     try:
         positional, named = _arguments(task, args, ctx)
         result = task.fn(*positional, **named)
@@ -106,26 +110,27 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
             result.close()
             kind = "coroutine" if inspect.iscoroutine(result) else "generator"
             raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
-        if not ctx.took_steps:
+        if not run.took_steps:
             return task.outcome_of_result(result, max_result_size)
-        if not ctx.journal.undoing and ctx.journal.leaving is None:
-            ctx.refuse_unused()
-            ctx.journal.close()
+        if not run.journal.undoing and run.journal.leaving is None:
+            run.refuse_unused()
+            run.journal.close()
             return task.outcome_of_result(result, max_result_size)
-        error: BaseException = ctx.journal.leaving or StopReplay()
+        error: BaseException = run.journal.leaving or StopReplay()
     except BaseException as raised:
         error = raised
-    if not isinstance(ctx, SyncContext) or not ctx.took_steps:
+    if not isinstance(ctx, SyncContext) or not run.took_steps:
         return outcome_of(error, task, ctx.attempt)
     try:
-        if ctx.journal.undoing and not isinstance(error, Lost | Suspend):
-            perform(undo_all(ctx.journal, max_result_size, task.retry), ctx.store)
+        if run.journal.undoing and not isinstance(error, Lost | Suspend):
+            effects = ThreadEffects(run.journal, run.effects.backend)
+            finish(undo_all(effects, max_result_size, task.retry))
             return Undone()
     except BaseException as raised:
         error = raised
     finally:
-        ctx.journal.close()
-    return outcome_of(error, task, ctx.counted_attempt, ctx.journal)
+        run.journal.close()
+    return outcome_of(error, task, run.counted_attempt, run.journal)
 
 
 def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None = None) -> Outcome:
@@ -166,20 +171,22 @@ def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal 
             step = _step_of(error)
             # A step that has been tried as often as it may is not tried again with the job.
             again = not (step and step.final) and task.retry.allows(error)
-            return _failed("error", error, pause_after(error, task.retry, attempt, task.name) if again else None)
+            return _failed(
+                "error", error, pause_after(error, task.retry, attempt, task.name, journal) if again else None
+            )
 
 
-def _step_of(error: BaseException) -> FailedStep | None:
+def _step_of(error: BaseException) -> ErrorOrigin | None:
     """The step that it came from; of a group, as `asyncio.TaskGroup` raises it, the first that has one."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return next((step for one in group.exceptions if (step := _step_of(one)) is not None), None)
-    return step_of(error)
+    return origin_of(error)
 
 
 def _suspended(suspend: Suspend, journal: Journal) -> Suspended:
-    journal.note_all_errors()
-    steps = [_as_json(step) for step in journal.with_notes(*suspend.steps)]
+    journal.keep_all_errors()
+    steps = [_as_json(step) for step in journal.notes.and_steps(*suspend.steps)]
     return Suspended(msgspec.json.encode(_Wait(steps, suspend.groups, suspend.at_once)).decode())
 
 

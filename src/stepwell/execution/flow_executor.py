@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, cast
+from typing import Any
 
 import msgspec
 
+from stepwell.durable.backend import Durability, StepBackend
 from stepwell.durable.backoff import pause_after
 from stepwell.durable.context import Context
-from stepwell.durable.effects import Store
-from stepwell.durable.job_context import Durability, JobContext
-from stepwell.durable.journal import Journal
+from stepwell.durable.job_context import JobContext, run_of
+from stepwell.durable.journal import read_journal
+from stepwell.durable.run_state import RunState
 from stepwell.durable.sync_context import SyncContext
+from stepwell.durable.time_limit import TimeLimit, TimeLimitExpired
 from stepwell.errors import BadArgs, MisfitArgs, StepNotFound
 from stepwell.execution.executor import outcome_of
 from stepwell.flows.flow import Advancing, Flow, FlowStep
 from stepwell.jobs.task import Task
 from stepwell.values.directives import Done
-from stepwell.values.duration import describe
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Advanced, Failed, Misfit, Outcome, Succeeded
-
-
-class FlowStore(Store, Protocol):
-    """A store that can move a job on."""
-
-    async def advance(self, left: str | None, cursor: str, value: str, n: int) -> None: ...
 
 
 async def execute_flow(
@@ -40,9 +34,8 @@ async def execute_flow(
 ) -> Outcome:
     """Run it until it ends, fails, or has to wait. `began` is told the context of each step."""
     flow: Flow = task.flow
-    store = cast("FlowStore", durability.store(job))
-    journal = Journal(job)
-    cursor, stored, attempt, n = journal.cursor, journal.input, job.attempt, journal.last_n
+    backend, saved = durability.backend, read_journal(job)
+    cursor, stored, attempt, n = saved.cursor, bytes(saved.input).decode(), job.attempt, saved.last_n
     while True:
         step: FlowStep | None = None
         begun = False
@@ -56,14 +49,14 @@ async def execute_flow(
             if going.astray(cursor):
                 return going.brought_back(stored, n)
             assert not step.apart, "whoever runs a job sees to such a step"
-            ctx = (Context if step.is_async else SyncContext)(job, step.timeout, report, None)
-            ctx.begin_step(attempt)
+            ctx = (Context if step.is_async else SyncContext)(RunState(job, step.timeout, report))
+            run_of(ctx).begin_step(attempt)
             began(ctx)
             begin = step.begin if cursor is not None else step.begin_first
             assert begin is not None
             call = begin(job.args if cursor is None else stored, ctx)
             begun = True
-            result = await _call(step, call, store)
+            result = await _call(step, call, backend)
             moved = flow.follow(step, result, max_result_size)
             if isinstance(moved, Done):
                 return Succeeded(task.codec.encode_result(moved.value, max_result_size))
@@ -72,7 +65,7 @@ async def execute_flow(
             advanced = going.to(moved, left, n)
             if not going.in_place(moved, advanced):
                 return advanced
-            await store.advance(left, moved.name, moved.input, n)
+            await backend.advance(job, left, moved.name, moved.input, n)
             cursor, stored, attempt = moved.name, moved.input, 1
             if durability.always_replay:
                 return Advanced(None, cursor, stored, n, 0.0, None)
@@ -80,23 +73,12 @@ async def execute_flow(
             return _failed(error, task, step, attempt, begun=begun)
 
 
-async def _call(step: FlowStep, call: Callable[[], Any], store: Store) -> Any:
-    work: Awaitable[Any] = call() if step.is_async else store.run_plain(call)
+async def _call(step: FlowStep, call: Callable[[], Any], backend: StepBackend) -> Any:
+    work: Awaitable[Any] = call() if step.is_async else backend.run_in_thread(call)
     if step.timeout is None:
         return await work
-    scope = asyncio.timeout(step.timeout)
-    try:
-        async with scope:
-            return await work
-    except TimeoutError as error:
-        if scope.expired():
-            raise _Late(step) from error
-        raise
-
-
-class _Late(TimeoutError):
-    def __init__(self, step: FlowStep) -> None:
-        super().__init__(f"step {step.name!r} ran longer than its timeout of {describe(step.timeout or 0)}")
+    async with TimeLimit(step.timeout, f"step {step.name!r}"):
+        return await work
 
 
 def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, attempt: int, *, begun: bool) -> Outcome:
@@ -108,7 +90,7 @@ def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, a
     if not begun and isinstance(error, BadArgs):
         bad = msgspec.structs.replace(outcome, reason="bad_args", delay=None)
         return Misfit(bad) if isinstance(error, MisfitArgs) else bad
-    if isinstance(error, _Late):
+    if isinstance(error, TimeLimitExpired):
         return msgspec.structs.replace(
             outcome, reason="timeout", type="TimeoutError",
             delay=pause_after(error, policy.retry, attempt, policy.name), max_attempts=policy.retry.max_attempts,

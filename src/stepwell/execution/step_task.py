@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from stepwell.durable.job_context import Durability, JobContext
-from stepwell.durable.journal import Journal
+from stepwell.durable.backend import Durability
+from stepwell.durable.job_context import JobContext
+from stepwell.durable.journal import read_journal
 from stepwell.errors import ConfigError
 from stepwell.flows.chain import Chain
 from stepwell.flows.flow import Advancing, FlowStep
@@ -71,8 +72,8 @@ def for_run(task: Task[..., Any], job: ClaimedJob) -> tuple[Task[..., Any], Clai
     if not isinstance(task, Chain) or not task.has_apart:
         return task, job
     try:
-        journal = Journal(job)
-        cursor, stored, n = journal.cursor, journal.input, journal.last_n
+        saved = read_journal(job)
+        cursor, stored, n = saved.cursor, bytes(saved.input).decode(), saved.last_n
     except Exception:
         return task, job
     step = task.first(job.args) if cursor is None else task.find(cursor)

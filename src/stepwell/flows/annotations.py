@@ -1,4 +1,4 @@
-"""Annotations of the functions of a chain: whether what one returns can be what the next takes."""
+"""Compare the annotations of a chain's functions: does the return value of one fit the parameter of the next?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepwell.values.directives import Done, Next
 
 
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a function; none if they cannot be read."""
+    """The annotations of a function, or an empty dict if they cannot be read."""
     try:
         return typing.get_type_hints(fn)
     except (NameError, TypeError, AttributeError):
@@ -19,7 +19,7 @@ def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def output_of(annotation: Any, *, last: bool) -> Any:
-    """What a step hands on, or at the end returns: inside Next and Done, or bare."""
+    """The type that a step passes on, bare or inside Next. For the last step it is the result, which may be in Done."""
     kept: list[Any] = []
     for member in _members(annotation):
         origin = typing.get_origin(member) or member
@@ -33,13 +33,13 @@ def output_of(annotation: Any, *, last: bool) -> Any:
 
 
 def ends_of(annotation: Any) -> list[Any]:
-    """What a step ends its chain with: inside Done."""
+    """The types of results with which a step ends its chain: those inside Done."""
     ends = [member for member in _members(annotation) if (typing.get_origin(member) or member) is Done]
     return [end for member in ends for end in typing.get_args(member)[:1] or [Any]]
 
 
 def fits(given: Any, taken: Any) -> bool:
-    """Whether a value of one annotation can be one of the other. What cannot be told is let pass."""
+    """Whether a value of one annotation can fit the other. Annotations that cannot be compared count as fitting."""
     if given is Any or taken is Any or given == taken or isinstance(given, TypeVar) or isinstance(taken, TypeVar):
         return True
     if _is_union(given):
@@ -64,5 +64,5 @@ def _is_union(annotation: Any) -> bool:
 
 
 def written(annotation: Any) -> str:
-    """As people write it."""
+    """An annotation as people write it."""
     return annotation.__name__ if isinstance(annotation, type) and not typing.get_args(annotation) else str(annotation)

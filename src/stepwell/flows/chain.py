@@ -1,4 +1,4 @@
-"""Chains: functions in a fixed order, the output of one the input of the next."""
+"""Chains: functions in a fixed order, each of which gets the return value of the one before."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stepwell.durable.job_context import JobContext
 from stepwell.durable.sync_context import SyncContext
 from stepwell.errors import ConfigError, StepNotFound
 from stepwell.flows.annotations import ends_of, fits, hints_of, output_of, written
-from stepwell.flows.flow import Flow, FlowStep, Moved, check_step_options, enter_step, seconds_or
+from stepwell.flows.flow import Flow, FlowStep, StepInput, check_step_options, enter_step, seconds_or
 from stepwell.jobs.callable_task import Anything
 from stepwell.jobs.codec import Codec
 from stepwell.jobs.options import check_priority
@@ -46,7 +46,7 @@ Given = TypeVar("Given")
 
 
 class StepOptions(TypedDict, total=False):
-    """What a `Step` is given by name."""
+    """The keyword arguments of `Step`."""
 
     retry: Retry | None
     timeout: Duration | None
@@ -69,7 +69,7 @@ class Step(Generic[P, Returned]):
     transaction: bool = False
     process: bool = False
 
-    if TYPE_CHECKING:  # P is what the function takes besides a context
+    if TYPE_CHECKING:  # P is the function's parameters without a context
 
         @overload
         def __init__(
@@ -107,7 +107,7 @@ class Chain(Task[P, R]):
     """A task whose work is a chain of functions. Made by `app.chain`."""
 
     made: ClassVar[dict[tuple[str, str], Chain[..., Any]]] = {}
-    """Those with steps that run in processes, by the module that makes them and their name. `app.chain` adds them."""
+    """Chains with steps that run in processes, by their module and name. `app.chain` adds them."""
 
     def __init__(self, job_store: Any, name: str, given: tuple[Any, ...], module: str, **options: Any) -> None:
         if not given:
@@ -126,7 +126,7 @@ class Chain(Task[P, R]):
             )
         default: Retry = options["retry"]
         self.steps = [
-            _chain_step(name, place, policy, default, options["timeout"]) for place, policy in enumerate(policies)
+            _chain_step(name, index, policy, default, options["timeout"]) for index, policy in enumerate(policies)
         ]
         names = [step.name for step in self.steps]
         for own in names:
@@ -147,22 +147,22 @@ class Chain(Task[P, R]):
 
     @property
     def uses_processes(self) -> bool:
-        """Whether one of its steps runs in a process of its own."""
+        """Whether a step runs in a process of its own."""
         return any(step.process for step in self.steps)
 
     @property
     def queues(self) -> set[str]:
-        """The queues that its jobs come to: its own, and those of its steps."""
+        """The queues of its jobs: the chain's, and those of its steps."""
         return {self.queue, *(step.queue for step in self.steps if step.queue is not None)}
 
     @property
     def shape(self) -> str:
-        """What the first step takes, and the names of all. Each of the others takes one value, whatever its name."""
+        """The parameters of the first step, and the names of all steps. Each later step takes one value."""
         return f"{self.codec.shape()};{','.join(step.name for step in self.steps)}"
 
     @property
     def flow(self) -> Flow:
-        """Itself: it is more than a function."""
+        """The chain itself."""
         return self
 
     def _with_policy(self, policy: JobPolicy) -> Self:
@@ -170,7 +170,7 @@ class Chain(Task[P, R]):
         made.steps = [step.with_policy(policy) for step in self.steps]
         return made
 
-    def first(self, args: str) -> FlowStep:  # noqa: ARG002 a machine's tell
+    def first(self, args: str) -> FlowStep:  # noqa: ARG002 a machine needs them
         """The step that a job begins with."""
         return self.steps[0]
 
@@ -178,21 +178,20 @@ class Chain(Task[P, R]):
         """The step of that name."""
         return next((step for step in self.steps if step.name == name), None)
 
-    def follow(self, step: FlowStep, result: Any, most: int) -> Moved | Done[Any]:
-        """What comes after a step that returned this."""
+    def follow(self, step: FlowStep, result: Any, most: int) -> StepInput | Done[Any]:
+        """The next step and its input after a step returned `result`, or the result of the job."""
         if isinstance(result, Done):
             return result  # pyright: ignore[reportUnknownVariableType]
-        going_on = cast("Next[Any]", result) if isinstance(result, Next) else Next(result)
-        value, after = going_on.value, going_on.after
-        place = self.steps.index(step) + 1
-        if place == len(self.steps):
-            return Done(value)
+        following = cast("Next[Any]", result) if isinstance(result, Next) else Next(result)
+        index = self.steps.index(step) + 1
+        if index == len(self.steps):
+            return Done(following.value)
         what = "step {!r} of chain {!r} returned"
-        encoded = encode_value(value, most, "App(max_result_size=...)", what, step.name, self.name)
-        return Moved(self.steps[place].name, encoded, after)
+        encoded = encode_value(following.value, most, "App(max_result_size=...)", what, step.name, self.name)
+        return StepInput(self.steps[index].name, encoded, following.after)
 
-    def enter(self, step: str | None, value: Any) -> Moved:
-        """A step with this value as its input, whatever came before."""
+    def enter(self, step: str | None, value: Any) -> StepInput:
+        """Go on with any step and this value as its input."""
         if step is None:
             raise ConfigError(f"chain {self.name!r}: name the step that the input is for: retry(step=..., input=...)")
         found = self.find(step)
@@ -201,25 +200,25 @@ class Chain(Task[P, R]):
             raise StepNotFound(f"chain {self.name!r} has no step {step!r}: it has {names}")
         if found is self.steps[0] and len(self.codec.arguments) != 1:
             raise ConfigError(
-                f"step {step!r} of chain {self.name!r} takes the arguments of the chain: give the job others by "
-                "edit_args(...), and have it begin anew by retry(from_start=True)"
+                f"step {step!r} of chain {self.name!r} takes the arguments of the chain: change them with "
+                "edit_args(...), and start the job over with retry(from_start=True)"
             )
         return enter_step(found, value, f"chain {self.name!r}")
 
 
 def _result_of(annotations: list[Any]) -> Any:
-    """What the last step returns, or one before it ends the chain with."""
+    """The type of the job's result: from the last step, or from an earlier one that ends the chain."""
     last = output_of(annotations[-1], last=True)
     early = [end for annotation in annotations[:-1] for end in ends_of(annotation)]
     either: Any = Union[(last, *early)]
     try:
         new_decoder(either)
     except TypeError:
-        return Any if early else last  # JSON does not tell them apart
+        return Any if early else last  # JSON cannot tell the types apart
     return either
 
 
-def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, timeout: float | None) -> FlowStep:
+def _chain_step(chain: str, index: int, policy: Step[..., Any], retry: Retry, timeout: float | None) -> FlowStep:
     fn = policy.fn
     name = check_name(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
     if name == "<lambda>":
@@ -245,14 +244,14 @@ def _chain_step(chain: str, place: int, policy: Step[..., Any], retry: Retry, ti
         return begin_first(as_args(stored), ctx)
 
     return FlowStep(
-        name, *common, begin, begin_first if place == 0 else None,
+        name, *common, begin, begin_first if index == 0 else None,
         priority=None if policy.priority is None else check_priority(policy.priority),
         transaction=policy.transaction, process=policy.process, fn=fn, codec=codec, as_args=as_args,
     )  # fmt: skip
 
 
 def _check_apart(what: str, policy: Step[..., Any], codec: Codec, *, is_async: bool) -> None:
-    """Raise if a step cannot be run in a transaction, or in a process, as it says."""
+    """Raise `ConfigError` if a step cannot run in a transaction or a process as declared."""
     if policy.transaction and policy.process:
         raise ConfigError(f"{what}: transaction=True and process=True exclude each other")
     if policy.transaction and codec.context_parameter is None:
@@ -260,11 +259,11 @@ def _check_apart(what: str, policy: Step[..., Any], codec: Codec, *, is_async: b
     if policy.process and is_async:
         raise ConfigError(f"{what}: process=True is for plain functions: drop 'async', or the option")
     if policy.process and "<locals>" in getattr(policy.fn, "__qualname__", "<locals>"):
-        raise ConfigError(f"{what}: with process=True the function must stand at the top of its module")
+        raise ConfigError(f"{what}: with process=True the function must be defined at the top level of its module")
 
 
 def _input_of(chain: str, fn: Callable[..., Any]) -> str:
-    """The parameter that is given the output of the step before."""
+    """The parameter that gets the return value of the step before."""
     hints = hints_of(fn)
     taken = [
         parameter
@@ -274,7 +273,7 @@ def _input_of(chain: str, fn: Callable[..., Any]) -> str:
     needed = [parameter for parameter in taken if parameter.default is parameter.empty]
     if not taken or len(needed) > 1:
         raise ConfigError(
-            f"chain {chain!r}: {fn.__name__!r} must take one argument, what the step before it returns, besides ctx"
+            f"chain {chain!r}: {fn.__name__!r} must take one argument besides ctx: what the step before returns"
         )
     return taken[0].name
 

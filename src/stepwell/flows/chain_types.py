@@ -1,8 +1,8 @@
-"""What a type checker knows of a chain: the arguments of the first function, the result of the last, and that each
-takes what the one before it hands on.
+"""The type of `app.chain`: the arguments of the first function, the result of the last, and that each function takes
+what the one before it returns.
 
-Pyright solves that for up to six steps. Mypy does not solve for what a function may return as it is, awaited or in a
-`Next`: it knows only the arguments. When the chain is made, what does not fit is refused either way.
+Pyright infers that for up to six steps. Mypy cannot infer a value that a function may return bare, awaited or in a
+`Next`, so it knows only the arguments. `app.chain` itself refuses steps that do not fit, whatever the type checker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stepwell.values.duration import Duration
 from stepwell.values.policy import Keep
 from stepwell.values.retry import Retry
 
-# Mypy takes a variable of this name to be true; to pyright a class that is defined twice is what it is last.
+# Mypy takes a variable of this name to be true. Pyright uses the last definition of a class.
 MYPY = False
 
 P = ParamSpec("P")
@@ -34,7 +34,7 @@ Returned = TypeVar("Returned", covariant=True)
 
 
 class ChainOptions(TypedDict, total=False):
-    """What `app.chain` is given by name."""
+    """The keyword arguments of `app.chain`."""
 
     queue: str | None
     priority: int
@@ -45,29 +45,30 @@ class ChainOptions(TypedDict, total=False):
 
 
 class Later(Protocol[Taken, Returned]):
-    """A `Step` that is not the first: besides a context its function takes one value, whatever the name."""
+    """A `Step` that is not the first: its function takes one value besides a context."""
 
     def given(self, value: Taken, /) -> Returned: ...
 
 
 Returns: TypeAlias = Awaitable[A | Next[A] | Done[T]] | A | Next[A] | Done[T]
-"""What a step returns that hands on an A, or ends the chain with a T."""
+"""The return type of a step that passes on an A, or ends the chain with a T."""
 
-# The first step, by what it takes first.
+# The first step, by its first parameter.
 Loose: TypeAlias = Callable[Concatenate[Anything, ...], Returns[A, T]]
 Ctx: TypeAlias = Callable[Concatenate[Context, P], Returns[A, T]]
 SyncCtx: TypeAlias = Callable[Concatenate[SyncContext, P], Returns[A, T]]
 Plain: TypeAlias = Step[P, Returns[A, T]] | Callable[P, Returns[A, T]]
 
-NextStep: TypeAlias = (
+Then: TypeAlias = (
     Callable[[A], Returns[B, T]]
     | Callable[[Context, A], Returns[B, T]]
     | Callable[[SyncContext, A], Returns[B, T]]
     | Later[A, Returns[B, T]]
 )
-"""A step that is given an A."""
+"""A later step, which takes an A."""
 
-AnyNextStep: TypeAlias = Callable[..., Any] | Step[..., Any]
+AnyStep: TypeAlias = Callable[..., Any] | Step[..., Any]
+SixOrMore: TypeAlias = tuple[AnyStep, AnyStep, AnyStep, AnyStep, AnyStep, AnyStep, *tuple[AnyStep, ...]]
 
 
 if MYPY:
@@ -81,7 +82,7 @@ if MYPY:
             name: str,
             first: Callable[Concatenate[Anything, ...], Any],
             /,
-            *steps: AnyNextStep,
+            *steps: AnyStep,
             **options: Unpack[ChainOptions],
         ) -> Chain[..., Any]: ...
         @overload
@@ -90,7 +91,7 @@ if MYPY:
             name: str,
             first: Callable[Concatenate[Context, P], Any],
             /,
-            *steps: AnyNextStep,
+            *steps: AnyStep,
             **options: Unpack[ChainOptions],
         ) -> Chain[P, Any]: ...
         @overload
@@ -99,7 +100,7 @@ if MYPY:
             name: str,
             first: Callable[Concatenate[SyncContext, P], Any],
             /,
-            *steps: AnyNextStep,
+            *steps: AnyStep,
             **options: Unpack[ChainOptions],
         ) -> Chain[P, Any]: ...
         @overload
@@ -108,7 +109,7 @@ if MYPY:
             name: str,
             first: Step[P, Any] | Callable[P, Any],
             /,
-            *steps: AnyNextStep,
+            *steps: AnyStep,
             **options: Unpack[ChainOptions],
         ) -> Chain[P, Any]: ...
 
@@ -127,261 +128,85 @@ else:
         def __call__(self, name: str, a: Plain[P, T, T], /, **options: Unpack[ChainOptions]) -> Chain[P, T]: ...
         @overload
         def __call__(
-            self, name: str, a: Loose[A, T], b: NextStep[A, T, T], /, **options: Unpack[ChainOptions]
+            self, name: str, a: Loose[A, T], b: Then[A, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[..., T]: ...
         @overload
         def __call__(
-            self, name: str, a: Ctx[P, A, T], b: NextStep[A, T, T], /, **options: Unpack[ChainOptions]
+            self, name: str, a: Ctx[P, A, T], b: Then[A, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
-            self, name: str, a: SyncCtx[P, A, T], b: NextStep[A, T, T], /, **options: Unpack[ChainOptions]
+            self, name: str, a: SyncCtx[P, A, T], b: Then[A, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
-            self, name: str, a: Plain[P, A, T], b: NextStep[A, T, T], /, **options: Unpack[ChainOptions]
+            self, name: str, a: Plain[P, A, T], b: Then[A, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
-            self,
-            name: str,
-            a: Loose[A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, T, T],
-            /,
-            **options: Unpack[ChainOptions],
+            self, name: str, a: Loose[A, T], b: Then[A, B, T], c: Then[B, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[..., T]: ...
         @overload
         def __call__(
-            self,
-            name: str,
-            a: Ctx[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, T, T],
-            /,
-            **options: Unpack[ChainOptions],
+            self, name: str, a: Ctx[P, A, T], b: Then[A, B, T], c: Then[B, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
-            self,
-            name: str,
-            a: SyncCtx[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, T, T],
-            /,
-            **options: Unpack[ChainOptions],
+            self, name: str, a: SyncCtx[P, A, T], b: Then[A, B, T], c: Then[B, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[P, T]: ...
         @overload
         def __call__(
-            self,
-            name: str,
-            a: Plain[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, T, T],
-            /,
-            **options: Unpack[ChainOptions],
+            self, name: str, a: Plain[P, A, T], b: Then[A, B, T], c: Then[B, T, T], /, **options: Unpack[ChainOptions]
         ) -> Chain[P, T]: ...
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Loose[A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[..., T]: ...
+        def __call__(self, name: str, a: Loose[A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[..., T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Ctx[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Ctx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: SyncCtx[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: SyncCtx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Plain[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Plain[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Loose[A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, D, T],
-            e: NextStep[D, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[..., T]: ...
+        def __call__(self, name: str, a: Loose[A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, T, T], /, **options: Unpack[ChainOptions]) -> Chain[..., T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Ctx[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, D, T],
-            e: NextStep[D, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Ctx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, T, T], /, **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: SyncCtx[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, D, T],
-            e: NextStep[D, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: SyncCtx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, T, T], /, **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Plain[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, D, T],
-            e: NextStep[D, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Plain[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, T, T], /, **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Loose[A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, D, T],
-            e: NextStep[D, E, T],
-            f: NextStep[E, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[..., T]: ...
+        def __call__(self, name: str, a: Loose[A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, E, T], f: Then[E, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[..., T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Ctx[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, D, T],
-            e: NextStep[D, E, T],
-            f: NextStep[E, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Ctx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, E, T], f: Then[E, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: SyncCtx[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, D, T],
-            e: NextStep[D, E, T],
-            f: NextStep[E, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: SyncCtx[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, E, T], f: Then[E, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Plain[P, A, T],
-            b: NextStep[A, B, T],
-            c: NextStep[B, C, T],
-            d: NextStep[C, D, T],
-            e: NextStep[D, E, T],
-            f: NextStep[E, T, T],
-            /,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, T]: ...
+        def __call__(self, name: str, a: Plain[P, A, T], b: Then[A, B, T], c: Then[B, C, T], d: Then[C, D, T],
+                     e: Then[D, E, T], f: Then[E, T, T], /,
+                     **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Callable[Concatenate[Anything, ...], Any],
-            b: AnyNextStep,
-            c: AnyNextStep,
-            d: AnyNextStep,
-            e: AnyNextStep,
-            f: AnyNextStep,
-            g: AnyNextStep,
-            /,
-            *steps: AnyNextStep,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[..., Any]: ...
+        def __call__(self, name: str, a: Callable[Concatenate[Anything, ...], Any], /, *steps: *SixOrMore,
+                     **options: Unpack[ChainOptions]) -> Chain[..., Any]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Callable[Concatenate[Context, P], Any],
-            b: AnyNextStep,
-            c: AnyNextStep,
-            d: AnyNextStep,
-            e: AnyNextStep,
-            f: AnyNextStep,
-            g: AnyNextStep,
-            /,
-            *steps: AnyNextStep,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, Any]: ...
+        def __call__(self, name: str, a: Callable[Concatenate[Context, P], Any], /, *steps: *SixOrMore,
+                     **options: Unpack[ChainOptions]) -> Chain[P, Any]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Callable[Concatenate[SyncContext, P], Any],
-            b: AnyNextStep,
-            c: AnyNextStep,
-            d: AnyNextStep,
-            e: AnyNextStep,
-            f: AnyNextStep,
-            g: AnyNextStep,
-            /,
-            *steps: AnyNextStep,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, Any]: ...
+        def __call__(self, name: str, a: Callable[Concatenate[SyncContext, P], Any], /, *steps: *SixOrMore,
+                     **options: Unpack[ChainOptions]) -> Chain[P, Any]: ...  # fmt: skip
         @overload
-        def __call__(
-            self,
-            name: str,
-            a: Step[P, Any] | Callable[P, Any],
-            b: AnyNextStep,
-            c: AnyNextStep,
-            d: AnyNextStep,
-            e: AnyNextStep,
-            f: AnyNextStep,
-            g: AnyNextStep,
-            /,
-            *steps: AnyNextStep,
-            **options: Unpack[ChainOptions],
-        ) -> Chain[P, Any]: ...
+        def __call__(self, name: str, a: Step[P, Any] | Callable[P, Any], /, *steps: *SixOrMore,
+                     **options: Unpack[ChainOptions]) -> Chain[P, Any]: ...  # fmt: skip

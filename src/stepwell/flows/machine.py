@@ -1,4 +1,4 @@
-"""Machines: states that are dataclasses, each of which says what comes next."""
+"""Machines: states are dataclasses, and each one returns the state that follows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from stepwell.durable.job_context import JobContext
 from stepwell.errors import BadArgs, ConfigError, MisfitArgs, StepNotFound
-from stepwell.flows.flow import Flow, FlowStep, Moved, check_step_options, enter_step, seconds_or
+from stepwell.flows.flow import Flow, FlowStep, StepInput, check_step_options, enter_step, seconds_or
 from stepwell.jobs.codec import Codec
 from stepwell.jobs.task import Task
 from stepwell.values.directives import Done, Next
@@ -28,7 +28,7 @@ class Machine(Task[[Any], Any]):
 
     def __init__(self, job_store: Any, name: str, **options: Any) -> None:
         async def run(state: Any) -> Any:  # noqa: ARG001
-            raise AssertionError("a machine's states are run, not the machine")
+            raise AssertionError("a worker runs the states of a machine, not this function")
 
         self._default: Retry = options["retry"]
         self._timeout: float | None = options["timeout"]
@@ -43,7 +43,7 @@ class Machine(Task[[Any], Any]):
 
     @property
     def queues(self) -> set[str]:
-        """The queues that its jobs come to: its own, and those of its states."""
+        """The queues of its jobs: the machine's, and those of its states."""
         return {self.queue, *(state.queue for state in self.states.values() if state.queue is not None)}
 
     @property
@@ -53,13 +53,13 @@ class Machine(Task[[Any], Any]):
 
     @property
     def shape(self) -> str:
-        """The names of its states, each with those of its fields."""
+        """The names of its states and of their fields."""
         fields = {name: _fields_of(state) for name, state in self._classes.items()}
         return ";".join(f"{name}({shape_of(known, needed)})" for name, (known, needed) in sorted(fields.items()))
 
     @property
     def flow(self) -> Flow:
-        """Itself: it is more than a function."""
+        """The machine itself."""
         return self
 
     @overload
@@ -84,8 +84,8 @@ class Machine(Task[[Any], Any]):
         timeout: Duration | None = None,
         queue: str | None = None,
     ) -> Any:
-        """Add a state: a dataclass whose `run` returns `Next(State(...))` or `Done(value)`. Jobs begin with one that
-        has `start`. It is known by its class's name unless `name` says otherwise: that is where a job stands."""
+        """Add a state: a dataclass whose `run` returns `Next(State(...))` or `Done(value)`. Jobs may begin with a state
+        that has `start`. The job stores the state's `name`, by default that of its class."""
 
         def add(state: Any) -> Any:
             if not isinstance(state, type):
@@ -126,8 +126,8 @@ class Machine(Task[[Any], Any]):
         """The state of that name."""
         return self.states.get(name)
 
-    def follow(self, step: FlowStep, result: Any, most: int) -> Moved | Done[Any]:
-        """What comes after a step that returned this."""
+    def follow(self, step: FlowStep, result: Any, most: int) -> StepInput | Done[Any]:
+        """The next state after one returned `result`, or the result of the job."""
         if isinstance(result, Done):
             return result  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(result, Next):
@@ -139,10 +139,10 @@ class Machine(Task[[Any], Any]):
         name = self.name_of(going_on.value)
         what = "state {!r} of machine {!r} goes on with"
         encoded = encode_value(going_on.value, most, "App(max_result_size=...)", what, step.name, self.name)
-        return Moved(name, encoded, going_on.after)
+        return StepInput(name, encoded, going_on.after)
 
-    def enter(self, step: str | None, value: Any) -> Moved:
-        """A state, whatever came before: as it is given, or by its name and its fields."""
+    def enter(self, step: str | None, value: Any) -> StepInput:
+        """Go on with any state: an instance, or its name and a dict of its fields."""
         try:
             name = step if step is not None and isinstance(value, Mapping) else self.name_of(value)
         except TypeError as error:
@@ -165,7 +165,7 @@ class Machine(Task[[Any], Any]):
         )
 
     def start_name_of(self, state: Any) -> str:
-        """The same for a state that jobs may begin with."""
+        """The same, but raises `TypeError` unless jobs may begin with the state."""
         name = self.name_of(state)
         if name not in self._starts:
             starts = ", ".join(sorted(self._starts)) or "none yet: say @machine.state(start=True)"
@@ -215,11 +215,11 @@ def _machine_state(
         try:
             value: Any = decoder.decode(stored)
         except (msgspec.DecodeError, RecursionError) as error:
-            what = f"state {name!r} of machine {machine!r}: what was stored does not fit"
-            # A state passes over fields that it does not know.
+            what = f"state {name!r} of machine {machine!r}: the stored fields do not fit"
+            # A state ignores fields that it does not know.
             if wrong := wrong_names(stored, None, needed):
-                raise MisfitArgs(f"{what}: {wrong}") from None
-            raise BadArgs(f"{what}: {error}") from None
+                raise MisfitArgs(f"{what}: {wrong}", reason=wrong) from None
+            raise BadArgs(f"{what}: {error}", reason=str(error)) from None
         return lambda: value.run(ctx) if takes_ctx else value.run()
 
     def begin_first(args: str, ctx: JobContext) -> Callable[[], Any]:
@@ -229,6 +229,6 @@ def _machine_state(
 
 
 def _fields_of(state: type[Any]) -> tuple[list[str], list[str]]:
-    """The names of a state's fields in JSON, and those that must be given; none where its class does not tell."""
+    """The names of a state's fields in JSON, and of those that are required. Both are empty if its class has none."""
     fields: tuple[msgspec.inspect.Field, ...] = getattr(msgspec.inspect.type_info(state), "fields", ())
     return [field.encode_name for field in fields], [field.encode_name for field in fields if field.required]

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
+from stepwell.durable.backend import Drift, Durability
 from stepwell.durable.context import Context
-from stepwell.durable.job_context import Durability, JobContext
-from stepwell.durable.journal import Drift
+from stepwell.durable.job_context import JobContext
+from stepwell.durable.run_state import RunState
 from stepwell.durable.sync_context import PlainContext, SyncContext
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.jobs.codec import Codec
@@ -139,7 +140,7 @@ class Task(Enqueuer[P, R]):
         """Add the step that failed to an outcome, if this task is one step of a chain."""
         return outcome
 
-    def for_job(self, job: ClaimedJob) -> Task[P, R]:
+    def for_job(self, job: ClaimedJob, emit: Callable[[PolicyUnreadable], None] = log) -> Task[P, R]:
         """Return this task with the job's own policy. A policy that cannot be read, which only plain SQL can store, is
         logged and ignored."""
         if job.policy is None:
@@ -149,7 +150,7 @@ class Task(Enqueuer[P, R]):
             try:
                 known = self._with_policy(read_policy(job.policy))
             except (ValueError, RecursionError, StepwellError) as error:
-                log(PolicyUnreadable(job.id, self.name, str(error)))
+                emit(PolicyUnreadable(job.id, self.name, job.queue, job.attempt, str(error)))
                 return self
             if len(self._by_policy) >= _MOST_POLICIES:
                 self._by_policy.clear()
@@ -169,7 +170,7 @@ class Task(Enqueuer[P, R]):
     ) -> JobContext:
         """Make the context that its handler gets for a job."""
         kind = Context if self.kind == "async" else SyncContext if self.codec.wants_sync_context else PlainContext
-        return kind(job, self.timeout, report, durability)
+        return kind(RunState(job, self.timeout, report, durability))
 
     def __repr__(self) -> str:
         return f"<Task {self.name}({self.codec.describe()})>"

@@ -430,18 +430,25 @@ class StopAsked(Event, frozen=True):
 
 class BackoffFailed(Event, frozen=True):
     level = logging.ERROR
+    job_id: str | None
     task: str
+    queue: str | None
+    attempt: int
+    of: str
+    """The task, or the step and its task."""
     error: str
     delay: float
 
     def text(self) -> str:
-        return f"the backoff function of {self.task} failed, so its next try is in {self.delay:g} s: {self.error}"
+        return f"the backoff function of {self.of} failed, so its next try is in {self.delay:g} s: {self.error}"
 
 
 class ManySteps(Event, frozen=True):
     level = logging.WARNING
     job_id: str
     task: str
+    queue: str
+    attempt: int
     steps: int
     most: int
 
@@ -456,6 +463,8 @@ class StepDrifted(Event, frozen=True):
     level = logging.WARNING
     job_id: str
     task: str
+    queue: str
+    attempt: int
     key: str
     drift: str
 
@@ -468,6 +477,8 @@ class SuspensionCaught(Event, frozen=True):
     level = logging.WARNING
     job_id: str
     task: str
+    queue: str
+    attempt: int
 
     def text(self) -> str:
         return (
@@ -480,6 +491,8 @@ class ErrorNotKept(Event, frozen=True):
     level = logging.WARNING
     job_id: str
     task: str
+    queue: str
+    attempt: int
     key: str
     type: str
 
@@ -495,6 +508,8 @@ class UndoFailed(Event, frozen=True):
     level = logging.ERROR
     job_id: str
     task: str
+    queue: str
+    attempt: int
     key: str
     error: str
 
@@ -502,10 +517,40 @@ class UndoFailed(Event, frozen=True):
         return f"step {self.key} of job {self.job_id} ({self.task}) could not be undone, and is left so: {self.error}"
 
 
+class StepSaved(Event, frozen=True):
+    level = logging.DEBUG
+    job_id: str
+    task: str
+    queue: str
+    attempt: int
+    key: str
+    kind: str
+    seconds: float | None
+    failed: bool
+
+    def text(self) -> str:
+        how = "its error" if self.failed else "its value"
+        return f"step {self.key} of job {self.job_id} ({self.task}) was saved with {how}"
+
+
+class JobResumed(Event, frozen=True):
+    level = logging.DEBUG
+    job_id: str
+    task: str
+    queue: str
+    attempt: int
+    steps: int
+
+    def text(self) -> str:
+        return f"job {self.job_id} ({self.task}) resumes with {_counted(self.steps, 'saved step')}"
+
+
 class PolicyUnreadable(Event, frozen=True):
     level = logging.WARNING
     job_id: str
     task: str
+    queue: str
+    attempt: int
     error: str
 
     def text(self) -> str:
@@ -679,7 +724,7 @@ def log(event: Event, error: BaseException | None = None) -> None:
     if not logger.isEnabledFor(event.own_level):
         return
     fields = asdict(event)
-    about = {name: fields[name] for name in ("job_id", "task", "attempt") if name in fields}
+    about = {name: fields[name] for name in ("job_id", "task", "attempt") if fields.get(name) is not None}
     file, line, function, _ = logger.findCaller()
     record = logger.makeRecord(
         logger.name, event.own_level, file, line, event.text(), (), _exc_info(error), function,

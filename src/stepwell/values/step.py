@@ -28,7 +28,7 @@ def is_large(value: str) -> bool:
     return len(value) > SHORT and len(value.encode()) > LARGE
 
 
-class StepError(msgspec.Struct, frozen=True, gc=False):
+class SavedError(msgspec.Struct, frozen=True, gc=False):
     """How a step failed. For a child, `state` says whether it failed or was cancelled. `final`: the step has no
     attempts left under its own policy."""
 
@@ -50,7 +50,7 @@ class SavedStep(msgspec.Struct, frozen=True, array_like=True, gc=False):
     undo: bool
     fingerprint: int | None
     child_id: str | None
-    error: StepError | None
+    error: SavedError | None
     value: msgspec.Raw
 
     @property
@@ -68,6 +68,16 @@ class SavedJournal(msgspec.Struct, frozen=True):
     steps: list[SavedStep] | None
     life: int = 0
     steps_counted: int = 0
+
+    @property
+    def progressed(self) -> bool:
+        """Whether the job has saved a step since its attempts were last counted: then they count from 1 again."""
+        return sum(step.done for step in self.steps or ()) > self.steps_counted
+
+    @property
+    def last_n(self) -> int:
+        """The number of the latest step."""
+        return max((step.n for step in self.steps or ()), default=0)
 
 
 class _Undoing(msgspec.Struct):
@@ -95,7 +105,7 @@ class NewStep(msgspec.Struct, gc=False):
     n: int
     kind: str
     value: str | None = None
-    error: StepError | None = None
+    error: SavedError | None = None
     fingerprint: int | None = None
     seconds: float | None = None
     undo: bool = False

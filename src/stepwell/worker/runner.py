@@ -15,16 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from stepwell.durable.backend import Durability
 from stepwell.durable.backoff import pause_after
-from stepwell.durable.job_context import Durability, JobContext
+from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.log_filter import log_as
+from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.execution.executor import execute, execute_plain, outcome_of
 from stepwell.execution.flow_executor import execute_flow
 from stepwell.execution.step_task import for_run
 from stepwell.jobs.task import Task
 from stepwell.postgres.database import Database
 from stepwell.telemetry.events import Events, HandlerAbandoned, JobStarted, JobStopAsked, JobSucceeded, JobSuspended
-from stepwell.values.duration import describe
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import (
     Advanced,
@@ -70,7 +71,9 @@ class Runner:
     ) -> None:
         self._database = database
         self._tasks = tasks
-        self._durability = {name: Durability(steps.of, task.drift, always_replay) for name, task in tasks.items()}
+        self._durability = {
+            name: Durability(steps.backend, task.drift, always_replay, events) for name, task in tasks.items()
+        }
         self.concurrency = concurrency
         self._max_result_size = max_result_size
         self._outcomes = outcomes
@@ -191,7 +194,7 @@ class Runner:
         self._fill()
 
     def _new(self, job: ClaimedJob) -> Run:
-        task, given = for_run(self._tasks[job.task].for_job(job), job)
+        task, given = for_run(self._tasks[job.task].for_job(job, self._events.emit), job)
         return Run(given, task, self._new_context(given, task))
 
     def _new_context(self, job: ClaimedJob, task: Task[..., Any]) -> JobContext:
@@ -207,7 +210,7 @@ class Runner:
         try:
             outcome = await self._execute(run) if run.why is None else self._stopped(run)
         except BaseException as error:  # around the handler, not in it
-            outcome = outcome_of(error, run.task, run.ctx.counted_attempt)
+            outcome = outcome_of(error, run.task, run_of(run.ctx).counted_attempt)
         if run.why is not None and not self._done_nonetheless(run, outcome):
             outcome = self._stopped(run, outcome)
         if isinstance(outcome, Misfit) and run.task.job_store.misfit_grace == 0:
@@ -255,7 +258,7 @@ class Runner:
         One that looked, saw that it was asked, and returned has most likely stopped half-way: that is no success.
         """
         if isinstance(outcome, Succeeded):
-            return not run.ctx.saw_cancelled
+            return not run_of(run.ctx).saw_cancelled
         return isinstance(outcome, Settled | Suspended | Advanced | Restarted | Undone)
 
     async def _execute(self, run: Run) -> Outcome:
@@ -291,7 +294,7 @@ class Runner:
             return
         run.why = why
         self._events.emit(JobStopAsked(run.job.id, run.job.task, why))
-        run.ctx.ask_to_stop()
+        run_of(run.ctx).ask_to_stop()
         if run.task.kind == "async" and run.started and run.handler is not None:
             run.handler.cancel()
         if run.stopping is not None:
@@ -306,8 +309,8 @@ class Runner:
         if run.finishing or run.abandoned or run.why is None or run.stopping is not None:
             return
         run.abandoned = True
-        if run.ctx.took_steps:
-            run.ctx.journal.close()
+        if run_of(run.ctx).took_steps:
+            run_of(run.ctx).journal.close()
         outcome = run.task.with_failed_step(self._stopped(run))
         self._outcomes.add(run.job, run.task, outcome, time.perf_counter() - run.began if run.started else None)
         self._events.emit(HandlerAbandoned(run.job.id, run.job.task))
@@ -316,13 +319,13 @@ class Runner:
         """What becomes of a job that was asked to stop."""
         match run.why:
             case "timeout":
-                error = TimeoutError(f"it ran longer than its timeout of {describe(run.task.timeout or 0)}")
+                error = TimeLimitExpired("it", run.task.timeout or 0)
                 trace = None
                 if isinstance(outcome, Failed):
                     # It shows where the handler stood.
                     trace = outcome.traceback
                     error.__traceback__ = outcome.error.__traceback__ if outcome.error else None
-                attempt = run.ctx.counted_attempt
+                attempt = run_of(run.ctx).counted_attempt
                 delay = pause_after(error, run.task.retry, attempt, run.task.name)
                 return Failed("timeout", "TimeoutError", str(error), trace, delay, attempt=attempt, error=error)
             case "cancel":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal
 
-from stepwell.durable.job_context import JobContext
+from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.log_filter import LoggedRun
 from stepwell.jobs.task import Task
 from stepwell.values.job import ClaimedJob
@@ -52,6 +52,6 @@ class Run:
     def begin(self, ctx: JobContext) -> None:
         """A step of a chain begins, with a context of its own."""
         if self.why is not None:
-            ctx.ask_to_stop()
+            run_of(ctx).ask_to_stop()
         self.ctx = ctx
         self.logged.attempt = ctx.attempt

@@ -31,7 +31,7 @@ from stepwell.values.outcome import (
 
 Ending = tuple[ClaimedJob, Task[..., Any], Outcome]
 
-# These end a job, all by stepwell.finish; each other outcome is written by a function of its own.
+# These end a job, all by stepwell.finish; each other outcome is written by a function of its stepwell_error.
 ENDS = (Succeeded, Cancelled, Undone)
 
 

@@ -16,30 +16,30 @@ _level: contextvars.ContextVar[int] = contextvars.ContextVar("stepwell_level", d
 
 
 class StepThreads:
-    """Threads by levels: what a branch starts and waits for has others than the branch itself. So when all of one level
-    are taken by those who wait, the next one's are not."""
+    """Thread pools by nesting level. A branch that waits for its own branches occupies a thread of its level only, so
+    full levels cannot deadlock the next."""
 
     def __init__(self) -> None:
         self._levels: list[ThreadPoolExecutor] = []
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a function in a thread, in a context of its own, with the branch that it belongs to."""
+        """Run a function in a thread of the next level, in a copy of the caller's context."""
         level = _level.get()
         if level == len(self._levels):
             self._levels.append(ThreadPoolExecutor(MOST, thread_name_prefix="stepwell-step"))
         context = contextvars.copy_context()
         context.run(_level.set, level + 1)
-        return await asyncio.get_running_loop().run_in_executor(self._levels[level], lambda: context.run(_ended, call))
+        return await asyncio.get_running_loop().run_in_executor(self._levels[level], lambda: context.run(_call, call))
 
     def close(self) -> None:
-        """Let go of them. Those that still run are not waited for."""
+        """Shut the pools down without waiting for running functions."""
         for threads in self._levels:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _ended(call: Callable[[], T]) -> T:
-    """What it returns or raises, but for one that a future cannot carry: who waited for it would do so for ever."""
+def _call(call: Callable[[], T]) -> T:
     try:
         return call()
     except StopIteration as error:
+        # A future cannot carry it: the caller would wait for ever.
         raise RuntimeError("the function raised StopIteration: next() found nothing, and had no default") from error

@@ -1,8 +1,8 @@
 """Run a handler inside a transaction that commits with its job's completion, or not at all.
 
-The completion is the fence: it deletes the job's row by (id, epoch) in the same transaction, so a late run finds
-nothing and is rolled back. When the connection is lost around the commit nobody guesses: `still_held` waits for the
-server's side of it to end, and then looks.
+The completion is the fence: it deletes the job's row by (id, epoch) in the same transaction, so a late run finds no row
+and is rolled back. If the connection is lost around the commit, `still_held` waits until the server has ended the
+session, and then looks whether the commit succeeded.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Any
 
 import psycopg
 
-from stepwell.durable.job_context import JobContext
+from stepwell.durable.effects import finish
+from stepwell.durable.job_context import JobContext, run_of
 from stepwell.errors import TooLarge
 from stepwell.execution.executor import execute, execute_plain, outcome_of
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_rolled_back, is_transient, stepwell_error
-from stepwell.postgres.fetch import afetch, fetch
 from stepwell.postgres.queries import Query
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Advanced, HandedBack, Outcome, Settled, Succeeded
 from stepwell.worker.outcomes.outcome_query import Ending, advance_query, failure_of, finish_query
-from stepwell.worker.watch import about_to_write
+from stepwell.worker.steps.blocking import fetch_on, open_transaction
 
-# The handler has not begun: that no connection was to be had is not its failure.
+# The handler has not begun, so a missing connection is not its failure.
 _NO_CONNECTION_PAUSE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """The handler succeeded, and then its transaction met another one: a deadlock, say. That is no fault of its own, so
-    it may be run again. `outcome` is for when that has gone on for too long."""
+    """The handler succeeded, but its transaction conflicted with another one, as in a deadlock. It may run again.
+    `outcome` applies once that has happened too often."""
 
     outcome: Outcome
 
@@ -47,7 +47,7 @@ class _Refused(Exception):
 
 
 class TransactionEnded(Exception):
-    """The handler committed or rolled back the transaction that was to commit with its job."""
+    """The handler itself committed or rolled back the transaction that commits with its job."""
 
 
 async def execute_in_transaction(
@@ -57,32 +57,37 @@ async def execute_in_transaction(
     ctx: JobContext,
     max_result_size: int,
     finishing: Callable[[int], object],
+    *,
+    blocking: bool = False,
 ) -> Outcome | RolledBack | psycopg.Error:
-    """Run a coroutine function; `finishing` is called, with its session's pid, when it has ended and must no longer be
-    cancelled.
+    """Run a handler: a coroutine function, or if `blocking` a plain function in this thread.
 
-    An error that is returned, not raised, leaves the commit in doubt.
+    `finishing` is called with the session's pid when the handler has ended and must no longer be cancelled. An error
+    that is returned, not raised, leaves the commit in doubt.
     """
     begun = handed_over = False
+    run = run_of(ctx)
     try:
-        async with database.aconnection() as connection, connection.transaction():
+        async with open_transaction(database, blocking=blocking) as connection:
             mark = f"{job.id}/{job.epoch}"
-            await afetch(connection, queries.outcomes.mark_transaction(mark))
-            ctx.lend(connection)
+            await fetch_on(connection, queries.outcomes.mark_transaction(mark))
+            run.connection = connection
             begun = True
-            outcome = await execute(task, job.args, ctx, max_result_size)
-            ctx.lend(None)
+            outcome = (
+                execute_plain(task, job.args, ctx, max_result_size)
+                if blocking
+                else await execute(task, job.args, ctx, max_result_size)
+            )
+            run.connection = None
             finishing(connection.info.backend_pid)
             if not isinstance(outcome, Succeeded | Advanced):
                 raise _Refused(outcome)
-            if (await afetch(connection, queries.outcomes.transaction_mark()))[0] != mark:
+            if (await fetch_on(connection, queries.outcomes.transaction_mark()))[0] != mark:
                 raise _ended(task)
             handed_over = True
-            refused = (await afetch(connection, _write(job, task, outcome)))[0]
+            refused = (await fetch_on(connection, _write(job, task, outcome)))[0]
             if refused:
                 raise _Refused(Settled(committed=False))
-            committed = about_to_write("transaction", "commit")
-        committed(())
         return Settled(committed=True, moved_on=isinstance(outcome, Advanced))
     except _Refused as refused:
         return refused.outcome
@@ -98,32 +103,8 @@ def execute_plain_in_transaction(
     max_result_size: int,
     finishing: Callable[[int], object],
 ) -> Outcome | RolledBack | psycopg.Error:
-    """The same for a plain function, in this thread."""
-    begun = handed_over = False
-    try:
-        with database.connection() as connection, connection.transaction():
-            mark = f"{job.id}/{job.epoch}"
-            fetch(connection, queries.outcomes.mark_transaction(mark))
-            ctx.lend(connection)
-            begun = True
-            outcome = execute_plain(task, job.args, ctx, max_result_size)
-            ctx.lend(None)
-            finishing(connection.info.backend_pid)
-            if not isinstance(outcome, Succeeded | Advanced):
-                raise _Refused(outcome)
-            if fetch(connection, queries.outcomes.transaction_mark())[0] != mark:
-                raise _ended(task)
-            handed_over = True
-            refused = fetch(connection, _write(job, task, outcome))[0]
-            if refused:
-                raise _Refused(Settled(committed=False))
-            committed = about_to_write("transaction", "commit")
-        committed(())
-        return Settled(committed=True, moved_on=isinstance(outcome, Advanced))
-    except _Refused as refused:
-        return refused.outcome
-    except Exception as error:
-        return _judge(error, task, job, begun=begun, handed_over=handed_over)
+    """Run a plain function in this thread."""
+    return finish(execute_in_transaction(database, job, task, ctx, max_result_size, finishing, blocking=True))
 
 
 def _write(job: ClaimedJob, task: Task[..., Any], outcome: Succeeded | Advanced) -> Query[list[Any]]:
@@ -134,7 +115,7 @@ def _write(job: ClaimedJob, task: Task[..., Any], outcome: Succeeded | Advanced)
 def _judge(
     error: Exception, task: Task[..., Any], job: ClaimedJob, *, begun: bool, handed_over: bool
 ) -> Outcome | RolledBack | psycopg.Error:
-    """What an error around the handler means, by how far things had come."""
+    """The meaning of an error around the handler, by how far the transaction had come."""
     if not begun and is_transient(error):
         return HandedBack(_NO_CONNECTION_PAUSE)
     if handed_over and is_rolled_back(error):
@@ -148,6 +129,6 @@ def _judge(
 
 def _ended(task: Task[..., Any]) -> TransactionEnded:
     return TransactionEnded(
-        f"task {task.name!r} committed or rolled back ctx.connection itself: it is committed with the job; for a "
-        "transaction of your own take a connection of your own"
+        f"task {task.name!r} committed or rolled back ctx.connection itself: Stepwell commits it with the job; for a "
+        "transaction of your stepwell_error open a connection of your stepwell_error"
     )

@@ -1,5 +1,5 @@
-"""Runs of transactional handlers, and what is left to do around them: look after a commit in doubt, run again what only
-met another transaction, and say who has locked a job that cannot end for that.
+"""Run transactional handlers to their end: settle commits in doubt, run a handler again whose transaction conflicted
+with another one, and report the session whose lock keeps a job from ending.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stepwell.worker.outcomes import locks
 from stepwell.worker.running_job import Run
 from stepwell.worker.steps.transaction import RolledBack, execute_in_transaction, execute_plain_in_transaction
 
-# Before each further run of a handler whose end met another transaction.
+# Before each further run of a handler whose transaction conflicted with another one.
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
 _LOCK_PATIENCE = 1.0
 
@@ -32,8 +32,8 @@ _Ended: TypeAlias = Outcome | RolledBack | psycopg.Error
 
 
 class TransactionRuns:
-    """`transactions` is for the handlers, `database` to look. `in_thread` runs a plain function, and `again`
-    readies a run for one more try; False: it was asked to stop."""
+    """Handlers use `transactions`, lookups use `database`. `in_thread` runs a plain function. `again` prepares a run
+    for another try, and returns False if the run was asked to stop."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class TransactionRuns:
         self._reports: set[asyncio.Task[None]] = set()
 
     def sever(self) -> None:
-        """Look on new connections how commits in doubt went: these give no answer."""
+        """Settle commits in doubt over new connections: the present ones give no answer."""
         for link in self._settling:
             link.sever()
 
     async def execute(self, run: Run) -> Outcome:
-        """Run a handler until its transaction has ended, one way or the other."""
+        """Run a handler until its transaction is committed or rolled back for good."""
         for pause in _PAUSES:
             outcome = await self._try(run)
             if not isinstance(outcome, RolledBack):
@@ -91,15 +91,15 @@ class TransactionRuns:
             timer.cancel()
         if not isinstance(outcome, psycopg.Error):
             return outcome
-        # The commit is in doubt: look, and never guess. A job that is no longer ours was finished, by us or by another
-        # run: either way nothing is left to write.
+        # The commit is in doubt: look, never guess. If this run no longer holds the job, this run or another one has
+        # finished it, and nothing is left to write.
         run.finishing = True
         if await self._still_held(job):
             return outcome_of(outcome, task, job.attempt)
         return Settled(committed=False)
 
     async def _still_held(self, job: ClaimedJob) -> bool:
-        # A connection for each: the answer may be long in coming, and the others' must not wait for it.
+        # A connection for each: the answer may take long, and others must not wait for it.
         link = LinkApart("settle", self._database, self._events)
         self._settling.add(link)
         try:
@@ -110,7 +110,7 @@ class TransactionRuns:
             link.close()
 
     def _report_lock(self, job_id: str, pid: int) -> None:
-        """A handler has ended and its transaction has not: most likely another session has locked the job."""
+        """Report why a transaction has not ended after its handler: most likely another session has locked the job."""
         self._reports.add(report := self._loop.create_task(self._say_who_holds(job_id, pid)))
         report.add_done_callback(self._reports.discard)
 
@@ -121,6 +121,6 @@ class TransactionRuns:
                 if holder.pid != pid:
                     locks.report(self._events, "transaction", holder)
         except (psycopg.Error, OSError):
-            pass  # it was for the log only
+            pass  # only the log misses it
         finally:
             link.close()
