@@ -12,9 +12,10 @@ from waiting import Heard, auntil
 
 from stepwell import App, Cancel, Context, Fail, JobFailed, Restart, Snooze, Step, Worker
 from stepwell.postgres.queries import Sums
-from stepwell.telemetry.events import OutcomeRefused, WorkerStopped
-from stepwell.values.outcome import Outcome
-from stepwell.worker.outcomes.stats import COUNTERS
+from stepwell.telemetry.jobs import OutcomeRefused
+from stepwell.telemetry.worker import WorkerStopped
+from stepwell.values.outcome import NothingToWrite, Outcome
+from stepwell.worker.outcomes.outcome_table import REFUSED, TABLE
 
 
 async def counted(app: App) -> dict[tuple[str, str], tuple[int, int, int, int]]:
@@ -85,9 +86,15 @@ def test_counters_that_are_missing_add_nothing(conn: psycopg.Connection[object])
     assert found.fetchall() == [("q", 1, 0, 0, 0.5), ("r", 0, 0, 2, 0)]
 
 
-def test_every_outcome_has_a_counter() -> None:
-    assert set(COUNTERS) == set(get_args(Outcome))
-    assert {*COUNTERS.values(), "refused"} == {field.name for field in fields(Sums)} - {"task", "queue", "seconds"}
+def test_every_outcome_has_a_row_and_a_counter() -> None:
+    # Of that one the outcome counts which it says was written.
+    assert set(TABLE) == set(get_args(Outcome)) - {NothingToWrite}
+    counters = {row.counter for row in TABLE.values()}
+    assert {*counters, REFUSED} == {field.name for field in fields(Sums)} - {"task", "queue", "seconds"}
+
+
+def test_every_outcome_has_an_event_of_its_own() -> None:
+    assert len({row.event for row in TABLE.values()}) == len(TABLE)
 
 
 @pytest.mark.counts_runs

@@ -15,7 +15,8 @@ import threading
 from typing import TYPE_CHECKING, Literal
 
 from stepwell.cli import exits
-from stepwell.telemetry.events import SupervisorGone, log
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.supervisor import SupervisorGone
 
 if TYPE_CHECKING:
     from stepwell.worker import Worker

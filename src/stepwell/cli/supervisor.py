@@ -21,7 +21,8 @@ from stepwell.cli.child import Child
 from stepwell.cli.lifeline import Order
 from stepwell.error_text import describe_exit
 from stepwell.errors import StepwellError
-from stepwell.telemetry.events import (
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.supervisor import (
     CodeChanged,
     ProcessDied,
     ProcessDiedAtEnd,
@@ -32,7 +33,6 @@ from stepwell.telemetry.events import (
     ProcessRefused,
     ProcessStarted,
     ProcessWaitsForChange,
-    log,
 )
 
 # What a change in the code leaves to running jobs, in seconds: until they are handed back, and until a process that has

@@ -19,7 +19,8 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from stepwell.errors import AmbiguousKey, BadValue, ConfigError, StepChanged, StepwellError, TooManySteps
-from stepwell.telemetry.events import ErrorNotKept, ManySteps, StepDrifted, SuspensionCaught, log
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.steps import ErrorNotKept, ManySteps, StepDrifted, SuspensionCaught
 from stepwell.values.job import ClaimedJob
 from stepwell.values.names import check_name
 from stepwell.values.retry import Retry

@@ -11,7 +11,8 @@ from stepwell.durable.saved_error import describe_error
 from stepwell.durable.step import encode_step, next_attempt, run_with_retry, since
 from stepwell.error_text import error_line_of
 from stepwell.errors import BadValue
-from stepwell.telemetry.events import UndoFailed, log
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.steps import UndoFailed
 from stepwell.values.outcome import SAYING
 from stepwell.values.retry import Retry
 from stepwell.values.step import NewStep

@@ -1,9 +1,8 @@
-"""Run a job of a chain or machine: step after step in one slot, for as long as the next one may follow at once."""
+"""Run a job of a chain or machine: step after step in one slot, as long as the next step may follow at once."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -14,18 +13,18 @@ from stepwell.durable.effects import Store
 from stepwell.durable.job_context import Durability, JobContext
 from stepwell.durable.journal import Journal
 from stepwell.durable.sync_context import SyncContext
-from stepwell.errors import BadArgs, MisfitArgs, StepNotFound
-from stepwell.execution.executor import outcome_of
+from stepwell.durable.time_limit import TimeLimit, TimeLimitExpired
+from stepwell.errors import BadArgs, StepNotFound
+from stepwell.execution.executor import outcome_of, outcome_of_args
 from stepwell.flows.flow import Advancing, Flow, FlowStep
 from stepwell.jobs.task import Task
 from stepwell.values.directives import Done
-from stepwell.values.duration import describe
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Advanced, Failed, Misfit, Outcome, Succeeded
 
 
 class FlowStore(Store, Protocol):
-    """A store that can move a job on."""
+    """A store that can advance a job to its next step."""
 
     async def advance(self, left: str | None, cursor: str, value: str, n: int) -> None: ...
 
@@ -38,31 +37,32 @@ async def execute_flow(
     max_result_size: int,
     began: Callable[[JobContext], None],
 ) -> Outcome:
-    """Run it until it ends, fails, or has to wait. `began` is told the context of each step."""
+    """Run the job until it ends, fails, or has to wait. `began` is called with the context of each step."""
     flow: Flow = task.flow
     store = cast("FlowStore", durability.store(job))
     journal = Journal(job)
     cursor, stored, attempt, n = journal.cursor, journal.input, job.attempt, journal.last_n
     while True:
         step: FlowStep | None = None
-        begun = False
         try:
             step = flow.first(job.args) if cursor is None else flow.find(cursor)
             if step is None:
                 raise StepNotFound(
-                    f"{task.name!r} has no step {cursor!r} any more: put it back, or retry the job from another step"
+                    f"{task.name!r} has no step {cursor!r} in this code: put it back, or retry the job from another step"
                 )
             going = Advancing(task, step, job)
             if going.astray(cursor):
                 return going.brought_back(stored, n)
-            assert not step.apart, "whoever runs a job sees to such a step"
+            assert not step.apart, "the runner runs such a step as a StepTask"
             ctx = (Context if step.is_async else SyncContext)(job, step.timeout, report, None)
             ctx.begin_step(attempt)
             began(ctx)
             begin = step.begin if cursor is not None else step.begin_first
             assert begin is not None
             call = begin(job.args if cursor is None else stored, ctx)
-            begun = True
+        except BaseException as error:
+            return _not_begun(error, task, step, attempt)
+        try:
             result = await _call(step, call, store)
             moved = flow.follow(step, result, max_result_size)
             if isinstance(moved, Done):
@@ -77,42 +77,43 @@ async def execute_flow(
             if durability.always_replay:
                 return Advanced(None, cursor, stored, n, 0.0, None)
         except BaseException as error:
-            return _failed(error, task, step, attempt, begun=begun)
+            return _failed(error, step, attempt)
 
 
 async def _call(step: FlowStep, call: Callable[[], Any], store: Store) -> Any:
-    work: Awaitable[Any] = call() if step.is_async else store.run_plain(call)
     if step.timeout is None:
-        return await work
-    scope = asyncio.timeout(step.timeout)
-    try:
-        async with scope:
-            return await work
-    except TimeoutError as error:
-        if scope.expired():
-            raise _Late(step) from error
-        raise
+        return await (call() if step.is_async else store.run_plain(call))
+    async with TimeLimit(step.timeout, f"step {step.name!r}"):
+        return await (call() if step.is_async else store.run_plain(call))
 
 
-class _Late(TimeoutError):
-    def __init__(self, step: FlowStep) -> None:
-        super().__init__(f"step {step.name!r} ran longer than its timeout of {describe(step.timeout or 0)}")
-
-
-def _failed(error: BaseException, task: Task[..., Any], step: FlowStep | None, attempt: int, *, begun: bool) -> Outcome:
-    policy = task if step is None else step
-    outcome = outcome_of(error, policy, attempt)
+def _not_begun(error: BaseException, task: Task[..., Any], step: FlowStep | None, attempt: int) -> Outcome:
+    """The outcome of a job whose step was not found, or whose input could not be decoded."""
+    if isinstance(error, BadArgs):
+        outcome = outcome_of_args(error, step or task, attempt)
+        if isinstance(outcome, Misfit):
+            return Misfit(_at(step, outcome.failed, attempt))
+        return _at(step, outcome, attempt) if isinstance(outcome, Failed) else outcome
+    if step is not None:
+        return _failed(error, step, attempt)
+    outcome = outcome_of(error, task, attempt)
     if not isinstance(outcome, Failed):
         return outcome
-    outcome = msgspec.structs.replace(outcome, attempt=attempt, step=None if step is None else step.name)
-    if not begun and isinstance(error, BadArgs):
-        bad = msgspec.structs.replace(outcome, reason="bad_args", delay=None)
-        return Misfit(bad) if isinstance(error, MisfitArgs) else bad
-    if isinstance(error, _Late):
-        return msgspec.structs.replace(
-            outcome, reason="timeout", type="TimeoutError",
-            delay=pause_after(error, policy.retry, attempt, policy.name), max_attempts=policy.retry.max_attempts,
-        )  # fmt: skip
-    failed = msgspec.structs.replace(outcome, max_attempts=policy.retry.max_attempts)
-    # A step that is not there may be in the next deploy, or in the last one.
-    return Misfit(failed) if step is None and isinstance(error, StepNotFound) else failed
+    failed = msgspec.structs.replace(outcome, attempt=attempt, max_attempts=task.retry.max_attempts)
+    # The next deploy, or the last one, may have a step that this code lacks.
+    return Misfit(failed) if isinstance(error, StepNotFound) else failed
+
+
+def _failed(error: BaseException, step: FlowStep, attempt: int) -> Outcome:
+    outcome = outcome_of(error, step, attempt)
+    if not isinstance(outcome, Failed):
+        return outcome
+    failed = msgspec.structs.replace(_at(step, outcome, attempt), max_attempts=step.retry.max_attempts)
+    if isinstance(error, TimeLimitExpired):
+        delay = pause_after(error, step.retry, attempt, step.name)
+        return msgspec.structs.replace(failed, reason="timeout", delay=delay)
+    return failed
+
+
+def _at(step: FlowStep | None, failed: Failed, attempt: int) -> Failed:
+    return msgspec.structs.replace(failed, attempt=attempt, step=None if step is None else step.name)

@@ -20,7 +20,8 @@ from stepwell.errors import BadArgs, ConfigError, StepwellError
 from stepwell.jobs.codec import Codec, encode_metadata
 from stepwell.jobs.handle import JobHandle
 from stepwell.postgres.queries import NewJob
-from stepwell.telemetry.events import PolicyUnreadable, log
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.steps import PolicyUnreadable
 from stepwell.values.directives import Restart
 from stepwell.values.duration import HUNDRED_YEARS, Duration, seconds
 from stepwell.values.job import ClaimedJob

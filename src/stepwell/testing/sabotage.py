@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stepwell.worker import watch
-from stepwell.worker.watch import Written
+from stepwell.worker import write_observer
+from stepwell.worker.write_observer import Written
 
 When = Literal["before", "sent", "committed"]
 WHENS: tuple[When, ...] = ("before", "sent", "committed")
@@ -91,7 +91,7 @@ class Saboteur:
     def __init__(self, page: Page) -> None:
         self._page = page
         self._lock = threading.Lock()  # transactions of plain functions are committed in threads
-        watch.watch = self._watch
+        write_observer.observer = self._watch
 
     def _watch(self, where: str, text: str) -> Written:
         if where not in _WATCHED:

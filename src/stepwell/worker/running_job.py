@@ -1,4 +1,4 @@
-"""One job in its slot, and why it may be asked to stop."""
+"""A job in a slot, and the reasons for which it may be asked to stop."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from stepwell.durable.log_filter import LoggedRun
 from stepwell.jobs.task import Task
 from stepwell.values.job import ClaimedJob
 
-Why = Literal["timeout", "cancel", "shutdown", "lease"]
+StopReason = Literal["timeout", "cancel", "shutdown", "lease"]
 
 
-class Run:
-    """One job in its slot."""
+class RunningJob:
+    """A job in a slot. Only its runner, on the event loop, changes it."""
 
     __slots__ = (
         "abandoned",
+        "attempt",
         "began",
         "ctx",
         "finishing",
         "handler",
         "job",
+        "late_stop",
         "logged",
         "started",
-        "stopping",
+        "stop_process",
+        "stop_reason",
         "task",
         "timer",
-        "why",
-        "wish",
     )
 
     def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: JobContext) -> None:
@@ -37,21 +38,30 @@ class Run:
         self.logged = LoggedRun(job)
         self.task = task
         self.ctx = ctx
+        self.attempt = job.attempt
+        """The attempt that its events name."""
         self.handler: asyncio.Task[None] | None = None
-        self.stopping: asyncio.Event | None = None
-        """To be set to end the process that it runs in."""
+        self.stop_process: asyncio.Event | None = None
+        """Set to end the process that the job runs in; None: it runs in this one."""
         self.timer: asyncio.TimerHandle | None = None
-        self.why: Why | None = None
-        # Why it was asked to stop while its transaction was ending. It matters only if the handler would run again.
-        self.wish: Why | None = None
+        self.stop_reason: StopReason | None = None
+        self.late_stop: StopReason | None = None
+        """Why it was asked to stop while its transaction was ending. It counts only if the handler runs again."""
         self.started = False
         self.began = 0.0
         self.finishing = False
+        """The handler has ended, and can no longer be stopped."""
         self.abandoned = False
+        """Its outcome is written, though its handler still runs."""
 
     def begin(self, ctx: JobContext) -> None:
         """A step of a chain begins, with a context of its own."""
-        if self.why is not None:
+        if self.stop_reason is not None:
             ctx.ask_to_stop()
         self.ctx = ctx
         self.logged.attempt = ctx.attempt
+
+    @property
+    def about(self) -> tuple[str, str, str, int]:
+        """The first fields of each event about the job."""
+        return self.job.id, self.job.task, self.job.queue, self.attempt

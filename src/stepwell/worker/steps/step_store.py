@@ -21,13 +21,13 @@ from stepwell.postgres.coalesce import Coalescer
 from stepwell.postgres.database import Database, afetch, fetch
 from stepwell.postgres.errors import is_transient, own
 from stepwell.postgres.queries import Move, Query, Saving, Spawning
-from stepwell.telemetry.events import Events
+from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob
 from stepwell.values.step import NewStep
-from stepwell.worker.link import Link
 from stepwell.worker.outcomes.locks import Locks
 from stepwell.worker.steps.step_threads import StepThreads
-from stepwell.worker.watch import about_to_write
+from stepwell.worker.worker_connection import WorkerConnection
+from stepwell.worker.write_observer import about_to_write
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -41,7 +41,12 @@ class StepStore:
     """The steps of all jobs that a worker runs, on one connection."""
 
     def __init__(
-        self, link: Link, transactions: Database, max_value_size: int, threads: StepThreads, events: Events
+        self,
+        link: WorkerConnection,
+        transactions: Database,
+        max_value_size: int,
+        threads: StepThreads,
+        events: EventBus,
     ) -> None:
         self._link = link
         self._locks = Locks(link, events, "step")
@@ -100,7 +105,7 @@ class StepStore:
 
     async def ask_apart(self, query: Query[Row]) -> list[Row]:
         """Ask what may be long in coming: on a connection of its own, for the others must not wait for it."""
-        link = self._link.apart("settle")
+        link = self._link.dedicated("settle")
         try:
             rows = await link.insist(query, lambda: not self._closed)
         finally:

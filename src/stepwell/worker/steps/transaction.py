@@ -22,9 +22,9 @@ from stepwell.postgres.database import Database, afetch, fetch
 from stepwell.postgres.errors import is_rolled_back, is_transient, own
 from stepwell.postgres.queries import Query
 from stepwell.values.job import ClaimedJob
-from stepwell.values.outcome import Advanced, HandedBack, Outcome, Settled, Succeeded
-from stepwell.worker.outcomes.outcome_query import Ending, advance_query, failure_of, finish_query
-from stepwell.worker.watch import about_to_write
+from stepwell.values.outcome import Advanced, HandedBack, NothingToWrite, Outcome, Succeeded
+from stepwell.worker.outcomes.outcome_table import advance_query, failure_of, finish_query, unstarted
+from stepwell.worker.write_observer import about_to_write
 
 # The handler has not begun: that no connection was to be had is not its failure.
 _NO_CONNECTION_PAUSE = 1.0
@@ -79,10 +79,10 @@ async def execute_in_transaction(
             handed_over = True
             refused = (await afetch(connection, _write(job, task, outcome)))[0]
             if refused:
-                raise _Refused(Settled(committed=False))
+                raise _Refused(NothingToWrite())
             committed = about_to_write("transaction", "commit")
         committed(())
-        return Settled(committed=True, moved_on=isinstance(outcome, Advanced))
+        return NothingToWrite(outcome)
     except _Refused as refused:
         return refused.outcome
     except Exception as error:
@@ -115,10 +115,10 @@ def execute_plain_in_transaction(
             handed_over = True
             refused = fetch(connection, _write(job, task, outcome))[0]
             if refused:
-                raise _Refused(Settled(committed=False))
+                raise _Refused(NothingToWrite())
             committed = about_to_write("transaction", "commit")
         committed(())
-        return Settled(committed=True, moved_on=isinstance(outcome, Advanced))
+        return NothingToWrite(outcome)
     except _Refused as refused:
         return refused.outcome
     except Exception as error:
@@ -126,8 +126,9 @@ def execute_plain_in_transaction(
 
 
 def _write(job: ClaimedJob, task: Task[..., Any], outcome: Succeeded | Advanced) -> Query[list[Any]]:
-    items: list[Ending] = [(job, task, outcome)]
-    return finish_query(items) if isinstance(outcome, Succeeded) else advance_query(items)
+    if isinstance(outcome, Succeeded):
+        return finish_query([unstarted(job, task, outcome)])
+    return advance_query([unstarted(job, task, outcome)])
 
 
 def _judge(
