@@ -48,7 +48,7 @@ async def execute_flow(
             step = flow.first(job.args) if cursor is None else flow.find(cursor)
             if step is None:
                 raise StepNotFound(
-                    f"{task.name!r} has no step {cursor!r} in this code: put it back, or retry the job from another step"
+                    f"{task.name!r} has no step {cursor!r} in this code: put it back, or retry the job from another one"
                 )
             going = Advancing(task, step, job)
             if going.astray(cursor):
