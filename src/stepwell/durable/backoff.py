@@ -15,5 +15,5 @@ def pause_after(error: BaseException, retry: Retry, attempt: int, name: str) -> 
     try:
         return retry.delay(attempt, error)
     except Exception as own:
-        log(BackoffFailed(name, error_line_of(own), _FAILED_PAUSE))
+        log(BackoffFailed(None, name, None, attempt, name, error_line_of(own), _FAILED_PAUSE))
         return _FAILED_PAUSE

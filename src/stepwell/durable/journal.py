@@ -230,7 +230,7 @@ class Journal:
         n = self._n = self._n + 1
         if n >= MANY_STEPS and not self._warned:
             self._warned = True
-            log(ManySteps(self.job.id, self.job.task, MANY_STEPS, MOST_STEPS))
+            log(ManySteps(self.job.id, self.job.task, self.job.queue, self.attempt, MANY_STEPS, MOST_STEPS))
         if n > MOST_STEPS:
             raise TooManySteps(
                 f"job {self.job.id} ({self.job.task}) has {MOST_STEPS} steps: return Restart(...) before, to go on "
@@ -351,7 +351,16 @@ class Journal:
         for step, kept in caught:
             self._notes.append(step)
             if not kept and step.error is not None:
-                log(ErrorNotKept(self.job.id, self.job.task, step.key, step.error.type or "an error"))
+                log(
+                    ErrorNotKept(
+                        self.job.id,
+                        self.job.task,
+                        self.job.queue,
+                        self.attempt,
+                        step.key,
+                        step.error.type or "an error",
+                    )
+                )
 
     def note_all_errors(self) -> None:
         """The handler is left, to come back: what it has caught, and what its branches have failed with, stays so."""
@@ -418,7 +427,7 @@ class Journal:
                 f"step {place.key!r} of job {self.job.id} ({self.job.task}) was saved with other arguments: make them "
                 "depend on saved values only, or give the step another key="
             )
-        log(StepDrifted(self.job.id, self.job.task, place.key, self._drift))
+        log(StepDrifted(self.job.id, self.job.task, self.job.queue, self.attempt, place.key, self._drift))
         return self._drift == "rerun"
 
     def was_saved(self, *, anew: bool = True) -> None:
@@ -434,7 +443,7 @@ class Journal:
             return False
         if not self._said_caught:
             self._said_caught = True
-            log(SuspensionCaught(self.job.id, self.job.task))
+            log(SuspensionCaught(self.job.id, self.job.task, self.job.queue, self.attempt))
         return True
 
     def leave(self, suspend: Suspend) -> NoReturn:

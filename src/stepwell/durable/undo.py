@@ -22,7 +22,16 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
     """Undo what was done, the last first. What cannot be undone is left so, and said."""
     journal.undoing = False  # from here on steps are taken again
     for key in journal.lost_undos:
-        log(UndoFailed(journal.job.id, journal.job.task, key, "the code does not come to that step any more"))
+        log(
+            UndoFailed(
+                journal.job.id,
+                journal.job.task,
+                journal.job.queue,
+                journal.attempt,
+                key,
+                "the code does not come to that step any more",
+            )
+        )
     for undo in sorted(journal.undos, key=lambda undo: undo.n, reverse=True):
         key = f"undo:{undo.key}"
         saved = journal.peek(key)
@@ -44,7 +53,11 @@ def undo_all(journal: Journal, most: int, default: Retry) -> Plan[None]:
             )
             encoded = encode_step(journal, key, value, most)
         except Exception as error:
-            log(UndoFailed(journal.job.id, journal.job.task, undo.key, error_line_of(error)))
+            log(
+                UndoFailed(
+                    journal.job.id, journal.job.task, journal.job.queue, journal.attempt, undo.key, error_line_of(error)
+                )
+            )
             if isinstance(error, (*SAYING, BadValue)):
                 yield Save(journal.with_notes(NewStep(key, place.n, "undo", error=describe_error(error))))
             continue

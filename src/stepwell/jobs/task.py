@@ -334,7 +334,7 @@ class Task(Enqueuer[P, R]):
             try:
                 known = self._with_policy(read_policy(job.policy))
             except (ValueError, RecursionError, StepwellError) as error:
-                log(PolicyUnreadable(job.id, self.name, str(error)))
+                log(PolicyUnreadable(job.id, self.name, job.queue, job.attempt, str(error)))
                 return self
             if len(self._by_policy) >= _MOST_POLICIES:
                 self._by_policy.clear()

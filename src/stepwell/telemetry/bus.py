@@ -35,6 +35,20 @@ class Telemetry(msgspec.Struct, frozen=True):
         return None
 
 
+class JobEvent(Telemetry, frozen=True):
+    """Something that happened to a job which a worker holds."""
+
+    job_id: str
+    task: str
+    queue: str
+    attempt: int
+
+    @property
+    def job(self) -> str:
+        """The job as log lines name it."""
+        return f"{self.task} {self.job_id}"
+
+
 class EventBus:
     """Hands each event to the log and to the subscribers."""
 
@@ -66,7 +80,7 @@ def log(event: Telemetry, error: BaseException | None = None) -> None:
     if not logger.isEnabledFor(event.own_level):
         return
     fields = asdict(event)
-    about = {name: fields[name] for name in _JOB_FIELDS if name in fields}
+    about = {name: fields[name] for name in _JOB_FIELDS if fields.get(name) is not None}
     file, line, function, _ = logger.findCaller()
     record = logger.makeRecord(
         logger.name, event.own_level, file, line, event.text(), (), _exc_info(error), function,

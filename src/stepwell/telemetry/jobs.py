@@ -8,22 +8,8 @@ from __future__ import annotations
 import logging
 
 from stepwell.error_text import error_line, user_place
-from stepwell.telemetry.bus import Telemetry, counted
+from stepwell.telemetry.bus import JobEvent, Telemetry, counted
 from stepwell.values.duration import describe
-
-
-class JobEvent(Telemetry, frozen=True):
-    """Something that happened to a job which a worker holds."""
-
-    job_id: str
-    task: str
-    queue: str
-    attempt: int
-
-    @property
-    def job(self) -> str:
-        """The job as log lines name it."""
-        return f"{self.task} {self.job_id}"
 
 
 class JobsEnqueued(Telemetry, frozen=True):

@@ -7,10 +7,19 @@ import logging
 from stepwell.telemetry.bus import Telemetry, counted
 
 
-class ProcessStarted(Telemetry, frozen=True):
-    level = logging.DEBUG
+class ProcessEvent(Telemetry, frozen=True):
+    """Something that happened to a worker process, which keeps its number when it is replaced."""
+
     number: int
     pid: int
+
+    @property
+    def process(self) -> str:
+        return f"worker process {self.number} (pid {self.pid})"
+
+
+class ProcessStarted(ProcessEvent, frozen=True):
+    level = logging.DEBUG
 
     def text(self) -> str:
         return f"worker process {self.number} is pid {self.pid}"
@@ -26,64 +35,45 @@ class ProcessNotStarted(Telemetry, frozen=True):
         return f"worker process {self.number} could not be started, trying again in {self.delay:.1f} s: {self.error}"
 
 
-class ProcessDied(Telemetry, frozen=True):
+class ProcessDied(ProcessEvent, frozen=True):
     level = logging.WARNING
-    number: int
-    pid: int
     how: str
     delay: float
 
     def text(self) -> str:
-        return f"worker process {self.number} (pid {self.pid}) {self.how}: starting another in {self.delay:.1f} s"
+        return f"{self.process} {self.how}: starting another in {self.delay:.1f} s"
 
 
-class ProcessDiedAtEnd(Telemetry, frozen=True):
+class ProcessDiedAtEnd(ProcessEvent, frozen=True):
     level = logging.ERROR
-    number: int
-    pid: int
     how: str
 
     def text(self) -> str:
-        return f"worker process {self.number} (pid {self.pid}) {self.how} while it was stopping"
+        return f"{self.process} {self.how} while it was stopping"
 
 
-class ProcessEnded(Telemetry, frozen=True):
-    number: int
-    pid: int
-
+class ProcessEnded(ProcessEvent, frozen=True):
     def text(self) -> str:
-        return f"worker process {self.number} (pid {self.pid}) was asked to end, not by us: it is not replaced"
+        return f"{self.process} was asked to end, not by us: it is not replaced"
 
 
-class ProcessRecycled(Telemetry, frozen=True):
-    number: int
-    pid: int
-
+class ProcessRecycled(ProcessEvent, frozen=True):
     def text(self) -> str:
-        return f"worker process {self.number} (pid {self.pid}) has reached its limit and ended: starting another"
+        return f"{self.process} has reached its limit and ended: starting another"
 
 
-class ProcessRefused(Telemetry, frozen=True):
+class ProcessRefused(ProcessEvent, frozen=True):
     level = logging.ERROR
-    number: int
-    pid: int
 
     def text(self) -> str:
-        return (
-            f"worker process {self.number} (pid {self.pid}) cannot run with these settings, nor could another: ending"
-        )
+        return f"{self.process} cannot run with these settings, nor could another: ending"
 
 
-class ProcessWaitsForChange(Telemetry, frozen=True):
+class ProcessWaitsForChange(ProcessEvent, frozen=True):
     level = logging.WARNING
-    number: int
-    pid: int
 
     def text(self) -> str:
-        return (
-            f"worker process {self.number} (pid {self.pid}) could not use the app (the reason is above): waiting for a "
-            "change in the code"
-        )
+        return f"{self.process} could not use the app (the reason is above): waiting for a change in the code"
 
 
 class ProcessesStopping(Telemetry, frozen=True):

@@ -43,13 +43,14 @@ _CHECK = 0.5
 class Processes:
     """A pool of processes, started with the first job that needs one."""
 
-    def __init__(self, size: int, report: Callable[[str, str], None]) -> None:
+    def __init__(self, size: int, report: Callable[[ClaimedJob, str], None]) -> None:
         self._size = size
         self._report = report
         self._pool: ProcessPool | None = None
         self._opening = asyncio.Lock()
         # The pool would accept more jobs than it has processes for, and those could no longer be handed back.
         self._slots = asyncio.Semaphore(size)
+        self._jobs: dict[tuple[str, int], ClaimedJob] = {}
         self._pids: dict[tuple[str, int], int] = {}
         self._pipes: tuple[Pipe, Pipe] | None = None
         self._rest = b""
@@ -66,6 +67,7 @@ class Processes:
         if not await self._enter(stopping):
             return HandedBack()
         try:
+            self._jobs[job.id, job.epoch] = job
             pool = await self._open()
             if stopping.is_set():
                 return HandedBack()
@@ -87,6 +89,7 @@ class Processes:
                 await self._close_pool(pool)
                 return HandedBack()
         finally:
+            self._jobs.pop((job.id, job.epoch), None)
             self._pids.pop((job.id, job.epoch), None)
             self._slots.release()
 
@@ -207,5 +210,5 @@ class Processes:
             message = msgspec.json.decode(line, type=Began | Reported)
             if isinstance(message, Began):
                 self._pids[message.job_id, message.epoch] = message.pid
-            else:
-                self._report(message.job_id, message.text)
+            elif (job := self._jobs.get((message.job_id, message.epoch))) is not None:
+                self._report(job, message.text)

@@ -55,6 +55,7 @@ class Reported(msgspec.Struct, frozen=True, tag=True):
     """A process reports the progress of a job."""
 
     job_id: str
+    epoch: int
     text: str
 
 
@@ -108,10 +109,10 @@ def obey(encoded: str) -> str:
     def report(job: ClaimedJob, text: str) -> None:
         # No longer than a pipe takes in one piece: so processes cannot mix their lines, and need no lock, which a
         # killed process would never release.
-        line = msgspec.json.encode(Reported(job.id, text)) + b"\n"
+        line = msgspec.json.encode(Reported(job.id, job.epoch, text)) + b"\n"
         if len(line) > select.PIPE_BUF:
             numbers = {key: value for key, value in msgspec.json.decode(text).items() if key != "message"}
-            line = msgspec.json.encode(Reported(job.id, msgspec.json.encode(numbers).decode())) + b"\n"
+            line = msgspec.json.encode(Reported(job.id, job.epoch, msgspec.json.encode(numbers).decode())) + b"\n"
         if _pipe is not None:
             with contextlib.suppress(BlockingIOError):
                 os.write(_pipe.fileno(), line)

@@ -32,10 +32,9 @@ from stepwell.values.outcome import Misfit, Outcome
 from stepwell.worker.outcomes.outcome_table import EndedRun, unstarted
 from stepwell.worker.outcomes.writer import Outcomes
 from stepwell.worker.process import Processes
-from stepwell.worker.running_job import RunningJob, StopReason
+from stepwell.worker.running_job import RunningJob, StopReason, stands, stopped_outcome
 from stepwell.worker.steps.step_store import StepStore
 from stepwell.worker.steps.transaction_runs import TransactionRuns
-from stepwell.worker.stopped_job import stands, stopped_outcome
 from stepwell.worker.worker_connection import WorkerConnection
 
 P = ParamSpec("P")
@@ -85,7 +84,8 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="stepwell-task")
         self.freed = asyncio.Event()
-        """Set whenever there may be room for more jobs."""
+        """Set whenever there may be room for more jobs: a slot is free, or outcomes were written."""
+        shared.outcomes.wakes.append(self.freed)
         self._idle = asyncio.Event()
         self._idle.set()
         self.waiting: deque[ClaimedJob] = deque()
@@ -144,11 +144,6 @@ class Runner:
                 self._outcomes.add(unstarted(job, run.task, stopped_outcome(run)))
                 return True
         return False
-
-    def process_reports(self, job_id: str, text: str) -> None:
-        """A process reports the progress of a job, which may run here."""
-        for run in self._runs(job_id):
-            self._outcomes.report(run.job, text)
 
     def stop_all(self, reason: StopReason) -> None:
         """Ask every running job to stop."""

@@ -71,11 +71,6 @@ class Slots:
         for fetcher in self.fetchers:
             fetcher.lease_gained()
 
-    def freed(self) -> None:
-        """Outcomes were written: there may be room for more jobs."""
-        for runner in self.runners:
-            runner.freed.set()
-
     def stop_fetching(self) -> None:
         """Claim no more."""
         self._claims.stopping = True
@@ -129,11 +124,6 @@ class Slots:
         for job in jobs:
             runner.end_unstarted(job, HandedBack())
         return len(jobs)
-
-    def process_reports(self, job_id: str, text: str) -> None:
-        """A process reports the progress of a job."""
-        for runner in self.runners:
-            runner.process_reports(job_id, text)
 
     def loop_blocked(self, seconds: float, stack: str) -> None:
         """The event loop is blocked: log which job runs on it. Called in the lease's thread."""

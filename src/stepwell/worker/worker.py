@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from types import TracebackType
@@ -14,14 +15,16 @@ from stepwell.postgres.errors import where
 from stepwell.postgres.threads import aside
 from stepwell.telemetry.bus import EventBus, Telemetry
 from stepwell.telemetry.worker import WorkerStarted, WorkerStopped, WorkerStopping
-from stepwell.values.duration import Duration
-from stepwell.worker.claiming.balance import BalanceOption
+from stepwell.values.duration import Duration, seconds
+from stepwell.worker.claiming.balance import Balance, BalanceOption
+from stepwell.worker.claiming.pools import check_concurrency, read_pools
 from stepwell.worker.hooks import Hooks
 from stepwell.worker.loops import end_loops, first_error
-from stepwell.worker.options import read_options
+from stepwell.worker.options import WorkerOptions
 from stepwell.worker.starting import once_database_is_there
 from stepwell.worker.worker_run import WorkerRun
 
+_ALWAYS_REPLAY = "STEPWELL_ALWAYS_REPLAY"
 _CANCEL_PATIENCE = 5.0
 
 T = TypeVar("T")
@@ -67,18 +70,20 @@ class Worker:
         always_replay: bool | None = None,
         wait: bool = True,
     ) -> None:
-        self._options = read_options(
-            queues=queues,
-            concurrency=concurrency,
-            balance=balance,
-            process_slots=process_slots,
-            grace=grace,
-            lease=lease,
-            renew=renew,
-            poll=poll,
-            blocked_after=blocked_after,
+        pools = None if queues is None else read_pools(queues, concurrency)
+        slots = pools.slots if pools else check_concurrency(concurrency)
+        self._options = WorkerOptions(
+            pools=pools,
+            concurrency=slots,
+            balance=Balance(balance),
+            process_slots=min(slots, os.cpu_count() or 1) if process_slots is None else process_slots,
+            grace=seconds(grace, "grace"),
+            lease=seconds(lease, "lease"),
+            renew=seconds(renew, "renew"),
+            poll=seconds(poll, "poll"),
+            blocked_after=seconds(blocked_after, "blocked_after"),
             max_held_size=max_held_size,
-            always_replay=always_replay,
+            always_replay=os.environ.get(_ALWAYS_REPLAY) == "1" if always_replay is None else always_replay,
             wait=wait,
         )
         if not isinstance(app, App):

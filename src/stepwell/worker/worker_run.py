@@ -60,7 +60,7 @@ class WorkerRun:
         self._duties = self._duty_runner("upkeep", slow=True)
         self.stats = Stats(self._duties)
         self.schedules = DeclaredSchedules(app, self._duties, events)
-        self.outcomes = Outcomes(self._connection("outcomes"), events, self._wrote, self.stats.count)
+        self.outcomes = Outcomes(self._connection("outcomes"), events, self.stats.count)
         # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
         self._transactions = app.database.with_pool_of(options.concurrency, for_handlers=True)
         # Not the handlers' own threads: they wait for these.
@@ -68,7 +68,7 @@ class WorkerRun:
         self._steps = StepStore(
             self._connection("steps"), self._transactions, app.max_result_size, self._step_threads, events
         )
-        self._processes = Processes(options.process_slots, self._process_reports)
+        self._processes = Processes(options.process_slots, self.outcomes.report)
         shared = SharedParts(
             app,
             events,
@@ -228,12 +228,6 @@ class WorkerRun:
 
     def _known_jobs(self) -> list[ClaimedJob]:
         return [*self.slots.jobs, *self.outcomes.jobs]
-
-    def _wrote(self) -> None:
-        self.slots.freed()
-
-    def _process_reports(self, job_id: str, text: str) -> None:
-        self.slots.process_reports(job_id, text)
 
     def _renew_lease(self) -> None:
         self.lease.renew_now()

@@ -18,7 +18,7 @@ from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.errors import in_short, own
 from stepwell.postgres.queries import Move, Query
-from stepwell.telemetry.bus import EventBus, Telemetry
+from stepwell.telemetry.bus import EventBus, JobEvent
 from stepwell.telemetry.jobs import (
     AttemptFailed,
     JobAdvanced,
@@ -66,8 +66,9 @@ class EndedRun(NamedTuple, Generic[Kind]):
 
     @property
     def about(self) -> tuple[str, str, str, int]:
-        """The first fields of each event about the job."""
-        return self.job.id, self.job.task, self.job.queue, self.attempt
+        """The fields that every `JobEvent` has."""
+        attempt = self.outcome.attempt if isinstance(self.outcome, Failed) else None
+        return self.job.id, self.job.task, self.job.queue, attempt or self.attempt
 
 
 def unstarted(job: ClaimedJob, task: Task[..., Any], outcome: T) -> EndedRun[T]:
@@ -77,14 +78,15 @@ def unstarted(job: ClaimedJob, task: Task[..., Any], outcome: T) -> EndedRun[T]:
 
 @dataclass(frozen=True)
 class OutcomeRow(Generic[Kind]):
-    """What becomes of outcomes of one type. `write` is the statement for a batch of them, which fails rather than wait
+    """How outcomes of one type are handled. `write` is the statement for a batch of them, which fails rather than wait
     longer than so many seconds for any one lock; it answers with the ids that the fence refused, or `HeldMisfits`."""
 
     write: Callable[[Sequence[EndedRun[Kind]], float], Query[Any]]
     counter: str
     """The counter of `Sums` that counts it."""
-    event: type[Telemetry]
-    tell: Callable[[EndedRun[Kind]], Telemetry]
+    event: type[JobEvent]
+    fields: Callable[[EndedRun[Kind]], tuple[object, ...]] = lambda _: ()
+    """The fields of the event after those that every `JobEvent` has."""
     may_end: bool = False
     """Whether the job may end with it. Writing it then locks the job's parent and children, too."""
     size: Callable[[Kind], int] = lambda _: 0
@@ -92,10 +94,10 @@ class OutcomeRow(Generic[Kind]):
 
 
 def announce(run: EndedRun[Outcome], events: EventBus) -> None:
-    """Emit the event of an outcome, if anybody wants it."""
+    """Emit the event of an outcome, if somebody wants it."""
     row = TABLE[type(run.outcome)]
     if events.wanted(row.event):
-        event = row.tell(run)
+        event = row.event(*run.about, *row.fields(run))
         final = isinstance(event, AttemptFailed) and event.final
         events.emit(event, run.outcome.error if final and isinstance(run.outcome, Failed) else None)
 
@@ -106,7 +108,7 @@ def size_of(run: EndedRun[Outcome]) -> int:
 
 
 def failure_of(task: Task[..., Any], error: psycopg.DataError) -> Failed:
-    """What becomes of an outcome whose value the database refuses."""
+    """The failure that an outcome becomes whose value the database refuses."""
     if isinstance(refused := own(error), TooLarge):
         return Failed("bad_result", "TooLarge", f"task {task.name!r}: {refused}", None, None, error=refused)
     message = storable(f"task {task.name!r}: its outcome cannot be stored: {in_short(error)}")
@@ -208,22 +210,12 @@ def _parents(runs: Sequence[EndedRun[Outcome]]) -> list[str]:
     return [run.job.parent_id for run in runs if run.job.parent_id is not None]
 
 
-def _tell_failed(run: EndedRun[Failed]) -> AttemptFailed:
+def _failure_fields(run: EndedRun[Failed]) -> tuple[object, ...]:
     job, failed = run.job, run.outcome
     # The limit by which stepwell.fail decides.
     most = job.max_attempts or failed.max_attempts or run.task.retry.max_attempts
-    return AttemptFailed(
-        job.id,
-        job.task,
-        job.queue,
-        failed.attempt or run.attempt,
-        max(most, LEAST_UNDO_ATTEMPTS) if is_undoing(job.journal) else most,
-        failed.reason,
-        failed.type,
-        failed.message,
-        failed.traceback,
-        failed.delay,
-    )
+    most = max(most, LEAST_UNDO_ATTEMPTS) if is_undoing(job.journal) else most
+    return most, failed.reason, failed.type, failed.message, failed.traceback, failed.delay
 
 
 TABLE: dict[type[Outcome], OutcomeRow[Any]] = {
@@ -231,51 +223,35 @@ TABLE: dict[type[Outcome], OutcomeRow[Any]] = {
         _finish,
         "succeeded",
         JobSucceeded,
-        lambda run: JobSucceeded(*run.about, run.seconds or 0.0),
+        lambda run: (run.seconds or 0.0,),
         may_end=True,
-        size=lambda outcome: len(outcome.result),
+        size=lambda o: len(o.result),
     ),
     Cancelled: OutcomeRow[Cancelled](
-        _finish, "cancelled", JobCancelled, lambda run: JobCancelled(*run.about, run.outcome.reason), may_end=True
+        _finish, "cancelled", JobCancelled, lambda run: (run.outcome.reason,), may_end=True
     ),
-    Undone: OutcomeRow[Undone](_finish, "undone", JobUndone, lambda run: JobUndone(*run.about), may_end=True),
+    Undone: OutcomeRow[Undone](_finish, "undone", JobUndone, may_end=True),
     Failed: OutcomeRow[Failed](
         _fail,
         "failed",
         AttemptFailed,
-        _tell_failed,
+        _failure_fields,
         may_end=True,
-        size=lambda outcome: len(outcome.message) + len(outcome.traceback or ""),
+        size=lambda o: len(o.message) + len(o.traceback or ""),
     ),
     Misfit: OutcomeRow[Misfit](
         _hold,
         "handed_back",
         JobMisfit,
-        lambda run: JobMisfit(*run.about, run.outcome.failed.message, run.task.sink.misfit_grace),
-        size=lambda outcome: len(outcome.failed.message),
+        lambda run: (run.outcome.failed.message, run.task.sink.misfit_grace),
+        size=lambda o: len(o.failed.message),
     ),
-    Snoozed: OutcomeRow[Snoozed](_snooze, "snoozed", JobSnoozed, lambda run: JobSnoozed(*run.about, run.outcome.delay)),
-    HandedBack: OutcomeRow[HandedBack](_hand_back, "handed_back", JobHandedBack, lambda run: JobHandedBack(*run.about)),
-    Suspended: OutcomeRow[Suspended](
-        _suspend,
-        "suspended",
-        JobSuspended,
-        lambda run: JobSuspended(*run.about),
-        size=lambda outcome: len(outcome.wait),
-    ),
+    Snoozed: OutcomeRow[Snoozed](_snooze, "snoozed", JobSnoozed, lambda run: (run.outcome.delay,)),
+    HandedBack: OutcomeRow[HandedBack](_hand_back, "handed_back", JobHandedBack),
+    Suspended: OutcomeRow[Suspended](_suspend, "suspended", JobSuspended, size=lambda o: len(o.wait)),
     Advanced: OutcomeRow[Advanced](
-        _advance,
-        "advanced",
-        JobAdvanced,
-        lambda run: JobAdvanced(*run.about, run.outcome.cursor),
-        size=lambda outcome: len(outcome.input),
+        _advance, "advanced", JobAdvanced, lambda run: (run.outcome.cursor,), size=lambda o: len(o.input)
     ),
-    Restarted: OutcomeRow[Restarted](
-        _restart,
-        "restarted",
-        JobRestarted,
-        lambda run: JobRestarted(*run.about),
-        size=lambda outcome: len(outcome.args),
-    ),
+    Restarted: OutcomeRow[Restarted](_restart, "restarted", JobRestarted, size=lambda o: len(o.args)),
 }
-"""A row for every outcome but `NothingToWrite`, which stands for the outcome that it says was written."""
+"""A row for every outcome but `NothingToWrite`: for that, the row of the outcome that was written applies."""

@@ -36,19 +36,17 @@ _Ended: TypeAlias = EndedRun[Outcome]
 class Outcomes:
     """The outcomes that runners leave here. `run` writes them, one flush after the other.
 
-    `wrote` is called after each flush, and `count` with the counter of each run that is written or refused.
+    `count` is called with the counter of each run whose outcome is written or refused.
     """
 
     def __init__(
         self,
         connection: WorkerConnection,
         events: EventBus,
-        wrote: Callable[[], None],
         count: Callable[[ClaimedJob, str, float], None],
     ) -> None:
         self._connection = connection
         self._events = events
-        self._wrote = wrote
         self._count = count
         self._locks = Locks(connection, events, "outcome")
         self._progress = Progress(connection, self._locks, events)
@@ -58,6 +56,8 @@ class Outcomes:
         self._come = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
+        self.wakes: list[asyncio.Event] = []
+        """Set after each flush."""
         self.succeeded = 0
         self.failed = 0
 
@@ -129,7 +129,8 @@ class Outcomes:
                 self._under_way = batch
                 await self._flush(batch)
                 self._under_way = []
-                self._wrote()
+                for wake in self.wakes:
+                    wake.set()
             if not self._kept:
                 self._empty.set()
             if (again_at := await self._progress.flush()) is not None:
