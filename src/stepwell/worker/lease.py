@@ -37,7 +37,7 @@ _RECONNECT_TIMEOUT = 3
 
 @dataclass(frozen=True, slots=True)
 class LeaseCallbacks:
-    """What the lease thread calls, always on the worker's event loop; except `blocked`, which cannot wait for it."""
+    """The functions that the lease thread calls: on the event loop, except `blocked`, which cannot wait for it."""
 
     gained: Callable[[str], None]
     lost: Callable[[bool], None]

@@ -38,7 +38,7 @@ _READY_AT = re.compile(r"(-?[0-9]{1,5}) (-?[0-9]{1,5}) (-?[0-9]{1,18}) (.{1,200}
 
 @dataclass(frozen=True, slots=True)
 class ListenerCallbacks:
-    """What to call for each kind of notification."""
+    """The function to call for each kind of notification."""
 
     ready: Callable[[], None]
     """Jobs may be ready in any queue."""

@@ -164,7 +164,7 @@ class Runner:
         await self._idle.wait()
 
     def close(self) -> None:
-        """Let go of the threads. Those that still run are not waited for."""
+        """Let go of the threads, without waiting for those that still run."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def on_loop(self) -> RunningJob | None:

@@ -42,7 +42,7 @@ class WorkerConnection:
 
     @property
     def outage(self) -> Outage:
-        """What the parts of the worker report when the database is away."""
+        """The outage that all parts of the worker report to."""
         return self._connections.outage
 
     async def fetch(self, query: Query[Row]) -> list[Row]:
@@ -111,7 +111,7 @@ class WorkerConnection:
             self.outage.end(self)
 
     def dedicated(self, name: str) -> DedicatedConnection:
-        """One that does not share its connection, to the same database."""
+        """A connection of its own to the same database."""
         return DedicatedConnection(name, Connections(self._database, self.outage, most=1))
 
 

@@ -150,7 +150,7 @@ class Outcomes:
             await self._write(runs)
 
     async def _write(self, runs: list[_Ended], *, again: bool = True) -> None:
-        """Write outcomes that share a statement. Those that cannot be written now are kept."""
+        """Write outcomes that share a statement. Outcomes that cannot be written now are kept."""
         known = [run for run in runs if run.job.id in self._locks]
         if known:
             # They were locked before: look first, and wait only for those that are free.

@@ -1,4 +1,4 @@
-"""What workers do for all of them: promote due jobs, fire schedules, rescue the jobs of dead workers, prune the tables.
+"""The work for all workers: promote due jobs, fire schedules, rescue the jobs of dead workers, prune the tables.
 
 One worker leads; `leadership` holds whether this one does. `promoter` makes due jobs ready, `ticker` fires schedules,
 `upkeep` elects the leader and does its other duties. No job waits for a leader: every duty is idempotent and safe to do
