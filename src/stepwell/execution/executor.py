@@ -61,9 +61,11 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         return outcome_of_args(error, task, ctx.attempt)
     try:
         result = await task.fn(*positional, **named)
-        if isinstance(ctx, Context) and ctx.took_steps:
-            await ctx.all_spawned()
-        error = _left_early(ctx)
+        error = None
+        if ctx.took_steps:
+            if isinstance(ctx, Context):
+                await ctx.all_spawned()
+            error = _left_early(ctx.journal)
         if error is None:
             await _refuse_open(ctx)
             _close(ctx)
@@ -97,7 +99,7 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
             result.close()
             kind = "coroutine" if inspect.iscoroutine(result) else "generator"
             raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
-        error = _left_early(ctx)
+        error = _left_early(ctx.journal) if ctx.took_steps else None
         if error is None:
             if ctx.took_steps:
                 ctx.refuse_unused()
@@ -123,11 +125,9 @@ def _arguments(task: Task[..., Any], args: str, ctx: JobContext) -> tuple[tuple[
     return positional, named
 
 
-def _left_early(ctx: JobContext) -> BaseException | None:
+def _left_early(journal: Journal) -> BaseException | None:
     """Why the return of a handler is not its result: it is being undone, or caught the exception that suspends it."""
-    if ctx.took_steps and (ctx.journal.undoing or ctx.journal.leaving is not None):
-        return ctx.journal.leaving or StopReplay()
-    return None
+    return journal.leaving or (StopReplay() if journal.undoing else None)
 
 
 async def _refuse_open(ctx: JobContext) -> None:

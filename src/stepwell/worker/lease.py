@@ -238,11 +238,7 @@ class _LoopWatch:
     """Pings the event loop and, when it does not answer, reports its stack."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        thread: int,
-        patience: float,
-        blocked: Callable[[float, str], None],
+        self, loop: asyncio.AbstractEventLoop, thread: int, patience: float, blocked: Callable[[float, str], None]
     ) -> None:
         self._loop = loop
         self._thread = thread

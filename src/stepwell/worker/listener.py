@@ -55,11 +55,7 @@ class Listener:
     """Listens on a connection of its own."""
 
     def __init__(
-        self,
-        database: Database,
-        sender: WorkerConnection,
-        events: EventBus,
-        callbacks: ListenerCallbacks,
+        self, database: Database, sender: WorkerConnection, events: EventBus, callbacks: ListenerCallbacks
     ) -> None:
         self._database = database
         self._sender = sender

@@ -94,13 +94,7 @@ class WorkerRun:
         self._ticker = Ticker(self._duty_runner("ticks"), self._leadership)
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
         self._upkeep = Upkeep(
-            self._duties,
-            self._leadership,
-            self._promoter,
-            self._ticker,
-            sorted(keeps),
-            events,
-            lambda: self.worker_id,
+            self._duties, self._leadership, self._promoter, self._ticker, sorted(keeps), events, lambda: self.worker_id
         )
         self._listener = Listener(
             app.database,

@@ -40,10 +40,7 @@ class Outcomes:
     """
 
     def __init__(
-        self,
-        connection: WorkerConnection,
-        events: EventBus,
-        count: Callable[[ClaimedJob, str, float], None],
+        self, connection: WorkerConnection, events: EventBus, count: Callable[[ClaimedJob, str, float], None]
     ) -> None:
         self._connection = connection
         self._events = events
