@@ -200,7 +200,7 @@ def test_after_so_many_jobs_a_process_is_replaced_and_no_job_is_lost_or_run_twic
     assert Counter(word for word, _ in lines) == Counter(str(n) for n in range(24))
     by_process = Counter(pid for _, pid in lines)
     assert len(by_process) >= 2
-    assert "of 6 that may: stopping, to be replaced" in process.log
+    assert "its limit being 6: stopping, to be replaced" in process.log
     assert "has reached its limit and ended: starting another" in process.log
     assert "starting another in" not in process.log  # no pause
 
