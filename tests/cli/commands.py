@@ -14,7 +14,7 @@ import psycopg
 from stepwell.calendar.schedule import NewSchedule
 from stepwell.calendar.timing import Cron
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.claims import Position
 from stepwell.values.job import ClaimedJob, NewJob
 

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell.doctor.database import judge_snapshots
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.health import SnapshotHolder
 
 CHECKS = [

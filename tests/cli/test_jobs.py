@@ -126,7 +126,7 @@ def test_a_change_that_is_interrupted_says_how_far_it_came(
             raise KeyboardInterrupt
         return change(ids, reason)
 
-    monkeypatch.setattr(queries, "cancel", interrupted)
+    monkeypatch.setattr(queries.jobs, "cancel", interrupted)
     ran = run_without_database("jobs", "cancel", "--task", "many", "--yes")
     assert (ran.code, ran.out) == (130, "")
     assert ran.err == "stepwell: interrupted: cancelled 1000 jobs; run the same command again to go on\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cli.commands import Jobs, Run
 
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.claims import Position
 
 

@@ -22,7 +22,7 @@ from stepwell.cli.parse import UsageError, size
 from stepwell.error_text import describe_exit
 from stepwell.postgres import queries
 from stepwell.postgres.address import ENVIRONMENT
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.supervisor.restart_delay import RestartDelay
 
 pytestmark = pytest.mark.crash
@@ -151,7 +151,7 @@ def test_processes_end_when_their_supervisor_was_killed(start: Start, jobs: Jobs
     working = pids(jobs)
     process.signal(signal.SIGKILL)
     process.end()
-    until(lambda: process.log.count("the supervisor is gone: stopping") == 2)
+    until(lambda: process.log.count("the supervisor has ended: stopping") == 2)
     gate.touch()
     until(lambda: not any(map(lives, working)))
     assert (jobs.state(job), pids(jobs)) == ("succeeded", set())
@@ -201,7 +201,7 @@ def test_after_so_many_jobs_a_process_is_replaced_and_no_job_is_lost_or_run_twic
     assert Counter(word for word, _ in lines) == Counter(str(n) for n in range(24))
     by_process = Counter(pid for _, pid in lines)
     assert len(by_process) >= 2
-    assert "of 6 that may: stopping, to be replaced" in process.log
+    assert "its limit being 6: stopping, to be replaced" in process.log
     assert "has reached its limit and ended: starting another" in process.log
     assert "starting another in" not in process.log  # no pause
 
@@ -220,7 +220,7 @@ def test_a_process_that_has_grown_too_large_is_replaced(start: Start, jobs: Jobs
 
 def test_a_limit_below_what_the_app_needs_is_said_and_lets_jobs_run(start: Start, jobs: Jobs, tmp_path: Path) -> None:
     process = Process(start, tmp_path, "--max-memory", "1MB", command=PLANT)
-    process.says("before its first job has ended, over 1 MB: allow it more")
+    process.says("before its first job has ended, over 1 MB: raise the limit")
     assert "to be replaced" not in process.log
     job = jobs.ready("elsewhere", "{}")
     process.until(lambda: jobs.state(job) == "succeeded")
@@ -395,4 +395,4 @@ def test_processes_that_the_fleet_was_told_to_stop_are_not_replaced(
     process.until(lambda: len(pids(jobs)) == 2)
     assert run("stop", "--all", "-y").out == "asked 2 workers to stop\n"
     assert process.end() == 0
-    assert process.log.count("asked to stop, by a command to the fleet") == 2
+    assert process.log.count("stopping: a stop command asked for it") == 2

@@ -114,7 +114,7 @@ def test_what_a_person_must_fix_is_one_line(run: Run, empty_dsn: str) -> None:
         (("--poll", "often"), "--poll is 'often'"),
         (("--log-level", "loud"), "--log-level is 'loud'"),
         (("-q", "a\nb"), "queue is 'a\\nb'"),
-        (("-q", "a*b"), "a * may only stand at the end"),
+        (("-q", "a*b"), "a * may only be the last character"),
         (("-q", "mail=2", "-q", "default"), "--queue is 'default' and 'mail=2'"),
         (("-q", "mail=2", "-c", "5"), "--concurrency is 5 and --queue 'mail=2'"),
         (("-q", "mail=two"), "--queue is 'mail=two': write it as mail=2"),

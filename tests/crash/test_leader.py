@@ -18,7 +18,7 @@ from psycopg import sql
 
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
-from stepwell.worker.upkeep.ticker import reckon
+from stepwell.worker.upkeep.ticker import due_ticks
 
 from .audit import audit, count, enqueue, started
 from .fleet import Fleet, WorkerProcess, until
@@ -124,7 +124,7 @@ def deeper_than_a_busy_lock(errors: list[str]) -> list[str]:
 def fire(connection: psycopg.Connection[Any]) -> None:
     found = fetch(connection, queries.schedules.due_schedules([]))
     due = [schedule for schedule in found if schedule.due_in is not None and schedule.due_in <= 0]
-    reckoned = [reckon(schedule) for schedule in due]
+    reckoned = [due_ticks(schedule) for schedule in due]
     [fired] = fetch(
         connection, queries.schedules.tick(due, [after for _, after in reckoned], [ticks for ticks, _ in reckoned])
     )

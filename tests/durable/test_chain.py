@@ -248,7 +248,7 @@ async def test_a_deploy_may_insert_steps_and_one_that_took_a_step_away_is_told(a
         async with Worker(app):
             await auntil(lambda: waits(job))
         async with Worker(wrong):
-            with pytest.raises(JobFailed, match="'deployed' has no step 'two' any more: put it back"):
+            with pytest.raises(JobFailed, match="'deployed' has no step 'two' in this code: put it back"):
                 await job.aresult(timeout="10s")
         info = await job.ainfo()
         assert info is not None

@@ -14,7 +14,7 @@ from waiting import Heard
 from stepwell import App, ConfigError, Context, Done, JobFailed, JobInfo, Next, Retry, Step, SyncContext, Worker
 from stepwell.errors import DuplicateTask
 from stepwell.flows.chain import Chain
-from stepwell.telemetry.events import JobSucceeded
+from stepwell.telemetry.jobs import JobSucceeded
 
 SOON = Retry(max_attempts=3, initial=0)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import App, Context, Retry, Worker
-from stepwell.telemetry import events as telemetry
+from stepwell.telemetry import steps as telemetry
 
 
 def _about(event: Any) -> tuple[str, str, str, int]:

@@ -86,7 +86,7 @@ def test_a_database_of_nobodys_goes_on_as_nobodys_and_that_is_said(
             psycopg.connect(embedded.dsn).close()
             assert (path / "data").stat().st_uid == nobody
     [said] = [each.getMessage() for each in caplog.records if getattr(each, "event", "") == "EmbeddedAsNobody"]
-    assert "the database was made so, and stays so" in said
+    assert "the database was created with that owner and keeps it" in said
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_without_the_tools_to_make_an_account_nobody_has_to_do_and_that_is_said_
         user = server_user(room / "data", account=new_account, tools=str(room))
         assert user.name == "nobody"
     [said] = [each.getMessage() for each in caplog.records if getattr(each, "event", "") == "EmbeddedAsNobody"]
-    assert f"no account '{new_account}' could be made" in said
+    assert f"the account '{new_account}' could not be created" in said
     assert f"can read {room / 'data'}" in said
 
 

@@ -26,7 +26,7 @@ from stepwell.postgres.queries.outcomes import Move
 from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.values.job import NewJob
 from stepwell.values.step import NewStep
-from stepwell.worker.upkeep.ticker import reckon
+from stepwell.worker.upkeep.ticker import due_ticks
 
 from . import calls
 from .calls import Connection, Held
@@ -703,7 +703,7 @@ def due(conn: Connection, count: int, overlap: Overlap) -> Act:
         "select id::text, name, version, cron, tz, every, catchup, next_tick_at, 0.0, now() from stepwell.schedule"
     ).fetchall()
     found = [queries.schedules.due_schedules([]).row(*row) for row in rows]
-    reckoned = [reckon(schedule) for schedule in found]
+    reckoned = [due_ticks(schedule) for schedule in found]
     query = queries.schedules.tick(found, [following for _, following in reckoned], [times for times, _ in reckoned])
 
     def act() -> None:

@@ -14,7 +14,7 @@ from stepwell.calendar.timing import Cron, Interval
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.schedules import Fired
-from stepwell.worker.upkeep.ticker import reckon, rewound
+from stepwell.worker.upkeep.ticker import due_ticks, rewound
 from tests.waiting import until
 
 from . import calls
@@ -59,7 +59,7 @@ def look(conn: Connection) -> list[DueSchedule]:
 
 def fire(conn: Connection, due: list[DueSchedule] | None = None) -> Fired:
     due = look(conn) if due is None else due
-    reckoned = [reckon(schedule) for schedule in due]
+    reckoned = [due_ticks(schedule) for schedule in due]
     return fetch(
         conn, queries.schedules.tick(due, [following for _, following in reckoned], [times for times, _ in reckoned])
     )[0]
@@ -153,7 +153,7 @@ def test_what_was_reckoned_long_ago_is_reckoned_anew(conn: Connection) -> None:
     put(conn)
     go_to(conn, START + MINUTE)
     seen = look(conn)
-    reckoned = [reckon(schedule) for schedule in seen]
+    reckoned = [due_ticks(schedule) for schedule in seen]
     stale = queries.schedules.tick(seen, [following for _, following in reckoned], [times for times, _ in reckoned])
     go_to(conn, START + 30 * MINUTE)  # the worker was stopped in between
     assert fetch(conn, stale)[0].enqueued == 0
@@ -556,7 +556,7 @@ def test_a_tick_that_is_named_twice_is_run_once(conn: Connection, overlap: Overl
     put(conn, overlap=overlap)
     go_to(conn, START + MINUTE)
     [due] = look(conn)
-    [at], following = reckon(due)
+    [at], following = due_ticks(due)
     assert fetch(conn, queries.schedules.tick([due], [following], [[at, at, at]]))[0].enqueued == 1
     assert runs(conn) == [(at, "ready")]
 

@@ -14,14 +14,8 @@ from waiting import Heard, auntil
 
 from stepwell import App, ConfigError, JobCancelled, Worker, WorkerNotFound
 from stepwell.postgres import queries
-from stepwell.telemetry.events import (
-    JobsHandedBack,
-    ListenerDeaf,
-    PauseChanged,
-    StopAsked,
-    WorkerStopped,
-    WorkerStopping,
-)
+from stepwell.telemetry.jobs import JobsHandedBack
+from stepwell.telemetry.worker import ListenerDeaf, PauseChanged, StopAsked, WorkerStopped, WorkerStopping
 
 
 async def test_a_paused_queue_rests_and_the_others_go_on(app: App) -> None:
@@ -58,12 +52,12 @@ async def test_what_was_claimed_ahead_is_handed_back_when_it_is_paused(app: App,
         jobs = [await slow.aenqueue() for _ in range(20)]
         await running.wait()
         # As if quick jobs had made it claim ahead.
-        crew = worker._crew  # pyright: ignore[reportPrivateUsage]
-        assert crew is not None
-        [fetcher], [runner] = crew.fetchers, crew.runners
+        run = worker._current  # pyright: ignore[reportPrivateUsage]
+        assert run is not None
+        [fetcher], [runner] = run.slots.fetchers, run.slots.runners
         fetcher._rate = 1e6  # pyright: ignore[reportPrivateUsage]
         fetcher._measured_at = inf  # pyright: ignore[reportPrivateUsage]
-        fetcher.freed()
+        runner.freed.set()
         await auntil(lambda: runner.waiting)
         began = time.monotonic()
         await app.apause(**scope)  # pyright: ignore[reportArgumentType]

@@ -13,7 +13,7 @@ from waiting import Heard, auntil
 
 from stepwell import App, Context, Done, JobFailed, Next, Worker
 from stepwell.jobs.handle import JobHandle
-from stepwell.telemetry.events import AttemptFailed, JobMisfit
+from stepwell.telemetry.jobs import AttemptFailed, JobMisfit
 from stepwell.testing import Clock
 from stepwell.values.job import JobInfo
 

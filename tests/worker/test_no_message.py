@@ -12,7 +12,7 @@ from stepwell import App, Context, JobFailed, Retry, Worker
 from stepwell.cli.jobs.page import print_job
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
-from stepwell.telemetry.events import AttemptFailed
+from stepwell.telemetry.jobs import AttemptFailed
 
 ONCE = Retry(max_attempts=1)
 

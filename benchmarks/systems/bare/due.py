@@ -16,7 +16,7 @@ from program import DSN
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import afetch
 from stepwell.postgres.queries.claims import Position
-from stepwell.worker.upkeep.ticker import reckon
+from stepwell.worker.upkeep.ticker import due_ticks
 
 LONGEST_NAP = 5.0
 KEEP = 86400.0
@@ -35,7 +35,7 @@ async def fire(connection: Connection) -> float:
     found = await afetch(connection, queries.schedules.due_schedules([]))
     due = [schedule for schedule in found if schedule.due_in <= 0]
     if due:
-        reckoned = [reckon(schedule) for schedule in due]
+        reckoned = [due_ticks(schedule) for schedule in due]
         await afetch(
             connection, queries.schedules.tick(due, [after for _, after in reckoned], [ticks for ticks, _ in reckoned])
         )

@@ -17,7 +17,7 @@ import uvloop
 from program import DSN
 
 import stepwell.postgres.database
-import stepwell.worker.link
+import stepwell.worker.worker_connection
 from stepwell import App, Worker
 from stepwell.worker.listener import Listener
 
@@ -88,6 +88,6 @@ async def main(jobs: int) -> None:
     print(json.dumps({hop: statistics.median(each) for hop, each in found.items()}))
 
 
-stepwell.postgres.database.afetch = stepwell.worker.link.afetch = marked
+stepwell.postgres.database.afetch = stepwell.worker.worker_connection.afetch = marked
 Listener._hear = heard  # pyright: ignore[reportPrivateUsage]
 uvloop.run(main(int(sys.argv[1])))

@@ -11,7 +11,7 @@ from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import ValueOption
 from stepwell.cli.output import say
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.values.duration import describe
 
 

@@ -11,7 +11,7 @@ from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.output import say, warn
 from stepwell.jobs.codec import encode_metadata
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.values.job import NewJob
 
 

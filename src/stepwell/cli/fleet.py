@@ -13,7 +13,7 @@ from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.output import say
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.fleet import Target
 from stepwell.postgres.queries.reads import WorkerInfo
 from stepwell.worker.claiming.patterns import fits

@@ -12,7 +12,7 @@ from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, local, record, say, table
 from stepwell.cli.parse import UsageError
 from stepwell.postgres import queries, rights
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.rights import Kind
 
 RoleArgument = Annotated[str, typer.Argument(metavar="ROLE", help="The name of a database role.", show_default=False)]

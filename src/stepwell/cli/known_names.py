@@ -16,7 +16,7 @@ import psycopg
 from stepwell.cli.output import warn
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.names import NameKind
 from stepwell.worker.claiming.patterns import fits, is_pattern
 

@@ -11,7 +11,7 @@ from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, record, say, table
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 
 group = typer.Typer(rich_markup_mode=None)
 

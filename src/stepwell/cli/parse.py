@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from stepwell.errors import BadArgs, ConfigError, StepwellError
-from stepwell.jobs.handle import encode_event
+from stepwell.jobs.check import encode_event
 from stepwell.values.duration import seconds
 from stepwell.values.names import check_name
 

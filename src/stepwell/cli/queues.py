@@ -6,7 +6,7 @@ from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, dump, record, say, table
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 
 
 def queues(json: JsonOption = False, database: DatabaseOption = None) -> None:

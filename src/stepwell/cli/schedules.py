@@ -21,7 +21,7 @@ from stepwell.cli.output import Column, ago, compact, dump, fields, local, recor
 from stepwell.cli.wording import catchup_text, policy_text, timing_text
 from stepwell.errors import ScheduleNotFound
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.schedules.handle import ScheduleHandle
 from stepwell.values.duration import describe
 

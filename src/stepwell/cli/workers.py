@@ -9,7 +9,7 @@ from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, dump, record, table
 from stepwell.postgres import queries
-from stepwell.postgres.database import fetch
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.reads import WorkerInfo
 
 

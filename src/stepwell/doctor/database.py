@@ -11,7 +11,8 @@ import psycopg
 from stepwell.doctor.finding import NOT_CHECKED, Finding, listed, local_time
 from stepwell.errors import SchemaMismatch
 from stepwell.postgres import migrate, queries
-from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.database import Database
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.health import SnapshotHolder
 from stepwell.values.duration import describe
 

@@ -13,8 +13,9 @@ from stepwell.doctor import fleet, jobs, schedules
 from stepwell.doctor.finding import NOT_CHECKED, Finding
 from stepwell.errors import DatabaseError
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.database import Database
 from stepwell.postgres.errors import in_short
+from stepwell.postgres.fetch import fetch
 from stepwell.values.duration import describe
 
 Check = Callable[[psycopg.Connection[Any], Database], Finding]

@@ -8,7 +8,8 @@ import psycopg
 
 from stepwell.doctor.finding import Finding, listed, local_time
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.database import Database
+from stepwell.postgres.fetch import fetch
 
 
 def check_leases(connection: psycopg.Connection[Any], _: Database) -> Finding:

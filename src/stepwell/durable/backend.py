@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psycopg
 
-from stepwell.telemetry.events import Events
+from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob
 from stepwell.values.step import NewStep
 
@@ -59,4 +59,4 @@ class Durability:
     backend: StepBackend
     drift: Drift = "warn"
     always_replay: bool = False
-    events: Events = field(default_factory=Events)
+    events: EventBus = field(default_factory=EventBus)

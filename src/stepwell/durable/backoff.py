@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from stepwell.durable.journal import Journal
 from stepwell.error_text import error_line_of
-from stepwell.telemetry.events import BackoffFailed, log
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.steps import BackoffFailed
 from stepwell.values.retry import Retry
 
 _FAILED_PAUSE = 60.0

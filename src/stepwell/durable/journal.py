@@ -18,16 +18,8 @@ from stepwell.durable.keys import Branch, Caller, check_length, check_own_key, n
 from stepwell.durable.notes import Notes
 from stepwell.durable.signals import StopReplay, Suspend
 from stepwell.errors import AmbiguousKey, BadValue, StepChanged, StepwellError, TooManySteps
-from stepwell.telemetry.events import (
-    ErrorNotKept,
-    Event,
-    Events,
-    JobResumed,
-    ManySteps,
-    StepDrifted,
-    StepSaved,
-    SuspensionCaught,
-)
+from stepwell.telemetry.bus import EventBus, Telemetry
+from stepwell.telemetry.steps import ErrorNotKept, JobResumed, ManySteps, StepDrifted, StepSaved, SuspensionCaught
 from stepwell.values.job import ClaimedJob
 from stepwell.values.retry import Retry
 from stepwell.values.step import SHORT, NewStep, SavedJournal, SavedStep, StepKind, is_large
@@ -76,7 +68,7 @@ _branch: ContextVar[tuple[Journal, Branch] | None] = ContextVar("stepwell_branch
 class Journal:
     """The memory of one run. `always_replay` suspends the run after each step that it saves, for tests."""
 
-    def __init__(self, job: ClaimedJob, drift: Drift, events: Events, *, always_replay: bool = False) -> None:
+    def __init__(self, job: ClaimedJob, drift: Drift, events: EventBus, *, always_replay: bool = False) -> None:
         self.job = job
         self.always_replay = always_replay
         self._events = events
@@ -110,7 +102,7 @@ class Journal:
         """The attempt as stepwell.fail counts it: 1 again once the job has saved a step."""
         return 1 if self._progressed else self.job.attempt
 
-    def tell(self, event: Callable[..., Event], *fields: Any) -> None:
+    def tell(self, event: Callable[..., Telemetry], *fields: Any) -> None:
         """Emit an event about this job."""
         self._events.emit(event(self.job.id, self.job.task, self.job.queue, self.attempt, *fields))
 

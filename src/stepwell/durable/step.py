@@ -22,6 +22,7 @@ from stepwell.errors import ConfigError
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.json import encode_value
 from stepwell.values.outcome import SAYING
+from stepwell.values.policy import check_retry
 from stepwell.values.retry import Retry
 from stepwell.values.step import NewStep, StepKind
 
@@ -91,8 +92,7 @@ async def step(
 
 
 def _check_options(name: str, retry: object, undo: object) -> None:
-    if retry is not None and not isinstance(retry, Retry):
-        raise ConfigError(f"step {name!r}: retry is {retry!r}: give a Retry, such as Retry(max_attempts=3)")
+    check_retry(retry, f"step {name!r}: retry")
     if undo is not None and not can_undo(undo):
         raise ConfigError(f"step {name!r}: undo is {undo!r}: give a function that takes the step's value, or nothing")
 

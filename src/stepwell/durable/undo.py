@@ -11,7 +11,7 @@ from stepwell.durable.saved_error import describe_error
 from stepwell.durable.step import call_with_retry, encode_step, next_attempt, since
 from stepwell.error_text import error_line_of
 from stepwell.errors import BadValue
-from stepwell.telemetry.events import UndoFailed
+from stepwell.telemetry.steps import UndoFailed
 from stepwell.values.outcome import SAYING
 from stepwell.values.retry import Retry
 from stepwell.values.step import NewStep

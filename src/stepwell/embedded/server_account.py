@@ -17,7 +17,8 @@ from pathlib import Path
 
 from stepwell.embedded.user import User, current_user
 from stepwell.errors import EmbeddedError
-from stepwell.telemetry.events import EmbeddedAsNobody, log
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.embedded import EmbeddedAsNobody
 
 ACCOUNT = "stepwell-postgres"
 _STAND_IN = "nobody"

@@ -1,8 +1,7 @@
-"""A step of a chain that runs apart, in a transaction or in a process: for that run it stands for its chain, as a task.
+"""A step of a chain that needs a transaction or a process of its own runs as a task that represents the chain.
 
-So it goes the way of any task with `transaction=True` or `process=True`, and only its outcome is that of a step: the
-job moves on, or ends. Such a step begins a run and ends it: after a commit in doubt, a job that is still held has not
-moved.
+It takes the path of any task with `transaction=True` or `process=True`; only its outcome is a step's: the job advances,
+or ends. Such a step is a run of its own. So if a commit is in doubt and the job is still held, it has not advanced.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from stepwell.values.outcome import Failed, Outcome, Succeeded
 
 
 class StepTask(Task[..., Any]):
-    """One step of one job's chain. `n` is its place among what the job has saved; `first`: the job begins with it."""
+    """One step of one job's chain. `n` is its number among the job's saved steps; `first`: the job begins with it."""
 
     def __init__(self, chain: Chain[..., Any], step: FlowStep, job: ClaimedJob, n: int, *, first: bool) -> None:
         assert step.fn is not None
@@ -42,19 +41,19 @@ class StepTask(Task[..., Any]):
 
     @property
     def shape(self) -> str:
-        """The chain's: by that workers tell whether a job fits them."""
+        """The chain's shape: by that, workers find out whether a job fits their code."""
         return self.chain.shape
 
     def context_for(
         self,
         job: ClaimedJob,
         report: Callable[[ClaimedJob, str], None],
-        durability: Durability | None,  # noqa: ARG002 a chain has no steps of that kind
+        durability: Durability | None,  # noqa: ARG002 a chain has no durable steps
     ) -> JobContext:
         return super().context_for(job, report, None)
 
     def outcome_of_result(self, result: Any, most: int) -> Outcome:
-        """What becomes of the job when the step has returned this."""
+        """The outcome of a step that returned this."""
         moved = self.chain.follow(self._step, result, most)
         if isinstance(moved, Done):
             return Succeeded(self.chain.codec.encode_result(moved.value, most))
@@ -62,13 +61,13 @@ class StepTask(Task[..., Any]):
         return Advancing(self.chain, self._step, self._job).to(moved, left, max(self._n, 1) + 1)
 
     def with_failed_step(self, outcome: Outcome) -> Outcome:
-        """The same outcome, with the step named that failed."""
+        """The same outcome, with the name of the failed step."""
         return msgspec.structs.replace(outcome, step=self._step.name) if isinstance(outcome, Failed) else outcome
 
 
 def for_run(task: Task[..., Any], job: ClaimedJob) -> tuple[Task[..., Any], ClaimedJob]:
-    """The task that runs a claimed job, and the job as that is given it: of a chain that stands at a step to be run
-    apart, that step. What cannot be told here is left to the chain."""
+    """The task that runs a claimed job, and the job as that task gets it. If a chain is at a step that runs apart, that
+    is the step's own task. A job that cannot be read is left to the chain, which reports it."""
     if not isinstance(task, Chain) or not task.has_apart:
         return task, job
     try:
@@ -85,16 +84,16 @@ def for_run(task: Task[..., Any], job: ClaimedJob) -> tuple[Task[..., Any], Clai
     try:
         args = step.as_args(stored)
     except ConfigError:
-        args = stored  # it does not fit: the run says so
+        args = stored  # it does not fit: the run reports that
     return apart, msgspec.structs.replace(job, args=args)
 
 
 def chain_in_process(module: str, name: str) -> Chain[..., Any]:
-    """The chain of that name, in a process that has imported the module which makes it."""
+    """The chain of that name, in a process that has imported the module that defines it."""
     chain = Chain.made.get((module, name))
     if chain is None:
         raise ConfigError(
-            f"chain {name!r} is not made when {module} is imported: for Step(process=True) call app.chain at the top "
-            "of a module"
+            f"chain {name!r} is not defined when {module} is imported: for Step(process=True) call app.chain at the "
+            "top of a module"
         )
     return chain

@@ -18,7 +18,8 @@ from stepwell.jobs.codec import Codec
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.enqueuer import Enqueuer
 from stepwell.jobs.options import Options, check_priority
-from stepwell.telemetry.events import PolicyUnreadable, log
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.steps import PolicyUnreadable
 from stepwell.values.directives import Restart
 from stepwell.values.job import ClaimedJob
 from stepwell.values.names import check_name

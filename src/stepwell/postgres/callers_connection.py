@@ -1,4 +1,4 @@
-"""Run queries in the caller's stepwell_error transaction: they take effect if and only if it commits."""
+"""Run queries in the caller's own transaction: they take effect if and only if it commits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
 
 
 def _has_a_hint(error: psycopg.Error) -> bool:
-    """Whether to re-raise the error with a hint: a missing schema or right, or a refusal of Stepwell's stepwell_error functions.
+    """Whether to re-raise the error with a hint: a missing schema or right, or a refusal of Stepwell's own functions.
     The caller handles all other errors of its transaction."""
     return is_permanent(error) or stepwell_error(error) is not None
 

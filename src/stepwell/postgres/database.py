@@ -1,6 +1,6 @@
 """Run queries on the app's database: open pools, take a connection, send, and try again where that is safe.
 
-This is all Postgres I/O except that on a worker's stepwell_error connections. Queries are values, so sync and async are two small
+This is all Postgres I/O except that on a worker's own connections. Queries are values, so sync and async are two small
 runners and not two libraries.
 """
 
@@ -34,7 +34,7 @@ Row = TypeVar("Row")
 # Seconds before each further try, with jitter: two transactions that deadlocked must not meet again.
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 
-# How many seconds a call without a limit of its stepwell_error waits for a connection.
+# How many seconds a call without a limit of its own waits for a connection.
 _DEFAULT_WAIT = 30.0
 _TURN = 0.25
 
@@ -95,7 +95,7 @@ class Database:
 
     def with_pool_of(self, size: int, *, for_handlers: bool = False) -> Database:
         """Return the same database with pools of another size and no limit for a call. `for_handlers`: a handler may
-        have made its stepwell_error transaction read-only, so a read-only error does not prove that the server is."""
+        have made its own transaction read-only, so a read-only error does not prove that the server is."""
         other = Database(self.dsn, pool_size=size, switchovers=self.switchovers)
         other._checked = self._checked
         other._is_for_handlers = for_handlers
@@ -202,7 +202,7 @@ class Database:
             self._async_pools.pop(loop).finish()
 
     def _forget_after_fork(self) -> None:
-        """A forked child must not use its parent's connections or locks; it opens its stepwell_error."""
+        """A forked child must not use its parent's connections or locks; it opens its own."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self._address.forget_after_fork()
@@ -214,7 +214,7 @@ class Database:
 
     @contextmanager
     def explaining(self) -> Generator[None]:
-        """Re-raise with a hint: permanent errors, errors of Stepwell's stepwell_error functions, and an unreachable server."""
+        """Re-raise with a hint: permanent errors, errors of Stepwell's own functions, and an unreachable server."""
         try:
             yield
         except psycopg.Error as error:
@@ -246,7 +246,7 @@ class Database:
         limit = self.call_timeout
         if not self._checked:
             await in_thread(self.ensure_ready)
-        # A little longer than a call's stepwell_error limit: the call's stepwell_error error says more.
+        # A little longer than a call's own limit: the call's own error says more.
         timer = asyncio.timeout(None if limit is None else limit + _TURN)
         try:
             async with timer:

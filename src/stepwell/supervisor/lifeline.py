@@ -16,7 +16,8 @@ import threading
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from stepwell.supervisor import exit_codes
-from stepwell.telemetry.events import SupervisorGone, log
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.supervisor import SupervisorGone
 
 if TYPE_CHECKING:
     from stepwell.worker import Worker

@@ -9,7 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepwell.telemetry.events import MemoryLimitReached, MemoryLimitTooLow, RunLimitReached, log
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.supervisor import MemoryLimitReached, MemoryLimitTooLow, RunLimitReached
 from stepwell.worker import Worker
 
 _CHECK_EVERY = 0.1

@@ -22,7 +22,8 @@ from stepwell.supervisor import code_changes, exit_codes
 from stepwell.supervisor.lifeline import Command
 from stepwell.supervisor.restart_delay import RestartDelay
 from stepwell.supervisor.worker_process import WorkerProcess
-from stepwell.telemetry.events import (
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.supervisor import (
     CodeChanged,
     ProcessDied,
     ProcessDiedAtEnd,
@@ -33,7 +34,6 @@ from stepwell.telemetry.events import (
     ProcessRefused,
     ProcessStarted,
     ProcessWaitsForChange,
-    log,
 )
 
 # After a change in the code, running jobs are handed back after _RELOAD_GRACE seconds. A process that is still blocked

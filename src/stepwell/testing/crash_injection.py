@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stepwell.worker import watch
-from stepwell.worker.watch import Written
+from stepwell.worker import write_observer
+from stepwell.worker.write_observer import Written
 
 When = Literal["before", "sent", "committed"]
 WHENS: tuple[When, ...] = ("before", "sent", "committed")
@@ -93,9 +93,9 @@ class CrashInjector:
     def __init__(self, page: SharedPage) -> None:
         self._page = page
         self._lock = threading.Lock()  # plain functions commit their transactions in threads
-        watch.watch = self._watch
+        write_observer.observer = self._observe
 
-    def _watch(self, where: str, text: str) -> Written:
+    def _observe(self, where: str, text: str) -> Written:
         if where not in _WATCHED:
             return _nothing
         name = _name_of(where, text)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from stepwell.app import App
-from stepwell.jobs.handle import refuse_in_event_loop
 from stepwell.postgres.queries.testing import is_app_busy
+from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.duration import Duration, seconds
 from stepwell.worker import Worker
 

@@ -14,8 +14,9 @@ from typing import Any, Self
 from stepwell.app import App
 from stepwell.errors import ConfigError
 from stepwell.jobs.enqueuer import Call
-from stepwell.jobs.handle import JobHandle, refuse_in_event_loop
+from stepwell.jobs.handle import JobHandle
 from stepwell.postgres.queries import testing as queries
+from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.testing.clock import Clock, StoppedClock
 from stepwell.testing.crash_injection import WHENS, CrashPoint
 from stepwell.testing.sweep_result import Ending, Sweep, SweepFailed, compare

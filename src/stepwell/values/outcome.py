@@ -91,12 +91,11 @@ class Cancelled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outc
     reason: str | None
 
 
-class Settled(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """Nothing is left to write: the job was finished in the handler's own transaction, or is no longer ours."""
+class NothingToWrite(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
+    """Nothing is left to write: the handler's own transaction wrote and committed `written`. None: another run holds
+    the job, or has ended it."""
 
-    committed: bool
-    moved_on: bool = False
-    """The job was not finished, but moved on to the next step of its chain."""
+    written: Succeeded | Advanced | None = None
 
 
 class Suspended(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
@@ -129,5 +128,15 @@ class Undone(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome
 
 
 Outcome = (
-    Succeeded | Failed | Misfit | Snoozed | HandedBack | Cancelled | Settled | Suspended | Advanced | Restarted | Undone
+    Succeeded
+    | Failed
+    | Misfit
+    | Snoozed
+    | HandedBack
+    | Cancelled
+    | NothingToWrite
+    | Suspended
+    | Advanced
+    | Restarted
+    | Undone
 )

@@ -21,7 +21,8 @@ from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_jo
 from stepwell.jobs.bulk import cancelling, count_matching, hurrying, list_matching, retrying
 from stepwell.jobs.changes import no_such_step
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database, fetch
+from stepwell.postgres.database import Database
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import QueryPlan, run
 from stepwell.values.job import FINISHED

@@ -1,4 +1,4 @@
-"""In what shares the queues of a pool get its slots."""
+"""The shares in which the queues of a pool get its slots."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ BalanceOption = Literal["round_robin", "strict"] | Mapping[str, int]
 
 
 class Balance:
-    """What `Worker` was told: each queue in turn, one after the other, or by weight.
+    """The balance that `Worker(balance=...)` asks for: queues take turns, go in strict order, or by weight.
 
-    A pattern's weight is that of each queue that fits it; a queue without one weighs 1.
+    Each queue that matches a pattern has the pattern's weight; a queue without a weight has 1.
     """
 
     def __init__(self, given: BalanceOption) -> None:
@@ -31,7 +31,7 @@ class Balance:
             )
 
     def check(self, pools: Pools) -> None:
-        """Refuse what would have no effect: weights that no queue can have, or a balance where no slots are shared."""
+        """Refuse weights for queues that this worker does not claim from, and a balance where no slots are shared."""
         queues = pools.queues
         if (self.strict or self.weights) and not pools.shared and not any(pool.patterns for pool in pools.all):
             raise ConfigError(

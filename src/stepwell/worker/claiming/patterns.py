@@ -1,4 +1,4 @@
-"""Names of queues and patterns for them: a name that ends with * stands for every queue that begins so."""
+"""Names of queues, and patterns: a name that ends with * matches every queue with that prefix."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ T = TypeVar("T")
 
 
 def check_pattern(name: str) -> str:
-    """A queue's name, or a pattern for such."""
+    """Check a queue's name or pattern, and return it."""
     if "*" in check_name(name, "queue")[:-1]:
-        raise ConfigError(f"queue is {name!r}: a * may only stand at the end, for every queue that begins so")
+        raise ConfigError(
+            f"queue is {name!r}: a * may only be the last character, to match every queue with that prefix"
+        )
     return name
 
 
 def is_pattern(name: str) -> bool:
-    """Whether it stands for more than one queue."""
+    """Whether it matches by prefix."""
     return name.endswith("*")
 
 
 def fits(queue: str, pattern: str) -> bool:
-    """Whether a queue has this name, or one that the pattern stands for."""
+    """Whether a queue has this name, or matches this pattern."""
     return queue == pattern or (is_pattern(pattern) and queue.startswith(pattern[:-1]))
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether some queue fits both."""
+    """Whether some queue can match both."""
     if is_pattern(one) and is_pattern(other):
         return one[:-1].startswith(other[:-1]) or other[:-1].startswith(one[:-1])
     return fits(other, one) if is_pattern(one) else fits(one, other)
 
 
 class Patterns(Generic[T]):
-    """Values by name and pattern. A queue has that of its own name, else that of the longest pattern it fits."""
+    """Values by name and pattern. A queue gets the value of its own name, else of the longest pattern that matches."""
 
     def __init__(self, values: Mapping[str, T] | Iterable[tuple[str, T]]) -> None:
         given = dict(values)
@@ -45,7 +47,7 @@ class Patterns(Generic[T]):
         self._prefixes = sorted(prefixes, key=lambda prefix: -len(prefix[0]))
 
     def get(self, queue: str) -> T | None:
-        """None: it fits nothing."""
+        """The value for a queue; None: nothing matches it."""
         value = self._names.get(queue)
         if value is not None:
             return value

@@ -1,6 +1,6 @@
 """A worker's slots: one pool for all its queues, or a pool for each of them.
 
-A pool is both a guarantee and a limit: its slots wait for its own queues' jobs, and these run nowhere else.
+A pool is both a guarantee and a limit: its slots are kept free for jobs of its queues, and those jobs run in no others.
 """
 
 from __future__ import annotations
@@ -23,17 +23,12 @@ class Pool:
     slots: int
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The queues that are named, not those found by a pattern."""
-        return tuple(queue for queue in self.queues if not is_pattern(queue))
-
-    @property
     def patterns(self) -> tuple[str, ...]:
         return tuple(queue for queue in self.queues if is_pattern(queue))
 
 
 class Pools:
-    """All slots of a worker. `shared`: one pool for whatever queues it has."""
+    """All slots of a worker. `shared`: all its queues share one pool."""
 
     def __init__(self, pools: Iterable[Pool], *, shared: bool) -> None:
         self.all = tuple(pools)
@@ -48,7 +43,7 @@ class Pools:
 
 
 def read_pools(queues: Iterable[str] | Mapping[str, int], concurrency: int | None) -> Pools:
-    """What `Worker` was told: names that share so many slots, or names with slots of their own."""
+    """The pools that `Worker(queues=..., concurrency=...)` asks for: names that share slots, or each with its own."""
     if isinstance(queues, str):
         raise ConfigError(f"queues is the text {queues!r}: give a list, such as [{queues!r}]")
     if not isinstance(queues, Iterable):
@@ -67,12 +62,12 @@ def read_pools(queues: Iterable[str] | Mapping[str, int], concurrency: int | Non
         names = tuple(dict.fromkeys(check_pattern(queue) for queue in queues))
         pools = Pools([Pool(names, check_concurrency(concurrency))] if names else [], shared=True)
     if not pools.all:
-        raise ConfigError("queues is empty: name at least one, or leave it out for those the tasks name")
+        raise ConfigError("queues is empty: name at least one, or leave it out to claim from the queues of all tasks")
     return pools
 
 
 def check_concurrency(concurrency: int | None) -> int:
-    """How many slots one pool has; None: what is usual."""
+    """How many slots one pool has; None: the default."""
     if concurrency is None:
         return DEFAULT_SLOTS
     if not _is_count(concurrency):

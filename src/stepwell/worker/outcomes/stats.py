@@ -1,78 +1,44 @@
-"""Count how runs ended, in memory, and write the sums now and then: a counter in the database costs a job nothing."""
+"""Count in memory how runs ended, and write the sums every ten seconds: counting then adds no write to a job."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import fields
 
 from stepwell.postgres import queries
 from stepwell.postgres.queries.stats import Sums
 from stepwell.values.job import ClaimedJob
-from stepwell.values.outcome import (
-    Advanced,
-    Cancelled,
-    Failed,
-    HandedBack,
-    Misfit,
-    Outcome,
-    Restarted,
-    Settled,
-    Snoozed,
-    Succeeded,
-    Suspended,
-    Undone,
-)
-from stepwell.worker.upkeep.duty import Duties
+from stepwell.worker.upkeep.duty_runner import DutyRunner
 
 _EVERY = 10.0
-_REFUSED = "refused"
-
-# Which counter of `Sums` counts which outcome. What is settled was written in the handler's own transaction.
-COUNTERS: dict[type[Outcome], str] = {
-    Succeeded: "succeeded",
-    Settled: "succeeded",
-    Failed: "failed",
-    Cancelled: "cancelled",
-    HandedBack: "handed_back",
-    Misfit: "handed_back",
-    Suspended: "suspended",
-    Snoozed: "snoozed",
-    Advanced: "advanced",
-    Restarted: "restarted",
-    Undone: "undone",
-}
-_ADDED = sorted({"seconds", _REFUSED, *COUNTERS.values()})
+_SUMMED = [field.name for field in fields(Sums) if field.name not in ("task", "queue")]
 
 
 class Stats:
-    """The counters of one worker. What is counted when it is killed is lost: they are for looking, not for money."""
+    """The counters of one worker. Counts not yet written are lost if it is killed: they are for monitoring only."""
 
-    def __init__(self, duties: Duties) -> None:
+    def __init__(self, duties: DutyRunner) -> None:
         self._duties = duties
         self._sums: dict[tuple[str, str], Sums] = {}
 
-    def count(self, job: ClaimedJob, outcome: Outcome | None, seconds: float) -> None:
-        """One run has ended, and how it ended is written. None: it was refused, as the job was no longer this run's."""
+    def count(self, job: ClaimedJob, counter: str, seconds: float) -> None:
+        """Count a run whose outcome was written, or refused. `outcome_table` says which counter that is."""
         key = (job.task, job.queue)
         sums = self._sums.get(key)
         if sums is None:
             sums = self._sums[key] = Sums(job.task, job.queue)
         sums.seconds += seconds
-        if isinstance(outcome, Succeeded):
-            sums.succeeded += 1
-        else:
-            moved_on = isinstance(outcome, Settled) and outcome.moved_on
-            counter = _REFUSED if outcome is None else "advanced" if moved_on else COUNTERS[type(outcome)]
-            setattr(sums, counter, getattr(sums, counter) + 1)
+        setattr(sums, counter, getattr(sums, counter) + 1)
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write the sums until cancelled."""
         while True:
             await asyncio.sleep(_EVERY)
             await self.write()
 
     async def write(self) -> None:
-        """Write what was counted since the last time; what cannot be written is kept."""
+        """Write the counts since the last time. Counts that cannot be written are kept."""
         sums, self._sums = self._sums, {}
         if sums and await self._duties.do("writing statistics", queries.stats.add_stats(list(sums.values()))) is None:
             self._put_back(list(sums.values()))
@@ -80,5 +46,5 @@ class Stats:
     def _put_back(self, unwritten: Sequence[Sums]) -> None:
         for sums in unwritten:
             since = self._sums.setdefault((sums.task, sums.queue), Sums(sums.task, sums.queue))
-            for counter in _ADDED:
-                setattr(since, counter, getattr(since, counter) + getattr(sums, counter))
+            for name in _SUMMED:
+                setattr(since, name, getattr(since, name) + getattr(sums, name))

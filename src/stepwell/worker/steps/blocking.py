@@ -9,9 +9,10 @@ from typing import TypeVar
 import psycopg
 
 from stepwell.durable.backend import Connection
-from stepwell.postgres.database import Database, afetch, fetch
+from stepwell.postgres.database import Database
+from stepwell.postgres.fetch import afetch, fetch
 from stepwell.postgres.queries import Query
-from stepwell.worker.watch import about_to_write
+from stepwell.worker.write_observer import about_to_write
 
 Row = TypeVar("Row")
 

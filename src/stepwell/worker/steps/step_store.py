@@ -21,13 +21,13 @@ from stepwell.postgres.errors import is_transient, stepwell_error
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.outcomes import Move
 from stepwell.postgres.queries.steps import Saving, Spawning
-from stepwell.telemetry.events import Events
+from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob, NewJob
 from stepwell.values.step import NewStep
-from stepwell.worker.link import Link
 from stepwell.worker.outcomes.locks import Locks
 from stepwell.worker.steps.blocking import fetch_on, open_transaction
 from stepwell.worker.steps.step_threads import StepThreads
+from stepwell.worker.worker_connection import WorkerConnection
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -41,10 +41,15 @@ class StepStore:
     """The steps of all jobs that a worker runs, over one connection. `backend` is how the durable API reaches it."""
 
     def __init__(
-        self, link: Link, transactions: Database, max_value_size: int, threads: StepThreads, events: Events
+        self,
+        connection: WorkerConnection,
+        transactions: Database,
+        max_value_size: int,
+        threads: StepThreads,
+        events: EventBus,
     ) -> None:
-        self._link = link
-        self._locks = Locks(link, events, "step")
+        self._connection = connection
+        self._locks = Locks(connection, events, "step")
         self._lock = asyncio.Lock()
         self._closed = False
         self._saves: Coalescer[Saving, datetime] = Coalescer(self._save_batch, _nothing_written, _by_size)
@@ -99,12 +104,12 @@ class StepStore:
 
     async def _was_saved(self, job: ClaimedJob, key: str) -> bool:
         # The query waits for the session whose commit is in doubt, until the server has noticed that it is gone. So it
-        # runs on a connection of its stepwell_error: the other jobs must not wait for it.
-        link = self._link.apart("settle")
+        # runs on a connection of its own: the other jobs must not wait for it.
+        settling = self._connection.dedicated("settle")
         try:
-            rows = await link.insist(queries.steps.step_saved(job.id, job.epoch, key), lambda: not self._closed)
+            rows = await settling.insist(queries.steps.step_saved(job.id, job.epoch, key), lambda: not self._closed)
         finally:
-            link.close()
+            settling.close()
         if rows is None or rows[0] is None:
             raise Lost
         return rows[0]
@@ -114,7 +119,7 @@ class StepStore:
         `LockNotAvailable`."""
         async with self._lock:
             try:
-                rows = await self._link.insist(query, lambda: not self._closed, waits_for_locks=waits_for_locks)
+                rows = await self._connection.insist(query, lambda: not self._closed, waits_for_locks=waits_for_locks)
             except psycopg.DataError as error:
                 if isinstance(refused := stepwell_error(error), TooLarge):
                     raise refused from None

@@ -23,8 +23,8 @@ from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_rolled_back, is_transient, stepwell_error
 from stepwell.postgres.queries import Query
 from stepwell.values.job import ClaimedJob
-from stepwell.values.outcome import Advanced, HandedBack, Outcome, Settled, Succeeded
-from stepwell.worker.outcomes.outcome_query import Ending, advance_query, failure_of, finish_query
+from stepwell.values.outcome import Advanced, HandedBack, NothingToWrite, Outcome, Succeeded
+from stepwell.worker.outcomes.outcome_table import advance_query, failure_of, finish_query, unstarted
 from stepwell.worker.steps.blocking import fetch_on, open_transaction
 
 # The handler has not begun, so a missing connection is not its failure.
@@ -87,8 +87,8 @@ async def execute_in_transaction(
             handed_over = True
             refused = (await fetch_on(connection, _write(job, task, outcome)))[0]
             if refused:
-                raise _Refused(Settled(committed=False))
-        return Settled(committed=True, moved_on=isinstance(outcome, Advanced))
+                raise _Refused(NothingToWrite())
+        return NothingToWrite(outcome)
     except _Refused as refused:
         return refused.outcome
     except Exception as error:
@@ -108,8 +108,9 @@ def execute_plain_in_transaction(
 
 
 def _write(job: ClaimedJob, task: Task[..., Any], outcome: Succeeded | Advanced) -> Query[list[Any]]:
-    items: list[Ending] = [(job, task, outcome)]
-    return finish_query(items) if isinstance(outcome, Succeeded) else advance_query(items)
+    if isinstance(outcome, Succeeded):
+        return finish_query([unstarted(job, task, outcome)])
+    return advance_query([unstarted(job, task, outcome)])
 
 
 def _judge(
@@ -130,5 +131,5 @@ def _judge(
 def _ended(task: Task[..., Any]) -> TransactionEnded:
     return TransactionEnded(
         f"task {task.name!r} committed or rolled back ctx.connection itself: Stepwell commits it with the job; for a "
-        "transaction of your stepwell_error open a connection of your stepwell_error"
+        "transaction of your own open a connection of your own"
     )

@@ -15,13 +15,13 @@ import psycopg
 from stepwell.execution.executor import outcome_of
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
-from stepwell.telemetry.events import Events
+from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob
-from stepwell.values.outcome import Outcome, Settled
-from stepwell.worker.link import LinkApart
+from stepwell.values.outcome import NothingToWrite, Outcome
 from stepwell.worker.outcomes import locks
-from stepwell.worker.running_job import Run
+from stepwell.worker.running_job import RunningJob
 from stepwell.worker.steps.transaction import RolledBack, execute_in_transaction, execute_plain_in_transaction
+from stepwell.worker.worker_connection import DedicatedConnection, WorkerConnection
 
 # Before each further run of a handler whose transaction conflicted with another one.
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
@@ -32,34 +32,34 @@ _Ended: TypeAlias = Outcome | RolledBack | psycopg.Error
 
 
 class TransactionRuns:
-    """Handlers use `transactions`, lookups use `database`. `in_thread` runs a plain function. `again` prepares a run
+    """Handlers use `transactions`, lookups use `connection`. `in_thread` runs a plain function. `again` prepares a run
     for another try, and returns False if the run was asked to stop."""
 
     def __init__(
         self,
-        database: Database,
+        connection: WorkerConnection,
         transactions: Database,
         max_result_size: int,
-        events: Events,
+        events: EventBus,
         in_thread: Callable[[Callable[[], _Ended]], Awaitable[_Ended]],
-        again: Callable[[Run], bool],
+        again: Callable[[RunningJob], bool],
     ) -> None:
-        self._database = database
+        self._connection = connection
         self._transactions = transactions
         self._max_result_size = max_result_size
         self._events = events
         self._in_thread = in_thread
         self._again = again
         self._loop = asyncio.get_running_loop()
-        self._settling: set[LinkApart] = set()
+        self._settling: set[DedicatedConnection] = set()
         self._reports: set[asyncio.Task[None]] = set()
 
     def sever(self) -> None:
         """Settle commits in doubt over new connections: the present ones give no answer."""
-        for link in self._settling:
-            link.sever()
+        for connection in self._settling:
+            connection.sever()
 
-    async def execute(self, run: Run) -> Outcome:
+    async def execute(self, run: RunningJob) -> Outcome:
         """Run a handler until its transaction is committed or rolled back for good."""
         for pause in _PAUSES:
             outcome = await self._try(run)
@@ -71,7 +71,7 @@ class TransactionRuns:
         outcome = await self._try(run)
         return outcome.outcome if isinstance(outcome, RolledBack) else outcome
 
-    async def _try(self, run: Run) -> Outcome | RolledBack:
+    async def _try(self, run: RunningJob) -> Outcome | RolledBack:
         job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
         timer: asyncio.TimerHandle | None = None
 
@@ -96,18 +96,18 @@ class TransactionRuns:
         run.finishing = True
         if await self._still_held(job):
             return outcome_of(outcome, task, job.attempt)
-        return Settled(committed=False)
+        return NothingToWrite()
 
     async def _still_held(self, job: ClaimedJob) -> bool:
         # A connection for each: the answer may take long, and others must not wait for it.
-        link = LinkApart("settle", self._database, self._events)
-        self._settling.add(link)
+        settling = self._connection.dedicated("settle")
+        self._settling.add(settling)
         try:
-            held = await link.insist(queries.claims.still_held(job.id, job.epoch))
+            held = await settling.insist(queries.claims.still_held(job.id, job.epoch))
             return bool(held and held[0])
         finally:
-            self._settling.discard(link)
-            link.close()
+            self._settling.discard(settling)
+            settling.close()
 
     def _report_lock(self, job_id: str, pid: int) -> None:
         """Report why a transaction has not ended after its handler: most likely another session has locked the job."""
@@ -115,12 +115,12 @@ class TransactionRuns:
         report.add_done_callback(self._reports.discard)
 
     async def _say_who_holds(self, job_id: str, pid: int) -> None:
-        link = LinkApart("settle", self._database, self._events)
+        settling = self._connection.dedicated("settle")
         try:
-            for holder in await link.fetch(queries.locks.lock_holders([job_id], with_family=True)):
+            for holder in await settling.fetch(queries.locks.lock_holders([job_id], with_family=True)):
                 if holder.pid != pid:
                     locks.report(self._events, "transaction", holder)
         except (psycopg.Error, OSError):
             pass  # only the log misses it
         finally:
-            link.close()
+            settling.close()

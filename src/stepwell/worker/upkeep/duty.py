@@ -1,56 +1,78 @@
-"""Do a duty of upkeep: bounded in time, and if it fails, said once and tried again, while the others go on."""
+"""The leader's duties: what to call, how often, and for pruning, how many rows at a time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any
 
-import psycopg
-
-from stepwell.postgres.errors import in_short, is_missing, is_permanent
-from stepwell.postgres.hints import aexplain
 from stepwell.postgres.queries import Query
-from stepwell.telemetry.events import Events, UpkeepFailed
-from stepwell.worker.link import Link
+from stepwell.worker.upkeep.duty_runner import DutyRunner
+from stepwell.worker.upkeep.index_walks import pause_after_walk
 
-Row = TypeVar("Row")
+_AGAIN = 5.0
+_QUICK = 0.05
+_SLOW = 0.2
+_MOST_ROWS = 10_000
 
-_LONGEST = 10.0
+
+@dataclass(slots=True)
+class Duty:
+    """A query that the leader runs every so often; or every worker, if each has something of its own to do."""
+
+    name: str
+    every: float
+    query: Callable[[], Query[Any]]
+    found: Callable[[list[Any]], object] = lambda _: None
+    """Called with the rows of the answer."""
+    everyone: bool = False
+    at: float = 0.0
+
+    async def do(self, runner: DutyRunner) -> None:
+        """Run the query, and set when it is due again."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        done = await runner.do(self.name, self.query())
+        if done:
+            self.found(done)
+        pause = max(self.every, pause_after_walk(loop.time() - began))
+        self.at = loop.time() + (pause if done is not None else min(self.every, _AGAIN))
 
 
-class Duties:
-    """Duties that share a link, one at a time."""
+@dataclass(slots=True)
+class PruneDuty:
+    """Deletes expired rows in batches until there are no more. Rows may be large, so the size of a batch adapts to how
+    long it takes."""
 
-    def __init__(self, link: Link, dsn: Callable[[], str], events: Events) -> None:
-        self._link = link
-        self._dsn = dsn
-        self._events = events
-        self._failing: set[str] = set()
-        self._free = asyncio.Lock()
+    name: str
+    every: float
+    query: Callable[[int], Query[int]]
+    """Deletes at most so many rows, and returns how many it deleted."""
+    limit: int = 1_000
+    at: float = 0.0
 
-    async def do(self, duty: str, query: Query[Row]) -> list[Row] | None:
-        """Run a query for a duty, which the name tells; None: it failed. Raises what only a person can mend."""
-        try:
-            async with self._free, asyncio.timeout(_LONGEST):
-                rows = await self._link.fetch(query)
-        except TimeoutError:
-            self.failed(duty, f"it took longer than {_LONGEST:g} s")
-            return None
-        except (psycopg.Error, OSError) as error:
-            if is_permanent(error) and (duty in self._failing or not is_missing(error)):
-                raise await aexplain(error, self._dsn()) from error
-            self.failed(duty, in_short(error))
-            return None
-        self.recovered(duty)
-        return rows
+    async def do(self, runner: DutyRunner, until: float) -> None:
+        """Prune until a batch is not full, or until this time of the loop; the next round goes on from there."""
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            done = await runner.do(self.name, self.query(self.limit))
+            if done is None:
+                # The batch may have been too large for the time that a duty has.
+                self.limit = max(1, self.limit // 10)
+                self.at = loop.time() + _AGAIN
+                return
+            full = done[0] >= self.limit
+            self._adapt(loop.time() - started, full=full)
+            if not full:
+                self.at = loop.time() + self.every
+                return
+            if loop.time() >= until:
+                return
 
-    def recovered(self, duty: str) -> None:
-        """A duty was done: should it fail again, that is news."""
-        self._failing.discard(duty)
-
-    def failed(self, duty: str, why: str) -> None:
-        """Say that a duty failed, unless it did before."""
-        if duty not in self._failing:
-            self._failing.add(duty)
-            self._events.emit(UpkeepFailed(duty, why))
+    def _adapt(self, seconds: float, *, full: bool) -> None:
+        if seconds > _SLOW:
+            self.limit = max(1, self.limit // 2)
+        elif full and seconds < _QUICK:
+            self.limit = min(_MOST_ROWS, self.limit * 2)

@@ -1,8 +1,8 @@
 """Jobs whose contents could not be sent with a claim: read them one by one, and refuse those that cannot be read.
 
-What a job holds may be too large for a message, damaged, or in an encoding that Postgres cannot turn into ours. Such a
-job must not keep the others from being claimed. So it is claimed unread, which cannot fail by what it holds, and then
-failed like any job that this worker holds: by its fence, without reading it.
+The contents of a job may be too large for a message, damaged, or in an encoding that Postgres cannot convert to ours.
+Such a job must not keep the others from being claimed. So it is claimed without its contents, which cannot fail, and
+then failed like any job that this worker holds: by its fence, without reading it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from stepwell.values.outcome import Failed, HandedBack, Outcome
 Read = Callable[[Query[tuple[str, str | None, str | None]]], Awaitable[list[tuple[str, str | None, str | None]] | None]]
 Refuse = Callable[[ClaimedJob, Outcome], None]
 
-# SQLSTATE classes that speak of the data: values, program limits, damage; and a row that is too large for the memory.
+# SQLSTATE classes about the data: values, program limits, damage; and a row that is too large for the memory.
 _DATA = ("22", "54", "XX", "53200")
-# A job that cannot be read for another reason is given back for so long.
+# A job that cannot be read for another reason is handed back for this long.
 _PUT_OFF = 60.0
 
 
 async def read_each(jobs: Sequence[ClaimedJob], read: Read, refuse: Refuse) -> list[ClaimedJob] | None:
-    """Read each of these jobs by itself. Those that cannot be read are refused. None: the lease is gone."""
+    """Read each of these jobs by itself, and refuse those that cannot be read. None: the lease is gone."""
     readable: list[ClaimedJob] = []
     for job in jobs:
         try:
@@ -47,7 +47,7 @@ async def read_each(jobs: Sequence[ClaimedJob], read: Read, refuse: Refuse) -> l
 
 
 def without_too_large(jobs: list[ClaimedJob], refuse: Refuse) -> list[ClaimedJob]:
-    """These jobs but for those that came unread, which hold more than a worker is handed; they are refused."""
+    """The jobs that came with their contents. The others are larger than a worker may claim, and are refused."""
     if all(job.unread is None for job in jobs):
         return jobs
     for job in jobs:
@@ -58,19 +58,19 @@ def without_too_large(jobs: list[ClaimedJob], refuse: Refuse) -> list[ClaimedJob
 
 def _too_large(job: ClaimedJob, size: int) -> Failed:
     message = (
-        f"its args, metadata and saved steps have {size} bytes, more than a worker is handed: have the owner of the "
+        f"its args, metadata and saved steps have {size} bytes, more than a worker may claim: have the owner of the "
         f'schema run "stepwell limits set job {_room_for(size)}", and then "stepwell jobs retry {job.id}"'
     )
     return Failed("unreadable", "TooLarge", message, None, None)
 
 
 def _room_for(size: int) -> str:
-    """As stepwell.check_sizes advises."""
+    """The limit that stepwell.check_sizes would advise."""
     return f"{-(-size // 1024**2)}MB" if size > 15 * 65536 else f"{-(-size // 65536) * 64}kB"
 
 
 def _unreadable(error: Exception) -> Failed:
-    message = f"what it holds cannot be read: {error_message(error)}"
+    message = f"its args, metadata or saved steps cannot be read: {error_message(error)}"
     return Failed("unreadable", error_name(error), message, None, None, error=error)
 
 

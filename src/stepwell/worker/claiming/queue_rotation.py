@@ -1,9 +1,9 @@
-"""Whose turn it is: which of a pool's queues a claim asks, in what order and shares.
+"""Which of a pool's queues a claim asks, in which order and shares.
 
-Each queue has a time, which advances with each job it gave, more slowly the more it weighs. The earliest goes first; so
-also with one free slot at a time the shares follow the weights. Only queues that may have something ready have a time:
-one that gave nothing is forgotten, and starts with the earliest of the others when it comes back. So nobody can claim
-back the time in which there was nothing to give.
+Each queue has a virtual time that advances with each job it gave, more slowly the higher its weight. The queue with the
+earliest time goes first, so the shares follow the weights even with one free slot at a time. Only queues that may have
+ready jobs have a time. A queue that gave nothing is forgotten, and starts at the earliest time of the others when it
+comes back: it gains no credit for the time in which it was empty.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from stepwell.worker.claiming.balance import Balance
 from stepwell.worker.claiming.patterns import Patterns
 
-# A claim asks no more queues at once, however many there are. Those that had nothing make room for the next.
+# A claim asks at most this many queues. Queues that had nothing make room for the next ones.
 MOST_ASKED = 200
 
 
-class Turns:
-    """The queues of a pool that may have something ready. With a strict balance a queue's time is its place."""
+class QueueRotation:
+    """The queues of a pool that may have ready jobs. With a strict balance a queue's time is its place in the order."""
 
     def __init__(self, queues: Sequence[str], balance: Balance) -> None:
         self._weights = balance.weights
@@ -34,13 +34,13 @@ class Turns:
         return self._order is not None
 
     def add(self, queues: Iterable[str]) -> None:
-        """These may have something ready, too."""
+        """These queues may have ready jobs, too."""
         for queue in queues:
             if queue not in self._times:
                 self._times[queue] = self._start(queue)
 
     def next(self) -> list[str]:
-        """Whom to ask now, in this order."""
+        """The queues to ask now, in order."""
         times = self._times
         if len(times) < 2:
             return list(times)
@@ -49,7 +49,7 @@ class Turns:
         return sorted(times, key=times.__getitem__)[:MOST_ASKED]
 
     def shares(self, asked: Sequence[str]) -> list[float] | None:
-        """What each may give before the others give more; None: all the same."""
+        """How much each queue may give before the others give more; None: all the same."""
         if len(asked) < 2:
             return None
         if self._order is not None:
@@ -59,8 +59,8 @@ class Turns:
         return [float(self._weight(queue)) for queue in asked]
 
     def gave(self, asked: Sequence[str], counts: Mapping[str, int], *, all_they_had: bool) -> list[str]:
-        """Note what a claim brought. Returns the queues that have no more where they were asked: one that gave nothing,
-        though asked before another that did, has nothing."""
+        """Note what a claim brought. Returns the queues that have no more jobs where they were asked: a queue that gave
+        nothing, though it was asked before one that did, is empty there."""
         if self._order is None:
             for queue, count in counts.items():
                 self._times[queue] += count / self._weight(queue)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from stepwell.worker.claiming.balance import Balance, BalanceOption
-from stepwell.worker.claiming.turns import MOST_ASKED, Turns
+from stepwell.worker.claiming.queue_rotation import MOST_ASKED, QueueRotation
 
 
 class Queues:
@@ -15,7 +15,7 @@ class Queues:
 
     def __init__(self, balance: BalanceOption, **waiting: int) -> None:
         self.waiting = waiting
-        self.turns = Turns(list(waiting), Balance(balance))
+        self.turns = QueueRotation(list(waiting), Balance(balance))
         self.turns.add(waiting)
 
     def put(self, queue: str, count: int) -> None:
@@ -36,7 +36,7 @@ class Queues:
         return claimed
 
 
-def end(turns: Turns, asked: list[str]) -> None:
+def end(turns: QueueRotation, asked: list[str]) -> None:
     """A claim finds nothing more in any of these queues."""
     turns.remove(turns.gave(asked, {}, all_they_had=True))
 
@@ -74,7 +74,7 @@ def test_one_that_comes_back_does_not_wait_for_what_it_took_alone() -> None:
 
 
 def test_one_wide_claim_does_not_count_against_the_claims_of_one_after_it() -> None:
-    turns = Turns(["a", "b"], Balance("round_robin"))
+    turns = QueueRotation(["a", "b"], Balance("round_robin"))
     turns.add(["a"])
     turns.gave(["a"], {"a": 500}, all_they_had=False)
     turns.add(["b"])
@@ -94,24 +94,24 @@ def test_strictly_the_first_that_has_something_gives() -> None:
 
 
 def test_strictly_the_queues_of_a_pattern_go_by_name_in_its_place() -> None:
-    turns = Turns(["*", "m.*", "m.first", "last"], Balance("strict"))
+    turns = QueueRotation(["*", "m.*", "m.first", "last"], Balance("strict"))
     turns.add(["last", "m.b", "m.first", "x", "m.a", "b"])
     assert turns.next() == ["b", "x", "m.a", "m.b", "m.first", "last"]
     assert turns.shares(turns.next()) == [1, 0, 0, 0, 0, 0]
 
 
 def test_a_weight_goes_to_each_queue_that_fits_its_pattern_best() -> None:
-    turns = Turns(["*"], Balance({"*": 2, "mail.*": 3, "mail.eu": 5}))
+    turns = QueueRotation(["*"], Balance({"*": 2, "mail.*": 3, "mail.eu": 5}))
     asked = ["mail.eu", "mail.us", "other"]
     assert turns.shares(asked) == [5, 3, 2]
     assert turns.shares(["other"]) is None
-    assert Turns(["*"], Balance("round_robin")).shares(asked) is None
+    assert QueueRotation(["*"], Balance("round_robin")).shares(asked) is None
 
 
 @pytest.mark.parametrize("balance", ["round_robin", "strict"])
 def test_with_thousands_of_queues_a_claim_asks_some_and_the_next_others(balance: BalanceOption) -> None:
     names = [f"q{number:04}" for number in range(1000)]
-    turns = Turns(["*"], Balance(balance))
+    turns = QueueRotation(["*"], Balance(balance))
     turns.add(names)
     met: list[str] = []
     while asked := turns.next():

@@ -6,18 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwell.postgres.queries.claims import Position
-from stepwell.worker.claiming.places import LAST_RANK, Place, Places
+from stepwell.worker.claiming.ready_ranges import LAST_RANK, ReadyRange, ReadyRanges
 
 Job = tuple[int, int]
 """A job's rank and time."""
 
 
-def place(rank: int, run_at: int, last_rank: int | None = None) -> Place:
-    return Place(Position(rank, run_at), rank if last_rank is None else last_rank)
+def place(rank: int, run_at: int, last_rank: int | None = None) -> ReadyRange:
+    return ReadyRange(Position(rank, run_at), rank if last_rank is None else last_rank)
 
 
 def test_a_place_behind_one_of_the_same_rank_takes_its_place() -> None:
-    places = Places()
+    places = ReadyRanges()
     places.add("a", place(0, 100))
     places.add("a", place(0, 50))
     assert places.first("a") == place(0, 50)
@@ -26,7 +26,7 @@ def test_a_place_behind_one_of_the_same_rank_takes_its_place() -> None:
 
 
 def test_a_place_ahead_of_one_of_the_same_rank_is_part_of_it() -> None:
-    places = Places()
+    places = ReadyRanges()
     places.add("a", place(0, 50))
     places.add("a", place(0, 100))
     places.end("a")
@@ -34,13 +34,13 @@ def test_a_place_ahead_of_one_of_the_same_rank_is_part_of_it() -> None:
 
 
 def test_ranks_are_claimed_from_in_order_and_end_by_themselves() -> None:
-    places = Places()
+    places = ReadyRanges()
     for rank in (3, -5, 0):
         places.add("a", place(rank, 100))
     assert places.first("a") == place(-5, 100)
     places.advance("a", Position(-5, 170, "id"))
     places.add("a", place(-5, 180))
-    assert places.first("a") == Place(Position(-5, 170, "id"), -5)
+    assert places.first("a") == ReadyRange(Position(-5, 170, "id"), -5)
     places.end("a")
     assert places.first("a") == place(0, 100)
 
@@ -48,7 +48,7 @@ def test_ranks_are_claimed_from_in_order_and_end_by_themselves() -> None:
 @given(st.lists(st.tuples(st.integers(-3, 30), st.integers(0, 9), st.booleans()), min_size=1, max_size=60))
 def test_every_job_that_was_told_of_is_in_one_of_the_places(told: list[tuple[int, int, bool]]) -> None:
     """Whatever is left out, merged or replaced, each job that became ready there or behind it is found."""
-    places = Places()
+    places = ReadyRanges()
     for rank, run_at, to_the_end in told:
         places.add("a", place(rank, run_at, LAST_RANK if to_the_end else None))
     found: set[Job] = set()

@@ -1,8 +1,8 @@
 """Find ready jobs that no notification announced.
 
-Notifications say where jobs become ready. The lookout stands behind them: it looks when the worker starts or was deaf
-to them, and now and then for those that were lost. A look walks each queue from its front, so it counts as a slow duty,
-and the next one waits as `walks` says, unless something calls for it.
+Notifications say where jobs become ready. The poller is the fallback: it looks when the worker starts or was deaf to
+them, and regularly for notifications that were lost. A look walks each queue from its front, so it counts as a slow
+duty, and `index_walks` says how long the next one waits, unless something asks for it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Callable, Sequence
 from stepwell.postgres import queries
 from stepwell.postgres.queries.claims import FirstReady
 from stepwell.worker.alarm import Alarm
-from stepwell.worker.upkeep.duty import Duties
-from stepwell.worker.upkeep.walks import pause_after
+from stepwell.worker.upkeep.duty_runner import DutyRunner
+from stepwell.worker.upkeep.index_walks import pause_after_walk
 
 _POLL_IF_DEAF = 0.2
 
 
-class Lookout:
+class ReadyPoller:
     """Looks every `poll` seconds, sooner when asked, and often while notifications do not arrive."""
 
     def __init__(
         self,
-        duties: Duties,
+        duties: DutyRunner,
         worker_id: Callable[[], str | None],
         patterns: Sequence[str],
         tasks: Sequence[str],
@@ -44,11 +44,11 @@ class Lookout:
         self._not_before = 0.0
 
     def look(self) -> None:
-        """Look now: something may be ready anywhere."""
+        """Look now: jobs may be ready in any queue."""
         self._alarm.ring_in(0)
 
     def promoted(self) -> None:
-        """Due jobs were made ready. Their notification says where, unless this worker is deaf to it."""
+        """Due jobs became ready. Their notification says where, unless this worker is deaf to it."""
         if self._deaf:
             self._alarm.ring_in(max(0.0, self._not_before - self._loop.time()))
 
@@ -68,9 +68,9 @@ class Lookout:
                 found = await self._duties.do("looking for ready jobs", query)
                 for first in found or []:
                     self._found(first)
-                # One that failed may have waited for a network that was cut: that says nothing of the next.
+                # A look that failed may have waited for a network that was cut: that says nothing about the next one.
                 took = self._loop.time() - began if found is not None else 0.0
-                pause = pause_after(took)
+                pause = pause_after_walk(took)
             self._not_before = self._loop.time() + pause
             poll = min(_POLL_IF_DEAF, self._poll) if self._deaf else self._poll
             await self._alarm.nap(max(pause, poll * random.uniform(0.8, 1.2)))  # noqa: S311
