@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import stepwell
+
 ROOT = Path(__file__).parent.parent.parent
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *DOCS]
@@ -61,3 +63,10 @@ def test_contributing_describes_every_room() -> None:
     rooms = [path for path in source.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
     names = sorted({path.stem for path in rooms if not path.stem.startswith("__")})
     assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_the_guide_explains_every_public_error() -> None:
+    text = (ROOT / "docs" / "guide.md").read_text()
+    public = [getattr(stepwell, name) for name in stepwell.__all__]
+    errors = [each for each in public if isinstance(each, type) and issubclass(each, stepwell.StepwellError)]
+    assert [error.__name__ for error in errors if f"`{error.__name__}`" not in text] == []
