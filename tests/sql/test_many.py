@@ -265,7 +265,7 @@ def finish_half_refused(conn: Connection, count: int) -> Act:
     return lambda: calls.finish(conn, held)
 
 
-@case("finish", "bury_steps", "keep_events")
+@case("finish", "delete_steps", "keep_events")
 def finish_durable(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     conn.execute(
@@ -357,7 +357,7 @@ def fail(conn: Connection, count: int) -> Act:
     return lambda: calls.fail(conn, held, delay=5.0)
 
 
-@case("fail", "begin_undo", "bury_steps", "mark_beside", longest=300e-6)
+@case("fail", "begin_undo", "delete_steps", "mark_beside", longest=300e-6)
 def fail_durable_for_good(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     conn.execute("update stepwell.step set error = '{}' where job_id = any (%s::uuid[])", (calls.ids(held),))

@@ -57,7 +57,8 @@ WAYS = {
     "find jobs that are not there": {"job_pkey"},
     "promote": {"job_due", "job_misfit"},
     "unregister_worker": {"job_running", "job_pkey", "job_parent"},
-    "rescue": {"job_running"},
+    "rescue": set[str](),
+    "rescue_unregistered": {"job_running"},
     "rescue from a dead worker": {"job_running", "job_pkey", "job_parent"},
     "hand_back_unknown": {"job_running", "job_pkey"},
 }
@@ -206,6 +207,7 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     call("promote", calls.promote, 50)
     call("unregister_worker", calls.unregister_worker, worker)
     call("rescue", calls.rescue)
+    call("rescue_unregistered", rescue_unregistered)
     worker = calls.register_worker(conn)
     calls.claim(conn, worker, 20)
     call("hand_back_unknown", hand_back_unknown, worker)
@@ -252,6 +254,10 @@ def find_jobs(conn: Connection, which: JobMatch, look: int = 50_000) -> None:
 
 def results(conn: Connection, ids: list[str]) -> None:
     conn.execute("select id from stepwell.results(%s::uuid[])", (ids,))
+
+
+def rescue_unregistered(conn: Connection) -> None:
+    conn.execute("select job_id from stepwell.rescue_unregistered()")
 
 
 def hand_back_unknown(conn: Connection, worker: str) -> None:
@@ -334,6 +340,19 @@ def test_a_function_that_forbids_ways_forbids_to_compile_plans(crowd: Crowd) -> 
         """
     )
     assert {name for name, off in rows if not off} == set()
+
+
+def test_every_function_that_reads_jobs_is_in_a_group_of_settings(crowd: Crowd) -> None:
+    # sql/settings.sql has the groups.
+    rows = crowd.early.execute(
+        r"""
+        select p.proname, coalesce('{enable_seqscan=off,plan_cache_mode=force_generic_plan}' <@ p.proconfig, false)
+        from pg_proc p
+        where p.pronamespace = 'stepwell'::regnamespace and p.prosrc ~ '(from|join|update|using)\s+stepwell\.job\M'
+        """
+    ).fetchall()
+    assert len(rows) > 40, "nothing was looked at"
+    assert {name for name, grouped in rows if not grouped} == set()
 
 
 @pytest.mark.parametrize("index", ["job_ready", "job_due", "job_running", "job_cancelling", "job_pkey"])

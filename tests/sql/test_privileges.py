@@ -24,7 +24,6 @@ advance                 owner   worker
 apply_rights            caller
 begin_cancelled_undo    caller
 begin_undo              caller
-bury_steps              caller
 cancel                  owner   worker operator
 cancel_children         caller
 check_isolation         caller
@@ -36,6 +35,7 @@ check_values            caller
 claim                   owner   worker
 claim_jobs              owner   worker
 control_scope           caller
+delete_steps            caller
 deliver                 caller
 deliver_events          owner
 deliver_late            owner   worker

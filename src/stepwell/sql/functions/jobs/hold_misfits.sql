@@ -1,0 +1,68 @@
+-- Give running jobs back whose args do not fit the code of their worker: an argument that it does not know, or one that it
+-- needs and does not get. The attempt does not count. Each waits for a worker whose code has another signature
+-- (release_misfits), for _graces[k] seconds from the first time. Once a run has begun, a later misfit gets a new grace period.
+-- Returns the ids refused by the fence, and those whose time is over: they are still held, and are to be failed.
+create or replace function stepwell.hold_misfits(
+  _ids uuid[],
+  _epochs integer[],
+  _signatures integer[],
+  _messages text[],
+  _graces double precision[],
+  out refused uuid[],
+  out expired uuid[]
+)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _known uuid[];
+  _cancelling uuid[];
+  _due_in double precision;
+begin
+  if (
+    array_position(_signatures, null) is null and cardinality(_signatures) = cardinality(_ids)
+    and cardinality(_graces) = cardinality(_ids) and 0 <= all (_graces) and 3155760000 >= all (_graces)
+  ) is not true and cardinality(_ids) > 0 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: hold_misfits needs a signature, and a grace between 0 and 100 years, for each job';
+  end if;
+  perform stepwell.lock_to_give_back(_ids);
+  with outcome as (
+    select u.id, u.epoch, u.signature, u.message, u.grace
+    from unnest(_ids, _epochs, _signatures, _messages, _graces) as u (id, epoch, signature, message, grace)
+    order by u.id
+  ), judged as materialized (
+    select o.id, left(o.message, 1000) as message,
+      -- Sorted, so that there are few different ones.
+      array(select distinct s.signature from unnest(a.misfits || o.signature) as s (signature) order by 1) as misfits,
+      coalesce(a.until, _now + o.grace * interval '1 second') as until
+    from outcome o
+    join stepwell.job j on j.id = o.id and j.epoch = o.epoch
+    cross join lateral (
+      select case when j.misfit_epoch = j.epoch - 1 then j.misfits end as misfits,
+        case when j.misfit_epoch = j.epoch - 1 then j.misfit_until end as until
+    ) a
+    where j.id = any (_ids) and j.worker_id is not null
+  ), held as (
+    -- Due when its time is over: promote makes it ready then, for a last try by any worker.
+    update stepwell.job j
+    set state = 'scheduled', run_at = h.until, attempt = j.attempt - 1, worker_id = null, progress = null,
+      misfits = h.misfits, misfit_until = h.until, misfit_epoch = j.epoch, misfit = h.message
+    from judged h
+    where j.id = any (_ids) and j.id = h.id and h.until > _now
+    returning j.id, j.cancelling, j.run_at
+  )
+  select array(select j.id from judged j), array(select j.id from judged j where j.until <= _now),
+    (select array_agg(h.id) from held h where h.cancelling), (select extract(epoch from min(h.run_at) - _now) from held h)
+  into _known, expired, _cancelling, _due_in;
+  if _due_in is not null then
+    -- Now, because a worker that takes them may be there already.
+    perform stepwell.notify_ready(null, 0);
+  end if;
+  if _cancelling is not null then
+    perform stepwell.cancel(_cancelling);
+  end if;
+  refused := array(select i.id from unnest(_ids) as i (id) except select k.id from unnest(_known) as k (id));
+end
+$$;

@@ -1,0 +1,119 @@
+-- Fire schedules together: those of _ids that have no run to replace, as stepwell.tick_one fires each. Returns how many jobs were
+-- enqueued, and which schedules somebody holds. Nobody is waited for. What cannot be written raises, and then none has
+-- been fired.
+create or replace function stepwell.tick_many(
+  _ids uuid[],
+  _versions integer[],
+  _dues timestamptz[],
+  _nexts timestamptz[],
+  _tick_ids uuid[],
+  _tick_ats timestamptz[],
+  out enqueued integer,
+  out held uuid[]
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _due uuid[];
+  _locked uuid[];
+  _job_ids uuid[] := stepwell.uuids7(cardinality(_tick_ids));
+  _places stepwell.place[];
+  _due_in double precision;
+begin
+  held := '{}';
+  -- What somebody else has seen to is left without a lock, as is what was reckoned long ago, by a worker that was stopped
+  -- since. The caller looks again.
+  _due := array(
+    select s.id
+    from unnest(_ids, _versions, _dues, _nexts) as u (id, version, due, next)
+    join stepwell.schedule s on s.id = u.id and s.version = u.version and s.next_tick_at = u.due
+    where s.id = any (_ids) and s.next_tick_at <= _now and (u.next < _now - interval '5 seconds') is not true
+      and (s.overlap <> 'replace' or not stepwell.has_live_run(s.id))
+  );
+  _locked := array(
+    select l.id
+    from (
+      select s.id, s.version, s.next_tick_at, s.overlap from stepwell.schedule s
+      where s.id = any (_due)
+      order by s.id
+      for update skip locked
+    ) l
+    -- Again, now that it stands still.
+    join unnest(_ids, _versions, _dues) as u (id, version, due)
+      on l.id = u.id and l.version = u.version and l.next_tick_at = u.due
+    where l.overlap <> 'replace' or not stepwell.has_live_run(l.id)
+  );
+  if cardinality(_locked) < cardinality(_due) then
+    held := array(select d.id from unnest(_due) as d (id) except select l.id from unnest(_locked) as l (id));
+  end if;
+
+  with firing as materialized (
+    select f.id, f.at, f.job_id, f.task, f.queue, f.rank, f.args, f.owner, f.metadata, f.max_attempts,
+      f.policy, f.overlap, f.live, f.jitter,
+      case
+        when f.catchup = 0 and f.at < _now - interval '1 minute' then 'missed'
+        when f.overlap = 'skip' and f.live then 'overlap'
+        when f.overlap = 'replace' and f.at < f.last then 'overlap'
+      end as skipped
+    from (
+      select s.id, t.at, t.job_id, max(t.at) over (partition by t.id) as last, s.task, s.queue, s.rank, s.args,
+        s.metadata, s.max_attempts, s.policy, s.overlap, s.jitter, s.catchup,
+        case when s.named then s.owner end as owner,
+        -- Not as a join, which would read the runs of all.
+        s.overlap <> 'allow' and (
+          select true from stepwell.job j
+          where (j.state = 'blocked') = any ('{false,true}') and j.schedule_id = s.id limit 1
+        ) is not null as live
+      from unnest(_tick_ids, _tick_ats, _job_ids) as t (id, at, job_id)
+      join stepwell.schedule s on s.id = t.id
+      -- Whatever the caller reckoned: never early.
+      where s.id = any (_locked) and t.at >= s.next_tick_at and t.at <= _now
+        -- Of these nobody knows any more whether they were run.
+        and (t.at <= s.forgotten_until) is not true
+    ) f
+  ), noted as (
+    insert into stepwell.tick (schedule_id, at, handled_at, job_id, skipped)
+    select f.id, f.at, _now, case when f.skipped is null then f.job_id end, f.skipped
+    from firing f
+    order by f.id, f.at
+    on conflict on constraint tick_pkey do nothing
+    returning schedule_id, at, job_id
+  ), fired as materialized (
+    select f.id, f.at, f.job_id, f.task, f.queue, f.rank, f.args, f.owner, f.metadata, f.max_attempts, f.policy,
+      case when f.jitter > 0 then f.at + random() * f.jitter * interval '1 second' else f.at end as run_at,
+      -- Ticks that were missed together are run one after the other.
+      f.overlap <> 'allow' and (f.live or row_number() over (partition by f.id order by f.at) > 1) as blocked
+    from firing f
+    -- By its own job: a tick that is named twice is run once.
+    join noted n on n.job_id = f.job_id
+  ), put as (
+    insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for, owner,
+      metadata, max_attempts, policy)
+    select f.job_id, f.run_at, _now, f.rank,
+      case
+        when f.blocked then 'blocked'::stepwell.state
+        when f.run_at > _now then 'scheduled'::stepwell.state
+        else 'ready'::stepwell.state
+      end,
+      f.task, f.queue, f.args, f.id, f.at, f.owner, f.metadata, f.max_attempts, f.policy
+    from fired f
+    returning queue, rank, state, run_at
+  ), moved as (
+    update stepwell.schedule s
+    set next_tick_at = u.next, last_tick_at = coalesce(n.at, s.last_tick_at),
+      last_job_id = coalesce(n.job_id, s.last_job_id)
+    from unnest(_ids, _nexts) as u (id, next)
+    left join (
+      select distinct on (f.id) f.id, f.at, f.job_id from fired f order by f.id, f.at desc
+    ) n on n.id = u.id
+    where s.id = any (_locked) and s.id = u.id
+  )
+  select count(*), array_agg(row(p.queue, p.rank, p.run_at)::stepwell.place) filter (where p.state = 'ready'),
+    extract(epoch from min(p.run_at) filter (where p.state = 'scheduled') - _now)
+  into enqueued, _places, _due_in
+  from put p;
+  perform stepwell.notify_ready(_places, _due_in);
+end
+$$;
