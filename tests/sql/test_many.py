@@ -174,7 +174,7 @@ def schedules(conn: Connection, count: int, overlap: Overlap = "allow") -> None:
     fetch(conn, queries.put_schedules("shop", new, [timing.after(now)] * count, declared=True))
 
 
-@case("enqueue_many", "check_options", "check_policies", "check_sizes", "notify_ready")
+@case("enqueue_many", "insert_jobs", "check_options", "check_policies", "check_sizes", "notify_ready")
 def enqueue_many(conn: Connection, count: int) -> Act:
     return lambda: calls.enqueue_many(
         conn,
@@ -253,7 +253,7 @@ def first_ready(conn: Connection, count: int) -> Act:
     return lambda: calls.first_ready(conn, worker, "a*", *patterns, tasks=tasks)
 
 
-@case("finish", "notify_done")
+@case("finish", "to_history", "release")
 def finish(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     return lambda: calls.finish(conn, held)

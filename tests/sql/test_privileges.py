@@ -61,6 +61,8 @@ grant_role              caller
 hand_back_unknown       owner   worker
 has_live_run            caller
 hold_misfits            owner   worker
+insert_jobs             caller
+insert_run              caller
 journal                 caller
 json_size               caller
 keep_events             caller
@@ -81,7 +83,6 @@ make_partitions         owner   worker
 mark_beside             caller
 microseconds            caller
 notify                  caller
-notify_done             caller
 notify_ready            caller
 now                     owner   everybody
 pause                   owner   operator
@@ -99,6 +100,7 @@ put_schedules           owner   worker operator
 read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
+release                 caller
 release_misfits         caller
 remove_schedules        owner   worker operator
 remove_stale_schedules  owner   worker
@@ -138,6 +140,7 @@ tick                    owner   worker
 tick_many               caller
 tick_one                caller
 timeline                caller
+to_history              caller
 trigger_schedule        owner   operator
 unfold                  caller  everybody
 unregister_worker       owner   worker

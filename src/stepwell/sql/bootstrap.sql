@@ -1,7 +1,7 @@
 -- Runs before the first migration: the schema and the table of applied migrations.
 --
 -- The advisory locks that stepwell takes, by their first key. Each database has its own.
---   1937007980, 0       shared: a process waits for results (waiter, notify_done)
+--   1937007980, 0       shared: a process waits for results (waiter, release)
 --   1937007981, number  a worker is alive (renew, rescue)
 --   1937007983, 0       the schema is being migrated (migrate)
 --   1937007984, hash    shared: an event of that name is being delivered; exclusive: is being looked up (deliver, take_events)

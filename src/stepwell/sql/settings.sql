@@ -18,7 +18,7 @@ begin
         -- generic: no table is read. Without this, each call is planned for the length of its arrays.
         (
           '{plan_cache_mode = force_generic_plan}'::text[],
-          '{check_options, enqueue_many, uuids7}'::text[]
+          '{check_options, insert_jobs, uuids7}'::text[]
         ),
         -- no_jit: small tables may be scanned.
         (
@@ -56,7 +56,7 @@ begin
           }',
           '{
             advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, hand_back_unknown, hold_misfits,
-            finish, keep_events, report_progress, restart, save_steps, snooze, spawn, suspend, tick, tick_many
+            keep_events, report_progress, restart, save_steps, snooze, spawn, suspend, tick, tick_many, to_history
           }'
         ),
         -- loop: few rows are looked up one by one, whichever join the caller has disabled.

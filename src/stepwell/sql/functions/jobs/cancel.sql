@@ -1,7 +1,7 @@
--- Cancel live jobs, and all that descends from them. One that waits ends at once, or is run once more to undo its steps; of
--- one that runs the worker is told, and the job ends when its handler does. Returns a row for each of _ids that was found
--- and is not being undone already, with its state: cancelled; running for those that were asked; ready for those that will be
--- undone.
+-- Cancel live jobs and all their descendants. A job that is not running ends at once or, if it has steps to compensate, runs
+-- once more for that. The worker of a running job is notified, and the job ends when its handler does. Returns a row for each
+-- of _ids that was found and is not being undone already, with its state: cancelled; running: its worker was notified; ready:
+-- it will be undone.
 create or replace function stepwell.cancel(
   _ids uuid[],
   _reason text default null,
@@ -11,21 +11,16 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  _now timestamptz := stepwell.now();
   _all uuid[];
   _undoing uuid[];
-  _cancelled uuid[];
   _running uuid[];
   _workers uuid[];
-  _schedule_ids uuid[];
-  _durable uuid[];
-  _kept uuid[];
-  _expires_ats timestamptz[];
-  _ends json;
+  _final record;
+  _gone record;
 begin
   if length(_reason) > 10000 then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: the reason of a cancel must have at most 10000 characters';
+      message = 'stepwell: the reason for a cancel must have at most 10000 characters';
   end if;
   _all := stepwell.lock_family(
     _ids, array(select j.parent_id from stepwell.job j where j.id = any (_ids) and j.parent_id is not null), true
@@ -34,8 +29,8 @@ begin
   with asked as (
     update stepwell.job j
     set cancelling = true, reason = coalesce(_reason, j.reason)
-    -- worker_id stands for "running" here: the state itself would tempt the planner to the index on running jobs.
-    -- What is being undone has failed or been cancelled already.
+    -- With state = 'running' the planner would take the index on running jobs, hence worker_id.
+    -- A job that is being undone has already failed or been cancelled.
     where j.id = any (_all) and j.worker_id is not null and j.undoing is null
     returning j.id, j.worker_id
   )
@@ -48,67 +43,37 @@ begin
     array(select _reason from stepwell.job j where j.id = any (_all) and j.worker_id is null and j.durable)
   );
 
-  with gone as (
-    delete from stepwell.job j
-    where j.id = any (_all) and j.worker_id is null and j.undoing is null
-    returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.epoch, j.attempt, j.max_attempts, j.rank, j.task, j.queue,
-      j.args, j.metadata, j.schedule_id, j.scheduled_for, j.reason, j.durable, j.cursor, j.input, j.parent_id,
-      j.parent_key, j.forked_from, j.owner, j.life, j.policy
-  ), judged as materialized (
-    select g.id, g.run_at, g.enqueued_at, g.claimed_at, g.epoch, g.attempt, g.max_attempts, g.rank, g.task, g.queue,
-      g.args, g.metadata, g.schedule_id, g.scheduled_for, g.durable, g.cursor, g.input, g.parent_id, g.parent_key,
-      g.forked_from, g.owner, g.life, g.policy, coalesce(_reason, g.reason) as error,
-      -- As long as the job itself says, or a worker that knows the task would keep a failure of it.
-      coalesce(
-        _keep,
-        (g.policy ->> 'keep_failed')::double precision,
-        (
-          select (w.tasks -> g.task ->> 'keep_failed')::double precision from stepwell.worker w
-          where w.tasks ? g.task limit 1
-        ),
-        2592000
-      ) as keep
-    from gone g
-  ), kept as (
-    insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, epoch, attempt,
-      max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, error, cursor, input, parent_id,
-      parent_key, forked_from, owner, life, policy, steps)
-    select g.id, stepwell.expiry(_now, g.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.epoch, g.attempt,
-      g.max_attempts, g.rank, 'cancelled', g.task, g.queue, g.args, g.metadata, g.schedule_id, g.scheduled_for,
-      g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.owner, g.life, g.policy,
-      case when g.durable then stepwell.timeline(g.id) end
-    from judged g
-    where g.keep > 0
-  )
-  select array_agg(g.id), array_agg(g.schedule_id) filter (where g.schedule_id is not null),
-    array_agg(g.id) filter (where g.durable),
-    array_agg(g.id) filter (where g.durable and g.keep > 0),
-    array_agg(stepwell.expiry(_now, g.keep)) filter (where g.durable and g.keep > 0),
-    json_agg(json_build_object('parent_id', g.parent_id, 'key', g.parent_key, 'child_id', g.id, 'state', 'cancelled',
-      'message', g.error)) filter (where g.parent_id is not null)
-  into _cancelled, _schedule_ids, _durable, _kept, _expires_ats, _ends
-  from judged g;
-  if _durable is not null then
-    perform stepwell.delete_steps(_durable, _kept, _expires_ats, _durable);
-  end if;
-  if _ends is not null then
-    perform stepwell.end_children(_ends);
-  end if;
-  if _schedule_ids is not null then
-    perform stepwell.admit(_schedule_ids);
+  select array_agg(j.id) as ids, array_agg(j.epoch) as epochs, array_agg(_reason) as errors,
+    -- The retention for failures: that of the job, else that of its task on any worker that knows it.
+    array_agg(coalesce(
+      _keep,
+      (j.policy ->> 'keep_failed')::double precision,
+      (
+        select (w.tasks -> j.task ->> 'keep_failed')::double precision from stepwell.worker w
+        where w.tasks ? j.task limit 1
+      ),
+      2592000
+    )) as keeps
+  into _final
+  from stepwell.job j
+  where j.id = any (_all) and j.worker_id is null and j.undoing is null;
+  if _final.ids is not null then
+    _gone := stepwell.to_history(
+      _final.ids, _final.epochs, '{cancelled}', _final.keeps, _errors => _final.errors, _running => false
+    );
+    perform stepwell.release(_gone.ended, _gone.schedule_ids, _gone.endings);
   end if;
 
-  perform stepwell.notify_done(_cancelled);
   return query
     with changed as (
-      select c.id, 'cancelled'::stepwell.state as state from unnest(_cancelled) as c (id)
+      select c.id, 'cancelled'::stepwell.state as state from unnest(_final.ids) as c (id)
       union all
       select r.id, 'running'::stepwell.state from unnest(_running) as r (id)
       union all
       select u.id, 'ready'::stepwell.state from unnest(_undoing) as u (id)
     )
     select c.id, c.state from changed c
-    -- Not as a join, which would compare each with each.
+    -- A join would compare each with each.
     where (c.id in (select i.id from unnest(_ids) as i (id))) is true;
 end
 $$;

@@ -1,10 +1,10 @@
--- End attempts that did not succeed: each leaves a row in stepwell.failure, and its job is tried again or fails for
--- good. The database decides which: _delays[k] is the pause before the next try, null if there must be none; the
--- limit is the job's own, else _max_attempts[k]. A job that has saved steps since its last failure counts its attempts from
--- 1 again. One that fails for good and has steps to be undone is run once more for
--- that, and ends then. _failed_steps[k] is the step it failed at, _besides[k] a JSON array of those that failed beside it:
--- they are taken anew with it, by the next attempt or by a retry. _parent_ids are the jobs that spawned some of
--- them. Returns the ids that were refused by the fence.
+-- End attempts that did not succeed. Each leaves a row in stepwell.failure, and its job is retried or fails for good. The
+-- database decides which: _delays[k] is the pause before the next attempt, null if there must be none; the limit is that of the
+-- job, else _max_attempts[k]. If the job has saved steps since its last failure, its attempts are counted from 1 again.
+-- A job that fails for good and has steps to compensate runs once more for that, and ends then.
+-- _failed_steps[k] is the step at which the job failed, and _besides[k] a JSON array of the steps that failed beside it: the
+-- next attempt, or a retry, repeats all of them. _parent_ids are the parents of those jobs that were spawned.
+-- Returns the ids refused by the fence.
 create or replace function stepwell.fail(
   _ids uuid[],
   _epochs integer[],
@@ -24,21 +24,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
-  _accepted uuid[];
-  _final uuid[];
-  _schedule_ids uuid[];
-  _places stepwell.place[];
-  _due_in double precision;
-  _undo_ids uuid[];
-  _undo_states text[];
-  _undo_errors text[];
-  _undo_steps text[];
-  _undo_types text[];
-  _undo_messages text[];
-  _durable uuid[];
-  _kept uuid[];
-  _expires_ats timestamptz[];
-  _ends json;
+  _found record;
+  _gone record;
 begin
   perform stepwell.lock_family(_ids, _parent_ids, true);
   if _besides is not null then
@@ -59,7 +46,7 @@ begin
       case when j.cancelling then 'cancelled' else 'failed' end as state,
       case when j.cancelling then j.reason else left(concat_ws(': ', o.type, nullif(o.message, '')), 1000) end as error,
       case when not j.cancelling then o.failed_step end as failed_step,
-      -- To undo there are twenty tries at least, however few there were to do.
+      -- An undo has at least twenty attempts, however few the job itself had.
       greatest(coalesce(j.max_attempts, o.max_attempts), case when j.undoing is not null then 20 end) as most
     from outcome o
     join stepwell.job j on j.id = o.id and j.epoch = o.epoch
@@ -73,7 +60,7 @@ begin
     cross join lateral (select case when h.steps > h.steps_counted then 1 else h.attempt end as attempt) a
   ), judged as materialized (
     select h.id, h.reason, h.type, h.message, h.traceback, h.delay, h.keep, h.epoch, h.attempt, h.claimed_at,
-      h.worker_id, h.durable, h.undoing, h.state, h.error, h.failed_step, h.steps, h.again,
+      h.worker_id, h.state, h.error, h.failed_step, h.steps, h.again,
       not h.again and h.durable and h.undoing is null and exists (
         select from stepwell.step s where s.job_id = h.id and s.undo and s.error is null and not s.pending
       ) as undo
@@ -93,59 +80,53 @@ begin
     from judged h
     where h.again and j.id = any (_ids) and j.id = h.id
     returning j.queue, j.rank, j.state, j.run_at
-  ), ended as (
-    delete from stepwell.job j
-    using judged h
-    where not h.again and not h.undo and j.id = any (_ids) and j.id = h.id
-    returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch, h.attempt, j.max_attempts, j.rank,
-      j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor, j.input, j.parent_id,
-      j.parent_key, j.forked_from, j.owner, j.life, j.policy, h.keep,
-      -- What it failed with, which is not what undoing it did; rows from before these were kept have the line of both.
-      case when h.undoing is null then h.type else h.undoing ->> 'type' end as type,
-      case when h.undoing is null then h.message else coalesce(h.undoing ->> 'message', h.undoing ->> 'error') end as message,
-      coalesce((h.undoing ->> 'state')::stepwell.state, h.state::stepwell.state) as state,
-      case when h.undoing is null then h.failed_step else h.undoing ->> 'failed_step' end as failed_step,
-      case
-        when h.undoing is null then h.error
-        else left(concat_ws('; ', h.undoing ->> 'error', 'and undoing it failed: ' || h.error), 1000)
-      end as error
-  ), kept as (
-    insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
-      attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, error, cursor, input,
-      parent_id, parent_key, forked_from, owner, life, policy, failed_step, steps)
-    select e.id, stepwell.expiry(_now, e.keep), _now, e.run_at, e.enqueued_at, e.claimed_at, e.worker_id, e.epoch,
-      e.attempt, e.max_attempts, e.rank, e.state, e.task, e.queue, e.args, e.metadata, e.schedule_id, e.scheduled_for,
-      e.error, e.cursor, e.input, e.parent_id, e.parent_key, e.forked_from, e.owner, e.life, e.policy, e.failed_step,
-      case when e.durable then stepwell.timeline(e.id) end
-    from ended e
-    where e.keep > 0
+  ), undone as (
+    select array_agg(h.id) as ids, array_agg(h.state) as states, array_agg(h.error) as errors,
+      array_agg(h.failed_step) as steps, array_agg(h.type) as types, array_agg(h.message) as messages
+    from judged h
+    where h.undo
+  ), final as (
+    select array_agg(h.id) as ids, array_agg(h.epoch) as epochs, array_agg(h.state::stepwell.state) as states,
+      array_agg(h.keep) as keeps, array_agg(h.error) as errors,
+      array_agg(json_build_object(
+        'attempt', h.attempt, 'failed_step', h.failed_step, 'type', h.type, 'message', h.message
+      )) as failures
+    from judged h
+    where not h.again and not h.undo
   )
-  select array(select h.id from held h), array(select e.id from ended e),
-    array(select e.schedule_id from ended e where e.schedule_id is not null),
-    array(select row(r.queue, r.rank, r.run_at)::stepwell.place from retried r where r.state = 'ready'),
-    (select extract(epoch from min(r.run_at) - _now) from retried r where r.state = 'scheduled'),
-    array(select h.id from judged h where h.undo order by h.id),
-    array(select h.state from judged h where h.undo order by h.id),
-    array(select h.error from judged h where h.undo order by h.id),
-    array(select h.failed_step from judged h where h.undo order by h.id),
-    array(select h.type from judged h where h.undo order by h.id),
-    array(select h.message from judged h where h.undo order by h.id),
-    array(select e.id from ended e where e.durable),
-    array(select e.id from ended e where e.durable and e.keep > 0 order by e.id),
-    array(select stepwell.expiry(_now, e.keep) from ended e where e.durable and e.keep > 0 order by e.id),
-    (
-      select json_agg(json_build_object('parent_id', e.parent_id, 'key', e.parent_key, 'child_id', e.id, 'state',
-        e.state, 'type', e.type, 'message', case when e.state = 'failed' then e.message else e.error end))
-      from ended e where e.parent_id is not null
-    )
-  into _accepted, _final, _schedule_ids, _places, _due_in, _undo_ids, _undo_states, _undo_errors, _undo_steps,
-    _undo_types, _undo_messages, _durable, _kept, _expires_ats, _ends;
+  select array(select h.id from held h) as accepted,
+    array(select row(r.queue, r.rank, r.run_at)::stepwell.place from retried r where r.state = 'ready') as places,
+    (select extract(epoch from min(r.run_at) - _now) from retried r where r.state = 'scheduled') as due_in,
+    u.ids as undo_ids, u.states as undo_states, u.errors as undo_errors, u.steps as undo_steps, u.types as undo_types,
+    u.messages as undo_messages, f.ids, f.epochs, f.states, f.keeps, f.errors, f.failures
+  into _found
+  from undone u cross join final f;
+  if _found.undo_ids is not null then
+    perform stepwell.begin_undo(_found.undo_ids, _found.undo_states, _found.undo_errors, _found.undo_steps);
+    -- The parent learns of the error when the undo is done.
+    update stepwell.job j
+    set undoing = (j.undoing::jsonb || jsonb_build_object('type', u.type, 'message', u.message))::json
+    from unnest(_found.undo_ids, _found.undo_states, _found.undo_types, _found.undo_messages) as u (id, state, type, message)
+    where j.id = any (_found.undo_ids) and j.id = u.id and u.state = 'failed' and j.parent_id is not null;
+  end if;
+  if _found.ids is not null then
+    _gone := stepwell.to_history(
+      _found.ids, _found.epochs, _found.states, _found.keeps, null, _found.errors, _found.failures
+    );
+    if _gone.unsuccessful is not null then
+      perform stepwell.cancel_children(_gone.unsuccessful);
+    end if;
+    perform stepwell.release(_gone.ended, _gone.schedule_ids, _gone.endings);
+  end if;
+  if _found.undo_ids is not null then
+    perform stepwell.cancel_children(_found.undo_ids);
+  end if;
   if _failed_steps is not null then
-    -- Those of jobs that are tried again, so that the step is, too; of the others nothing is left here.
+    -- The next attempt repeats these steps. Jobs that have ended have no steps left, and an undo needs them.
     delete from stepwell.step s
     using unnest(_ids, _failed_steps) as u (id, failed_step)
     where s.job_id = any (array(
-        select a.id from unnest(_accepted) as a (id) except select b.id from unnest(_undo_ids) as b (id)
+        select a.id from unnest(_found.accepted) as a (id) except select b.id from unnest(_found.undo_ids) as b (id)
       ))
       and s.job_id = u.id and s.error is not null
       and (
@@ -153,31 +134,10 @@ begin
         or (s.error ->> 'anew')::boolean
       );
   end if;
-  if cardinality(_undo_ids) > 0 then
-    perform stepwell.begin_undo(_undo_ids, _undo_states, _undo_errors, _undo_steps);
-    -- For the parent, which is told when that is done.
-    update stepwell.job j
-    set undoing = (j.undoing::jsonb || jsonb_build_object('type', u.type, 'message', u.message))::json
-    from unnest(_undo_ids, _undo_states, _undo_types, _undo_messages) as u (id, state, type, message)
-    where j.id = any (_undo_ids) and j.id = u.id and u.state = 'failed' and j.parent_id is not null;
-  end if;
-  if cardinality(_durable) > 0 then
-    perform stepwell.delete_steps(_durable, _kept, _expires_ats, _durable);
-  end if;
-  if cardinality(_durable || _undo_ids) > 0 then
-    perform stepwell.cancel_children(_durable || _undo_ids);
-  end if;
-  if _ends is not null then
-    perform stepwell.end_children(_ends);
-  end if;
-  if cardinality(_schedule_ids) > 0 then
-    perform stepwell.admit(_schedule_ids);
-  end if;
-  perform stepwell.notify_ready(_places, _due_in);
-  perform stepwell.notify_done(_final);
-  if cardinality(_accepted) = cardinality(_ids) then
+  perform stepwell.release(_places => _found.places, _due_in => _found.due_in);
+  if cardinality(_found.accepted) = cardinality(_ids) then
     return '{}';
   end if;
-  return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
+  return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_found.accepted) as a (id));
 end
 $$;

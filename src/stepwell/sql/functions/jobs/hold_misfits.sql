@@ -18,7 +18,7 @@ declare
   _now timestamptz := stepwell.now();
   _known uuid[];
   _cancelling uuid[];
-  _due_in double precision;
+  _held boolean;
 begin
   if (
     array_position(_signatures, null) is null and cardinality(_signatures) = cardinality(_ids)
@@ -51,18 +51,13 @@ begin
       misfits = h.misfits, misfit_until = h.until, misfit_epoch = j.epoch, misfit = h.message
     from judged h
     where j.id = any (_ids) and j.id = h.id and h.until > _now
-    returning j.id, j.cancelling, j.run_at
+    returning j.id, j.cancelling
   )
   select array(select j.id from judged j), array(select j.id from judged j where j.until <= _now),
-    (select array_agg(h.id) from held h where h.cancelling), (select extract(epoch from min(h.run_at) - _now) from held h)
-  into _known, expired, _cancelling, _due_in;
-  if _due_in is not null then
-    -- Now, because a worker that takes them may be there already.
-    perform stepwell.notify_ready(null, 0);
-  end if;
-  if _cancelling is not null then
-    perform stepwell.cancel(_cancelling);
-  end if;
+    (select array_agg(h.id) from held h where h.cancelling), exists (select from held)
+  into _known, expired, _cancelling, _held;
+  -- Due now, because a worker that may claim them may already be registered.
+  perform stepwell.release(_due_in => case when _held then 0 end, _cancelling => _cancelling);
   refused := array(select i.id from unnest(_ids) as i (id) except select k.id from unnest(_known) as k (id));
 end
 $$;

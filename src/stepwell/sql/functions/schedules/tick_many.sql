@@ -19,8 +19,7 @@ declare
   _due uuid[];
   _locked uuid[];
   _job_ids uuid[] := stepwell.uuids7(cardinality(_tick_ids));
-  _places stepwell.place[];
-  _due_in double precision;
+  _fired record;
 begin
   held := '{}';
   -- What somebody else has seen to is left without a lock, as is what was reckoned long ago, by a worker that was stopped
@@ -88,18 +87,6 @@ begin
     from firing f
     -- By its own job: a tick that is named twice is run once.
     join noted n on n.job_id = f.job_id
-  ), put as (
-    insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for, owner,
-      metadata, max_attempts, policy)
-    select f.job_id, f.run_at, _now, f.rank,
-      case
-        when f.blocked then 'blocked'::stepwell.state
-        when f.run_at > _now then 'scheduled'::stepwell.state
-        else 'ready'::stepwell.state
-      end,
-      f.task, f.queue, f.args, f.id, f.at, f.owner, f.metadata, f.max_attempts, f.policy
-    from fired f
-    returning queue, rank, state, run_at
   ), moved as (
     update stepwell.schedule s
     set next_tick_at = u.next, last_tick_at = coalesce(n.at, s.last_tick_at),
@@ -110,10 +97,20 @@ begin
     ) n on n.id = u.id
     where s.id = any (_locked) and s.id = u.id
   )
-  select count(*), array_agg(row(p.queue, p.rank, p.run_at)::stepwell.place) filter (where p.state = 'ready'),
-    extract(epoch from min(p.run_at) filter (where p.state = 'scheduled') - _now)
-  into enqueued, _places, _due_in
-  from put p;
-  perform stepwell.notify_ready(_places, _due_in);
+  select array_agg(f.job_id) as ids, array_agg(f.task) as tasks, array_agg(f.args::text) as args,
+    array_agg(f.queue) as queues, array_agg(-f.rank::integer) as priorities, array_agg(f.run_at) as run_ats,
+    array_agg(f.metadata::text) as metadata, array_agg(f.max_attempts) as max_attempts, array_agg(f.owner) as owners,
+    array_agg(f.policy::text) as policies, array_agg(f.id) as schedule_ids, array_agg(f.at) as ats,
+    array_agg(f.blocked) as blocked
+  into _fired
+  from fired f;
+  enqueued := coalesce(cardinality(_fired.ids), 0);
+  if enqueued > 0 then
+    perform stepwell.insert_jobs(
+      _now, _fired.ids, _fired.tasks, _fired.args, _fired.queues, _fired.priorities, null, _fired.run_ats, _fired.metadata,
+      _fired.max_attempts, _fired.owners, _fired.policies, _schedule_ids => _fired.schedule_ids,
+      _scheduled_fors => _fired.ats, _blocked => _fired.blocked
+    );
+  end if;
 end
 $$;

@@ -20,7 +20,6 @@ declare
   _at timestamptz;
   _job_id uuid;
   _run_at timestamptz;
-  _state stepwell.state;
   _enqueued integer := 0;
 begin
   -- What somebody else has seen to is left without a lock: its runs may be ending by now, and would wait for it.
@@ -86,22 +85,10 @@ begin
     if _schedule.jitter > 0 then
       _run_at := _at + random() * _schedule.jitter * interval '1 second';
     end if;
-    -- Ticks that were missed together are run one after the other, too.
-    _state := case
-      when _schedule.overlap <> 'allow' and stepwell.has_live_run(_id) then 'blocked'
-      when _run_at > _now then 'scheduled'
-      else 'ready'
-    end;
-    insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for,
-      owner, metadata, max_attempts, policy)
-    values (_job_id, _run_at, _now, _schedule.rank, _state, _schedule.task, _schedule.queue, _schedule.args, _id, _at,
-      case when _schedule.named then _schedule.owner end, _schedule.metadata, _schedule.max_attempts, _schedule.policy);
-    if _state <> 'blocked' then
-      perform stepwell.notify_ready(
-        case when _state = 'ready' then array[row(_schedule.queue, _schedule.rank, _run_at)::stepwell.place] end,
-        case when _state = 'scheduled' then extract(epoch from _run_at - _now)::double precision end
-      );
-    end if;
+    -- Missed ticks, too, run one after the other.
+    perform stepwell.insert_run(
+      _schedule, _job_id, _now, _at, _run_at, _schedule.overlap <> 'allow' and stepwell.has_live_run(_id)
+    );
     _enqueued := _enqueued + 1;
     _schedule.last_tick_at := _at;
     _schedule.last_job_id := _job_id;

@@ -23,12 +23,8 @@ begin
     exit when found;
     _at := _at + interval '1 microsecond';
   end loop;
-  insert into stepwell.job (id, run_at, enqueued_at, rank, state, task, queue, args, schedule_id, scheduled_for,
-    owner, metadata, max_attempts, policy)
-  values (_job_id, _now, _now, _schedule.rank, 'ready', _schedule.task, _schedule.queue, _schedule.args, _schedule.id, _at,
-    case when _schedule.named then _schedule.owner end, _schedule.metadata, _schedule.max_attempts, _schedule.policy);
+  perform stepwell.insert_run(_schedule, _job_id, _now, _at, _now, false);
   update stepwell.schedule s set last_tick_at = _at, last_job_id = _job_id where s.id = _schedule.id;
-  perform stepwell.notify_ready(array[row(_schedule.queue, _schedule.rank, _now)::stepwell.place], null);
   return _job_id;
 end
 $$;

@@ -84,10 +84,7 @@ begin
     extract(epoch from min(m.run_at) filter (where m.state = 'waiting') - _now)
   into _accepted, _cancelling, _places, _due_in
   from moved m;
-  perform stepwell.notify_ready(_places, _due_in);
-  if _cancelling is not null then
-    perform stepwell.cancel(_cancelling);
-  end if;
+  perform stepwell.release(_places => _places, _due_in => _due_in, _cancelling => _cancelling);
   return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
 end
 $$;

@@ -31,7 +31,7 @@ begin
   )
   select coalesce(array_agg(b.id), '{}'), array_agg(row(b.queue, b.rank, b.run_at)::stepwell.place)
   into _begun, _places from begun b;
-  perform stepwell.notify_ready(_places, null);
+  perform stepwell.release(_places => _places);
   return _begun;
 end
 $$;

@@ -46,13 +46,15 @@ begin
   select _new, 'infinity', v.key, v.value from stepwell.large_value v
   where v.job_id = _id
     and exists (select from stepwell.step s where s.job_id = _new and s.key = v.key and s.large);
-  insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, durable,
-    forked_from, owner, policy, cursor, input)
-  values (_new, _now, _now, _job.max_attempts, _job.rank, 'ready', _job.task, _job.queue, _job.args, _job.metadata, true,
-    _id, _job.owner, _job.policy,
-    case when _state.kind = 'state' and _state.n > 1 then _state.key end,
-    case when _state.kind = 'state' and _state.n > 1 then _state.value end);
-  perform stepwell.notify_ready(array[row(_job.queue, _job.rank, _now)::stepwell.place], null);
+  perform stepwell.insert_jobs(
+    _now, array[_new], array[_job.task], array[_job.args::text], array[_job.queue], array[-_job.rank::integer],
+    _metadata => array[_job.metadata::text], _max_attempts => array[_job.max_attempts], _owners => array[_job.owner],
+    _policies => array[_job.policy::text]
+  );
+  update stepwell.job j
+  set durable = true, forked_from = _id, cursor = case when _state.kind = 'state' and _state.n > 1 then _state.key end,
+    input = case when _state.kind = 'state' and _state.n > 1 then _state.value end
+  where j.id = _new;
   return _new;
 end
 $$;

@@ -38,10 +38,7 @@ begin
   set kind = 'taken', key = 'taken/' || s.event_id, value = null, large = false, awaited = null
   where s.job_id = any (_accepted) and s.kind <> 'taken';
   delete from stepwell.large_value v where v.job_id = any (_accepted);
-  perform stepwell.notify_ready(_places, null);
-  if _cancelling is not null then
-    perform stepwell.cancel(_cancelling);
-  end if;
+  perform stepwell.release(_places => _places, _cancelling => _cancelling);
   return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
 end
 $$;

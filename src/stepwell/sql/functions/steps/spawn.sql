@@ -22,10 +22,9 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
+  _owner text := case when cardinality(_owners) = 1 then _owners[1] end;
   _children uuid[];
-  _put integer;
-  _places stepwell.place[];
-  _due_in double precision;
+  _new uuid[];
 begin
   if (
     cardinality(_keys) = cardinality(_ids) and array_position(_keys, null) is null
@@ -33,7 +32,7 @@ begin
     and cardinality(_args) = cardinality(_ids)
   ) is not true and cardinality(_ids) > 0 then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: each child needs args, and a step with a key and its place';
+      message = 'stepwell: each child needs args, and a step with a key and a position';
   end if;
   perform stepwell.check_options(
     _now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners
@@ -48,18 +47,8 @@ begin
   for no key update;
   update stepwell.job j set durable = true where j.id = any (_ids) and j.worker_id is not null and not j.durable;
   with given as materialized (
-    select u.id, u.epoch, u.key, u.n, u.child_id, coalesce(u.task, _tasks[1]) as task, u.args,
-      coalesce(u.queue, case when cardinality(_queues) = 1 then _queues[1] end, 'default') as queue,
-      coalesce(u.priority, case when cardinality(_priorities) = 1 then _priorities[1] end, 0) as priority,
-      coalesce(_now + coalesce(u.delay, case when cardinality(_delays) = 1 then _delays[1] end) * interval '1 second',
-        u.run_at, case when cardinality(_run_ats) = 1 then _run_ats[1] end, _now) as run_at,
-      coalesce(u.metadata, case when cardinality(_metadata) = 1 then _metadata[1] end) as metadata,
-      coalesce(u.max_attempts, case when cardinality(_max_attempts) = 1 then _max_attempts[1] end) as max_attempts,
-      coalesce(u.owner, case when cardinality(_owners) = 1 then _owners[1] end, j.owner) as owner,
-      coalesce(u.policy, case when cardinality(_policies) = 1 then _policies[1] end) as policy
-    from unnest(_ids, _epochs, _keys, _ns, _children, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata,
-      _max_attempts, _owners, _policies)
-      as u (id, epoch, key, n, child_id, task, args, queue, priority, delay, run_at, metadata, max_attempts, owner, policy)
+    select u.id, u.epoch, u.key, u.n, u.child_id, j.owner
+    from unnest(_ids, _epochs, _keys, _ns, _children) as u (id, epoch, key, n, child_id)
     join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
     where j.id = any (_ids)
   ), saved as (
@@ -67,22 +56,19 @@ begin
     select g.id, _now, g.child_id, g.n, g.epoch, true, 'child', g.key from given g
     on conflict (job_id, key) do nothing
     returning child_id
-  ), put as (
-    insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, parent_id,
-      parent_key, owner, policy)
-    select g.child_id, g.run_at, _now, g.max_attempts, -g.priority,
-      case when g.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end,
-      g.task, g.queue, g.args::json, g.metadata::jsonb, g.id, g.key, g.owner, g.policy::json
-    from given g
-    join saved s on s.child_id = g.child_id
-    returning queue, rank, state, run_at
   )
-  select count(*), array_agg(row(p.queue, p.rank, p.run_at)::stepwell.place) filter (where p.state = 'ready'),
-    extract(epoch from min(p.run_at) filter (where p.state = 'scheduled') - _now)
-  into _put, _places, _due_in
-  from put p;
-  perform stepwell.notify_ready(_places, _due_in);
-  if _put = cardinality(_ids) then
+  select array_agg(s.child_id order by u.place), array_agg(coalesce(u.owner, _owner, g.owner) order by u.place)
+  into _new, _owners
+  from unnest(_children, _owners) with ordinality as u (child_id, owner, place)
+  left join given g on g.child_id = u.child_id
+  left join saved s on s.child_id = u.child_id;
+  if array_remove(_new, null) <> '{}' then
+    perform stepwell.insert_jobs(
+      _now, _new, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners, _policies,
+      _parent_ids => _ids, _parent_keys => _keys
+    );
+  end if;
+  if _new = _children then
     return _children;
   end if;
   -- Some were refused, or had been spawned before. Lateral, so that each is looked up by its key: a parent may have many.

@@ -126,10 +126,7 @@ begin
     raise exception using errcode = 'invalid_parameter_value',
       message = 'stepwell: each job waits for a group of steps, or goes on at once';
   end if;
-  perform stepwell.notify_ready(_places, _due_in);
-  if _cancelling is not null then
-    perform stepwell.cancel(_cancelling);
-  end if;
+  perform stepwell.release(_places => _places, _due_in => _due_in, _cancelling => _cancelling);
   return array(select i.id from unnest(_ids) as i (id) except select h.id from unnest(_held) as h (id));
 end
 $$;
