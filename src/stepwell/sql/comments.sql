@@ -1,5 +1,5 @@
--- Runs after the views: every comment on the schema, its types, tables, columns and indexes, in one place. Migrations set
--- some of them, too; these are the ones that count. A view's comment is in the view's own file.
+-- Runs after the views: every comment on the schema, its types, tables, columns and indexes, in one place. Migrations
+-- set some of them, too; these are the ones that count. A view's comment is in the view's own file.
 comment on schema stepwell is 'Stepwell: background jobs and durable steps. Created and changed by "stepwell migrate".';
 
 comment on type stepwell.state is

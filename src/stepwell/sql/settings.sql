@@ -1,10 +1,11 @@
--- Runs after the functions are made: the planner settings of each function, in groups. A function may be in several groups.
--- A nested call inherits the settings of its caller, so each function is in every group that it depends on, also where its
--- callers have the same settings. A function that reads stepwell.job must have enable_seqscan = off (tests/sql/test_plans.py).
+-- Runs after the functions are made: the planner settings of each function, in groups. A function may be in several
+-- groups. A nested call inherits the settings of its caller, so each function is in every group that it depends on,
+-- also where its callers have the same settings. A function that reads stepwell.job must have enable_seqscan = off
+-- (tests/sql/test_plans.py).
 --
--- Statistics on tables of jobs, steps and events are always stale: thousands of rows come and go between two runs of ANALYZE.
--- A plan that was made while a table was empty stays when the table is full. So the plans must not depend on statistics: they
--- are generic, and the groups leave the planner only the access paths that are right at every size.
+-- Statistics on tables of jobs, steps and events are always stale: thousands of rows come and go between two runs of
+-- ANALYZE. A plan that was made while a table was empty stays when the table is full. So the plans must not depend on
+-- statistics: they are generic, and the groups leave the planner only the access paths that are right at every size.
 -- Before Postgres 18 the cost of a disabled plan node triggers JIT compilation at each call (10 ms), hence jit = off.
 do $$
 declare
@@ -46,9 +47,9 @@ begin
             release_misfits, runs_to_replace, task_options
           }'
         ),
-        -- hash: arrays of any length are joined to rows by a hash; a nested loop would sort the array for each row. The only
-        -- access path to the jobs is job_pkey by _ids, in its order: no other row is read, and rows are locked in the order of
-        -- their ids. A hash that spilled to disk would lose that order, hence work_mem.
+        -- hash: arrays of any length are joined to rows by a hash; a nested loop would sort the array for each row. The
+        -- only access path to the jobs is job_pkey by _ids, in its order: no other row is read, and rows are locked in
+        -- the order of their ids. A hash that spilled to disk would lose that order, hence work_mem.
         (
           '{
             plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off, enable_bitmapscan = off,

@@ -1,8 +1,9 @@
--- Give events to the jobs that wait for them, and wake these. Returns the events that must be delivered again, because somebody
--- else held a lock for longer than a moment, or because the job that one was sent to may come back.
--- Who is about to wait holds the advisory lock of the event's name until it has looked for what is there and is seen to wait;
--- who delivers holds it shared until the event is seen. So one of both sees the other. _committed: the event is seen
--- already, and the lock is not needed; whoever calls it then calls it again, so it waits for no job that is locked.
+-- Deliver events to the jobs that wait for them, and wake these jobs. Returns the events that must be delivered again,
+-- because another session held a lock too long or because the job of a signal may be retried.
+-- A job that is about to wait holds the advisory lock of the event's name exclusively while it looks for existing
+-- events, until its wait is committed. The delivery holds the lock shared until the event is committed. So one of the
+-- two sees the other. _committed: the event is already visible, so the lock is not needed. That caller repeats the
+-- delivery later, so the function does not wait for locked jobs.
 create or replace function stepwell.deliver(_ids bigint[], _committed boolean) returns bigint[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -24,7 +25,7 @@ begin
       group by 1
       order by 1
     loop
-      -- No more than so many: the memory for locks is the whole server's. And no more than one is waited for.
+      -- Advisory locks share the memory of the whole server, so at most 500 are taken. The function waits for only one.
       if _locks < 500 and pg_try_advisory_xact_lock_shared(1937007984, _lock.name) then
         _locks := _locks + 1;
       elsif _locks < 500 and cardinality(_late) = 0 and stepwell.lock_event(_lock.name) then
@@ -48,8 +49,8 @@ begin
     _waiting := array(select w.id from unnest(_waiting) as w (id) except select m.id from unnest(_missed) as m (id));
   end if;
   if cardinality(_sent_to) > 0 then
-    -- Durable, so that its end sees to what is left unread. One that is locked is not waited for: it may be saving a step in a
-    -- transaction that sends to a job of ours.
+    -- Mark the job durable, so that its end deletes unread signals. Locked jobs are skipped: one of them may be saving
+    -- a step in a transaction that sends to a job locked here.
     update stepwell.job j set durable = true
     where j.id = any (array(
       select k.id from stepwell.job k
@@ -62,7 +63,7 @@ begin
       select t.id from unnest(_sent_to) as t (id) where not exists (select from stepwell.job j where j.id = t.id)
     );
     if cardinality(_ended) > 0 then
-      -- As stepwell.delete_steps would have done: what can be tried again may read it then.
+      -- As in stepwell.delete_steps: a job that can be retried may read the signal then.
       update stepwell.event e set expires_at = h.expires_at
       from stepwell.history h
       where e.id = any (_ids) and e.job_id = any (_ended) and h.id = e.job_id and h.state <> 'succeeded';
@@ -71,7 +72,7 @@ begin
         and not exists (select from stepwell.history h where h.id = e.job_id and h.state <> 'succeeded');
     end if;
     if _committed then
-      -- It was tried again in the moment in which it seemed to have ended.
+      -- The job was retried at the moment at which it seemed to have ended.
       update stepwell.event e set expires_at = 'infinity'
       where e.id = any (_ids) and e.job_id = any (_sent_to) and e.job_id <> all (_ended) and e.expires_at < 'infinity';
     else

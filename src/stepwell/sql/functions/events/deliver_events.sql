@@ -1,5 +1,5 @@
--- When a transaction that has emitted events commits: give them to those who wait. Waits for nobody longer than a moment: what
--- could not be delivered for certain by then is marked as late, and stepwell.promote delivers it.
+-- The commit trigger of stepwell.event: deliver the events that the transaction has emitted. It waits for locks only
+-- briefly. An event that may not have reached every job is marked as late, and stepwell.promote delivers it again.
 create or replace function stepwell.deliver_events() returns trigger
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -8,14 +8,15 @@ declare
   _ids bigint[];
   _late bigint[];
 begin
-  -- First of all: on a table of the caller's own, to read new would run casts of the caller's own as the owner of this.
+  -- This check must come first. On a table of the caller's own, reading new would run the caller's casts with the
+  -- rights of the owner of this function.
   if tg_relid <> 'stepwell.event'::regclass or tg_op <> 'INSERT' or tg_when <> 'AFTER' or tg_level <> 'ROW' then
     raise exception using errcode = 'insufficient_privilege',
-      message = 'stepwell: deliver_events is the trigger of the table stepwell.event, and of no other';
+      message = 'stepwell: deliver_events can only be the trigger of stepwell.event';
   end if;
-  -- The first of a transaction's events brings all that were put in after it, so that jobs are locked in one order. The mark
-  -- is in the row, where no client can write it, and goes when the savepoint goes in which it was set. It is looked up:
-  -- new is the row as it was put in.
+  -- The first event of a transaction delivers all later ones, so that jobs are locked in one order. The mark is a
+  -- column, which no client can write and which is rolled back with its savepoint. It is read from the table, because
+  -- new is the row as it was inserted.
   perform from stepwell.event e where e.id = new.id and not e.delivered;
   if not found then
     return null;
@@ -29,7 +30,7 @@ begin
   _late := stepwell.deliver(_ids, false);
   if cardinality(_late) > 0 then
     update stepwell.event e set late = '0' where e.id = any (_late);
-    -- To stepwell.promote, which delivers them.
+    -- Workers call stepwell.promote then.
     perform stepwell.notify_ready(null, 1);
   end if;
   return null;

@@ -1,5 +1,6 @@
 -- Emit an event, from any language: select stepwell.emit('shipped', '7', '{"by": "mule"}'). Every job that waits for it
--- goes on when this is committed; who begins to wait later finds it, for as long as it is kept. Returns its id.
+-- continues after the commit. A job that begins to wait later finds the event while it is kept. Returns the id of the
+-- event.
 create or replace function stepwell.emit(
   name text,
   key text default null,
@@ -14,7 +15,7 @@ declare
   _large boolean := coalesce(octet_length(value::text) > 65536, false);
   _id bigint;
 begin
-  -- At commit the waits of others are looked for, and a snapshot of the whole transaction would not show all of them.
+  -- The commit trigger looks for waiting jobs, and a snapshot of the whole transaction would miss some.
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
     raise exception using errcode = 'feature_not_supported',
       message = 'stepwell: emit and send need a transaction at read committed: use another connection, or another job';

@@ -1,5 +1,6 @@
--- Keep events for the history of jobs that refer to their large values: the k-th of _takers took the k-th of _event_ids. Many
--- jobs may have taken one event; so it is kept a day longer than it must be, and most that come later have nothing to change.
+-- Keep events for the history of jobs that refer to their large values: the k-th of _takers took the k-th of
+-- _event_ids. Many jobs may have taken one event. So it is kept up to two days longer than necessary, and most later
+-- calls have nothing to write.
 create or replace function stepwell.keep_events(
   _takers uuid[],
   _event_ids bigint[],
@@ -20,7 +21,7 @@ begin
     join unnest(_kept, _expires_ats) as k (id, expires_at) on k.id = t.job_id
     group by t.event_id
   ) n
-  -- Not as a join, which would read all events.
+  -- As a join, this would read all events.
   where (
     select true from stepwell.event e where e.id = n.id and (e.kept_until is null or e.kept_until < n.until)
   );

@@ -1,5 +1,5 @@
--- Wait for the advisory lock of an event's name, but not for long: anybody who may connect can hold it. False: it is not to
--- be had now.
+-- Wait briefly for the advisory lock of an event's name, which any role that can connect can hold. Returns false if the
+-- lock is not granted.
 create or replace function stepwell.lock_event(_name integer) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,6 +1,6 @@
--- Lock the jobs that wait for events, and those that something was sent to against their end. Waits for others, but not for
--- long: whoever emits may keep a transaction open, and a commit must not wait for that. Without _wait it does not wait at all.
--- Returns the jobs that are locked by others.
+-- Lock the jobs that wait for events, and protect the receivers of signals against their end. It waits only briefly: a
+-- session may emit in a long transaction, and a commit must not wait for that. If not _wait, it does not wait at all.
+-- Returns the jobs that other sessions have locked.
 create or replace function stepwell.lock_to_deliver(_waiting uuid[], _sent_to uuid[], _wait boolean) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -13,7 +13,8 @@ begin
   if _wait then
     begin
       perform from stepwell.job j where j.id = any (_waiting) order by j.id for no key update;
-      -- No more than that, for two that run may send to each other, and hold themselves.
+      -- A stronger lock would deadlock: two running jobs may send to each other in transactions that hold their own
+      -- rows.
       perform from stepwell.job j where j.id = any (_sent_to) order by j.id for key share;
       return '{}';
     exception when lock_not_available or deadlock_detected then

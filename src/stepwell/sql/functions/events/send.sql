@@ -1,4 +1,5 @@
--- Send something to one live job, which takes what it is sent in order, each once. False: there is no such live job.
+-- Send a signal to one live job. The job receives its signals in order, each once. Returns false if there is no such
+-- live job.
 create or replace function stepwell.send(job_id uuid, name text, value json default null) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -7,16 +8,17 @@ declare
   _now timestamptz := stepwell.now();
   _large boolean := coalesce(octet_length(value::text) > 65536, false);
 begin
-  -- At commit the waits of others are looked for, and a snapshot of the whole transaction would not show all of them.
+  -- The commit trigger looks for the waiting job, and a snapshot of the whole transaction might miss its wait.
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
     raise exception using errcode = 'feature_not_supported',
       message = 'stepwell: emit and send need a transaction at read committed: use another connection, or another job';
   end if;
   if name is null or length(name) not between 1 and 200 then
-    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a name must have 1 to 200 characters';
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: a signal''s name must have 1 to 200 characters';
   end if;
-  -- Not locked: who sends in a long transaction must not hold up the job's worker. What becomes of it if the job ends
-  -- before this is committed is seen to then, by stepwell.deliver_events.
+  -- The row is not locked, because a signal sent in a long transaction must not block the job's worker. If the job ends
+  -- before this transaction commits, stepwell.deliver_events handles the signal.
   perform from stepwell.job j where j.id = send.job_id;
   if not found then
     return false;

@@ -1,6 +1,7 @@
--- Give the waits of these jobs the events that came before them: each the oldest that its job has not taken yet. The jobs
--- are locked by the caller. Returns those for which an event may be on its way at this moment, in a transaction that
--- is about to commit: they must look again. _emitting: the caller delivers events, and the jobs are seen to wait already.
+-- Give the waits of these jobs the events that are already there: to each wait the oldest event that its job has not
+-- taken yet. The caller has locked the jobs. Returns the jobs for which a concurrent transaction may be about to commit
+-- an event; their waits must be looked up again. _emitting: the caller delivers events, and the waits are already
+-- committed.
 create or replace function stepwell.take_events(_job_ids uuid[], _emitting boolean) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -19,8 +20,8 @@ begin
     where s.job_id = any (_job_ids) and s.pending and s.event is not null and s.awaited is not null
     order by s.job_id, s.n
   loop
-    -- No more than so many: the memory for locks is the whole server's. What is there is taken also without the lock, which
-    -- anybody may hold.
+    -- Advisory locks share the memory of the whole server, so at most 500 are taken. Without the lock, which any role
+    -- can hold, existing events are taken nevertheless.
     _sure := _emitting or _locks < 500 and pg_try_advisory_xact_lock(1937007984, hashtext(
       _wait.event || chr(1) || case when _wait.kind = 'receive' then _wait.job_id::text else _wait.event_key end
     ));
@@ -30,7 +31,7 @@ begin
       where e.id = (
         select f.id from stepwell.event f
         where f.job_id = _wait.job_id and f.name = _wait.event
-          -- What comes later than the limit comes too late.
+          -- A signal sent after the time limit is too late.
           and (_wait.until is null or f.emitted_at <= _wait.until)
         order by f.id limit 1
       )
@@ -41,7 +42,7 @@ begin
         on conflict (job_id, key) do update set value = excluded.value;
       end if;
     else
-      -- A large value stays where it is, and all who take it refer to it.
+      -- A large value stays in stepwell.event, and every step that takes it refers to it.
       select e.id, e.large, case when not e.large then e.value end as value into _event
       from stepwell.event e
       where e.job_id is null and e.name = _wait.event and e.key = _wait.event_key
@@ -51,7 +52,7 @@ begin
       order by e.id
       limit 1;
       if _event.large then
-        -- It may expire, and be pruned, before the step that refers to it is seen.
+        -- Otherwise the event could be pruned before the step that refers to it is visible.
         perform from stepwell.event e where e.id = _event.id for key share;
         if not found then
           _event.id := null;

@@ -1,5 +1,5 @@
--- The jobs that wait for one of these events, each with the event. Those that an event was sent to are looked up by their id:
--- by its name all would be found that wait for a signal of that name.
+-- The jobs that wait for one of these events, each with the event. The receiver of a signal is looked up by its id: by
+-- name, the function would find every job that waits for a signal of that name.
 create or replace function stepwell.waiting_for(_event_ids bigint[]) returns table (job_id uuid, event_id bigint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Add to this minute's counters: the k-th element of each array is for _tasks[k] in _queues[k]. Null adds nothing, as does what has
--- no task or queue, or one that no job can have.
+-- Add to the counters of this minute: the k-th element of each array is for _tasks[k] in _queues[k]. Null adds nothing.
+-- Elements with a task or queue name that no job can have are ignored.
 create or replace function stepwell.add_stats(
   _tasks text[],
   _queues text[],
@@ -27,11 +27,11 @@ as $$
     coalesce(sum(u.undone), 0), coalesce(sum(u.refused), 0)
   from unnest(_tasks, _queues, _succeeded, _failed, _cancelled, _handed_back, _seconds, _suspended, _snoozed, _advanced,
     _restarted, _undone, _refused)
-    as u (task, queue, succeeded, failed, cancelled, handed_back, seconds, suspended, snoozed, advanced, restarted, undone,
-      refused)
+    as u (task, queue, succeeded, failed, cancelled, handed_back, seconds, suspended, snoozed, advanced, restarted,
+      undone, refused)
   where length(u.task) between 1 and 200 and length(u.queue) between 1 and 200
   group by u.task, u.queue
-  -- In order, as workers that write at the same moment do: so none waits for one that waits for it.
+  -- In one order, so that concurrent workers do not deadlock.
   order by u.task, u.queue
   on conflict on constraint stat_pkey do update
   set succeeded = s.succeeded + excluded.succeeded, failed = s.failed + excluded.failed,

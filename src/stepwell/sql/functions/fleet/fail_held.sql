@@ -1,6 +1,6 @@
--- Fail, as lease_lost, every job that a worker holds and that nobody has locked; each may run again at once. Returns
--- these jobs; one that has failed for good, because this was its last attempt, is marked. One whose parent or children
--- somebody has locked for longer than a moment is left for the next look.
+-- Fail, as lease_lost, every job that a worker holds and that no other session has locked. Each job is retried at once,
+-- if it has attempts left. Returns these jobs; failed is true if the job has failed for good. A job whose parent or
+-- children another session has locked too long is left for the next rescue.
 create or replace function stepwell.fail_held(_worker_id uuid, _message text, _tasks jsonb) returns table (
   job_id uuid,
   task text,
@@ -58,16 +58,16 @@ begin
         when lock_not_available then
           _left := _left || _ids[_k];
         when data_exception or integrity_constraint_violation or program_limit_exceeded then
-          -- Its own row does not allow it to run again. It must not keep the others from that.
+          -- A constraint refuses the row of this job. That must not stop the rescue of the others.
           perform stepwell.fail_broken(_ids[_k], format('%s; and it cannot run again: %s', _message, sqlerrm));
       end;
     end loop;
   end;
-  -- One that was cancelled has ended so. One that is undone from here on has failed, too.
+  -- A job whose cancel was requested has ended as cancelled. A job whose undo begins here has failed.
   return query
     select u.id, u.task, _message, not u.cancelling and (j.id is null or j.undoing and not u.undoing)
     from unnest(_ids, _names, _cancelling, _undoing) as u (id, task, cancelling, undoing)
-    -- Lateral for the plan: each is looked up by its id.
+    -- Lateral, so that each job is looked up by its id.
     left join lateral (
       select j.id, j.undoing is not null as undoing from stepwell.job j where j.id = u.id limit 1
     ) j on true

@@ -1,6 +1,6 @@
--- Lead the fleet, or go on leading: true if this worker does, until _lease seconds from now. One leads at a time; a leader
--- that fell silent, left, or whose session is gone is succeeded. All that a leader does can be done twice, so a wrong
--- guess costs nothing.
+-- Become the leader of the fleet or renew the leadership. Returns whether this worker leads for the next _lease
+-- seconds. A leader whose lease has ended, whose row is gone, or whose session has lost its advisory lock is replaced.
+-- Every duty of the leader is idempotent, so two leaders at once do no harm.
 create or replace function stepwell.lead(_worker_id uuid, _lease double precision default 5) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -11,7 +11,7 @@ declare
   _leader record;
   _free boolean := false;
 begin
-  -- One that was declared dead, or never registered, is heard of by nobody.
+  -- A worker that was declared dead or never registered cannot lead.
   if _until is null or not exists (select from stepwell.worker w where w.id = _worker_id) then
     return false;
   end if;
@@ -28,8 +28,10 @@ begin
         perform pg_advisory_unlock_shared(1937007981, _leader.number);
       end if;
     end if;
-    -- A lease that ends too late was given before the clock was set back.
-    if _leader.number is not null and not _free and _leader.lease_until between _now and _now + 2 * _lease * interval '1 second' then
+    -- A lease that ends too late was granted before the clock was set back.
+    if _leader.number is not null and not _free
+      and _leader.lease_until between _now and _now + 2 * _lease * interval '1 second'
+    then
       return false;
     end if;
     update stepwell.leader l set worker_id = _worker_id, since = _now, lease_until = _until

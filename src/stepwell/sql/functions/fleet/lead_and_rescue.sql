@@ -1,6 +1,7 @@
--- Lead the fleet, if nobody else does, and as its leader rescue the jobs of dead workers: what a leader does each second, in
--- one round trip. The last row says whether this worker leads, and why the rescue failed, if it did; each other row is a
--- rescued job, as rescue_jobs returns it. To lead does not depend on the rescue: one that fails must not stop all upkeep.
+-- What a leader does each second, in one round trip: renew the leadership or take it over, then rescue the jobs of dead
+-- workers. The last row says whether this worker leads, and why the rescue failed, if it did. Each other row is a
+-- rescued job, as rescue_jobs returns it. A rescue that fails does not end the leadership, because that would stop all
+-- upkeep.
 create or replace function stepwell.lead_and_rescue(_worker_id uuid, _lease double precision default 5)
 returns table (
   leads boolean,

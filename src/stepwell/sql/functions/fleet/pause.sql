@@ -1,4 +1,4 @@
--- Claim nothing more of a queue, a task, for a worker, or anything at all, until it is resumed; what runs goes on.
+-- Stop claims from a queue, of a task, by a worker, or all claims, until they are resumed. Running jobs continue.
 create or replace function stepwell.pause(
   _queue text default null,
   _task text default null,

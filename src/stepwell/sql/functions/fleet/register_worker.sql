@@ -1,7 +1,8 @@
--- Enter a worker with its first lease. _age and _begun: if it lost the lease it had, for how many seconds it has run, and its
--- number when it started. _owner, _schedules and _stale_after say whose schedules stand in its code.
--- _named: its app was given that name, and the worker claims the jobs of this owner besides those of none. Null, from workers of
--- an older version: the jobs of every owner. _signatures: checksums of what its tasks take.
+-- Register a worker with its first lease. A worker that lost its lease registers again and gives its age in seconds
+-- (_age) and its first number (_begun). _owner, _schedules and _stale_after describe the schedules that its code
+-- declares.
+-- _named: the app was given a name, so the worker claims the jobs of that owner and those of no owner. Null, from older
+-- workers: it claims the jobs of every owner. _signatures: checksums of the parameters of its tasks.
 create or replace function stepwell.register_worker(
   _host text,
   _pid integer,
@@ -30,10 +31,10 @@ begin
     or exists (select from unnest(_queues || _schedules) as n (name) where (length(n.name) between 1 and 200) is not true)
   then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: a worker''s queues and schedules must have names of 1 to 200 characters, its owner at most 200, its host '
-        'and version at most 255, and it may have 10000 queues, 100000 schedules and 16 MB of tasks';
+      message = 'stepwell: a worker''s queues and schedules must have names of 1 to 200 characters, its owner at most 200, '
+        'its host and version at most 255, and it may have 10000 queues, 100000 schedules and 16 MB of tasks';
   end if;
-  -- Whoever rescues, cancels or enqueues reads these: a limit that is no number must not get in, nor an option that no job
+  -- Rescue, cancel and enqueue read these: they must not fail on a limit that is not a number or an option that no job
   -- can have.
   perform (t.limits ->> 'max_attempts')::numeric::integer, (t.limits ->> 'keep_failed')::double precision
   from jsonb_each(_tasks::jsonb) as t (task, limits);
@@ -43,13 +44,14 @@ begin
       or (t.limits ->> 'priority')::numeric not between -32767 and 32767
   ) then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: a task''s queue must have a name of 1 to 200 characters, and its priority must be between -32767 and 32767';
+      message = 'stepwell: a task''s queue must have a name of 1 to 200 characters, and its priority must be between '
+        '-32767 and 32767';
   end if;
   insert into stepwell.worker (id, host, pid, version, queues, tasks, concurrency, started_at, renewed_at,
     lease_until, begun, owner, schedules, stale_after, named, signatures)
   values (_id, _host, _pid, _version, _queues, _tasks::jsonb, _concurrency, _now - _age * interval '1 second', _now,
     _now + _lease * interval '1 second', _begun, _owner, _schedules, _stale_after, _named, _signatures);
-  -- There may be jobs that waited for this one.
+  -- Jobs may have been waiting for a worker with these signatures.
   perform from stepwell.job j
   where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
   order by j.task, j.misfits, j.queue limit 1;
@@ -58,6 +60,7 @@ begin
   end if;
   return _id;
 exception when not_null_violation then
-  raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a worker cannot be registered: ' || sqlerrm;
+  raise exception using errcode = 'invalid_parameter_value',
+    message = 'stepwell: a worker cannot be registered: ' || sqlerrm;
 end
 $$;

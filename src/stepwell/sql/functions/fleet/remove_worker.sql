@@ -1,7 +1,7 @@
--- Give back what a dead worker holds, and take it off the registry. Returns those jobs, as fail_held does.
--- Nothing is waited for, but a schedule's row for a moment (admit). A claim or a commit that is still under way may belong to a worker that was stopped or cut off,
--- and then it lasts for as long as the server believes in the connection. What is locked so stays, and the worker's row
--- with it; the next rescue looks again.
+-- Give back the jobs of a dead worker, as fail_held does, and delete its registration.
+-- It waits for nothing but the row of a schedule, and that briefly (admit). A claim or commit of the dead worker may
+-- still be in progress, for as long as the server keeps its connection. The jobs that it has locked stay, and the
+-- worker's row with them, for the next rescue.
 create or replace function stepwell.remove_worker(_worker_id uuid, _message text, _tasks jsonb) returns table (
   job_id uuid,
   task text,
@@ -14,7 +14,7 @@ as $$
 declare
   _idle boolean;
 begin
-  -- With the row no claim is under way, so the statements that follow see all that it holds.
+  -- With this lock no claim is in progress, so the following statements see every job that the worker holds.
   perform from stepwell.worker w where w.id = _worker_id for update skip locked;
   _idle := found;
   return query select f.job_id, f.task, f.message, f.failed from stepwell.fail_held(_worker_id, _message, _tasks) f;

@@ -1,6 +1,6 @@
--- Renew a worker's lease and see to it that this session holds the worker's advisory lock (1937007981, number), by
--- which peers tell that it lives. Returns what is asked of it: the jobs it must stop, what is paused, and whether it must
--- stop itself; and its number. No row: it was declared dead and must start anew.
+-- Renew a worker's lease, and have this session hold the worker's advisory lock (1937007981, number), which shows its
+-- peers that it is alive. Returns its orders: the jobs it must stop, the pauses, and whether it must stop; and its
+-- number. No row: the worker was declared dead and must register again.
 create or replace function stepwell.renew(
   _worker_id uuid,
   _lease double precision,
@@ -23,15 +23,16 @@ declare
 begin
   if _lease is null or _running is null then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: renew needs the length of the lease, and how many jobs run';
+      message = 'stepwell: renew needs _lease and _running';
   end if;
   select w.number into _number from stepwell.worker w
-  where w.id = _worker_id and w.lease_until > 'epoch' -- where rescue puts it
+  where w.id = _worker_id and w.lease_until > 'epoch' -- rescue_jobs sets it to epoch
   for no key update;
   if not found then
     return;
   end if;
-  -- Only now: whoever sets the clock in a test moves the leases along, and we may have waited for that.
+  -- The clock is read after the lock: a test that sets the clock moves the leases, and this call may have waited for
+  -- that.
   _now := stepwell.now();
   _held := exists (
     select from pg_locks l

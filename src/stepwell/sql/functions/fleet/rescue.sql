@@ -1,5 +1,6 @@
--- The same as rescue_jobs, which says more; returns the ids of the rescued jobs. Workers of schema 6 call it.
-create or replace function stepwell.rescue(_patience double precision default 1, _limit integer default 20) returns uuid[]
+-- Workers of schema 6 call this. It does the same as rescue_jobs, and returns only the ids of the jobs.
+create or replace function stepwell.rescue(_patience double precision default 1, _limit integer default 20)
+returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$

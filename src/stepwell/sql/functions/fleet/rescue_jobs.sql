@@ -1,12 +1,13 @@
--- Give back what dead workers held, through the same fail as any error, and take them off the registry.
--- A worker is dead when its lease has ended, or when its session's advisory lock was found free by two looks at
--- least _patience seconds apart: sooner a mere reconnect would count, and after a restart of Postgres all reconnect.
--- A lease also ends when the clock is set forward. So while that lock is held, a worker whose lease has ended is dead only
--- after two looks half a lease apart between which it has not renewed: it renews at least every third of a lease. Anybody
--- can hold the lock, and gains no more than that by it.
--- Jobs of workers that are not registered are stepwell.rescue_unregistered's.
--- No more than _limit workers are rescued from at once. Returns the rescued jobs, with the message of the failure; those
--- that have failed for good, because this was their last attempt, are marked.
+-- Give back the jobs of dead workers, through stepwell.fail, and delete their registrations.
+-- A worker is dead when its lease has ended, or when two looks at least _patience seconds apart have found its advisory
+-- lock free. A shorter time would take a reconnect for a death, and after a restart of Postgres every worker
+-- reconnects.
+-- A lease also ends when the clock is set forward. So while the lock is held, a worker whose lease has ended is dead
+-- only after two looks half a lease apart without a renewal in between; a worker renews at least every third of a
+-- lease. Any role can hold the lock, and gains no more than this delay.
+-- stepwell.rescue_unregistered rescues the jobs of workers that are not registered.
+-- At most _limit workers are rescued from at once. Returns the jobs with the message of the failure; failed is true if
+-- the job has failed for good.
 create or replace function stepwell.rescue_jobs(_patience double precision default 1, _limit integer default 20)
 returns table (
   job_id uuid,
@@ -33,7 +34,7 @@ begin
     order by w.id
   loop
     if _worker.lease_until > _now then
-      -- The clock was set back since: a lease that was given by the old time begins now, or it would last too long.
+      -- The clock was set back since the renewal. The lease begins now, or it would last too long.
       if _worker.renewed_at > _now + interval '1 second' then
         update stepwell.worker w
         set renewed_at = _now, lease_until = _now + (w.lease_until - w.renewed_at), lock_missing_since = null
@@ -42,16 +43,16 @@ begin
         _worker.lock_missing_since := null;
       end if;
       continue when not _worker.lock_held;
-      -- It was overdue before the clock was set back, and is so no longer.
+      -- The worker was overdue only before the clock was set back.
       if _worker.overdue_since is not null then
         update stepwell.worker w set overdue_since = null where w.id = _worker.id;
       end if;
-      -- Shared, so that two who look at once do not take each other for the worker.
+      -- A shared lock, so that two concurrent looks do not take each other for the worker.
       _free := pg_try_advisory_lock_shared(1937007981, _worker.number);
       if _free then
         perform pg_advisory_unlock_shared(1937007981, _worker.number);
       end if;
-      -- One that was missed later than now was so before the clock was set back: from here on it is counted anew.
+      -- A time in the future is from before the clock was set back: start counting again.
       if _free <> (_worker.lock_missing_since is not null) or _worker.lock_missing_since > _now then
         update stepwell.worker w set lock_missing_since = case when _free then _now end where w.id = _worker.id;
       end if;
@@ -69,7 +70,7 @@ begin
         continue when _worker.overdue_since > _now - (_worker.lease_until - _worker.renewed_at) / 2;
       end if;
     end if;
-    -- A renewal that came in between clears lock_missing_since and moves the lease: then the worker lives.
+    -- A concurrent renewal clears lock_missing_since and moves the lease: then the worker is alive.
     update stepwell.worker w set lease_until = 'epoch'
     where w.id = _worker.id and (w.lease_until <= _now or w.lock_missing_since = _worker.lock_missing_since);
     continue when not found;
@@ -80,7 +81,8 @@ begin
     exit when cardinality(_dead) >= _limit;
   end loop;
 
-  -- Last, because from here on nothing is waited for, or not for long (admit), while jobs are locked: nothing can deadlock.
+  -- Last, because from here on jobs are locked. The function then waits for nothing but a schedule, and that briefly
+  -- (admit), so it cannot deadlock.
   for _k in 1 .. cardinality(_dead) loop
     return query
       select r.job_id, r.task, r.message, r.failed

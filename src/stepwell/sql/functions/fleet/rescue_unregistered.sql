@@ -1,8 +1,8 @@
--- Give back the jobs of workers that are not registered, as rescue_jobs gives back those of dead workers. A worker's row
--- stays for as long as it holds a job, so there are none, unless somebody deleted rows by hand.
--- The index is walked from holder to holder, so it does not matter how much each of them holds. But while some transaction
--- holds an old snapshot, the index keeps an entry for every job that ever ran, and the walk passes over these. So workers
--- call this rarely.
+-- Give back the jobs of workers that are not registered, as rescue_jobs does for dead workers. A worker's row stays
+-- while it holds a job, so there are none, unless rows were deleted by hand.
+-- The function walks along the index from worker to worker, so its cost does not grow with the jobs of each. But while
+-- a transaction holds an old snapshot, the index keeps an entry for every job that ever ran, and the walk passes over
+-- all of them. So workers call this rarely.
 create or replace function stepwell.rescue_unregistered() returns table (
   job_id uuid,
   task text,

@@ -1,4 +1,4 @@
--- Claim again what was paused: exactly that, so a queue stays paused while everything is. False: it was not paused.
+-- End exactly this pause: a queue stays paused while everything is paused. Returns false if there was no such pause.
 create or replace function stepwell.resume(
   _queue text default null,
   _task text default null,
@@ -12,7 +12,7 @@ declare
   _scope record;
   _resumed boolean;
 begin
-  -- On its own, because a join with a table that has no rows would not call it, and so accept anything.
+  -- In a join with an empty table control_scope would not be called, so that any argument would be accepted.
   _scope := stepwell.control_scope(_queue, _task, _worker, _everything);
   delete from stepwell.control p where p.action = 'pause' and p.scope = _scope.scope and p.name = _scope.name;
   _resumed := found;

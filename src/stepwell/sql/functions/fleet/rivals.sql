@@ -1,5 +1,5 @@
--- The owners, other than its own, whose live workers may take the same jobs as this worker: both know the task, claim from
--- the same queue, and not both were given their names. Returns each with the tasks that they share.
+-- The other owners whose live workers may claim the same jobs as this worker: both know the task and claim from the
+-- same queue, and at least one of the apps was not given a name. Returns each with the tasks that they share.
 create or replace function stepwell.rivals(_worker_id uuid) returns table (owner text, tasks text[])
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -8,7 +8,8 @@ begin
   return query
     select o.owner, array_agg(distinct t.name order by t.name)
     from stepwell.worker m
-    join stepwell.worker o on o.owner <> m.owner and o.lease_until > stepwell.now() and (m.named and o.named) is not true
+    join stepwell.worker o
+      on o.owner <> m.owner and o.lease_until > stepwell.now() and (m.named and o.named) is not true
     cross join lateral jsonb_object_keys(m.tasks) as t (name)
     where m.id = _worker_id and o.tasks ? t.name
       and exists (

@@ -1,5 +1,4 @@
--- Whether code that was written for this version of the schema works with the schema as it is: no later migration says
--- that it needs newer code.
+-- Whether code that was written for this version works with the schema: no later migration requires newer code.
 create or replace function stepwell.accepts(_version integer) returns boolean
 language sql stable security definer
 set search_path = pg_catalog, pg_temp

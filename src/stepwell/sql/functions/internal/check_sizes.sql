@@ -1,5 +1,5 @@
--- Refuse texts that are larger than the owner of the schema allows (stepwell.size_limit). No limit is below 64 kB, so arrays
--- and texts up to that size pass at a glance. Callers on a hot path ask pg_column_size themselves first.
+-- Refuse texts above the limit in stepwell.size_limit. No limit is below 64 kB, so smaller arrays pass without a
+-- lookup. Callers on a hot path check pg_column_size first.
 create or replace function stepwell.check_sizes(_name text, _texts text[]) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -8,7 +8,7 @@ declare
   _largest bigint;
   _most bigint;
 begin
-  -- plpgsql expands its array parameters, so this is the size in memory, however the value is stored or compressed.
+  -- plpgsql expands its array parameters, so this is the size in memory, whether or not the stored value is compressed.
   if _texts is null or pg_column_size(_texts) <= 65536 then
     return;
   end if;

@@ -1,5 +1,5 @@
--- Refuse values that could not be read again, as stepwell.check_value does, at the price of one look for most: only what is
--- written with an escape such as \u0000 or \ud800 can hold text that Postgres cannot keep.
+-- Refuse values that could not be read again, like stepwell.check_value, at a lower cost: only a value with an escape
+-- such as \u0000 or \ud800 can hold text that Postgres cannot represent.
 create or replace function stepwell.check_values(_values text[]) returns void
 language plpgsql immutable
 set search_path = pg_catalog, pg_temp

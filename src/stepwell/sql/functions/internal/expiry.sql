@@ -1,4 +1,4 @@
--- When something kept for so many seconds expires; infinity stays infinity.
+-- When something that is kept for _keep seconds expires; infinity stays infinity.
 create or replace function stepwell.expiry(_now timestamptz, _keep double precision) returns timestamptz
 language sql immutable parallel safe
 as $$

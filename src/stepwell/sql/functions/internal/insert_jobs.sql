@@ -1,8 +1,8 @@
--- Insert jobs and notify the workers of those that are ready. Every new job passes here; only stepwell.retry inserts jobs
--- besides, which come back from history. A unique key would be enforced here, and the key of a limit would be stored here.
--- The caller has checked the options (check_options, check_policies). Up to _policies an array is null (the default for all
--- jobs), has one element (the same for all), or one element per job; the arrays after it have one per job. A job whose id is
--- null is not inserted. A blocked job waits until stepwell.admit admits it. Returns _ids.
+-- Insert jobs and notify the workers of those that are ready. Every new job passes here; only stepwell.retry also
+-- inserts jobs, which come back from history. A unique key would be enforced here, and the key of a limit stored here.
+-- The caller has checked the options (check_options, check_policies). Up to _policies an array is null (the default for
+-- all jobs), has one element (the same for all) or one element per job; the arrays after it have one element per job. A
+-- job whose id is null is not inserted. A blocked job waits until stepwell.admit admits it. Returns _ids.
 create or replace function stepwell.insert_jobs(
   _now timestamptz,
   _ids uuid[],
@@ -44,15 +44,17 @@ begin
       from unnest(_ids, _delays, _run_ats) with ordinality as u (id, delay, run_at, n)
       order by u.n
     );
-    select array_agg(row(coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), u.run_at)::stepwell.place)
-        filter (where u.run_at <= _now),
+    select array_agg(
+        row(coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), u.run_at)::stepwell.place
+      ) filter (where u.run_at <= _now),
       extract(epoch from min(u.run_at) filter (where u.run_at > _now) - _now)
     into _places, _due_in
     from unnest(_ids, _run_ats, _queues, _priorities, _blocked) as u (id, run_at, queue, priority, blocked)
     where u.id is not null and u.blocked is not true;
   elsif cardinality(_queues) > 1 or cardinality(_priorities) > 1 then
     _places := array(
-      select distinct row(coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), _now)::stepwell.place
+      select distinct
+        row(coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), _now)::stepwell.place
       from unnest(_ids, _queues, _priorities) as u (id, queue, priority)
       where u.id is not null
     );

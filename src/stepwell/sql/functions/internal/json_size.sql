@@ -1,5 +1,5 @@
--- How many bytes a stored value has as text, or very nearly: from its header, so that nothing is read, unless it is compressed.
--- No setting of its own: then Postgres puts its body in the place of the call.
+-- The approximate size in bytes of a stored value as text. It is read from the header, without fetching the value,
+-- unless the value is compressed. The function has no settings, so that Postgres inlines it.
 create or replace function stepwell.json_size(_value json) returns integer
 language sql stable
 as $$

@@ -1,6 +1,7 @@
--- Lock jobs, their parents and, if asked, all that descends from them, in the order of their ids: who ends children locks
--- their parents, and who ends parents their children, and neither may wait for the other. Returns what was locked, but for
--- the parents: what comes back from history a moment later is not among that, and not for the caller to touch.
+-- Lock jobs, their parents and, if _descendants, all their descendants, in the order of their ids. A function that ends
+-- children locks their parents, and one that ends parents locks their children; in one order they cannot deadlock.
+-- Returns the locked jobs without the parents. A job that comes back from history a moment later is not among them, and
+-- the caller must not change it.
 create or replace function stepwell.lock_family(_ids uuid[], _parent_ids uuid[], _descendants boolean) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -15,7 +16,7 @@ begin
     _found := '{}';
     _level := case when _descendants then _ids else '{}' end;
     while cardinality(_level) > 0 loop
-      -- In the order of the index on parents: so a plan that was made while the table was empty takes no other.
+      -- The order of the index on parents, so that a plan made while the table was empty uses that index.
       _level := array(select j.id from stepwell.job j where j.parent_id = any (_level) order by j.parent_id);
       _found := _found || _level;
     end loop;
@@ -27,11 +28,11 @@ begin
         for update
       ) l
     );
-    -- One of them may have spawned before it was locked.
+    -- A job may have spawned children before it was locked.
     exit when not exists (select f.id from unnest(_found) as f (id) except select b.id from unnest(_below) as b (id));
     _below := _found;
   end loop;
-  -- Not a condition of the above: Postgres would apply it before it locks.
+  -- As a condition of the statement above, this would be applied before rows are locked.
   return case
     when cardinality(_parent_ids) > 0 then
       array(select l.id from unnest(_locked) as l (id) intersect select w.id from unnest(_ids || _found) as w (id))

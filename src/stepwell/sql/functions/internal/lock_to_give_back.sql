@@ -1,7 +1,8 @@
--- Lock running jobs that are about to be given back, in the order of their ids. One that was asked to stop ends with that: then
--- they are locked with their parents and all that descends from them, as whoever cancels or ends a parent does. So nothing may be
--- locked before: a child that is held while its parent is waited for is what the parent's end waits for. When somebody whom this
--- had to wait for has asked one to stop, all locks are released and taken again with its family.
+-- Lock running jobs that are about to be given back, in the order of their ids. If a cancel of one was requested,
+-- giving it back ends it. Then all are locked with the parents and descendants of such jobs, like stepwell.cancel does.
+-- No row may be locked before that: holding a child while waiting for its parent would deadlock with the end of the
+-- parent. If a cancel is committed while this function waits for a lock, it releases all locks and takes them again
+-- with the family.
 create or replace function stepwell.lock_to_give_back(_ids uuid[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -11,10 +12,10 @@ declare
   _cancelling uuid[];
   _parent_ids uuid[];
 begin
-  -- Each round but the last has found one more that was asked to stop, so there are few.
+  -- Each round but the last has found another job whose cancel was requested, so there are few rounds.
   loop
     begin
-      -- Said so, here and below, because the bare column would tempt the planner to the index on all that is being cancelled.
+      -- Here and below, with the bare column the planner would take the index on jobs that are being cancelled.
       select bool_or(l.cancelling) into _late
       from (
         select j.cancelling from stepwell.job j
@@ -36,7 +37,7 @@ begin
       if not _late then
         return;
       end if;
-      -- What is caught below releases the locks.
+      -- The exception rolls back to the block's savepoint, which releases the locks.
       raise exception using errcode = 'SW099', message = 'stepwell: a job was cancelled at this moment';
     exception when sqlstate 'SW099' then
       null;

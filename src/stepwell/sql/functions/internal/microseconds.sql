@@ -1,4 +1,4 @@
--- A time as microseconds since 1970, kept in a range that fits: for calls that must never fail, whatever the time.
+-- A time as microseconds since 1970, clamped to a range that cannot overflow, for calls that must never fail.
 create or replace function stepwell.microseconds(_at timestamptz) returns bigint
 language sql stable
 return case

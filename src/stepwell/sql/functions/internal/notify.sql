@@ -1,6 +1,6 @@
--- Notify, unless that could make the caller's commit fail. A notification is a hint, behind which stands polling: it must never
--- keep anybody from committing. A payload of 8000 bytes is an error at once. And while some session listens and stays in a
--- transaction, the queue of notifications grows; once it is full, every commit with a notification fails.
+-- Send a notification, unless it could make the caller's commit fail. Notifications are hints, and polling backs them
+-- up: they must never prevent a commit. A payload of 8000 bytes is an error. The notification queue grows while a
+-- listening session stays in a transaction, and once it is full, every commit with a notification fails.
 create or replace function stepwell.notify(_channel text, _payload text) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

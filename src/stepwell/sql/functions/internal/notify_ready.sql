@@ -1,19 +1,19 @@
--- Tell the workers where jobs became ready, and in how many seconds something else is due. It is only a hint: it never
--- fails, and never makes the commit fail; see stepwell.notify.
--- A worker claims from the place that it is told, so it walks over no row in front of it. A payload has the rank, the
--- last rank that is meant, the time in microseconds and the queue. Each rank of a queue is told by itself, or a claim
--- would walk from one rank to the next over all dead rows between them; only where there are many, all are told as one.
+-- Notify the workers of the places at which jobs became ready, and of the number of seconds after which another job is
+-- due. It is a hint: it never fails and never makes the commit fail (see stepwell.notify).
+-- A worker claims from the place in the payload, so it does not walk over rows in front of it. The payload has the
+-- rank, the last rank, the time in microseconds and the queue. Each rank of a queue has its own notification, because a
+-- claim across ranks would walk over all dead rows between them. If there are many ranks, one notification covers all.
 create or replace function stepwell.notify_ready(_places stepwell.place[], _due_in double precision) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  _most_ranks constant integer := 8;  -- as in stepwell.first_ready
+  _most_ranks constant integer := 8;  -- the same in stepwell.first_ready
 begin
   if pg_notification_queue_usage() >= 0.5 then
     return;
   end if;
-  -- Workers of schema 6 listen for the queue alone. Most calls tell of one job, and need no grouping.
+  -- Workers of schema 6 listen on stepwell_ready, for the queue alone. Most calls have one place and need no grouping.
   if cardinality(_places) = 1 then
     perform pg_notify('stepwell_ready', left(_places[1].queue, 1500)),
       pg_notify('stepwell_ready_at', stepwell.place_text(_places[1].queue, _places[1].rank, _places[1].rank, _places[1].run_at));

@@ -1,4 +1,4 @@
--- The one clock, for every role. Tests may stop it by a row in stepwell.clock.
+-- The clock of the schema, for every role. A row in stepwell.clock stops it, for tests.
 create or replace function stepwell.now() returns timestamptz
 language sql volatile security definer
 set search_path = pg_catalog, pg_temp

@@ -1,7 +1,8 @@
--- Let everything continue that waits for runs which have ended or were given back. Every function that takes jobs from their
--- workers calls this last. A limit by key would admit the next job of a key here.
--- _ended, _schedule_ids and _endings are what stepwell.to_history returned. _places and _due_in tell where the jobs that were
--- given back are ready, and when the next of them is due. _cancelling: jobs given back whose cancel was requested meanwhile.
+-- Continue whatever waits for runs that have ended or were given back: parents, blocked runs of schedules, processes
+-- that await a result. Every function that takes a job from its worker calls this last. A limit by key would free its
+-- slot here. _ended, _schedule_ids and _endings are the result of stepwell.to_history. _places are the places of jobs
+-- that were given back and are ready, _due_in the seconds until the next of the others is due. _cancelling: jobs that
+-- were given back and whose cancel was requested while they ran.
 create or replace function stepwell.release(
   _ended uuid[] default null,
   _schedule_ids uuid[] default null,
@@ -29,8 +30,8 @@ begin
     perform stepwell.cancel(_cancelling);
   end if;
   if cardinality(_ended) > 0 then
-    -- A process that waits for results holds this lock shared. If the exclusive lock is free, no process waits, and nothing is
-    -- sent.
+    -- A process that waits for results holds this lock shared. If the exclusive lock is free, no process waits, and
+    -- nothing is sent.
     if pg_try_advisory_lock(1937007980, 0) then
       perform pg_advisory_unlock(1937007980, 0);
       return;

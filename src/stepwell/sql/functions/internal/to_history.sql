@@ -1,12 +1,12 @@
--- Move jobs that end from stepwell.job to stepwell.history, and delete their saved steps. Every job that ends passes here, and
--- the columns that history keeps are listed only here. The caller then calls stepwell.release with what this returns.
--- The k-th element of each array is for _ids[k]; _states and _keeps may have one element for all. _keeps is in seconds: 0 keeps
--- no row, infinity keeps it forever. _failures[k] is {"attempt", "failed_step", "type", "message"} of an attempt that failed.
--- A job is moved only if its epoch is _epochs[k] and it is running, or, if not _running, has no worker.
--- A job that was being undone ends with the state and error that were set when the undo began.
+-- Move jobs that end from stepwell.job to stepwell.history, and delete their saved steps. Every job that ends passes
+-- here, and the columns that history keeps are listed only here. The caller then passes the result to stepwell.release.
+-- The k-th element of each array is for _ids[k]; _states and _keeps may have one element for all. _keeps is in seconds:
+-- 0 keeps no row, infinity keeps it forever. _failures[k] is {"attempt", "failed_step", "type", "message"} of an
+-- attempt that failed. A job is moved only if its epoch is _epochs[k] and it is running or, if not _running, has no
+-- worker. A job that was being undone ends with the state and error that were set when the undo began.
 --
--- Delete and insert are one statement, and stepwell.finish spends most of its time in it. Its rows are not passed on in arrays
--- of a row type: forming and reading those costs a tenth of the whole. The settings of the group "hash" fix its plan.
+-- Delete and insert are one statement, in which stepwell.finish spends most of its time. The settings of the group
+-- "hash" fix its plan. Each array counts: four of them in place of _failures made a finish of 2,000 jobs 4% slower.
 create or replace function stepwell.to_history(
   _ids uuid[],
   _epochs integer[],
@@ -17,10 +17,10 @@ create or replace function stepwell.to_history(
   _failures json[] default null,
   _running boolean default true,
   out ended uuid[],
-  -- Those of them that are durable and did not succeed.
+  -- The durable jobs that did not succeed.
   out unsuccessful uuid[],
   out schedule_ids uuid[],
-  -- How the children among them ended, for stepwell.end_children.
+  -- How jobs with a parent ended, for stepwell.end_children.
   out endings json
 )
 language plpgsql volatile
@@ -35,7 +35,8 @@ declare
   _expires_ats timestamptz[];
 begin
   with outcome as (
-    select u.id, u.epoch, u.result, coalesce(u.keep, _keep) as keep, coalesce(u.state, _state) as state, u.error, u.failure
+    select u.id, u.epoch, u.result, coalesce(u.keep, _keep) as keep, coalesce(u.state, _state) as state, u.error,
+      u.failure
     from unnest(_ids, _epochs, _results, _keeps, _states, _errors, _failures)
       as u (id, epoch, result, keep, state, error, failure)
     where u.id is not null
@@ -46,8 +47,9 @@ begin
     using outcome o
     where j.id = any (_ids) and j.id = o.id and j.epoch = o.epoch and (j.worker_id is not null) = _running
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch,
-      coalesce((o.failure ->> 'attempt')::integer, j.attempt) as attempt, j.max_attempts, j.rank, j.task, j.queue, j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor,
-      j.input, j.parent_id, j.parent_key, j.forked_from, j.owner, j.life, j.policy, o.keep,
+      coalesce((o.failure ->> 'attempt')::integer, j.attempt) as attempt, j.max_attempts, j.rank, j.task, j.queue,
+      j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor, j.input, j.parent_id,
+      j.parent_key, j.forked_from, j.owner, j.life, j.policy, o.keep,
       coalesce((j.undoing ->> 'state')::stepwell.state, o.state) as state,
       case when j.undoing is null then o.result end as result,
       coalesce(j.undoing, o.failure) as failure,
@@ -66,7 +68,8 @@ begin
       g.result::json, g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.owner, g.life, g.policy,
       g.failure ->> 'failed_step',
       case
-        -- A job that succeeded was claimed with its steps, so they are not too large. Hence no call of stepwell.timeline.
+        -- A job that succeeded was claimed with its steps, so they are not too large. Hence no call of
+        -- stepwell.timeline.
         when g.durable and g.state = 'succeeded' then (
           select json_agg(f.folded order by f.n) from stepwell.folded_steps f where f.job_id = g.id
         )

@@ -1,5 +1,5 @@
--- A version 7 uuid: 48 bits of milliseconds, then 12 bits of the fraction below, so that ids grow with time.
--- Postgres 18 has its own. Before, it is one expression, so that it is inlined where it is used.
+-- A version 7 uuid: 48 bits of milliseconds and 12 bits of their fraction, so that ids grow with time. Postgres 18 has
+-- a function for it. Before, it is one expression, which Postgres inlines.
 do $do$
 begin
   if current_setting('server_version_num')::integer >= 180000 then

@@ -1,12 +1,12 @@
--- So many version 7 uuids, each greater than the one before. Chance is asked once and the rest counts up from there:
--- to ask for each costs more than all else there is to an enqueue.
+-- _count version 7 uuids in ascending order. Only the first is random, and the others count up from it: random bits for
+-- each would cost more than the rest of an enqueue.
 create or replace function stepwell.uuids7(_count integer) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   _first text := stepwell.uuid7();
-  -- Of the last 48 bits the highest is cleared, so that counting up never runs over.
+  -- The highest of the last 48 bits is cleared, so that counting up never overflows.
   _low bigint := ('x' || right(_first, 12))::bit(48)::bigint & 140737488355327;
   _head text := left(_first, 24);
 begin

@@ -1,7 +1,7 @@
--- Cancel live jobs and all their descendants. A job that is not running ends at once or, if it has steps to compensate, runs
--- once more for that. The worker of a running job is notified, and the job ends when its handler does. Returns a row for each
--- of _ids that was found and is not being undone already, with its state: cancelled; running: its worker was notified; ready:
--- it will be undone.
+-- Cancel live jobs and all their descendants. A job that is not running ends at once or, if it has steps to compensate,
+-- runs once more for that. The worker of a running job is notified, and the job ends when its handler does. Returns a
+-- row for each of _ids that was found and is not being undone already, with its state: cancelled; running: its worker
+-- was notified; ready: it will be undone.
 create or replace function stepwell.cancel(
   _ids uuid[],
   _reason text default null,

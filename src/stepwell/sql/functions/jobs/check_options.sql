@@ -1,7 +1,7 @@
--- Refuse what no job may have, before anything is written. Python says the same earlier and with more
--- context; this is for plain SQL and for other languages.
--- All of it is one expression, planned once. enqueue_many lets one plain job pass by the same rules without it: a rule that
--- is changed here is changed there, too.
+-- Refuse options that no job may have, before anything is written. Python checks the same earlier and with more
+-- context; this is for plain SQL and other languages.
+-- All checks are one expression, which is planned once. stepwell.enqueue_many has a short form of the rules for one
+-- plain job: change both together.
 create or replace function stepwell.check_options(
   _now timestamptz,
   _tasks text[],
@@ -30,7 +30,7 @@ declare
       ]) n where n not in (1, _count)
     ) then
       format('an option has neither one element nor %s, one for each item', _count)
-    -- Where one element is for all, it is the first.
+    -- An element for all jobs is read at index 1.
     when 1 <> any (array[
       array_lower(_tasks, 1), array_lower(_args, 1), array_lower(_queues, 1), array_lower(_priorities, 1),
       array_lower(_delays, 1), array_lower(_run_ats, 1), array_lower(_metadata, 1), array_lower(_max_attempts, 1),
@@ -61,7 +61,7 @@ declare
       'metadata must be a JSON object'
     when exists (select from unnest(_max_attempts) m where m not between 1 and 1000000) then
       'max_attempts must be between 1 and 1000000'
-    -- Every job passes this one: one walk, the quick looks first.
+    -- Every job pays for this check: one pass, with the cheap conditions first.
     when exists (
       select from unnest(_args) a
       where a is null or (not starts_with(a, '{') and left(ltrim(a, E' \t\r\n'), 1) <> '{') or strpos(a, '\u0000') > 0
@@ -83,7 +83,7 @@ begin
   if pg_column_size(_metadata) > 65536 then
     perform stepwell.check_sizes('metadata', _metadata);
   end if;
-  -- As jsonb a number is written out: one of eight characters has up to 131,072 digits.
+  -- jsonb writes numbers out in full: a number of eight characters can have 131,072 digits.
   if array_to_string(_metadata, ' ') ~ '[0-9][eE][+-]?[0-9]{2}' then
     perform stepwell.check_sizes('metadata', array(select m::jsonb::text from unnest(_metadata) as m));
   end if;

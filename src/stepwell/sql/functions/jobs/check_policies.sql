@@ -1,5 +1,6 @@
--- Refuse what no job may have as its own policy: _policies are texts for _count jobs, one for all or one for each. Rescue and
--- cancel read keep_failed, and must not stumble over it. Workers read the rest; what they cannot read they leave to the task.
+-- Refuse policies that no job may have. _policies has one JSON text for all of _count jobs, or one for each. Rescue and
+-- cancel read keep_failed and must not fail on it. Workers read the rest, and use the task's policy instead of a value
+-- that they cannot read.
 create or replace function stepwell.check_policies(_policies text[], _count integer) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

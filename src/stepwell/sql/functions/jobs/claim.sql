@@ -1,4 +1,4 @@
--- The claim of workers of schema 6: see stepwell.claim_jobs.
+-- The claim of workers of schema 6; see stepwell.claim_jobs.
 create or replace function stepwell.claim(
   _worker_id uuid,
   _queues text[],

@@ -1,16 +1,16 @@
--- Take up to _limit ready jobs of these queues and tasks for a worker whose lease is alive.
--- The k-th position (_ranks[k], _run_ats[k], _ids[k]) says after which job of _queues[k] to look; nulls: from the front.
--- _last_ranks[k] is the last rank to look for; null: all ranks.
--- Each queue may give its share first; what is left goes to those that had more. The k-th queue's share of what is still
--- wanted is _shares[k] out of the shares from it on, rounded up; nulls: equal shares; nothing but zeros: all of it.
--- Jobs that have an owner are for workers of the app of that name; those whose args did not fit some signatures of their
--- task, for workers that have another one.
--- Jobs are taken until they have _most_bytes of args, metadata and saved steps together; the one that gets there is the last,
--- and more is true for those that came with it. A job that alone has more than the limit of a job (stepwell.size_limit) comes
--- without these, and its size in unread. With _unread all come so: see stepwell.read_claimed.
--- The worker's row is locked against rescue, so a job is never claimed for a worker just declared dead.
--- Parameters and columns have the types that the worker sends and reads, times as microseconds since 1970: to convert
--- them in the calling statement, which is planned each time, took as long as a claim of one job.
+-- Claim up to _limit ready jobs of these queues and tasks for a worker with a live lease.
+-- The position (_ranks[k], _run_ats[k], _ids[k]) is the job of _queues[k] after which the claim begins; nulls: the
+-- front. _last_ranks[k] is the last rank to claim; null: all ranks.
+-- Each queue may give its share first, and the rest comes from queues that had more. The share of the k-th queue is
+-- _shares[k] out of the sum of the shares from it on, rounded up; null: equal shares; only zeros: everything.
+-- A job with an owner is for workers of the app with that name. A job whose args did not fit some signatures of its
+-- task is for workers with another signature.
+-- The claim ends with the job that brings the args, metadata and saved steps to _most_bytes; more is then true for the
+-- jobs claimed with it. A job that alone exceeds the limit of a job (stepwell.size_limit) comes without its contents,
+-- with its size in unread. With _unread, all jobs come without contents: see stepwell.read_claimed.
+-- The worker's row is locked against rescue, so no job is claimed for a worker that was just declared dead.
+-- Parameters and columns have the types that the worker sends and reads, with times as microseconds since 1970. A
+-- conversion in the calling statement, which is planned each time, took as long as the claim of one job.
 create or replace function stepwell.claim_jobs(
   _worker_id uuid,
   _queues text[],
@@ -88,7 +88,7 @@ begin
   end if;
   if _paused_tasks is not null then
     _tasks := array(select t.name from unnest(_tasks) as t (name) except select p.name from unnest(_paused_tasks) as p (name));
-    -- Else every ready job would be walked over.
+    -- Otherwise the claim would walk over every ready job.
     if cardinality(_tasks) = 0 then
       return;
     end if;
@@ -100,7 +100,7 @@ begin
     from unnest(_queues) with ordinality as k (name, k)
     where (k.name in (select p.name from unnest(_paused_queues) as p (name))) is not true;
   end if;
-  -- An array is looked through from its beginning for each job, and the keys of an object by halves.
+  -- A search in an array is linear, and in the keys of a jsonb object binary.
   if cardinality(_tasks) > 40 then
     _many_tasks := jsonb_object(array_remove(_tasks, null), array_remove(_tasks, null));
   end if;
@@ -117,12 +117,13 @@ begin
       _share := case when _ahead > 0 then least(_left, ceil(_left * coalesce(_shares[_k], 1) / _ahead)) else _left end;
       _ahead := _ahead - coalesce(_shares[_k], 1);
       if _share <= 0 then
-        -- Not its turn before the others have given what they have.
+        -- This queue has no share until the others have given theirs.
         _full := _full || _k;
         continue;
       end if;
       _rank := coalesce(_ranks[_k], -32768);
-      -- Anybody may notify, so a worker may bring any number: it is kept in the range of stepwell.microseconds.
+      -- Any role can send notifications, so a worker may pass any number: clamp it to the range of
+      -- stepwell.microseconds.
       _run_at := case
         when _run_ats[_k] is null then '-infinity'
         else 'epoch'::timestamptz
@@ -146,7 +147,7 @@ begin
       ) p;
       continue when _picked is null;
       if _size >= _bytes then
-        -- Those that are picked and not taken were only locked.
+        -- The other rows that were picked are only locked.
         select array_agg(u.ctid), array_agg(u.size), sum(u.size) into _picked, _sizes, _size
         from (
           select n.ctid, n.size, sum(n.size) over (rows unbounded preceding) - n.size as before

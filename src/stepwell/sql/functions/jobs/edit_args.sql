@@ -1,6 +1,6 @@
--- Give jobs other args: ready, scheduled and blocked ones, and failed and cancelled ones, which keep them for stepwell.retry. A job
--- that waits because its args did not fit is ready at once. Returns the ids of those that have the new args; all others, such as
--- running jobs, and those that wait in the middle of their work, are left alone.
+-- Replace the args of ready, scheduled and blocked jobs, and of failed and cancelled jobs, for a later stepwell.retry.
+-- A job that waits because its args did not fit becomes ready at once. Returns the ids of the changed jobs. All others,
+-- such as running jobs and jobs that wait between steps, are left unchanged.
 create or replace function stepwell.edit_args(_ids uuid[], _args text[]) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -15,10 +15,9 @@ begin
   if cardinality(_ids) is distinct from cardinality(_args) then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: each job needs its args';
   end if;
-  -- Refuses what no job may have.
   perform stepwell.check_options(_now, '{x}', _args, null, null, null, null, null, null);
   perform stepwell.check_values(_args);
-  -- Those that are live, then those that have ended, each in the order of their ids, as in stepwell.retry.
+  -- Live jobs first, then finished ones, each in the order of their ids, as in stepwell.retry.
   _live := array(
     select l.id from (select j.id from stepwell.job j where j.id = any (_ids) order by j.id for update) l
   );
@@ -31,7 +30,7 @@ begin
     ) l
   );
   with given as materialized (
-    -- A job that is named twice gets the last.
+    -- If a job is named twice, the last args count.
     select distinct on (u.id) u.id, u.args::json as args
     from unnest(_ids, _args) with ordinality as u (id, args, n)
     order by u.id, u.n desc
@@ -42,7 +41,7 @@ begin
       run_at = case when j.run_at = j.misfit_until and j.state = 'scheduled' then _now else j.run_at end
     from given g
     where j.id = any (_live) and j.id = g.id and j.undoing is null
-      -- As text, because the states themselves would tempt the planner to their indexes.
+      -- As text: with the states themselves the planner would take their indexes.
       and j.state::text in ('ready', 'scheduled', 'blocked')
     returning j.id, case when j.state = 'ready' then row(j.queue, j.rank, j.run_at)::stepwell.place end as place
   ), ended as (

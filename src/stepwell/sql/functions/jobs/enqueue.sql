@@ -1,7 +1,7 @@
--- Put one job in, from any language: select stepwell.enqueue('ship', '{"order_id": 7}', delay => '1 hour').
--- args is a JSON object: json, jsonb or text. A literal, or a parameter without a type, counts as text. Had json and jsonb a
--- function each, Postgres could not choose between the two for a literal.
--- A queue or priority that is null is the task's own, as stepwell.task_options finds it.
+-- Enqueue one job, from any language: select stepwell.enqueue('ship', '{"order_id": 7}', delay => '1 hour').
+-- args is a JSON object: json, jsonb or text. A literal or an untyped parameter counts as text. With one function for
+-- json and one for jsonb, Postgres could not resolve a call with a literal.
+-- If queue or priority is null, the default of the task applies, as stepwell.task_options finds it.
 create or replace function stepwell.enqueue(
   task text,
   args anycompatible default '{}'::text,

@@ -1,9 +1,9 @@
--- End attempts that did not succeed. Each leaves a row in stepwell.failure, and its job is retried or fails for good. The
--- database decides which: _delays[k] is the pause before the next attempt, null if there must be none; the limit is that of the
--- job, else _max_attempts[k]. If the job has saved steps since its last failure, its attempts are counted from 1 again.
--- A job that fails for good and has steps to compensate runs once more for that, and ends then.
--- _failed_steps[k] is the step at which the job failed, and _besides[k] a JSON array of the steps that failed beside it: the
--- next attempt, or a retry, repeats all of them. _parent_ids are the parents of those jobs that were spawned.
+-- End attempts that did not succeed. Each leaves a row in stepwell.failure, and its job is retried or fails for good.
+-- The database decides which: _delays[k] is the pause before the next attempt, null if there must be none; the limit is
+-- that of the job, else _max_attempts[k]. If the job has saved steps since its last failure, its attempts are counted
+-- from 1 again. A job that fails for good and has steps to compensate runs once more for that, and ends then.
+-- _failed_steps[k] is the step at which the job failed, and _besides[k] a JSON array of the steps that failed beside
+-- it: the next attempt, or a retry, repeats all of them. _parent_ids are the parents of those jobs that were spawned.
 -- Returns the ids refused by the fence.
 create or replace function stepwell.fail(
   _ids uuid[],
@@ -53,8 +53,8 @@ begin
     where j.id = any (_ids) and j.worker_id is not null
     for no key update of j
   ), counted as materialized (
-    select h.id, h.reason, h.type, h.message, h.traceback, h.delay, h.keep, h.epoch, a.attempt, h.claimed_at, h.worker_id,
-      h.durable, h.undoing, h.state, h.error, h.failed_step, h.steps,
+    select h.id, h.reason, h.type, h.message, h.traceback, h.delay, h.keep, h.epoch, a.attempt, h.claimed_at,
+      h.worker_id, h.durable, h.undoing, h.state, h.error, h.failed_step, h.steps,
       h.delay is not null and not h.cancelling and a.attempt < h.most as again
     from held h
     cross join lateral (select case when h.steps > h.steps_counted then 1 else h.attempt end as attempt) a
@@ -106,7 +106,8 @@ begin
     -- The parent learns of the error when the undo is done.
     update stepwell.job j
     set undoing = (j.undoing::jsonb || jsonb_build_object('type', u.type, 'message', u.message))::json
-    from unnest(_found.undo_ids, _found.undo_states, _found.undo_types, _found.undo_messages) as u (id, state, type, message)
+    from unnest(_found.undo_ids, _found.undo_states, _found.undo_types, _found.undo_messages)
+      as u (id, state, type, message)
     where j.id = any (_found.undo_ids) and j.id = u.id and u.state = 'failed' and j.parent_id is not null;
   end if;
   if _found.ids is not null then

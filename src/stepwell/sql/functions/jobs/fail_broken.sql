@@ -1,6 +1,6 @@
--- Fail a live job whose row a constraint refuses to change, so that it cannot continue. It moves to history as failed and is
--- not undone. The caller has locked the row. _admit: admit the next run of its schedule; stepwell.admit itself does that in a
--- loop. Returns false if there is no such job.
+-- Fail a live job whose row a constraint refuses to change, so that it cannot continue. It moves to history as failed
+-- and is not undone. The caller has locked the row. _admit: admit the next run of its schedule; stepwell.admit itself
+-- does that in a loop. Returns false if there is no such job.
 create or replace function stepwell.fail_broken(_id uuid, _message text, _admit boolean default true) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -15,7 +15,8 @@ begin
   if not found then
     return false;
   end if;
-  insert into stepwell.failure (job_id, expires_at, failed_at, claimed_at, worker_id, epoch, attempt, reason, type, message)
+  insert into stepwell.failure (job_id, expires_at, failed_at, claimed_at, worker_id, epoch, attempt, reason, type,
+    message)
   values (_id, stepwell.expiry(_now, _keep), _now, _job.claimed_at, _job.worker_id, _job.epoch, _job.attempt, 'broken',
     'Broken', left(_message, 10000));
   _gone := stepwell.to_history(

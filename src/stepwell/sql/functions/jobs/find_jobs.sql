@@ -1,8 +1,9 @@
--- Find the newest jobs that match every filter that is given: at most _limit, live or finished, older than _before.
--- No index serves every filter, so the function walks from the newest job to the oldest and stops after _look jobs. A call is
--- therefore short, and holds no snapshot for long, even where nothing matches. `looked_to` is the id at which it stopped: the
--- next call goes on from there, with _before. Null: there is no older job that matches.
--- _error matches a part of the error, in upper or lower case. _to_retry leaves out scheduled jobs that stepwell.retry leaves alone.
+-- Find the newest jobs that match all given filters: at most _limit, live or finished, with ids below _before.
+-- No index serves every filter, so the function walks from the newest job to the oldest and stops after _look jobs. So
+-- a call is short and holds its snapshot only briefly, even if nothing matches. looked_to is the id at which it
+-- stopped: pass it as _before to continue. Null: no older job matches.
+-- _error matches a part of the error, ignoring case. _to_retry leaves out scheduled jobs that stepwell.retry would not
+-- change.
 create or replace function stepwell.find_jobs(
   _states stepwell.state[] default null,
   _task text default null,
@@ -20,7 +21,7 @@ create or replace function stepwell.find_jobs(
   out ids uuid[],
   out looked_to uuid
 )
--- Stable: in one statement with the rows of these jobs, both see the same.
+-- Stable, so that it sees the same snapshot as the statement that reads the rows of these jobs.
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -28,7 +29,7 @@ declare
   _now timestamptz := stepwell.now();
   _live boolean := _states is null or _states && '{scheduled,ready,running,waiting,blocked}';
   _ended boolean := _states is null or _states && '{succeeded,failed,cancelled}';
-  -- They have indexes of their own.
+  -- These have indexes of their own.
   _only_failed boolean := _states is not null and _states <@ '{failed}';
   _only_running boolean := _states is not null and _states <@ '{running}';
   _from uuid := '00000000-0000-0000-0000-000000000000';
@@ -40,8 +41,8 @@ begin
     raise exception using errcode = 'invalid_parameter_value',
       message = 'stepwell: find_jobs takes a _limit and a _look between 1 and 1000000';
   end if;
-  -- An id begins with the time at which it was made, by the real clock. An hour is more than an enqueue takes, or a clock is
-  -- set back by.
+  -- An id begins with the real time at which it was generated. An hour is longer than an enqueue takes, or than a clock
+  -- is set back.
   if not exists (select from stepwell.clock) then
     _from := greatest(_from, stepwell.first_uuid_at(_enqueued_after, -3600));
     _to := least(_to, stepwell.first_uuid_at(_enqueued_before, 3600));
@@ -69,7 +70,7 @@ begin
           from (
             select j.id, j.state, j.task, j.queue, j.owner, j.worker_id, j.metadata, j.enqueued_at,
               coalesce(j.reason, case when j.worker_id is null and j.run_at = j.misfit_until then j.misfit end) as error,
-              -- A scheduled job that was never tried waits because somebody said so.
+              -- A scheduled job without an attempt was scheduled on purpose.
               j.state <> 'scheduled' or j.attempt > 0 or j.run_at = j.misfit_until as to_retry,
               null::timestamptz as expires_at, 'live' as place
             from stepwell.job j
@@ -82,8 +83,8 @@ begin
               h.expires_at, 'failed'
             from stepwell.history h
           ) u
-          -- Around the union, as in the view stepwell.jobs: within it, Postgres could not follow an index. The place is a
-          -- constant of each part, so the parts that are not wanted are not read.
+          -- The condition is outside the union, as in the view stepwell.jobs: inside, Postgres could not walk along an
+          -- index. The place is a constant in each part, so the parts that are not wanted are not read.
           where u.id < _to and u.id >= _from
             and case u.place
               when 'live' then _live and not _only_running
@@ -103,7 +104,7 @@ begin
             select j.id, j.state, j.task, j.queue, j.owner, j.worker_id, j.metadata, j.enqueued_at, j.reason
             from stepwell.job j
             where _only_running and j.state = 'running'
-            -- The order of their index, so that it is taken.
+            -- The order of the index on running jobs, so that it is used.
             order by j.worker_id
             offset 0
           ) r

@@ -1,8 +1,7 @@
--- End running jobs that succeeded or were cancelled. Returns the ids refused by the fence: no running row has (id, epoch), so
--- the job is no longer that run's.
--- _keeps is in seconds: 0 keeps no row in history, infinity keeps it forever. _keeps and _states have one element for all jobs
--- or one per job. _parent_ids are the parents of those jobs that were spawned.
--- A cancelled job that has steps to compensate runs once more for that, and ends then.
+-- End running jobs that succeeded or were cancelled. Returns the ids refused by the fence: no running row has (id,
+-- epoch), so the job is no longer that run's. _keeps is in seconds: 0 keeps no row in history, infinity keeps it
+-- forever. _keeps and _states have one element for all jobs or one per job. _parent_ids are the parents of those jobs
+-- that were spawned. A cancelled job that has steps to compensate runs once more for that, and ends then.
 create or replace function stepwell.finish(
   _ids uuid[],
   _epochs integer[],
@@ -24,7 +23,8 @@ begin
     and array_position(_keeps, null) is null and cardinality(_keeps) in (1, cardinality(_ids))
   ) is not true and cardinality(_ids) > 0 then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: finish needs _keeps, and _states that are succeeded or cancelled: one for all jobs, or one for each';
+      message = 'stepwell: finish needs _keeps, and _states that are succeeded or cancelled: one for all jobs or one '
+        'for each';
   end if;
   if pg_column_size(_results) > 65536 then
     perform stepwell.check_sizes('result', _results);
@@ -42,6 +42,8 @@ begin
   if cardinality(_gone.ended) = cardinality(_ids) then
     return '{}';
   end if;
-  return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_gone.ended || _undoing) as a (id));
+  return array(
+    select i.id from unnest(_ids) as i (id) except select a.id from unnest(_gone.ended || _undoing) as a (id)
+  );
 end
 $$;

@@ -1,7 +1,8 @@
--- Where the first ready jobs stand that this worker may claim, in each queue that fits one of these patterns (a name, or
--- a prefix with a * after it): one row for each rank, up to eight, of which the last stands for all ranks from there on.
--- last_rank says so. Notifications tell workers where jobs became ready; this finds the jobs that no notification told.
--- It walks over all dead rows in front of a queue, so workers call it rarely.
+-- The places of the first ready jobs that this worker may claim, in each queue that matches one of these patterns (a
+-- name, or a prefix followed by *). There is one row per rank, up to eight; the last row covers all further ranks, as
+-- last_rank says.
+-- Notifications carry the places of new ready jobs; this function finds jobs without a notification. It walks over all
+-- dead rows at the front of a queue, so workers call it rarely.
 create or replace function stepwell.first_ready(_worker_id uuid, _patterns text[], _tasks text[])
 returns table (queue text, rank smallint, last_rank smallint, run_at timestamptz)
 language plpgsql stable security definer
@@ -9,7 +10,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
-  _most_ranks constant integer := 8;  -- as in stepwell.notify_ready
+  _most_ranks constant integer := 8;  -- the same in stepwell.notify_ready
   _any_owner boolean;
   _owner text;
   _signatures integer[];
@@ -20,7 +21,11 @@ begin
   select w.named is null, case when w.named then w.owner end, w.signatures into _any_owner, _owner, _signatures
   from stepwell.worker w where w.id = _worker_id;
   if exists (select from unnest(_patterns) as p (name) where right(p.name, 1) = '*') then
-    _queues := array(select q.name from unnest(_queues) as q (name) union select r.name from stepwell.ready_queues(_patterns) as r (name));
+    _queues := array(
+      select q.name from unnest(_queues) as q (name)
+      union
+      select r.name from stepwell.ready_queues(_patterns) as r (name)
+    );
   end if;
   foreach queue in array _queues loop
     _below := -32769;

@@ -1,7 +1,7 @@
--- Give back, no attempt used, what a worker holds and does not know of: the claim that took it was committed, but its
--- reply was lost. (_ids, _epochs) are the jobs that the worker does know. Returns the ids of the others; null if a claim
--- is still under way, on a connection that was lost: ask again. A job that somebody has locked for longer than a moment is left
--- for the next time: claims wait for this.
+-- Give back, without counting an attempt, the jobs that a worker holds without knowing it: their claim was committed,
+-- but the reply was lost. (_ids, _epochs) are the jobs that the worker knows. Returns the ids of the others; null if a
+-- claim is still in progress on a lost connection: ask again. Claims wait for this call, so a job that another session
+-- has locked too long is left for the next call.
 create or replace function stepwell.hand_back_unknown(_worker_id uuid, _ids uuid[], _epochs integer[]) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp

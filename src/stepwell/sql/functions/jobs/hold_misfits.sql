@@ -1,7 +1,7 @@
--- Give running jobs back whose args do not fit the code of their worker: an argument that it does not know, or one that it
--- needs and does not get. The attempt does not count. Each waits for a worker whose code has another signature
--- (release_misfits), for _graces[k] seconds from the first time. Once a run has begun, a later misfit gets a new grace period.
--- Returns the ids refused by the fence, and those whose time is over: they are still held, and are to be failed.
+-- Give back running jobs whose args do not fit the code of their worker: an argument is unknown, or a required one is
+-- missing. The attempt does not count. Each job waits for a worker with another signature (release_misfits), for
+-- _graces[k] seconds from the first misfit. After a run has begun, a later misfit gets a new grace period. Returns the
+-- ids refused by the fence, and those whose grace period is over: these are still held, and the caller must fail them.
 create or replace function stepwell.hold_misfits(
   _ids uuid[],
   _epochs integer[],
@@ -34,7 +34,7 @@ begin
     order by u.id
   ), judged as materialized (
     select o.id, left(o.message, 1000) as message,
-      -- Sorted, so that there are few different ones.
+      -- Sorted, so that there are few distinct arrays.
       array(select distinct s.signature from unnest(a.misfits || o.signature) as s (signature) order by 1) as misfits,
       coalesce(a.until, _now + o.grace * interval '1 second') as until
     from outcome o
@@ -45,7 +45,7 @@ begin
     ) a
     where j.id = any (_ids) and j.worker_id is not null
   ), held as (
-    -- Due when its time is over: promote makes it ready then, for a last try by any worker.
+    -- Due at the end of the grace period: then promote makes it ready for a last attempt by any worker.
     update stepwell.job j
     set state = 'scheduled', run_at = h.until, attempt = j.attempt - 1, worker_id = null, progress = null,
       misfits = h.misfits, misfit_until = h.until, misfit_epoch = j.epoch, misfit = h.message

@@ -1,8 +1,9 @@
--- Which of these running jobs another session has locked, and which session that is: a worker asks when it cannot write an
--- outcome or a step of theirs, and waits for nothing here. _with_family: the worker needs the job for itself, with its parent
--- and all that descends from it, as stepwell.finish and stepwell.fail do; else it needs the job alone, unless that was asked to
--- stop. A job has a row for each holder, with nulls if the holder cannot be told. since: when the holder's transaction began,
--- null if the owner of the schema may not see that. A prepared transaction has no pid.
+-- Which of these running jobs another session has locked, and which session. A worker asks when it cannot write an
+-- outcome or a step; this function does not wait. _with_family: the worker needs the job with its parent and
+-- descendants, as stepwell.finish and stepwell.fail do; otherwise it needs the job alone, unless a cancel was
+-- requested.
+-- A job has one row for each holder, with nulls if the holder is unknown. since is the start of the holder's
+-- transaction, null if the owner of the schema may not see it. A prepared transaction has no pid.
 create or replace function stepwell.lock_holders(_ids uuid[], _with_family boolean default true)
 returns table (id uuid, pid integer, role text, application text, since timestamptz)
 language plpgsql volatile security definer
@@ -54,14 +55,14 @@ begin
   if _blocked is null then
     return;
   end if;
-  -- A row lock is known by the row's xmax alone: a transaction, or a number that stands for several.
+  -- A row lock is visible only in the row's xmax: a transaction id or a multixact id.
   for _xmax in select distinct x.xmax::text from unnest(_xmaxes) as x (xmax) loop
     _several := array[_xmax];
     if not exists (select from pg_locks l where l.locktype = 'transactionid' and l.granted and l.transactionid = _xmax) then
       begin
         _several := _xmax || array(select m.xid from pg_get_multixact_members(_xmax) m);
       exception when others then
-        null; -- no such number
+        null; -- not a multixact
       end;
     end if;
     _held := _held || array_fill(_xmax, array[cardinality(_several)]);
@@ -80,8 +81,9 @@ begin
     from unnest(_held, _holders) as h (xmax, holder)
     join locked l on l.locktype = 'transactionid' and l.xid = h.holder
     union
-    -- A savepoint that was released, or a block of PL/pgSQL that catches errors, leaves its own number in the row, and nothing
-    -- says whose it was: an older transaction's that has locked rows of this table, and has lasted for more than a moment.
+    -- A released savepoint, or a PL/pgSQL block that catches errors, leaves its subtransaction id in the row, and
+    -- nothing maps it to its transaction. Then the holder is an older transaction that has locked rows of this table
+    -- and has lasted longer than a moment.
     select h.xmax::text, l.pid, l.xid
     from unnest(_held, _holders) as h (xmax, holder)
     join locked l on l.locktype = 'transactionid' and age(l.xid) > age(h.holder)

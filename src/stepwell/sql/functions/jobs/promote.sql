@@ -1,10 +1,10 @@
--- Make due jobs ready, in the order of their times: those that were put off, and those that wait and whose time has come.
--- Also jobs whose args did not fit, where a worker has come that may take them, and those that late events wake.
--- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none). One that cannot be made
--- ready holds up no other: `failed` lists the jobs that could not be made ready and `why` the reasons.
--- _since: look only at jobs that became due within so many seconds before now; null: at all. While some transaction holds an
--- old snapshot, the index keeps an entry for every job that was ever due, and a look at all of them walks over these. So workers
--- call for that rarely. walk_seconds says how long one walk took.
+-- Make due jobs ready, in the order of run_at: scheduled jobs, and waiting jobs whose time has come. Also make jobs
+-- ready whose args did not fit, if a worker that may claim them has registered, and jobs that late events wake.
+-- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none). A job that
+-- cannot be made ready does not block the others: failed lists such jobs and why the reasons.
+-- _since: consider only jobs that became due within this many seconds; null: all jobs. While a transaction holds an old
+-- snapshot, the index keeps an entry for every job that was ever due, and a look at all of them walks over these dead
+-- entries. So workers rarely ask for all. walk_seconds is the duration of one walk.
 create or replace function stepwell.promote(
   _limit integer default 5000,
   _since double precision default null,
@@ -57,7 +57,7 @@ begin
       perform stepwell.end_waits(_durable);
     end if;
   exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
-    -- One of them at least. Now each by itself, and no more than can be done in a moment.
+    -- At least one job was refused. Try each by itself, and no more than take a moment.
     promoted := 0;
     _places := '{}';
     for _id in
@@ -94,7 +94,7 @@ begin
   end if;
   perform from stepwell.event e where e.late is not null order by e.late_turn, e.id limit 1;
   if found then
-    -- Each second, until all of them have been. If one of them fails, that must not hold up jobs that are due.
+    -- Every second, until all are delivered. A failed delivery must not block due jobs.
     _again_in := least(_again_in, 1);
     begin
       perform stepwell.deliver_late();

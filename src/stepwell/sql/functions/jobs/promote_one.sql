@@ -1,4 +1,4 @@
--- Make one due job ready, or fail it if its own row does not allow that. Returns why it failed; null: it did not.
+-- Make one due job ready, or fail it if a constraint refuses its row. Returns why it failed; null: it did not.
 create or replace function stepwell.promote_one(
   _id uuid,
   out queue text,
@@ -21,7 +21,7 @@ begin
   if _durable then
     perform stepwell.end_waits(array[_id]);
   end if;
--- A lock, a full disk or a cancelled statement says nothing of the job: those are passed on.
+-- Other errors, such as a lock, a full disk or a cancelled statement, do not count against the job and are raised.
 exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
   queue := null;
   why := 'it is due and cannot be made ready: ' || sqlerrm;

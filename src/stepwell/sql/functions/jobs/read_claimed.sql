@@ -1,4 +1,5 @@
--- What a job holds that was claimed unread: its args, its metadata and what it has saved. No row: it is no longer that run's.
+-- The contents of a job that was claimed without them: args, metadata and saved steps. No row: the run no longer holds
+-- the job.
 create or replace function stepwell.read_claimed(_id uuid, _epoch integer) returns table (
   args json,
   metadata jsonb,

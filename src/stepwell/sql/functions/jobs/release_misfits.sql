@@ -1,7 +1,8 @@
--- Make jobs ready that wait because their args did not fit (hold_misfits), where a live worker that claims from their queue
--- has another signature of their task than those that refused them. No more than _limit of one task and queue are ready at a
--- time: the claims of other workers walk over them. Returns how many were made ready, and in how many seconds more may be (null:
--- there are no more). The cost grows with the number of tasks, signatures, queues and owners, not with that of the jobs that wait.
+-- Make jobs ready that wait because their args did not fit (hold_misfits), if a live worker claims from their queue and
+-- has another signature of their task. At most _limit jobs of a task and queue are ready at a time, because the claims
+-- of other workers walk over them. Returns how many were made ready, and in how many seconds to try again (null: no
+-- more jobs wait). The cost grows with the number of tasks, signatures, queues and owners, not with the number of
+-- waiting jobs.
 create or replace function stepwell.release_misfits(
   _limit integer default 1000,
   out released integer,
@@ -50,7 +51,7 @@ begin
     ) s;
     continue when _queues is null;
     _left := _limit;
-    -- Queues and owners that none of these workers serves are stepped over as a whole.
+    -- The walk skips queues and owners that none of these workers serves.
     for _part in
       with recursive part as (
         (
@@ -86,7 +87,7 @@ begin
         limit _limit
       ) r;
       if _room <= 0 then
-        -- Whoever may take them is busy.
+        -- The workers that may claim them are busy.
         again_in := least(again_in, 1);
         continue;
       end if;
@@ -99,7 +100,7 @@ begin
         for no key update skip locked
       ), made as (
         update stepwell.job j
-        -- About where it stood before.
+        -- Close to the place that it had before.
         set state = 'ready', run_at = least(j.claimed_at, _now)
         where j.id = any (array(select f.id from free f))
         returning j.rank, j.run_at

@@ -1,4 +1,4 @@
--- Write what running handlers say of their progress; stale ones are ignored.
+-- Write the progress that running handlers report. The fence drops stale reports.
 create or replace function stepwell.report_progress(_ids uuid[], _epochs integer[], _progress text[]) returns void
 language sql volatile security definer
 set search_path = pg_catalog, pg_temp

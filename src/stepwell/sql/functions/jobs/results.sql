@@ -1,6 +1,5 @@
--- How jobs ended, for those who wait: a row for each that is finished, or that is not known (state null): it never was, or
--- it has expired.
--- Live jobs give no row: wait on.
+-- How jobs ended: a row for each job that is finished or unknown (state null: it never existed, or has expired). A live
+-- job has no row.
 create or replace function stepwell.results(_ids uuid[]) returns table (
   id uuid,
   state stepwell.state,
@@ -17,7 +16,7 @@ as $$
 declare
   _now timestamptz := stepwell.now();
 begin
-  -- One statement, so that a job on its way from live to finished, or back by a retry, is seen in exactly one place.
+  -- One statement, so that a job that is moving to history, or back by a retry, is seen in exactly one place.
   return query
     select i.id, h.state, h.task, h.result, h.error, f.type, f.message, f.traceback
     from unnest(_ids) as i (id)
@@ -29,16 +28,17 @@ begin
     left join lateral (
       select f.type, f.message, f.traceback
       from stepwell.failure f
-      -- An error without a message is its type alone; before schema 7 a colon followed.
+      -- The error line without a message is the type alone; before schema 7 it was the type and a colon.
       cross join lateral unnest(
         case when f.message = '' then array[f.type, f.type || ': '] else array[left(f.type || ': ' || f.message, 1000)] end
       ) as l (line)
       where f.job_id = i.id and h.state = 'failed'
-        -- The newest may be of a run that undid the job: the one it failed with is that of which stepwell.fail made its error.
+        -- The newest failure may be of a run that undid the job. The right one is that from which stepwell.fail made
+        -- the error line.
         and (h.error = l.line or starts_with(h.error, left(l.line || '; and undoing it failed: ', 1000)))
       order by f.epoch desc limit 1
     ) f on true
-    -- Lateral, too, for the plan: each is looked up by its id.
+    -- Lateral, so that each job is looked up by its id.
     left join lateral (select true as found from stepwell.job j where j.id = i.id limit 1) live on true
     where live.found is null;
 end

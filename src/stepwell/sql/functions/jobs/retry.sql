@@ -1,11 +1,12 @@
--- Try jobs again now: failed and cancelled ones come back from history under the same id with fresh attempts, the
--- epoch counts on; one that waits for its next try, or for a worker that its args fit, does not wait. Returns the ids of both.
--- A run of a schedule that does not allow overlap waits, blocked, until no other run of it is live.
--- A durable job goes on where it stood, with all that it had saved and what it was sent, but for the step whose error it
--- failed with and the children that had not ended. With _step it goes back to that step, of a chain or machine to what that was last given;
--- with _from_start it begins anew, as does one that has been undone; both are for jobs that have ended. What begins anew
--- has another life.
--- With _input, a chain or machine goes on at any of its steps, whether it has come to that or not: the step is given _input.
+-- Retry jobs now. Failed and cancelled jobs come back from history under the same id with fresh attempts; the epoch
+-- continues to count. A job that waits for its next attempt, or for a worker that its args fit, becomes ready. Returns
+-- the ids of both.
+-- A run of a schedule that does not allow overlap is blocked until no other run of the schedule is live.
+-- A durable job continues with its saved steps and its signals, without the step at which it failed and the children
+-- that had not ended. With _step it goes back to that step; a step of a chain or machine gets its last input. With
+-- _from_start it begins anew, as does a job that was undone. Both are for finished jobs. A job that begins anew has a
+-- new life.
+-- With _input, a chain or machine continues at any of its steps, reached before or not, with that input.
 create or replace function stepwell.retry(
   _ids uuid[],
   _step text default null,
@@ -28,13 +29,13 @@ begin
   if _input is not null then
     if _from_start or (length(_step) between 1 and 1000) is not true then
       raise exception using errcode = 'invalid_parameter_value',
-        message = 'stepwell: an input is for a step: name it by _step, and leave _from_start out';
+        message = 'stepwell: _input needs _step, and excludes _from_start';
     end if;
     perform stepwell.check_values(array[_input]);
     perform stepwell.check_sizes('step', array[_input]);
   end if;
-  -- Those that are live, then those that have ended, each in the order of their ids; and what is changed below is among
-  -- them. One that has come back meanwhile, by another retry, is left to that.
+  -- Lock live jobs first, then finished ones, each in the order of their ids. A job that another retry brings back
+  -- meanwhile is in neither list, and is left to that retry.
   _live := array(
     select l.id from (select j.id from stepwell.job j where j.id = any (_ids) order by j.id for update) l
   );
@@ -54,20 +55,22 @@ begin
     limit 1;
     if found then
       raise exception using errcode = 'SW002',
-        message = format('stepwell: job %s has steps of a durable function: only a step of a chain or a state of a machine is given an input',
-          _missing);
+        message = format(
+          'stepwell: job %s has steps of a durable function: only a step of a chain or a state of a machine takes an input',
+          _missing
+        );
     end if;
   elsif _step is not null then
     select h.id into _missing
     from stepwell.history h
     where h.id = any (_ended)
-      -- Where it failed it stands, whether there is anything saved of that or not.
+      -- A job can be retried at the step at which it failed, even if nothing of that step was saved.
       and h.failed_step is distinct from _step
       and not exists (select from stepwell.unfold(h.steps) s where s.key = _step)
     limit 1;
     if found then
       raise exception using errcode = 'SW004',
-        message = format('stepwell: job %s has no step %s: "stepwell jobs show %1$s" lists those that it has', _missing,
+        message = format('stepwell: job %s has no step %s: "stepwell jobs show %1$s" lists its steps', _missing,
           quote_literal(_step));
     end if;
   end if;
@@ -90,7 +93,7 @@ begin
     cross join lateral stepwell.unfold(r.steps) k
     where k.key = any (s.keys) and (_input is null or k.key <> _step)
   ), given_back as (
-    -- What it had taken of what it was sent, by steps that it takes anew: under its old number, so still the first in line.
+    -- Signals that were received by steps which are repeated. They keep their ids, so they are still first in line.
     insert into stepwell.event (id, emitted_at, expires_at, large, job_id, name, key, value)
     overriding system value
     select u.event_id, _now, 'infinity', u.large, r.id, u.event, '',
@@ -109,7 +112,7 @@ begin
       k.timed_out, k.undo, k.large, k.kind, k.key, k.event, k.event_key, k.value, k.error
     from kept k
   ), entered as (
-    -- Not as the first, even if nothing is saved: that is the one that a job begins with.
+    -- Position 1 is reserved for the first step of the job, even if nothing is saved.
     insert into stepwell.step (job_id, saved_at, n, epoch, kind, key, value)
     select r.id, _now, greatest((select max(u.n) from stepwell.unfold(r.steps) u), 1) + 1, r.epoch, 'state', _step,
       _input::json
@@ -121,15 +124,15 @@ begin
       input)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank,
       case
-        -- Not "exists", for which all schedules may be read to be hashed.
+        -- With "exists" the planner might hash all schedules.
         when (select c.overlap <> 'allow' from stepwell.schedule c where c.id = r.schedule_id)
         then 'blocked'::stepwell.state else 'ready'::stepwell.state
       end,
       r.task, r.queue,
       r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from, r.owner, r.policy, r.life,
-      -- So that the claim brings the journal, which tells the life.
+      -- A durable job is claimed with its journal, which carries the life.
       r.life > 0 or _input is not null
-      -- So that its end sees to what it was sent and has not read.
+      -- The end of a durable job deletes its unread signals.
         or r.id in (select k.id from kept k) or r.id in (select s.id from unnest(_sent) as s (id))
         or exists (select from stepwell.unfold(r.steps) u where u.kind = 'receive'),
       case
@@ -144,7 +147,7 @@ begin
         else _step_state.value
       end
     from revived r
-    -- The step of a chain or machine that was asked for, and whether it is the one that such a job begins with.
+    -- The requested step of a chain or machine, and whether it is the first step of the job.
     left join lateral (
       select u.key, u.value from stepwell.unfold(r.steps) u where u.key = _step and u.kind = 'state'
     ) _step_state on true
@@ -157,8 +160,9 @@ begin
   ), hurried as (
     update stepwell.job j
     set state = 'ready', run_at = _now, misfits = null
-    -- As text, because the state itself would tempt the planner to the index on all scheduled jobs.
-    where j.id = any (_live) and (j.attempt > 0 or j.run_at = j.misfit_until) and j.state::text = 'scheduled' and _step is null and not _from_start
+    -- As text: with the state itself the planner would take the index on scheduled jobs.
+    where j.id = any (_live) and (j.attempt > 0 or j.run_at = j.misfit_until) and j.state::text = 'scheduled'
+      and _step is null and not _from_start
     returning j.id, j.queue, j.rank, j.run_at
   ), ready as (
     select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id from back b

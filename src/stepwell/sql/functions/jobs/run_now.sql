@@ -1,7 +1,7 @@
--- Make jobs ready that wait for a time that somebody or something has set: scheduled ones, also those that wait for their next
--- attempt or for a worker that their args fit; of durable jobs, those that wait for the next attempt of a step; and chains and machines
--- that wait before their next step. Priorities stay as they are: a job goes behind ready ones of its priority. Jobs that sleep, or wait
--- for an event or a child, and blocked ones are left alone. Returns the ids of those that are ready by this.
+-- Make jobs ready that wait for a given time: scheduled jobs, including those that wait for their next attempt or for a
+-- worker that their args fit; durable jobs that wait for the next attempt of a step; and chains and machines that wait
+-- before their next step. A job goes behind the ready jobs of its priority. Jobs that sleep, wait for an event or a
+-- child, or are blocked are left unchanged. Returns the ids of the jobs that became ready.
 create or replace function stepwell.run_now(_ids uuid[]) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -18,7 +18,7 @@ begin
       select j.id from stepwell.job j where j.id = any (_ids) and j.worker_id is null order by j.id for update
     ) l
   );
-  -- States as text, because the states themselves would tempt the planner to the index on all that is due.
+  -- States as text: with the states themselves the planner would take the index on due jobs.
   _waiting := array(
     select j.id from stepwell.job j where j.id = any (_locked) and j.state::text = 'waiting' and j.awaits is not null
   );

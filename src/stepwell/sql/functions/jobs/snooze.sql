@@ -1,7 +1,6 @@
--- Give running jobs back without counting the attempt: now (delay 0, in their old place) or after a delay.
--- Clean shutdowns, prefetched jobs that never started and handlers that raise Snooze all end here.
--- _began: whether their handlers ran; null, from workers of schema 5: those with a delay did.
--- Returns the ids that were refused by the fence.
+-- Give back running jobs without counting the attempt: now (delay 0, in their old place) or after a delay. For clean
+-- shutdowns, prefetched jobs that never started, and handlers that raise Snooze. _began: whether the handlers ran;
+-- null, from workers of schema 5: those with a delay did. Returns the ids refused by the fence.
 create or replace function stepwell.snooze(
   _ids uuid[],
   _epochs integer[],

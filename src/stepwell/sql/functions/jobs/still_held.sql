@@ -1,5 +1,5 @@
--- Whether a run still holds its job. Waits for whoever is about to finish it, so after a commit in doubt the answer
--- is final: false means that it was committed, or that the job went to somebody else.
+-- Whether a run still holds its job. The call waits for a transaction that is finishing the job, so the answer is final
+-- after a commit in doubt: false means that the finish was committed, or that another run has the job.
 create or replace function stepwell.still_held(_id uuid, _epoch integer) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- The queue and the priority that a task has in the code of a live worker that may run its jobs, those of this owner; nulls
--- if none tells. Workers may differ during a deploy: the one that registered last counts. Workers of schema 6 tell neither.
+-- The default queue and priority of a task, from the newest live worker that may run jobs of this owner; nulls if no
+-- worker knows them. Workers may differ during a deploy. Workers of schema 6 register neither.
 create or replace function stepwell.task_options(_task text, _owner text, out queue text, out priority integer)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -1,9 +1,10 @@
--- The last act of a migration: see to it that every role can do what it was granted, and nothing else.
---   Internal functions are for nobody, whoever had been given them.
---   Functions and views that were remade are granted to those who had them before, by name (note_rights.sql noted that).
---   Grants to public are not kept, on functions or on relations, but for the functions that are for everybody.
---   What the owner's default privileges gave away on new objects is taken back; on tables, all but the right to read.
---   What "stepwell grant" has recorded is granted again, so that it covers what is new.
+-- Runs last in a migration: give every role exactly the rights that it was granted.
+--   Internal functions: revoked from every role.
+--   Functions and views that were created anew: granted to the roles that had them before, by name (see
+--     note_rights.sql).
+--   Grants to public: revoked on functions and relations, except on the functions for everybody.
+--   Rights that the owner's default privileges gave on new objects: revoked; on tables, all but select.
+--   Grants that "stepwell grant" recorded: granted again, to cover new objects.
 create or replace function stepwell.apply_rights() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -50,7 +51,7 @@ begin
       execute format('grant select on %s to %s', _row.relation, stepwell.role_name(_row.grantee));
     end if;
   end loop;
-  -- The same for grants on single columns, which an ACL of the relation does not show.
+  -- The same for grants on columns, which are not in the relation's ACL.
   for _row in
     select c.oid::regclass as relation, t.attname as name, a.grantee, a.privilege_type
     from pg_class c
@@ -92,9 +93,10 @@ begin
       || case when _row.grantable then ' with grant option' else '' end;
   end loop;
 
-  -- A record names its role by name and oid. Where only one of them fits, the role was renamed, or the database was copied
-  -- to another server, or the role was dropped and another took its name. The record holds if the role had all that this
-  -- kind could do before. A schema that recorded nothing yet adopts such roles: they were granted everything by hand.
+  -- A record has the name and the oid of its role. If only one of them matches, the role was renamed, the database was
+  -- copied to another server, or the role was dropped and another one took its name. The record is kept if the role
+  -- held all rights of the kind before. A schema without records adopts such roles: they were granted everything by
+  -- hand.
   insert into stepwell.grantee (role, kind, role_id)
   select o.rolname, h.kind, o.oid
   from (

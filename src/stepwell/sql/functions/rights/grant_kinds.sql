@@ -1,4 +1,4 @@
--- Give a role the privileges of these kinds, and record nothing.
+-- Grant a role the privileges of these kinds, without recording it.
 create or replace function stepwell.grant_kinds(_role_id oid, _kinds text[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

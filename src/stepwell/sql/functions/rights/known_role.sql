@@ -1,4 +1,4 @@
--- The oid of a role that is to be granted something, or a refusal that says what is wrong.
+-- The oid of a role for a grant. Raises if the role or a kind does not exist.
 create or replace function stepwell.known_role(_role text, _kinds text[]) returns oid
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Take back what grant_role gave, also where it was granted by hand, but for what the role still has by another kind of
--- grant. Null: everything that the role may do in this schema. Returns the kinds that it is still recorded as.
+-- Revoke these kinds from a role, including grants by hand, except what the role still holds by another kind. Null:
+-- everything that the role may do in this schema. Returns the kinds that are still recorded.
 create or replace function stepwell.revoke_role(_role text, _kinds text[] default null) returns text[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

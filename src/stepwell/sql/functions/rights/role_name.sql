@@ -1,4 +1,4 @@
--- A role's name as it is written in a grant; 0 is everybody.
+-- The name of a role as written in a grant; 0 is public.
 create or replace function stepwell.role_name(_role_id oid) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp

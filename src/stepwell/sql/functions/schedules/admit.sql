@@ -1,10 +1,12 @@
--- Let the next run of each of these schedules go, where none is live but those that wait for it. Null: of every schedule,
--- for upkeep, should a run have ended in a way that called nobody, or nobody have come to it. Returns how many.
--- The schedule's row is locked, so a tick that puts a run in line and the end of the run before it see each other. Whoever
--- ends a run must not wait for long, though: a row that somebody holds for a quarter of a second is left to upkeep; and a
--- run that somebody holds is being cancelled, and whoever cancels it lets the next one go.
--- Two probes of job_schedule answer for each schedule, however many runs wait.
--- A run whose row refuses to go fails, and the one after it is tried: ten such runs in a call, the rest is left to upkeep.
+-- Admit the next blocked run of each of these schedules that has no other live run. Null: of every schedule, for
+-- upkeep, in case a run ended without a call of this function or a schedule was skipped. Returns how many runs were
+-- admitted.
+-- The schedule's row is locked, so that a tick that blocks a run and the end of the previous run see each other. The
+-- end of a run must not wait long: a schedule that is locked for a quarter of a second is left to upkeep. A blocked run
+-- that is locked is being cancelled, and that cancel admits the next one.
+-- Two probes of job_schedule per schedule are enough, however many runs wait.
+-- A run whose row a constraint refuses fails, and the next one is tried: up to ten in a call, the rest is left to
+-- upkeep.
 create or replace function stepwell.admit(_schedule_ids uuid[]) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -25,7 +27,7 @@ begin
   if _schedule_ids is not null then
     _ids := array(select distinct u.id from unnest(_schedule_ids) as u (id));
   else
-    -- From schedule to schedule along the index, so that it costs no more when many runs wait.
+    -- From schedule to schedule along the index, so that the cost does not grow with the blocked runs.
     _ids := array(
       with recursive waiting as (
         (
@@ -84,7 +86,7 @@ begin
     into _admitted, _places, _due_in
     from admitted a;
   exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
-    -- Whoever ends a run must not fail by the next one: each schedule is tried by itself.
+    -- The end of a run must not fail because of the next run: try each schedule by itself.
     _admitted := 0;
     foreach _schedule_id in array _ids loop
       loop
@@ -95,7 +97,7 @@ begin
           ) is null
           order by j.scheduled_for, j.id limit 1
         );
-        -- Locked before the block that may fail, so that the lock outlives that.
+        -- Locked outside the block that may fail, so that the lock survives its rollback.
         perform from stepwell.job j where j.id = _run_id and j.state::text = 'blocked' for update skip locked;
         exit when not found;
         begin
@@ -112,14 +114,14 @@ begin
           end if;
           exit;
         exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
-          _why := 'its turn has come and it cannot go: ' || sqlerrm;
+          _why := 'it cannot be admitted: ' || sqlerrm;
         end;
         exit when _broken >= 10;
         begin
           perform stepwell.fail_broken(_run_id, _why, false);
           _broken := _broken + 1;
         exception when lock_not_available then
-          exit;  -- somebody holds its children or its parent
+          exit;  -- another session has locked its children or its parent
         end;
       end loop;
     end loop;

@@ -1,5 +1,5 @@
--- The schedules that are due first, with all that is needed to reckon their ticks; due_in is in seconds, zero or less for
--- what is due now. _except: those that the caller could not reckon.
+-- The schedules that are due first, with all that is needed to compute their ticks. due_in is in seconds, zero or less
+-- if the schedule is due now. _except: schedules whose ticks the caller could not compute.
 create or replace function stepwell.due_schedules(_except uuid[] default '{}', _limit integer default 100) returns table (
   id uuid,
   name text,

@@ -1,4 +1,5 @@
--- Whether a run of this schedule is live, blocked ones included. A function, so that no plan reads the runs of all.
+-- Whether the schedule has a live run, blocked or not. It is a function, so that no plan reads the runs of all
+-- schedules.
 create or replace function stepwell.has_live_run(_schedule_id uuid) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Let a schedule rest until it is resumed; false: there is none. Runs that it has enqueued go on.
+-- Pause a schedule until it is resumed; false: there is no such schedule. Jobs that it has enqueued continue.
 create or replace function stepwell.pause_schedule(_owner text, _name text) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp

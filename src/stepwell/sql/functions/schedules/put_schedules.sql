@@ -1,8 +1,9 @@
--- Make or change schedules of an owner, by name, one element for each. Where the timing stays as it was, so does the next
--- tick: what was missed while nobody ran is still due. Else it is _nexts[k], reckoned by the caller from stepwell.now().
--- _declared: they stand in code. One that does is not changed by a call that says otherwise. _named: their jobs belong to
--- the owner; else any worker that knows the task runs them. _metadata, _max_attempts and _policies are for their jobs, as in
--- stepwell.enqueue_many, one element for each or null.
+-- Create or change schedules of an owner, by name, one element for each. If the timing is unchanged, so is the next
+-- tick: ticks missed while no worker ran are still due. Otherwise it is _nexts[k], which the caller computed from
+-- stepwell.now().
+-- _declared: the schedules are declared in code. A declared schedule cannot be changed by a call without it. _named:
+-- the jobs belong to the owner; otherwise any worker that knows the task runs them. _metadata, _max_attempts and
+-- _policies are options of the jobs, as in stepwell.enqueue_many, one element for each or null.
 create or replace function stepwell.put_schedules(
   _owner text,
   _declared boolean,
@@ -32,8 +33,9 @@ declare
   _wrong text;
 begin
   select format(
-    'stepwell: schedule %s of %s cannot be kept: owner, name, task and queue must have 1 to 200 characters, cron and tz at '
-    'most 200, and an interval or jitter at most 100 years', quote_literal(left(u.name, 60)), quote_literal(left(_owner, 60))
+    'stepwell: schedule %s of %s is not valid: owner, name, task and queue must have 1 to 200 characters, cron and tz at '
+    'most 200, and an interval or jitter at most 100 years',
+    quote_literal(left(u.name, 60)), quote_literal(left(_owner, 60))
   )
   into _wrong
   from unnest(_names, _tasks, _queues, _crons, _tzs, _everies, _jitters) as u (name, task, queue, cron, tz, every, jitter)
@@ -49,20 +51,23 @@ begin
   if exists (select from unnest(_metadata) as m (text) where left(ltrim(m.text, E' \t\r\n'), 1) <> '{') then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: metadata must be a JSON object';
   end if;
-  -- As jsonb a number is written out.
+  -- jsonb writes numbers out in full.
   perform stepwell.check_sizes('metadata', array(select m.text::jsonb::text from unnest(_metadata) as m (text)));
   if _policies is not null then
     perform stepwell.check_policies(_policies, cardinality(_names));
   end if;
   perform stepwell.check_sizes('args', _args);
-  -- In the order in which tick locks them.
+  -- In the order in which stepwell.tick locks them.
   perform from stepwell.schedule s where s.owner = _owner and s.name = any (_names) order by s.id for update;
   if not _declared then
     select s.name into _in_code from stepwell.schedule s
     where s.owner = _owner and s.name = any (_names) and s.declared limit 1;
     if found then
       raise exception using errcode = 'SW002',
-        message = format('stepwell: schedule %s of %s stands in code: change it there, or give this one another name', _in_code, _owner);
+        message = format(
+          'stepwell: schedule %s of %s is declared in code: change it there, or give this one another name',
+          _in_code, _owner
+        );
     end if;
   end if;
   insert into stepwell.schedule as s (id, owner, name, task, args, queue, rank, cron, tz, every, overlap, catchup, jitter,
@@ -94,6 +99,7 @@ begin
     end;
   perform stepwell.notify('stepwell_tick', '');
 exception when not_null_violation or check_violation or cardinality_violation then
-  raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a schedule cannot be put in: ' || sqlerrm;
+  raise exception using errcode = 'invalid_parameter_value',
+    message = 'stepwell: a schedule is not valid: ' || sqlerrm;
 end
 $$;

@@ -1,6 +1,6 @@
--- Remove the schedules that were defined in code and have stood in no live worker's code for as long as a live worker of
--- their owner says. Old and new code run side by side during a deploy: what either has is not stale, and the wait after
--- the last worker that had it lets a roll-back find it as it was. Returns their names, each with its owner's.
+-- Remove the schedules that were declared in code and that no live worker has declared for as long as a live worker of
+-- their owner says (stale_after). Old and new code run side by side during a deploy, so a schedule that either declares
+-- is not stale. The delay lets a roll-back find the schedule unchanged. Returns the names, each with its owner.
 create or replace function stepwell.remove_stale_schedules() returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -10,8 +10,8 @@ declare
   _stale record;
   _removed text[] := '{}';
 begin
-  -- Not at each look: a row that is written for nothing is a row to be vacuumed. Workers of the same code have the same
-  -- list, so it is looked through once.
+  -- Not every time, because each update leaves a dead row. Workers of the same code have the same list, so each list is
+  -- read once.
   update stepwell.schedule s set declared_at = _now
   where s.id in (
     select d.id from stepwell.schedule d

@@ -1,5 +1,5 @@
--- Let a paused schedule go on, from _next, which the caller reckoned for _version of it; false: it has changed since, or is
--- gone. What was due while it rested is not made up for. One that does not rest stays as it is.
+-- Resume a paused schedule from _next, which the caller computed for _version of it; false: the schedule has changed
+-- since or is gone. Ticks missed during the pause are not fired. A schedule that is not paused keeps its next tick.
 create or replace function stepwell.resume_schedule(_id uuid, _version integer, _next timestamptz) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp

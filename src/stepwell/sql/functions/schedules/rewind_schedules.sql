@@ -1,6 +1,7 @@
--- Set schedules, seen to be due at _dues[k], back to _nexts[k], which the caller reckoned from stepwell.now(), where their next
--- tick lies beyond it, or where there is none: the clock was ahead when that was reckoned and has been set back. What was fired for a time still
--- to come is on record, and is not fired twice; nothing is set back to before what is still on record. Returns how many.
+-- Set schedules that the caller saw due at _dues[k] back to _nexts[k], which it computed from stepwell.now(), if their
+-- next tick is later or missing: the clock was ahead when that tick was computed and was set back since. Ticks that
+-- were already fired for a time to come are on record and are not fired twice. No schedule is set back into the time
+-- whose records were pruned. Returns how many.
 create or replace function stepwell.rewind_schedules(
   _ids uuid[],
   _versions integer[],
@@ -18,7 +19,7 @@ begin
     from unnest(_ids, _versions, _dues, _nexts) as u (id, version, due, next)
     join stepwell.schedule s
       on s.id = u.id and s.version = u.version and s.next_tick_at is not distinct from u.due
-    -- No schedule is due before or after these.
+    -- The limits of the constraint on next_tick_at.
     where u.next >= '1970-01-01 00:00+00' and u.next < '9999-12-31 00:00+00' and s.paused_at is null
       and coalesce(s.next_tick_at > greatest(u.next, s.forgotten_until + interval '1 microsecond'), true)
     order by s.id

@@ -1,5 +1,5 @@
--- The live runs that a tick of these schedules replaces: all that are not blocked, and of each schedule at most 1,001 that
--- are, so that the caller can tell when there are too many for one transaction.
+-- The live runs that a tick of these schedules replaces: all that are not blocked, and at most 1,001 blocked ones of
+-- each schedule, so that the caller can tell if there are too many for one transaction.
 create or replace function stepwell.runs_to_replace(_schedule_ids uuid[]) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

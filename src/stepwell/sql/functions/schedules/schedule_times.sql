@@ -1,5 +1,5 @@
--- All schedules that do not rest, with what is needed to reckon when each should be due next, a page at a time: those with
--- an id after _after. looked_at is the time by which to reckon.
+-- A page of all schedules that are not paused, with what is needed to compute their next tick: those with an id above
+-- _after. looked_at is the time to compute from.
 create or replace function stepwell.schedule_times(_after uuid default null, _limit integer default 500) returns table (
   id uuid,
   name text,

@@ -1,8 +1,9 @@
--- Fire schedules that are due: together, but for those that have a run to replace, and one by one if that fails. So one that cannot
--- be fired now holds up no other.
--- _dues[k] and _versions[k] say what the caller saw of _ids[k]; if somebody else has fired or changed it since, nothing is
--- done. (_tick_ids, _tick_ats) are the ticks that were reckoned, _nexts[k] the one to come. Returns how many jobs were
--- enqueued, and which schedules could not be fired, and why: null if somebody holds them. Nobody is waited for.
+-- Fire due schedules: all together, except those with a run to replace; one by one if that fails. So a schedule that
+-- cannot be fired does not block the others.
+-- _dues[k] and _versions[k] are what the caller saw of _ids[k]; if another worker has fired or changed the schedule
+-- since, nothing happens. (_tick_ids, _tick_ats) are the computed ticks, _nexts[k] the next one. Returns how many jobs
+-- were enqueued, which schedules could not be fired, and why: null if another session has locked them. The function
+-- does not wait for locks.
 create or replace function stepwell.tick(
   _ids uuid[],
   _versions integer[],
@@ -27,8 +28,8 @@ begin
   enqueued := 0;
   left_ids := '{}';
   left_why := '{}';
-  -- Runs that end lock their jobs first and then their schedules, many at a time (finish, admit): so does this, or they
-  -- would wait for each other.
+  -- A run that ends locks its job first and then its schedule (to_history, admit). This function uses the same order,
+  -- to avoid deadlocks.
   _replacing := array(
     select s.id from unnest(_ids, _dues) as u (id, due)
     join stepwell.schedule s on s.id = u.id and s.next_tick_at = u.due

@@ -1,6 +1,6 @@
--- Fire schedules together: those of _ids that have no run to replace, as stepwell.tick_one fires each. Returns how many jobs were
--- enqueued, and which schedules somebody holds. Nobody is waited for. What cannot be written raises, and then none has
--- been fired.
+-- Fire those schedules of _ids together that have no run to replace, each as stepwell.tick_one does. Returns how many
+-- jobs were enqueued, and which schedules another session has locked. It does not wait for locks. If a row cannot be
+-- written, the function raises, and no schedule is fired.
 create or replace function stepwell.tick_many(
   _ids uuid[],
   _versions integer[],
@@ -22,8 +22,8 @@ declare
   _fired record;
 begin
   held := '{}';
-  -- What somebody else has seen to is left without a lock, as is what was reckoned long ago, by a worker that was stopped
-  -- since. The caller looks again.
+  -- A schedule that another worker has fired is not locked. Neither is one whose ticks were computed long ago, by a
+  -- worker that was stopped since. The caller computes them again.
   _due := array(
     select s.id
     from unnest(_ids, _versions, _dues, _nexts) as u (id, version, due, next)
@@ -39,7 +39,7 @@ begin
       order by s.id
       for update skip locked
     ) l
-    -- Again, now that it stands still.
+    -- Check again under the lock.
     join unnest(_ids, _versions, _dues) as u (id, version, due)
       on l.id = u.id and l.version = u.version and l.next_tick_at = u.due
     where l.overlap <> 'replace' or not stepwell.has_live_run(l.id)
@@ -60,16 +60,16 @@ begin
       select s.id, t.at, t.job_id, max(t.at) over (partition by t.id) as last, s.task, s.queue, s.rank, s.args,
         s.metadata, s.max_attempts, s.policy, s.overlap, s.jitter, s.catchup,
         case when s.named then s.owner end as owner,
-        -- Not as a join, which would read the runs of all.
+        -- As a join, this would read the runs of all schedules.
         s.overlap <> 'allow' and (
           select true from stepwell.job j
           where (j.state = 'blocked') = any ('{false,true}') and j.schedule_id = s.id limit 1
         ) is not null as live
       from unnest(_tick_ids, _tick_ats, _job_ids) as t (id, at, job_id)
       join stepwell.schedule s on s.id = t.id
-      -- Whatever the caller reckoned: never early.
+      -- Never early, whatever the caller computed.
       where s.id = any (_locked) and t.at >= s.next_tick_at and t.at <= _now
-        -- Of these nobody knows any more whether they were run.
+        -- The records of these ticks were pruned, so they may have been fired.
         and (t.at <= s.forgotten_until) is not true
     ) f
   ), noted as (
@@ -82,10 +82,10 @@ begin
   ), fired as materialized (
     select f.id, f.at, f.job_id, f.task, f.queue, f.rank, f.args, f.owner, f.metadata, f.max_attempts, f.policy,
       case when f.jitter > 0 then f.at + random() * f.jitter * interval '1 second' else f.at end as run_at,
-      -- Ticks that were missed together are run one after the other.
+      -- Of several missed ticks, each run waits for the one before.
       f.overlap <> 'allow' and (f.live or row_number() over (partition by f.id order by f.at) > 1) as blocked
     from firing f
-    -- By its own job: a tick that is named twice is run once.
+    -- By job: a tick that is named twice runs once.
     join noted n on n.job_id = f.job_id
   ), moved as (
     update stepwell.schedule s

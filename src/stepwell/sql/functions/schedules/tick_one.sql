@@ -1,5 +1,5 @@
--- Fire one schedule for the given ticks, oldest first, and set its next. Returns how many jobs were enqueued. What
--- somebody holds raises lock_not_available at once.
+-- Fire one schedule for the given ticks, oldest first, and set its next tick. Returns how many jobs were enqueued.
+-- Raises lock_not_available at once if another session holds a lock.
 create or replace function stepwell.tick_one(
   _id uuid,
   _version integer,
@@ -22,13 +22,13 @@ declare
   _run_at timestamptz;
   _enqueued integer := 0;
 begin
-  -- What somebody else has seen to is left without a lock: its runs may be ending by now, and would wait for it.
+  -- A schedule that another worker has fired is not locked: its runs may be ending, and would wait for it.
   select s.overlap = 'replace' into _replaces from stepwell.schedule s
   where s.id = _id and s.version = _version and s.next_tick_at = _due and s.next_tick_at <= _now;
   if not found then
     return 0;
   end if;
-  -- A run that ends locks its job first and its schedule then (finish, admit): so does this.
+  -- A run that ends locks its job first and then its schedule (to_history, admit). So does this function.
   if _replaces then
     _live := stepwell.runs_to_replace(array[_id]);
     perform from stepwell.job j where j.id = any (_live) order by j.id for update nowait;
@@ -39,16 +39,16 @@ begin
   if not found then
     return 0;
   end if;
-  -- Reckoned long ago, by a worker that was stopped since: much may have been missed by now, and what of it is run must be
-  -- decided for all of it together. The caller looks again.
+  -- The ticks were computed long ago, by a worker that was stopped since. Catch-up must be decided for all ticks missed
+  -- until now, so the caller computes them again.
   if _next < _now - interval '5 seconds' then
     return 0;
   end if;
   if _schedule.overlap = 'replace' then
     _live := stepwell.runs_to_replace(array[_id]);
     _blocked := array(select j.id from stepwell.job j where j.id = any (_live) and j.state::text = 'blocked');
-    -- Too many for one transaction, as after a change from queue to replace. The schedule stays due, and the caller, who
-    -- looks again at once, finds fewer.
+    -- Too many for one transaction, as after a change from queue to replace. The schedule stays due, and the caller's
+    -- next look finds fewer.
     if cardinality(_blocked) > 1000 and _ticks[cardinality(_ticks)] between _due and _now and not exists (
       select from stepwell.tick t where t.schedule_id = _id and t.at = _ticks[cardinality(_ticks)]
     ) then
@@ -60,9 +60,9 @@ begin
   end if;
 
   foreach _at in array _ticks loop
-    -- Whatever the caller reckoned: never early.
+    -- Never early, whatever the caller computed.
     continue when _at < _due or _at > _now;
-    -- Of these nobody knows any more whether they were run.
+    -- The records of these ticks were pruned, so they may have been fired.
     continue when _at <= _schedule.forgotten_until;
     _job_id := stepwell.uuid7();
     insert into stepwell.tick as t (schedule_id, at, handled_at, job_id, skipped)
@@ -85,7 +85,7 @@ begin
     if _schedule.jitter > 0 then
       _run_at := _at + random() * _schedule.jitter * interval '1 second';
     end if;
-    -- Missed ticks, too, run one after the other.
+    -- Of several missed ticks, each run waits for the one before.
     perform stepwell.insert_run(
       _schedule, _job_id, _now, _at, _run_at, _schedule.overlap <> 'allow' and stepwell.has_live_run(_id)
     );

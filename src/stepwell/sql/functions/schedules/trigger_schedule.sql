@@ -1,4 +1,5 @@
--- Enqueue a run of a schedule now, out of turn and whatever else runs; returns its id, null: there is no such schedule.
+-- Enqueue a run of a schedule now, regardless of its timing and other runs. Returns the id of the job; null: there is
+-- no such schedule.
 create or replace function stepwell.trigger_schedule(_owner text, _name text) returns uuid
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -13,9 +14,9 @@ begin
   if not found then
     return null;
   end if;
-  -- Out of turn: it takes no tick's place, nor that of a run that was triggered at the same time.
+  -- The time must differ from every tick, and from every run that was triggered at the same time.
   _at := case when _schedule.next_tick_at = _now then _now + interval '1 microsecond' else _now end;
-  -- Of times up to this one nobody knows any more which were taken.
+  -- The records up to this time were pruned, so it is unknown which times were used.
   _at := greatest(_at, _schedule.forgotten_until + interval '1 microsecond');
   loop
     insert into stepwell.tick (schedule_id, at, handled_at, job_id, triggered) values (_schedule.id, _at, _now, _job_id, true)

@@ -1,6 +1,7 @@
--- Move running jobs on to the next step of their chain, or state of their machine, with fresh attempts. A job goes on in
--- its worker's hands, unless _delays[k] says that it waits for so many seconds, or _queues[k] that its next step is for
--- another queue. _priorities[k] is its priority from then on; null: as it was. _lefts[k] is the step it leaves, when that was the first. Returns the ids that were refused by the fence.
+-- Move running jobs to the next step of their chain, or state of their machine, with fresh attempts. A job stays with
+-- its worker, unless _delays[k] delays its next step by seconds or _queues[k] names another queue for it.
+-- _priorities[k] is the priority from then on; null: unchanged. _lefts[k] is the step that the job leaves, if that was
+-- its first. Returns the ids refused by the fence.
 create or replace function stepwell.advance(
   _ids uuid[],
   _epochs integer[],
@@ -23,17 +24,19 @@ declare
   _due_in double precision;
 begin
   if exists (select from unnest(_queues) as q (name) where length(q.name) not between 1 and 200) then
-    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a queue''s name must have 1 to 200 characters';
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: a queue''s name must have 1 to 200 characters';
   end if;
   if exists (select from unnest(_priorities) as p (priority) where p.priority not between -32767 and 32767) then
-    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: priority must be between -32767 and 32767';
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: priority must be between -32767 and 32767';
   end if;
   if (
     cardinality(_cursors) = cardinality(_ids) and array_position(_cursors, null) is null
     and cardinality(_ns) = cardinality(_ids) and array_position(_ns, null) is null
   ) is not true and cardinality(_ids) > 0 then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: each job needs the step that it goes on with, and its place';
+      message = 'stepwell: each job needs its next step and the position of that step';
   end if;
   perform stepwell.check_values(_inputs);
   if pg_column_size(_inputs) > 65536 then
@@ -55,7 +58,7 @@ begin
     where g.left_step is not null and g.left_step <> g.cursor
     on conflict (job_id, key) do nothing
   ), entered as (
-    -- Of a state that is entered time and again the last input is kept: so a machine may go round for ever.
+    -- Of a state that is entered repeatedly only the last input is kept, so that a machine can loop forever.
     insert into stepwell.step as s (job_id, saved_at, n, epoch, kind, key, value)
     select g.id, _now, g.n, g.epoch, 'state', g.cursor, g.input::json from given g
     on conflict (job_id, key) do update

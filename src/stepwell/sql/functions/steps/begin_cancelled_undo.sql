@@ -1,5 +1,5 @@
--- The part of stepwell.finish for jobs that were cancelled while they ran: lock them with all that descends from them, and
--- begin to undo those that have steps to be undone. Returns the ids of these.
+-- The part of stepwell.finish for running jobs that were cancelled: lock them with their descendants, and begin the
+-- undo of those that have steps to compensate. Returns the ids of the latter.
 create or replace function stepwell.begin_cancelled_undo(
   _ids uuid[],
   _epochs integer[],

@@ -1,5 +1,6 @@
--- Instead of ending, let jobs be run once more to undo what they did, where they have steps to be undone. The jobs are
--- locked by the caller. _states, _errors and _failed_steps say how they end then. Returns the ids of those that do so.
+-- Give back jobs that have steps to compensate, to run once more for that, instead of ending. The caller has locked the
+-- jobs. _states, _errors and _failed_steps say how they end after the undo. Returns the ids of the jobs whose undo
+-- begins.
 create or replace function stepwell.begin_undo(
   _ids uuid[],
   _states text[],
@@ -22,7 +23,7 @@ begin
       )
     from unnest(_ids, _states, _errors, _failed_steps) as u (id, state, error, failed_step)
     where j.id = any (_ids) and j.id = u.id and j.durable and j.undoing is null
-      -- Not as a join, which would read all steps.
+      -- As a join, this would read all steps.
       and (
         select true from stepwell.step s
         where s.job_id = j.id and s.undo and s.error is null and not s.pending limit 1

@@ -1,10 +1,10 @@
--- Cancel the live children of jobs that failed or were cancelled: nobody is there to hear of them.
+-- Cancel the live children of jobs that failed or were cancelled: no parent is left to receive their results.
 create or replace function stepwell.cancel_children(_ids uuid[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  -- In the order of the index, as in stepwell.lock_family.
+  -- The order of the index on parents, as in stepwell.lock_family.
   _children uuid[] := array(select j.id from stepwell.job j where j.parent_id = any (_ids) order by j.parent_id);
 begin
   if cardinality(_children) > 0 then

@@ -1,6 +1,6 @@
--- Take away the steps of jobs that ended, _gone, which their history tells of, and what was sent to them and not read.
--- Two things stay as long as the history of those that are kept: large values, their own and those of events that they took, and,
--- of those that can be tried again, what was sent.
+-- Delete the steps of jobs that ended (_gone), which their history contains, and their unread signals. Two things stay
+-- as long as the history of the jobs that are kept: large values, including those of events that the jobs took; and the
+-- signals of jobs that can be retried (_retriable).
 create or replace function stepwell.delete_steps(
   _gone uuid[],
   _kept uuid[],

@@ -1,6 +1,6 @@
--- Tell the parents of jobs that ended how they did: the step that spawned each gets its result or its error, and a parent
--- that waits for it may go on. _ends has for each child {"parent_id", "key", "child_id", "state", "result" as text, "type",
--- "message"}. The parents are locked here if the caller has not done so; those that are gone are not told.
+-- Store the result or error of jobs that ended in the step of the parent that spawned each, and wake parents that wait
+-- for it. Each element of _ends is {"parent_id", "key", "child_id", "state", "result" as text, "type", "message"}. The
+-- function locks the parents, if the caller has not done so, and ignores parents that have ended.
 create or replace function stepwell.end_children(_ends json) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -9,7 +9,8 @@ declare
   _now timestamptz := stepwell.now();
   _parent_ids uuid[] := array(select distinct (e.value ->> 'parent_id')::uuid from json_array_elements(_ends) as e);
 begin
-  -- Of a job that nobody spawned they are only handed on; a parent's are read here when it ends, is retried or forked.
+  -- The result of a job without a parent is only stored. That of a child is parsed when its parent ends, is retried or
+  -- is forked.
   perform stepwell.check_values(array(select e.value ->> 'result' from json_array_elements(_ends) as e));
   perform from stepwell.job j where j.id = any (_parent_ids) order by j.id for no key update;
   with ended as materialized (
@@ -19,8 +20,9 @@ begin
       parent_id uuid, key text, child_id uuid, state text, result text, type text, message text
     )
   ), found as materialized (
-    -- Lateral, so that each step is looked up by its key, whatever plan is kept: a parent may have many, and so may be the
-    -- children that end together. Who changes a step holds its job, as this does: so the row stays where it was found.
+    -- Lateral, so that every plan looks each step up by its key: a parent may have many steps, and many children may
+    -- end together. A step is changed only under the lock on its job, which this function holds, so the ctid stays
+    -- valid.
     select s.ctid, e.state, e.result, e.type, e.message, e.large
     from ended e
     cross join lateral (

@@ -1,4 +1,4 @@
--- End the sleeps whose time has come, and give up the waits. The jobs are locked by the caller.
+-- End the sleeps and time out the waits whose time has come. The caller has locked the jobs.
 create or replace function stepwell.end_waits(_job_ids uuid[]) returns void
 language sql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Forget waits of a running job that nobody in it waits for any more, before they take what comes for others. What was sent to
--- the job, and one of them has taken meanwhile, is given back. False: the fence refused.
+-- Delete waits of a running job that its handler has abandoned, before they take events meant for other waits. A signal
+-- that one of them has taken meanwhile is put back. False: refused by the fence.
 create or replace function stepwell.forget_waits(_id uuid, _epoch integer, _keys text[]) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -20,7 +20,7 @@ begin
   )
   insert into stepwell.event (id, emitted_at, expires_at, large, job_id, name, key, value)
   overriding system value
-  -- Under its old number: it is still the first in line.
+  -- With its old id, so that it is still first in line.
   select f.event_id, stepwell.now(), 'infinity', f.large, _id, f.event, '', coalesce(m.value, f.value)
   from forgotten f
   left join moved m on m.key = f.key

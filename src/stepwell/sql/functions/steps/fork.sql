@@ -1,5 +1,6 @@
--- A new job that begins with all that another, live or finished, had saved before a step; of a chain or machine, at that
--- step. Children that had not ended are spawned anew. Returns its id, or null if there is no such job.
+-- Create a job that starts with the steps that another job, live or finished, had saved before a step; a chain or
+-- machine starts at that step. Children that had not ended are spawned again. Returns the id of the new job, or null if
+-- there is no such job.
 create or replace function stepwell.fork(_id uuid, _step text) returns uuid
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -23,23 +24,24 @@ begin
   end if;
   select u.key, u.n, u.kind, u.value into _state from stepwell.unfold(_job.steps) u where u.key = _step;
   if not found and _job.failed_step = _step then
-    -- Where it failed, and nothing is saved of that: all it has was before.
+    -- The job failed at this step and saved nothing of it, so all saved steps come before it.
     _state.n := 2147483647;
   elsif not found then
     raise exception using errcode = 'SW004',
-      message = format('stepwell: job %s has no step %s: "stepwell jobs show %1$s" lists those that it has', _id,
+      message = format('stepwell: job %s has no step %s: "stepwell jobs show %1$s" lists its steps', _id,
         quote_literal(_step));
   end if;
   insert into stepwell.step (job_id, saved_at, until, event_id, child_id, seconds, n, epoch, fingerprint, pending,
     timed_out, undo, large, kind, key, event, event_key, value, error)
   select _new, u.saved_at, u.until,
-    -- What was sent to the other and read there is this one's own, should it be given back: under a number of its own.
+    -- A signal that the other job received becomes a signal of the new job with an id of its own, in case it is put
+    -- back.
     case when u.kind = 'receive' and u.event_id is not null then nextval('stepwell.event_id_seq') else u.event_id end,
     u.child_id, u.seconds, u.n, 0, u.fingerprint, u.pending, u.timed_out,
     false, u.large, u.kind, u.key, u.event, u.event_key, u.value, u.error
   from (select f.* from stepwell.unfold(_job.steps) f order by f.event_id) u
   where u.kind <> 'undo' and not (u.kind = 'child' and u.pending)
-    -- Nor the tries of that step, which come before it if they were far apart.
+    -- The attempts of that step come before it if they were far apart.
     and not (u.kind = 'retry' and starts_with(u.key, _step || '~'))
     and case when _state.kind = 'state' then u.kind = 'state' and u.n <= _state.n else u.n < _state.n end;
   insert into stepwell.large_value (job_id, expires_at, key, value)

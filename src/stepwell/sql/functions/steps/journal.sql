@@ -1,11 +1,11 @@
--- What a durable job has saved, for the worker that claims it: its cursor, its steps, and how many of them were counted
--- when an attempt last failed. Large values are left out.
+-- The saved state of a durable job, for the worker that claims it: cursor, steps, and the number of steps that were
+-- counted at the last failure. Large values are left out.
 create or replace function stepwell.journal(
   _id uuid,
   _cursor text,
   _input json,
   _undoing json,
-  -- A claim of schema 5 that waits for the migration to end goes on with four.
+  -- A claim of schema 5 that waited for the migration still calls with four arguments.
   _life integer default 0,
   _steps_counted integer default 0
 ) returns text

@@ -1,5 +1,5 @@
--- The keys of those steps of a job's history that it has when it is tried again; see stepwell.retry. Those of a chain or
--- machine only tell where it has been, so they stay.
+-- The keys of the steps in a job's history that a retry keeps; see stepwell.retry. The steps of a chain or machine only
+-- record its path, so they are kept.
 create or replace function stepwell.kept_steps(_steps json, _failed_step text, _step text, _from_start boolean)
 returns text[]
 language sql stable
@@ -17,7 +17,7 @@ as $$
       and not (a.kind = 'child' and a.pending)
       and a.key is distinct from _failed_step
       and (a.error ->> 'anew') is null
-      -- Nor its tries, nor those of the step it goes back to.
+      -- The attempts of the failed step and of the requested step are dropped.
       and (a.kind = 'retry' and starts_with(a.key, _failed_step || '~')) is not true
       and (a.kind = 'retry' and starts_with(a.key, _step || '~')) is not true
       and coalesce(a.n < (select b.n from all_steps b where b.key = _step), true)

@@ -1,4 +1,5 @@
--- The value of a step that was too large to come with the claim. That of an event is the event's own, to which the step refers.
+-- The value of a step that was too large for the claim. A step that took a large event refers to the value of the
+-- event.
 create or replace function stepwell.large_value(_job_id uuid, _key text) returns json
 language sql stable security definer
 set search_path = pg_catalog, pg_temp

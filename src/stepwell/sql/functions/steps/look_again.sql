@@ -1,6 +1,6 @@
--- Look up the waits of jobs for which an event may have been on its way when they were given back. The jobs wait, and are
--- locked by the caller. An event that is committed later wakes them in any case; so each look is further away than
--- the one before, should somebody keep the event's lock.
+-- Look up the waits of jobs again for which an event may have been about to commit when they were given back. The jobs
+-- are waiting, and the caller has locked them. An event that is committed later wakes them anyway. So the interval
+-- between looks grows, in case a session holds the event's lock for long.
 create or replace function stepwell.look_again(_ids uuid[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -16,9 +16,12 @@ begin
   set unsure = case when j.id in (select u.id from unnest(_unsure) as u (id)) then least(j.unsure + 1, 100) end,
     run_at = least(
       (select min(s.until) from stepwell.step s where s.job_id = j.id and s.pending and s.awaited is not null),
-      case when j.id in (select u.id from unnest(_unsure) as u (id)) then _now + stepwell.look_delay(j.unsure + 1) else 'infinity' end
+      case
+        when j.id in (select u.id from unnest(_unsure) as u (id)) then _now + stepwell.look_delay(j.unsure + 1)
+        else 'infinity'
+      end
     )
-  -- As text, because the state itself would tempt the planner to the index on all that is due.
+  -- As text: with the state itself the planner would take the index on due jobs.
   where j.id = any (_ids) and j.state::text = 'waiting';
 end
 $$;

@@ -1,4 +1,4 @@
--- How long after a look for events that was not certain the next one follows: 20 ms after the first, at most half a minute.
+-- The delay before the next look for events after _looks uncertain looks: 20 ms after the first, at most 30 s.
 create or replace function stepwell.look_delay(_looks integer) returns interval
 language sql immutable
 set search_path = pg_catalog, pg_temp

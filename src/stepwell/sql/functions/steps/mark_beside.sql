@@ -1,5 +1,5 @@
--- Mark the steps that failed beside the one with which a job fails, and their tries: they are taken anew when that is. The jobs
--- are locked by the caller. _besides[k] is a JSON array of keys; null: none.
+-- Mark the steps that failed beside the one at which a job fails, and their attempts: they are repeated together with
+-- it. The caller has locked the jobs. _besides[k] is a JSON array of keys; null: none.
 create or replace function stepwell.mark_beside(_ids uuid[], _epochs integer[], _besides text[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

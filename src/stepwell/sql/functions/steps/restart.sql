@@ -1,5 +1,5 @@
--- Begin running jobs again with new args and no steps, now, with fresh attempts, in their next life. What their children still do goes on by
--- itself. Which events were taken is remembered for as long as these are kept. Returns the ids refused by the fence.
+-- Start running jobs again, now, with new args, no steps, fresh attempts and a new life. Their children continue by
+-- themselves. Events that were taken stay marked as taken while they are kept. Returns the ids refused by the fence.
 create or replace function stepwell.restart(_ids uuid[], _epochs integer[], _args text[]) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -20,7 +20,7 @@ begin
     update stepwell.job j
     set args = u.args::json, state = 'ready', run_at = _now, attempt = 0, worker_id = null, cursor = null, input = null,
       progress = null, awaits = null,
-      -- Durable, so that the claim brings the journal, which tells the life.
+      -- A durable job is claimed with its journal, which carries the life.
       life = j.life + 1, steps_counted = 0, durable = true
     from unnest(_ids, _epochs, _args) as u (id, epoch, args)
     where j.id = any (_ids) and j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
@@ -32,7 +32,7 @@ begin
   from restarted r;
   delete from stepwell.step s
   where s.job_id = any (_accepted)
-    -- Not as a join, which would read all events.
+    -- As a join, this would read all events.
     and (select true from stepwell.event e where e.id = s.event_id and e.job_id is null) is null;
   update stepwell.step s
   set kind = 'taken', key = 'taken/' || s.event_id, value = null, large = false, awaited = null

@@ -1,8 +1,8 @@
--- Save steps of running jobs, each once: the first to be written stays. The fence (id, epoch) is held by a lock until
--- this commits, so a job cannot go to another worker while a step of it is on its way.
--- An option is null (none has it), one element (the same for all) or one element per step. _values over 64 KB are named
--- in _large, and stored apart. Those in _replaced take the place of what was saved before.
--- Returns the ids of the jobs that were refused, and the time, which is also the value of steps of the kind 'now'.
+-- Save steps of running jobs, each once: the first write wins. The jobs are locked until the commit, so the fence (id,
+-- epoch) holds while a step is being saved.
+-- An option is null (no step has it), has one element (the same for all) or one element per step. Values over 64 KB are
+-- flagged in _large and stored apart. A step flagged in _replaced overwrites the saved one.
+-- Returns the ids of the refused jobs and the time, which is also the value of steps of kind now.
 create or replace function stepwell.save_steps(
   _ids uuid[],
   _epochs integer[],
@@ -36,7 +36,7 @@ begin
     and cardinality(_kinds) in (1, cardinality(_ids)) and array_position(_kinds, null) is null
   ) is not true and cardinality(_ids) > 0 then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: each step needs a key, its place and its kind';
+      message = 'stepwell: each step needs a key, a position and a kind';
   end if;
   if strpos(concat(array_to_string(_values, ''), array_to_string(_errors, '')), E'\\u') > 0 then
     perform stepwell.check_values(_values || _errors);
@@ -48,7 +48,7 @@ begin
     perform stepwell.check_sizes('step', _errors);
   end if;
   saved_at := stepwell.now();
-  -- Not a shared lock: the first step of a job updates its row, and two who shared it would wait for each other.
+  -- A shared lock would deadlock: the first step of a job updates its row, and two holders would wait for each other.
   with held as materialized (
     select j.id, j.epoch, j.durable from stepwell.job j
     where j.id = any (_ids) and j.worker_id is not null
@@ -95,7 +95,7 @@ begin
     from unnest(_ids, _epochs, _keys, _values, _large) as u (id, epoch, key, value, large)
     join unnest(_held, _held_epochs) as h (id, epoch) on h.id = u.id and h.epoch = u.epoch
     where u.large
-      -- Where a small value was saved before, that one stays, and nobody would ever delete this one.
+      -- If a small value was saved before, it stays, and nothing would ever delete this large one.
       and exists (
         select from stepwell.step s where s.job_id = any (_held) and s.job_id = u.id and s.key = u.key and s.large
       )
@@ -105,7 +105,7 @@ begin
   if _inserted = cardinality(_ids) then
     return;
   end if;
-  -- Some were refused, or had been saved before.
+  -- Some jobs were refused, or some steps had been saved before.
   refused := array(
     select distinct u.id from unnest(_ids, _epochs) as u (id, epoch)
     left join unnest(_held, _held_epochs) as h (id, epoch) on h.id = u.id and h.epoch = u.epoch

@@ -1,5 +1,5 @@
--- How many bytes of keys, values and errors a job has saved.
--- A function, so that a claim of plain jobs does not have to set up the query. At most a billion, so that it is an integer.
+-- The size in bytes of the keys, values and errors that a job has saved, at most a billion, to fit an integer. It is a
+-- function, so that a claim of plain jobs does not pay for the query.
 create or replace function stepwell.saved_size(_job_id uuid) returns integer
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -1,6 +1,6 @@
--- Put the children of running jobs in, each once: the step and the child are written together, under the fence. Options
--- as for enqueue_many. Returns the children's ids in order, also of those that were there before; null where the fence
--- refused. The children belong to _owners[k], or else to the owner of their parent.
+-- Spawn children of running jobs, each once: the step and the child are written together, under the fence. Options as
+-- in stepwell.enqueue_many. Returns the ids of the children in order, including those spawned before; null where the
+-- fence refused. A child belongs to _owners[k], or else to the owner of its parent.
 create or replace function stepwell.spawn(
   _ids uuid[],
   _epochs integer[],
@@ -71,7 +71,8 @@ begin
   if _new = _children then
     return _children;
   end if;
-  -- Some were refused, or had been spawned before. Lateral, so that each is looked up by its key: a parent may have many.
+  -- Some were refused, or had been spawned before. Lateral, so that each step is looked up by its key: a parent may
+  -- have many.
   return array(
     select s.child_id
     from unnest(_ids, _epochs, _keys) with ordinality as u (id, epoch, key, place)

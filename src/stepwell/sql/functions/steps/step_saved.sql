@@ -1,5 +1,5 @@
--- Whether a step was saved. Waits for whoever is about to save one of that job, so after a commit in doubt the answer is
--- final. Null: the job is no longer that run's.
+-- Whether a step was saved. The call waits for a transaction that is saving a step of the job, so the answer is final
+-- after a commit in doubt. Null: the run no longer holds the job.
 create or replace function stepwell.step_saved(_id uuid, _epoch integer, _key text) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- How many steps of a live job have ended well. A job with more of them than at its last failure has made progress. Pending
--- and failed steps do not count: a failed child, for one, is spawned again by each attempt.
+-- The number of successful steps of a live job. A job with more of them than at its last failure has made progress.
+-- Pending and failed steps do not count: a failed child, for example, is spawned again by each attempt.
 create or replace function stepwell.steps_done(_id uuid) returns integer
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -1,6 +1,6 @@
--- Give running jobs back until something that they wait for has come; the attempt does not count. What each waits for is
--- {"steps": [...], "groups": [["key", ...], ...], "at_once": false}: steps to save first, and groups of steps. It goes on
--- when all of one group have ended; at_once: now. Returns the ids that were refused by the fence.
+-- Give back running jobs until what they wait for has happened. The attempt does not count. Each of _waits is {"steps":
+-- [...], "groups": [["key", ...], ...], "at_once": false}: steps to save first, and groups of steps. The job continues
+-- when all steps of one group have ended; at_once: now. Returns the ids refused by the fence.
 create or replace function stepwell.suspend(_ids uuid[], _epochs integer[], _waits text[]) returns uuid[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -27,7 +27,7 @@ begin
     ));
   end if;
   perform stepwell.lock_to_give_back(_ids);
-  -- From here on only the waits of runs that are held; of two for one run the last.
+  -- From here on, only the waits of runs that hold their job. If a run is named twice, the last wait counts.
   select coalesce(array_agg(h.id), '{}'), array_agg(h.epoch), array_agg(h.wait) into _held, _epochs, _waits
   from (
     select distinct on (u.id) u.id, u.epoch, u.wait
@@ -50,7 +50,7 @@ begin
     select g.id, _now,
       coalesce(
         _now + g.delay * interval '1 second',
-        -- So much earlier or later than that no timestamp is. Both pass over null, which must stay so.
+        -- Clamped to the range of timestamps. greatest and least ignore null, which must stay null.
         case when g.until is not null then to_timestamp(greatest(-1e11, least(g.until, 2e11))) end
       ),
       g.seconds, g.n, g.epoch, g.fingerprint,
@@ -64,9 +64,9 @@ begin
   from given g;
   if _incomplete then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: each step needs a key, its place and its kind';
+      message = 'stepwell: each step needs a key, a position and a kind';
   end if;
-  -- What was waited for before may be so no longer.
+  -- The groups of the last suspend no longer apply.
   update stepwell.step s set awaited = null where s.job_id = any (_held) and s.pending and s.awaited is not null;
   with wanted as materialized (
     select u.id, g.n, k.key
@@ -86,7 +86,7 @@ begin
   ) then
     _unsure := stepwell.take_events(_held, false);
   end if;
-  -- After the events: one that was there before a wait that waits for no time at all is taken.
+  -- After the events: a wait with no time left still takes an event that is already there.
   perform stepwell.end_waits(_held);
   with given as materialized (
     select u.id, json_array_length(u.wait::json -> 'groups') as awaits
@@ -122,9 +122,9 @@ begin
   into _cancelling, _places, _due_in, _incomplete
   from suspended s;
   if _incomplete then
-    -- Nothing would ever wake it.
+    -- Nothing would ever wake such a job.
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: each job waits for a group of steps, or goes on at once';
+      message = 'stepwell: each job needs a group of steps to wait for, or at_once';
   end if;
   perform stepwell.release(_places => _places, _due_in => _due_in, _cancelling => _cancelling);
   return array(select i.id from unnest(_ids) as i (id) except select h.id from unnest(_held) as h (id));

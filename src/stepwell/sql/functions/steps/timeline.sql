@@ -1,5 +1,5 @@
--- The saved steps of a job as one value, as its history keeps them. stepwell.finish has the same within its statement.
--- Null if they are more than a worker could ever be handed: Postgres could not build, or nobody read, such a value.
+-- The saved steps of a job as one value, as history keeps them. stepwell.to_history has the same query inline. Null if
+-- they exceed what a worker could ever receive, because Postgres could not build such a value.
 create or replace function stepwell.timeline(_job_id uuid) returns json
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- The steps that a timeline tells of, as rows.
+-- The steps of a timeline as rows.
 create or replace function stepwell.unfold(_steps json) returns table (
   key text,
   n integer,
@@ -20,8 +20,9 @@ create or replace function stepwell.unfold(_steps json) returns table (
   error json
 )
 language sql stable
--- Inlined where it is used, which a fixed search_path would prevent: that makes it fifteen times as fast. The view of steps
--- runs it with its reader's rights, so everything here is named with its schema: nobody can put an operator in its way.
+-- Postgres inlines this function, which makes it fifteen times as fast; a fixed search_path would prevent that. The
+-- view stepwell.steps runs it with the rights of its reader. So every name is qualified: no operator of another schema
+-- can take its place.
 as $$
   select e.step operator(pg_catalog.->>) 0, (e.step operator(pg_catalog.->>) 1)::integer,
     e.step operator(pg_catalog.->>) 2, (e.step operator(pg_catalog.->>) 3)::integer,
@@ -37,7 +38,7 @@ as $$
     m.more operator(pg_catalog.->>) 'event'::pg_catalog.text,
     m.more operator(pg_catalog.->>) 'event_key'::pg_catalog.text,
     (m.more operator(pg_catalog.->>) 'event_id'::pg_catalog.text)::bigint,
-    -- What was not set comes back as SQL's null, not JSON's.
+    -- Missing values are SQL nulls, not JSON nulls.
     case
       when pg_catalog.json_typeof(e.step operator(pg_catalog.->) 7) operator(pg_catalog.<>) 'null'::pg_catalog.text
       then e.step operator(pg_catalog.->) 7

@@ -1,4 +1,4 @@
--- Let jobs that wait go on, where a group of steps that they wait for is complete. The jobs are locked by the caller.
+-- Make waiting jobs ready if a group of steps that they wait for is complete. The caller has locked the jobs.
 create or replace function stepwell.wake(_job_ids uuid[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -10,7 +10,7 @@ begin
   with woken as (
     update stepwell.job j
     set state = 'ready', run_at = _now, unsure = null
-    -- As text, because the state itself would tempt the planner to the index on all that is due.
+    -- As text: with the state itself the planner would take the index on due jobs.
     where j.id = any (_job_ids) and j.state::text = 'waiting'
       and case
         when j.awaits = 1 then not exists (

@@ -1,6 +1,6 @@
--- Let only one transaction at a time make or drop partitions. By the lock of a table, which nobody but its owner can take:
--- anybody who may connect can hold an advisory lock. It stops no reader or writer. Waits as long as the caller's lock_timeout
--- says, and then names who holds it.
+-- Let only one transaction at a time create or drop partitions. It uses a table lock, which only the owner can take,
+-- because any role that can connect can hold an advisory lock. The lock blocks no reader or writer. It waits for the
+-- caller's lock_timeout, and then names the holder.
 create or replace function stepwell.lock_partitions() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,13 +1,13 @@
--- Make the partitions that rows kept for so many seconds will need today and in the next two days, where they are
--- missing. Rows that came too early and went to the default partition are moved. While a long transaction is in the way,
--- nothing is made: rows go to the default partition meanwhile. Returns the names of the new ones.
+-- Create the missing partitions that rows kept for _keeps seconds will need today and on the next two days. Rows that
+-- already went to the default partition are moved. If a long transaction is in the way, nothing is created, and rows go
+-- to the default partition meanwhile. Returns the names of the new partitions.
 create or replace function stepwell.make_partitions(_keeps double precision[]) returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
--- A finish that waits for this waits no longer than this; the next round of upkeep tries again.
+-- A finish that waits for this function waits at most this long; the next round of upkeep tries again.
 set lock_timeout = '1s'
 set timezone = 'UTC'
--- These would come from the caller's session.
+-- Otherwise the caller's session would set these.
 set default_tablespace = ''
 set datestyle = 'ISO, YMD'
 as $$
@@ -20,7 +20,7 @@ declare
   _grantee oid;
   _made text[] := '{}';
 begin
-  perform stepwell.check_isolation('a partition is made');
+  perform stepwell.check_isolation('a new partition');
   for _parent, _day in
     select p.name, d.day
     from unnest(array['history', 'failure']) as p (name)
@@ -29,7 +29,7 @@ begin
       from unnest(_keeps) as k (keep) cross join generate_series(0, 2) as n
       where k.keep > 0 and k.keep < 3155760000
     ) d
-    -- History first, as in stepwell.fail: two that take both default partitions must not wait for each other.
+    -- History first, as in stepwell.fail, so that two functions that take both default partitions cannot deadlock.
     order by 1 desc, 2
   loop
     _name := _parent || to_char(_day, '_YYYYMMDD');
@@ -37,18 +37,19 @@ begin
     if not _locked then
       perform stepwell.lock_partitions();
       _locked := true;
-      -- Whoever held that lock may have made it.
+      -- The previous holder of that lock may have created it.
       continue when to_regclass('stepwell.' || _name) is not null;
     end if;
-    -- A row for a day whose partition is missing is routed to the default one, waits for it, and would be refused there once
-    -- this has committed. So whoever writes must wait before a row is routed: for the parents, both of them, in the order in
-    -- which stepwell.fail takes them, since it would wait for the one and hold the other.
+    -- A row for a day without a partition is routed to the default partition. If it waits there while this function
+    -- commits, Postgres refuses it. So writers must wait before rows are routed: on both parents, locked in the order
+    -- in which stepwell.fail takes them, because it would hold one and wait for the other.
     begin
       perform set_config('lock_timeout', '100ms', true);
       lock table only stepwell.failure, only stepwell.history in share row exclusive mode;
       execute format('lock table stepwell.%I in access exclusive mode', _parent || '_default');
     exception when lock_not_available then
-      -- A long transaction has written a row, or reads them. Everybody would queue behind this: the next round tries again.
+      -- A long transaction has written or read rows. Every session would queue behind this one: the next round tries
+      -- again.
       exit;
     end;
     perform set_config('lock_timeout', '1s', true);
@@ -59,7 +60,8 @@ begin
         where c.oid = format('stepwell.%I', _parent || '_default')::regclass
       )
     );
-    -- The owner's default privileges may have given rights on it away, such as that to a trigger, which would run as the owner.
+    -- The owner's default privileges may have granted rights on the new table, such as a trigger that would run as the
+    -- owner.
     for _grantee in
       select distinct a.grantee from pg_class c cross join lateral aclexplode(c.relacl) a
       where c.oid = format('stepwell.%I', _name)::regclass and a.grantee <> c.relowner

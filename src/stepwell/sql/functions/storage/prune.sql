@@ -1,5 +1,5 @@
--- Drop the partitions whose day is over, and delete some of what has expired elsewhere, as stepwell.prune_rows does.
--- Returns the names of what was dropped. A partition somebody reads is left for the next round.
+-- Drop the partitions whose day is over, and delete some expired rows elsewhere, as stepwell.prune_rows does. Returns
+-- the names of the dropped partitions. A partition that another session reads is left for the next round.
 create or replace function stepwell.prune(_limit integer default 10000) returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -12,7 +12,7 @@ declare
   _dropped text[] := '{}';
 begin
   begin
-    -- As in stepwell.lock_partitions; but what cannot be dropped now is dropped in the next round.
+    -- As in stepwell.lock_partitions, but without waiting: the next round tries again.
     lock table only stepwell.history in share update exclusive mode nowait;
   exception when lock_not_available then
     return _dropped;
@@ -31,10 +31,10 @@ begin
       execute format('drop table stepwell.%I', _name);
       _dropped := _dropped || _name;
     exception when lock_not_available then
-      exit; -- whoever reads one reads the parent, and would be waited for again with each
+      exit; -- a reader of one partition reads the parent, and would block the next drop, too
     end;
   end loop;
-  -- All three only here, where nobody can be making partitions.
+  -- All three only here, where no other session can be creating partitions.
   foreach _name in array array['history_default', 'failure_default', 'large_value'] loop
     perform stepwell.prune_rows(_name, _limit);
   end loop;

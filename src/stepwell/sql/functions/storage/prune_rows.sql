@@ -1,5 +1,5 @@
--- Delete expired rows of one table: history_default, failure_default or large_value. Of one only, so that this never holds a
--- lock on both default partitions, in whatever order others take them. Returns how many were deleted.
+-- Delete expired rows of one table: history_default, failure_default or large_value. Only one, so that a transaction
+-- never holds locks on both default partitions, in whichever order others take them. Returns how many.
 create or replace function stepwell.prune_rows(_table text, _limit integer default 10000) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -8,7 +8,7 @@ declare
   _now timestamptz := stepwell.now();
   _pruned integer;
 begin
-  -- The default partitions have no index for this, which would tempt the planner elsewhere: they are all but empty.
+  -- The default partitions are nearly empty, and have no index for this, which other plans might use.
   if _table = 'history_default' then
     delete from stepwell.history_default d
     where d.ctid = any (array(

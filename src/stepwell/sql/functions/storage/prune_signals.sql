@@ -1,5 +1,6 @@
--- Treat what was sent to jobs that are not live any more as their end would have: keep it as long as the history of one that can
--- be tried again, else forget it. There should be none: the end of a job sees to what it was sent. Returns how many.
+-- Treat the signals of jobs that are no longer live as the end of the job would have: keep them as long as the history
+-- of a job that can be retried, else delete them. Normally there are none, because the end of a job handles its
+-- signals. Returns how many.
 create or replace function stepwell.prune_signals(_limit integer default 10000) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -19,7 +20,7 @@ begin
       )
     limit _limit
   );
-  -- Locked, and then looked at again: a job that is tried again sets this time itself.
+  -- Lock, then check again: a retry of the job sets this time itself.
   _ids := array(
     select l.id from (
       select e.id from stepwell.event e where e.id = any (_ids) order by e.id for update skip locked

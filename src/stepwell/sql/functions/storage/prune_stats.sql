@@ -1,4 +1,4 @@
--- Forget the counters of minutes long past. Returns how many.
+-- Delete counters older than _keep. Returns how many.
 create or replace function stepwell.prune_stats(_keep interval default '7 days', _limit integer default 10000) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp

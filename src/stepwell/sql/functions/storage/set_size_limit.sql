@@ -1,5 +1,5 @@
--- Change a limit of stepwell.size_limit. For the owner of the schema: it runs with the rights of its caller. Returns the limit
--- that it replaces.
+-- Change a limit in stepwell.size_limit. For the owner of the schema: it runs with the rights of its caller. Returns
+-- the previous limit.
 create or replace function stepwell.set_size_limit(_name text, _bytes bigint) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
