@@ -257,7 +257,7 @@ def results(conn: Connection, ids: list[str]) -> None:
 
 
 def rescue_unregistered(conn: Connection) -> None:
-    conn.execute("select job_id from stepwell.rescue_unregistered()")
+    conn.execute("select stepwell.rescue_unregistered()")
 
 
 def hand_back_unknown(conn: Connection, worker: str) -> None:
