@@ -9,6 +9,13 @@ comment on column stepwell.place.queue is 'The queue of the job.';
 comment on column stepwell.place.rank is 'Minus the priority.';
 comment on column stepwell.place.run_at is 'Among jobs of equal rank the earliest is claimed first.';
 
+comment on type stepwell.origin is 'The parent or the schedule of a new job, for stepwell.insert_jobs.';
+comment on column stepwell.origin.parent_id is 'The job that spawns the new job.';
+comment on column stepwell.origin.parent_key is 'The key of the step that spawns it.';
+comment on column stepwell.origin.schedule_id is 'The schedule that enqueues it.';
+comment on column stepwell.origin.scheduled_for is 'The tick for which it runs.';
+comment on column stepwell.origin.blocked is 'It waits for the end of another run of the schedule.';
+
 comment on table stepwell.migration is 'The migrations applied to this schema. The highest version is the version of the schema.';
 comment on column stepwell.migration.version is 'The number at the beginning of the file name.';
 comment on column stepwell.migration.name is 'The file name without its suffix.';

@@ -3,3 +3,12 @@
 
 -- It has a new parameter and a new column in its result.
 drop function if exists stepwell.promote(integer);
+
+-- What only jobs of parents and schedules have, for stepwell.insert_jobs.
+create type stepwell.origin as (
+  parent_id uuid,
+  parent_key text,
+  schedule_id uuid,
+  scheduled_for timestamptz,
+  blocked boolean
+);

@@ -1,8 +1,9 @@
 -- Insert jobs and notify the workers of those that are ready. Every new job passes here; only stepwell.retry also
 -- inserts jobs, which come back from history. A unique key would be enforced here, and the key of a limit stored here.
--- The caller has checked the options (check_options, check_policies). Up to _policies an array is null (the default for
--- all jobs), has one element (the same for all) or one element per job; the arrays after it have one element per job. A
--- job whose id is null is not inserted. A blocked job waits until stepwell.admit admits it. Returns _ids.
+-- The caller has checked the options (check_options, check_policies). An array is null (the default for all jobs), has
+-- one element (the same for all) or one element per job; _origins is null or has one per job. A job whose id is null is
+-- not inserted. A blocked job waits until stepwell.admit admits it. Returns _ids.
+-- _origins is one array of a row type, because five arrays in its place made an enqueue of one job 3% slower.
 create or replace function stepwell.insert_jobs(
   _now timestamptz,
   _ids uuid[],
@@ -16,11 +17,7 @@ create or replace function stepwell.insert_jobs(
   _max_attempts integer[] default null,
   _owners text[] default null,
   _policies text[] default null,
-  _parent_ids uuid[] default null,
-  _parent_keys text[] default null,
-  _schedule_ids uuid[] default null,
-  _scheduled_fors timestamptz[] default null,
-  _blocked boolean[] default null
+  _origins stepwell.origin[] default null
 ) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -49,7 +46,8 @@ begin
       ) filter (where u.run_at <= _now),
       extract(epoch from min(u.run_at) filter (where u.run_at > _now) - _now)
     into _places, _due_in
-    from unnest(_ids, _run_ats, _queues, _priorities, _blocked) as u (id, run_at, queue, priority, blocked)
+    from unnest(_ids, _run_ats, _queues, _priorities, _origins)
+      as u (id, run_at, queue, priority, parent_id, parent_key, schedule_id, scheduled_for, blocked)
     where u.id is not null and u.blocked is not true;
   elsif cardinality(_queues) > 1 or cardinality(_priorities) > 1 then
     _places := array(
@@ -74,7 +72,7 @@ begin
     coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.policy, _one_policy)::json,
     u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for
   from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _policies,
-      _parent_ids, _parent_keys, _schedule_ids, _scheduled_fors, _blocked)
+      _origins)
     as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy, parent_id, parent_key,
       schedule_id, scheduled_for, blocked)
   where u.id is not null;

@@ -13,9 +13,9 @@ as $$
 begin
   perform stepwell.insert_jobs(
     _now, array[_job_id], array[_schedule.task], array[_schedule.args::text], array[_schedule.queue],
-    array[-_schedule.rank::integer], null, array[_run_at], array[_schedule.metadata::text], array[_schedule.max_attempts],
-    array[case when _schedule.named then _schedule.owner end], array[_schedule.policy::text],
-    _schedule_ids => array[_schedule.id], _scheduled_fors => array[_at], _blocked => array[_blocked]
+    array[-_schedule.rank::integer], null, array[_run_at], array[_schedule.metadata::text],
+    array[_schedule.max_attempts], array[case when _schedule.named then _schedule.owner end],
+    array[_schedule.policy::text], array[row(null, null, _schedule.id, _at, _blocked)::stepwell.origin]
   );
 end
 $$;

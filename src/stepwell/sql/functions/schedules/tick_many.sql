@@ -100,16 +100,15 @@ begin
   select array_agg(f.job_id) as ids, array_agg(f.task) as tasks, array_agg(f.args::text) as args,
     array_agg(f.queue) as queues, array_agg(-f.rank::integer) as priorities, array_agg(f.run_at) as run_ats,
     array_agg(f.metadata::text) as metadata, array_agg(f.max_attempts) as max_attempts, array_agg(f.owner) as owners,
-    array_agg(f.policy::text) as policies, array_agg(f.id) as schedule_ids, array_agg(f.at) as ats,
-    array_agg(f.blocked) as blocked
+    array_agg(f.policy::text) as policies,
+    array_agg(row(null, null, f.id, f.at, f.blocked)::stepwell.origin) as origins
   into _fired
   from fired f;
   enqueued := coalesce(cardinality(_fired.ids), 0);
   if enqueued > 0 then
     perform stepwell.insert_jobs(
-      _now, _fired.ids, _fired.tasks, _fired.args, _fired.queues, _fired.priorities, null, _fired.run_ats, _fired.metadata,
-      _fired.max_attempts, _fired.owners, _fired.policies, _schedule_ids => _fired.schedule_ids,
-      _scheduled_fors => _fired.ats, _blocked => _fired.blocked
+      _now, _fired.ids, _fired.tasks, _fired.args, _fired.queues, _fired.priorities, null, _fired.run_ats,
+      _fired.metadata, _fired.max_attempts, _fired.owners, _fired.policies, _fired.origins
     );
   end if;
 end

@@ -25,6 +25,7 @@ declare
   _owner text := case when cardinality(_owners) = 1 then _owners[1] end;
   _children uuid[];
   _new uuid[];
+  _origins stepwell.origin[];
 begin
   if (
     cardinality(_keys) = cardinality(_ids) and array_position(_keys, null) is null
@@ -57,15 +58,16 @@ begin
     on conflict (job_id, key) do nothing
     returning child_id
   )
-  select array_agg(s.child_id order by u.place), array_agg(coalesce(u.owner, _owner, g.owner) order by u.place)
-  into _new, _owners
-  from unnest(_children, _owners) with ordinality as u (child_id, owner, place)
+  select array_agg(s.child_id order by u.place), array_agg(coalesce(u.owner, _owner, g.owner) order by u.place),
+    array_agg(row(u.id, u.key, null, null, null)::stepwell.origin order by u.place)
+  into _new, _owners, _origins
+  from unnest(_ids, _keys, _children, _owners) with ordinality as u (id, key, child_id, owner, place)
   left join given g on g.child_id = u.child_id
   left join saved s on s.child_id = u.child_id;
   if array_remove(_new, null) <> '{}' then
     perform stepwell.insert_jobs(
       _now, _new, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners, _policies,
-      _parent_ids => _ids, _parent_keys => _keys
+      _origins
     );
   end if;
   if _new = _children then
