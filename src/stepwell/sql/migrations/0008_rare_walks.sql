@@ -4,7 +4,7 @@
 -- It has a new parameter and a new column in its result.
 drop function if exists stepwell.promote(integer);
 
--- What only jobs of parents and schedules have, for stepwell.insert_jobs.
+-- The parent or schedule of a new job, for stepwell.insert_jobs.
 create type stepwell.origin as (
   parent_id uuid,
   parent_key text,

@@ -1,4 +1,4 @@
--- What a leader does each second, in one round trip: renew the leadership or take it over, then rescue the jobs of dead
+-- The work of a leader for each second, in one round trip: renew the leadership or take it over, then rescue the jobs of dead
 -- workers. The last row says whether this worker leads, and why the rescue failed, if it did. Each other row is a
 -- rescued job, as rescue_jobs returns it. A rescue that fails does not end the leadership, because that would stop all
 -- upkeep.
