@@ -208,7 +208,7 @@ async def test_a_schedule_in_code_is_not_changed_at_run_time(app: App) -> None:
 
     async with Worker(app):
         pass
-    with pytest.raises(ConfigError, match=r"schedule work of .* stands in code"):
+    with pytest.raises(ConfigError, match=r"schedule work of .* is declared in code"):
         await app.aschedule_task(work, "2h")
 
 

@@ -176,7 +176,7 @@ def schedules(conn: Connection, count: int, overlap: Overlap = "allow") -> None:
     fetch(conn, queries.schedules.put_schedules("shop", new, [timing.after(now)] * count, declared=True))
 
 
-@case("enqueue_many", "check_options", "check_policies", "check_sizes", "notify_ready")
+@case("enqueue_many", "insert_jobs", "check_options", "check_policies", "check_sizes", "notify_ready")
 def enqueue_many(conn: Connection, count: int) -> Act:
     return lambda: calls.enqueue_many(
         conn,
@@ -255,7 +255,7 @@ def first_ready(conn: Connection, count: int) -> Act:
     return lambda: calls.first_ready(conn, worker, "a*", *patterns, tasks=tasks)
 
 
-@case("finish", "notify_done")
+@case("finish", "to_history", "release")
 def finish(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     return lambda: calls.finish(conn, held)
@@ -267,7 +267,7 @@ def finish_half_refused(conn: Connection, count: int) -> Act:
     return lambda: calls.finish(conn, held)
 
 
-@case("finish", "bury_steps", "keep_events")
+@case("finish", "delete_steps", "keep_events")
 def finish_durable(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     conn.execute(
@@ -359,7 +359,7 @@ def fail(conn: Connection, count: int) -> Act:
     return lambda: calls.fail(conn, held, delay=5.0)
 
 
-@case("fail", "begin_undo", "bury_steps", "mark_beside", longest=300e-6)
+@case("fail", "begin_undo", "delete_steps", "mark_beside", longest=300e-6)
 def fail_durable_for_good(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     conn.execute("update stepwell.step set error = '{}' where job_id = any (%s::uuid[])", (calls.ids(held),))

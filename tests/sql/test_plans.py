@@ -346,6 +346,19 @@ def test_a_function_that_forbids_ways_forbids_to_compile_plans(crowd: Crowd) -> 
     assert {name for name, off in rows if not off} == set()
 
 
+def test_every_function_that_reads_jobs_is_in_a_group_of_settings(crowd: Crowd) -> None:
+    # sql/settings.sql has the groups.
+    rows = crowd.early.execute(
+        r"""
+        select p.proname, coalesce('{enable_seqscan=off,plan_cache_mode=force_generic_plan}' <@ p.proconfig, false)
+        from pg_proc p
+        where p.pronamespace = 'stepwell'::regnamespace and p.prosrc ~ '(from|join|update|using)\s+stepwell\.job\M'
+        """
+    ).fetchall()
+    assert len(rows) > 40, "nothing was looked at"
+    assert {name for name, grouped in rows if not grouped} == set()
+
+
 @pytest.mark.parametrize("index", ["job_ready", "job_due", "job_running", "job_cancelling", "job_pkey"])
 def test_the_loss_of_an_index_would_be_noticed(crowd: Crowd, index: str) -> None:
     with connect(crowd.dsn) as conn, conn.transaction(force_rollback=True):

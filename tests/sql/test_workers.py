@@ -135,7 +135,7 @@ def test_a_worker_whose_limits_nobody_could_read_is_not_registered(conn: Connect
 def test_a_worker_without_a_lease_is_neither_registered_nor_renewed(conn: Connection, worker: str) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="a worker cannot be registered"):
         conn.execute("select stepwell.register_worker('host', 1, '0', '{default}', '{}', 10, null)")
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="length of the lease"):
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="_lease"):
         conn.execute("select stepwell.renew(%s::uuid, null, 0)", (worker,))
 
 

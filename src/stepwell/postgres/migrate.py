@@ -1,10 +1,11 @@
 """Bring the schema up to date, and refuse to work with one that is not.
 
-A migration is a numbered file, frozen once released. Functions, views and rights are replaced whole after it, so each
-stands in one file that is always current; a release that changes one adds a migration, if only an empty one.
+A migration is a numbered file, frozen once released. Functions, views, settings, comments and rights are replaced whole
+after it, so each has one file that is always current. A release that changes one of them adds a migration, even if the
+migration is empty. `sql/README.md` lists the files.
 
-A migration may say in its first line which older code works with the schema that it leaves, as in
-"-- stepwell: compatible from 6". Such code goes on, and the package can be rolled back to it.
+The first line of a migration may name the oldest code that works with the schema after it, as in
+"-- stepwell: compatible from 6". Such code keeps running, and the package can be rolled back to it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, LiteralString, cast
 
 import psycopg
@@ -26,13 +28,13 @@ from psycopg.rows import scalar_row
 from stepwell.errors import DatabaseError, SchemaMismatch
 
 DEFAULT_KEEPS = (7 * 86400.0, 30 * 86400.0)
-"""Seconds for which successes and failures are kept unless a task says otherwise."""
+"""For how many seconds successes and failures are kept, unless the task says otherwise."""
 
 _LOCK: LiteralString = "select pg_advisory_xact_lock(1937007983, 0)"
-# All who use a table queue behind a migration that waits for it. And anybody who may connect can hold the lock above.
+# Every user of a table queues behind a migration that waits for it, and any role that can connect can hold _LOCK.
 _LOCK_TIMEOUT: LiteralString = "set local lock_timeout = '3s'"
 _PATIENCE = 60.0
-# The longest transactions are the ones to look at.
+# The oldest transactions are the most likely culprits.
 _LOCK_HOLDERS: LiteralString = """
 select string_agg(format('process %s (role %s, application %s)', h.pid, h.usename, h.application_name), ', ')
 from (
@@ -54,12 +56,8 @@ select current_user::text, pg_get_userbyid(n.nspowner)::text from pg_namespace n
 """
 _SETTINGS = ("lock_timeout", "search_path", "check_function_bodies", "client_min_messages", "role")
 _READS_COMMITTED: LiteralString = "select current_setting('default_transaction_isolation') like 'read %'"
-# To replace a function moves its row; one that stands where it stood before is in no file any more. Transaction ids
-# would not tell: each savepoint has its own, and a caller or psql may have set some.
-_NOTE_FUNCTIONS: LiteralString = """
-select set_config('stepwell.functions', coalesce(string_agg(p.oid || ' ' || p.ctid::text, ';'), ''), true)
-from pg_proc p where p.pronamespace = 'stepwell'::regnamespace;
-"""
+_FUNCTION = re.compile(r"create or replace function (stepwell\.\w+)\((.*?)\)\s+(?:returns|language)\b", re.DOTALL)
+_PARAMETER = re.compile(r"(?P<out>out )?\w+ (?P<type>.+?)(?: default .+)?$")
 _DROP_STALE_FUNCTIONS: LiteralString = """
 do $$
 declare
@@ -67,8 +65,9 @@ declare
 begin
   for _stale in
     select p.oid::regprocedure from pg_proc p
-    where p.pronamespace = 'stepwell'::regnamespace
-      and p.oid || ' ' || p.ctid::text = any (string_to_array(current_setting('stepwell.functions'), ';'))
+    where p.pronamespace = 'stepwell'::regnamespace and p.oid <> all (array[
+      {}
+    ]::regprocedure[]::oid[])
   loop
     execute format('drop function %s', _stale);
   end loop;
@@ -87,7 +86,7 @@ class Migration:
 
     @property
     def compatible_from(self) -> int | None:
-        """The oldest version whose code works with the schema after this; None: only code that knows this migration."""
+        """The oldest version whose code works with the schema after this; None: only code that has this migration."""
         said = _COMPATIBLE.match(self.sql)
         return int(said[1]) if said else None
 
@@ -121,7 +120,7 @@ def current(connection: psycopg.Connection[Any]) -> int:
 
 
 def check(connection: psycopg.Connection[Any]) -> None:
-    """Raise `SchemaMismatch`, with the next act, unless this code and this schema belong together."""
+    """Raise `SchemaMismatch`, which names the next act, unless this code works with this schema."""
     version, needed = current(connection), newest()
     where = f"database {connection.info.dbname!r}"
     if version == 0:
@@ -135,7 +134,7 @@ def check(connection: psycopg.Connection[Any]) -> None:
             f"the schema in {where} is at {version}, this stepwell knows only {needed}: upgrade the stepwell package"
         )
     with connection.cursor(row_factory=scalar_row) as cursor:
-        # What is locked first and then counted must be counted as it is, not as it was.
+        # Functions lock rows and then count them: the count must see what was committed before the lock was granted.
         if not cursor.execute(_READS_COMMITTED).fetchone():
             raise DatabaseError(
                 f"default_transaction_isolation is not 'read committed' in {where} for role {connection.info.user!r}, "
@@ -155,10 +154,10 @@ def migrate(
     *,
     target: int | None = None,
 ) -> list[str]:
-    """Apply what is missing, in one transaction, and return the names. Others who migrate at the same time wait.
+    """Apply the missing migrations in one transaction and return their names. Concurrent migrations wait.
 
-    A newer schema is left alone if it works with this code, and refused if it does not. While another session holds a
-    lock that this needs, it tries again and again for a minute, unless the caller has begun a transaction.
+    A newer schema is left alone if it works with this code, and refused if it does not. If another session holds a lock
+    that the migration needs, it retries for a minute, unless the caller has begun a transaction.
 
     `target` stops at that version, for tests of upgrades.
     """
@@ -167,14 +166,14 @@ def migrate(
     while True:
         try:
             return _migrate(connection, target)
-        # A worker that takes the same locks in another order may be waited for, too.
+        # A deadlock is possible with a worker that takes the same locks in another order.
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             with connection.transaction(), connection.cursor(row_factory=scalar_row) as cursor:
                 who = cursor.execute(_LOCK_HOLDERS).fetchone() or "another session"
             if time.monotonic() > deadline:
                 raise DatabaseError(
                     f"database {connection.info.dbname!r} was not migrated, and nothing was changed: {who} holds a "
-                    "lock that this needs; migrate again when it has ended, or end it by "
+                    "lock that the migration needs; migrate again when that session has ended, or end it with "
                     '"select pg_terminate_backend(PROCESS)"'
                 ) from error
             _log.warning("migrate waits for a lock that %s holds", who)
@@ -207,7 +206,7 @@ def _migrate(connection: psycopg.Connection[Any], target: int | None) -> list[st
                 for sql in _replaceable():
                     connection.execute(sql)
             else:
-                # Short of the newest there may not be yet what views select, nor the types that functions take.
+                # The columns that views select and the types that functions take may not exist yet.
                 for sql in _functions():
                     with suppress(psycopg.errors.UndefinedObject), connection.transaction():
                         connection.execute(sql)
@@ -216,20 +215,20 @@ def _migrate(connection: psycopg.Connection[Any], target: int | None) -> list[st
 
 @contextmanager
 def _settings_kept(connection: psycopg.Connection[Any]) -> Generator[None]:
-    """Give a caller's own transaction its settings back: `set local` would last until its end. An error undoes them."""
+    """Restore the settings of a caller's own transaction, in which `set local` lasts. An error rolls them back."""
     kept = [
         connection.execute("select pg_catalog.current_setting(%s)", (setting,)).fetchone() or ("",)
         for setting in _SETTINGS
     ]
     yield
     for setting, (value,) in reversed(list(zip(_SETTINGS, kept, strict=True))):
-        # Bytes if the database says that its text has no encoding (SQL_ASCII).
+        # psycopg returns bytes if the database has no encoding (SQL_ASCII).
         text = value.decode() if isinstance(value, bytes) else value
         connection.execute("select pg_catalog.set_config(%s, %s, true)", (setting, text))
 
 
 def script(version: int = 0) -> str:
-    """The same as SQL to read or to run by hand, from the given version on."""
+    """The migrations after `version` as SQL, to be read or run by hand."""
     parts: list[str] = [
         "begin;",
         _LOCK_TIMEOUT + ";",
@@ -248,25 +247,60 @@ def script(version: int = 0) -> str:
 
 
 def rights_script() -> str:
-    """The list of what each kind of role may do."""
+    """The SQL that lists what each kind of role may do."""
     return _read("rights.sql")
 
 
 def _replaceable() -> list[LiteralString]:
-    views: list[LiteralString] = [sql for _, sql in _files("views")]
-    return [_NOTE_FUNCTIONS, *_functions(), *views, _DROP_STALE_FUNCTIONS, _read("rights.sql"), _FIRST_PARTITIONS]
+    """What is replaced whole after the migrations, in order.
+
+    Stale functions are dropped after the views, which may have used them, and before the settings, which name each
+    function without its parameters.
+    """
+    return [
+        *_functions(),
+        *(sql for _, sql in _files("views")),
+        _drop_stale_functions(),
+        _read("settings.sql"),
+        _read("comments.sql"),
+        _read("rights.sql"),
+        _FIRST_PARTITIONS,
+    ]
 
 
 def _functions() -> list[LiteralString]:
     return [sql for _, sql in _files("functions")]
 
 
+def _drop_stale_functions() -> LiteralString:
+    """Drop every function that no file defines. It raises if a file does not define what `_signature` reads in it."""
+    kept = ",\n      ".join(f"'{_signature(sql)}'" for sql in _functions())
+    return cast("LiteralString", _DROP_STALE_FUNCTIONS.format(kept))
+
+
+def _signature(sql: str) -> str:
+    """The name and the input types of the function that a file defines."""
+    found = _FUNCTION.search(re.sub(r"--.*", "", sql))
+    assert found is not None, sql
+    name, listed = found.groups()
+    parameters = [_PARAMETER.match(part.strip()) for part in listed.split(",") if part.strip()]
+    types = [parameter["type"] for parameter in parameters if parameter is not None and not parameter["out"]]
+    return f"{name}({', '.join(types)})"
+
+
 @cache
 def _files(folder: str) -> tuple[tuple[str, LiteralString], ...]:
-    names = sorted(
-        entry.name for entry in (resources.files("stepwell") / "sql" / folder).iterdir() if entry.name.endswith(".sql")
-    )
-    return tuple((name.removesuffix(".sql"), _read(f"{folder}/{name}")) for name in names)
+    """The SQL files of a folder and of the folders in it, by name without suffix, in the order of their paths."""
+    names = sorted(_paths(resources.files("stepwell") / "sql" / folder))
+    return tuple((name.rpartition("/")[2].removesuffix(".sql"), _read(f"{folder}/{name}")) for name in names)
+
+
+def _paths(folder: Traversable) -> Generator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from (f"{entry.name}/{path}" for path in _paths(entry))
+        elif entry.name.endswith(".sql"):
+            yield entry.name
 
 
 def _read(path: str) -> LiteralString:
