@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import LiteralString, NamedTuple
 from uuid import UUID
 
 from stepwell.postgres.queries.arrays import bare, texts
@@ -73,12 +73,30 @@ class FirstReady(NamedTuple):
     """In microseconds since 1970."""
 
 
-def first_ready(worker_id: str, patterns: Sequence[str], tasks: Sequence[str]) -> Query[FirstReady]:
+class EntriesRead(NamedTuple):
+    """How many entries of the index of ready jobs the session has read up to here, dead ones included."""
+
+    entries: int
+
+
+_ENTRIES_READ: LiteralString = (
+    "select null, null, null, null,"
+    " pg_catalog.pg_stat_get_xact_tuples_returned(pg_catalog.to_regclass('stepwell.job_ready'))"
+)
+
+
+def first_ready(worker_id: str, patterns: Sequence[str], tasks: Sequence[str]) -> Query[FirstReady | EntriesRead]:
+    """The first and the last row are `EntriesRead`: their difference is what the query itself has read."""
+
+    def row(queue: str | None, rank: int, last_rank: int, run_at: int, entries: int) -> FirstReady | EntriesRead:
+        return EntriesRead(entries) if queue is None else FirstReady(queue, rank, last_rank, run_at)
+
     return Query(
-        "select queue, rank, last_rank, (extract(epoch from run_at) * 1000000)::bigint"
-        " from stepwell.first_ready(%s::uuid, %s::text[], %s::text[])",
+        _ENTRIES_READ + " union all"  # noqa: S608
+        " select queue, rank, last_rank, (extract(epoch from run_at) * 1000000)::bigint, null"
+        " from stepwell.first_ready(%s::uuid, %s::text[], %s::text[]) union all " + _ENTRIES_READ,
         (worker_id, texts(patterns), texts(tasks)),
-        FirstReady,
+        row,
     )
 
 

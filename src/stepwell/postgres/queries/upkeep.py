@@ -19,14 +19,14 @@ class Promoted:
     failed: list[UUID]
     """Jobs that could not be made ready and have failed."""
     why: list[str]
-    walk_seconds: float
-    """How long the scan of the index of due jobs took, dead rows included."""
+    walked: int
+    """How many index entries of other jobs the scans read: dead rows."""
 
 
 def promote(since: float | None = None) -> Query[Promoted]:
     """`since`: only jobs that became due in the last so many seconds; None: all due jobs."""
     return Query(
-        "select promoted, next_due, failed, why, walk_seconds from stepwell.promote(_since => %s::double precision)",
+        "select promoted, next_due, failed, why, walked from stepwell.promote(_since => %s::double precision)",
         (since,),
         Promoted,
     )

@@ -14,7 +14,6 @@ from stepwell.postgres import queries
 from stepwell.postgres.queries import Query
 from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob
-from stepwell.worker.upkeep.index_walks import pause_after_walk
 from stepwell.worker.worker_connection import WorkerConnection
 
 Row = TypeVar("Row")
@@ -80,12 +79,10 @@ class Claims:
             self._reconcile_at = now
             found = await self.ask(worker_id, self._hand_back_unknown(worker_id))
             if found is not None:
-                took = asyncio.get_running_loop().time() - now
                 # Until the next question, no job can be claimed without our knowledge.
                 self._asked = found[0] is None
                 every = _RECONCILE_EVERY if now < self._doubt_until else _RECONCILE_WITHOUT_DOUBT_EVERY
-                pause = _RECONCILE_AGAIN if found[0] is None else max(every, pause_after_walk(took))
-                self._reconcile_at = now + pause
+                self._reconcile_at = now + (_RECONCILE_AGAIN if found[0] is None else every)
 
     async def hand_back_unread(self, worker_id: str) -> None:
         """The same at once, for a claim whose answer could not be decoded. Call it while holding the lock."""

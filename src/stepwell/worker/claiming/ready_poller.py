@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from stepwell.postgres import queries
-from stepwell.postgres.queries.claims import FirstReady
+from stepwell.postgres.queries.claims import EntriesRead, FirstReady
 from stepwell.worker.alarm import Alarm
 from stepwell.worker.upkeep.duty_runner import DutyRunner
 from stepwell.worker.upkeep.index_walks import pause_after_walk
@@ -61,16 +61,15 @@ class ReadyPoller:
         """Look until cancelled."""
         while True:
             pause = 0.0
-            began = self._loop.time()
             worker_id = self._worker_id()
             if worker_id is not None:
                 query = queries.claims.first_ready(worker_id, self._patterns, self._tasks)
                 found = await self._duties.do("looking for ready jobs", query)
-                for first in found or []:
-                    self._found(first)
-                # A look that failed may have waited for a network that was cut: that says nothing about the next one.
-                took = self._loop.time() - began if found is not None else 0.0
-                pause = pause_after_walk(took)
+                read = [row.entries for row in found or [] if isinstance(row, EntriesRead)]
+                for row in found or []:
+                    if isinstance(row, FirstReady):
+                        self._found(row)
+                pause = pause_after_walk(read[-1] - read[0]) if read else 0.0
             self._not_before = self._loop.time() + pause
             poll = min(_POLL_IF_DEAF, self._poll) if self._deaf else self._poll
             await self._alarm.nap(max(pause, poll * random.uniform(0.8, 1.2)))  # noqa: S311

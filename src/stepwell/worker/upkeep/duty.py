@@ -9,7 +9,6 @@ from typing import Any
 
 from stepwell.postgres.queries import Query
 from stepwell.worker.upkeep.duty_runner import DutyRunner
-from stepwell.worker.upkeep.index_walks import pause_after_walk
 
 _AGAIN = 5.0
 _QUICK = 0.05
@@ -31,13 +30,11 @@ class Duty:
 
     async def do(self, runner: DutyRunner) -> None:
         """Run the query, and set when it is due again."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         done = await runner.do(self.name, self.query())
         if done:
             self.found(done)
-        pause = max(self.every, pause_after_walk(loop.time() - began))
-        self.at = loop.time() + (pause if done is not None else min(self.every, _AGAIN))
+        pause = self.every if done is not None else min(self.every, _AGAIN)
+        self.at = asyncio.get_running_loop().time() + pause
 
 
 @dataclass(slots=True)

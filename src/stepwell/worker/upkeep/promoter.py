@@ -52,7 +52,7 @@ class Promoter:
                 continue
             promoted = done[0]
             if walks:
-                walk_at = loop.time() + pause_after_walk(promoted.walk_seconds)
+                walk_at = loop.time() + pause_after_walk(promoted.walked)
             for job_id, error in zip(promoted.failed, promoted.why, strict=True):
                 self._events.emit(JobBroken(str(job_id), error))
             longest = self._leadership.longest_nap

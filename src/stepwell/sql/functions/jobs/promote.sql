@@ -4,7 +4,7 @@
 -- cannot be made ready does not block the others: failed lists such jobs and why the reasons.
 -- _since: consider only jobs that became due within this many seconds; null: all jobs. While a transaction holds an old
 -- snapshot, the index keeps an entry for every job that was ever due, and a look at all of them walks over these dead
--- entries. So workers rarely ask for all. walk_seconds is the duration of one walk.
+-- entries. So workers rarely ask for all. `walked` counts the index entries of other jobs that it read.
 create or replace function stepwell.promote(
   _limit integer default 5000,
   _since double precision default null,
@@ -12,7 +12,7 @@ create or replace function stepwell.promote(
   out next_due double precision,
   out failed uuid[],
   out why text[],
-  out walk_seconds double precision
+  out walked bigint
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -20,7 +20,7 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _from timestamptz := coalesce(_now - _since * interval '1 second', '-infinity');
-  _walk_began timestamptz;
+  _read_before bigint := pg_stat_get_xact_tuples_returned(to_regclass('stepwell.job_due'));
   _places stepwell.place[];
   _durable uuid[];
   _unsure uuid[];
@@ -103,12 +103,12 @@ begin
       null;
     end;
   end if;
-  _walk_began := clock_timestamp();
   select greatest(0, extract(epoch from j.run_at - _now)) into next_due
   from stepwell.job j
   where j.state in ('scheduled', 'waiting') and j.run_at > _from and j.run_at < 'infinity'
   order by j.run_at limit 1;
-  walk_seconds := extract(epoch from clock_timestamp() - _walk_began);
+  -- Each promoted job was read twice: as a due job, and as a dead row before the next one.
+  walked := greatest(0, pg_stat_get_xact_tuples_returned(to_regclass('stepwell.job_due')) - _read_before - 2 * promoted);
   next_due := least(next_due, _again_in);
 end
 $$;
