@@ -38,6 +38,10 @@ class Cancel(Exception):
 SAYING = (Fail, Cancel, Snooze, RetryIn)
 """Exceptions with which a handler reports an outcome. No retry policy applies to them."""
 
+# Stored errors and tracebacks name them as users import them, wherever this module is.
+for _class in SAYING:
+    _class.__module__ = "stepwell"
+
 
 class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
     """The handler returned; `result` is its value as JSON."""
