@@ -45,6 +45,7 @@ class DutyRunner:
                 # The worker logs that for all its parts.
                 self._connection.outage.begin(self, duty, error)
             else:
+                self._connection.outage.end(self)
                 self.failed(duty, in_short(error))
             return None
         self._connection.outage.end(self)
