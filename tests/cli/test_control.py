@@ -63,7 +63,7 @@ def test_stopping_what_no_live_worker_does_is_an_error_and_asks_nothing_of_anybo
     jobs.ready(queue="nope")
     for scope, said in (
         (("nope",), "no live worker claims from queue 'nope': 'stepwell workers' lists"),
-        (("mail*",), "mail* is a pattern"),
+        (("mail*",), "mail* is a queue pattern"),
         (("dead",), "no live worker claims from queue 'dead'"),
         (("--task", "ad"), "no live worker has task 'ad': did you mean 'add'?"),
     ):

@@ -96,7 +96,7 @@ def test_jobs_that_wait_for_their_time_are_run_now(run: Run, jobs: Jobs) -> None
         f"{later} is already ready: nothing to run",
         f"{failed} is failed: 'stepwell jobs retry' runs it again",
         f"{running} is running already",
-        f"{absent} is not known: it was never committed, or its history is not kept any more",
+        f"{absent} is not known: it was never committed, or its history is no longer kept",
     ]
 
 
@@ -218,7 +218,7 @@ def test_retrying_by_id_says_what_became_of_each(run: Run, jobs: Jobs) -> None:
         f"{failed} is already ready: nothing to retry",
         f"{succeeded} has already succeeded: nothing to retry",
         f"{running} is running: nothing to retry",
-        f"{absent} is not known: it was never committed, or its history is not kept any more",
+        f"{absent} is not known: it was never committed, or its history is no longer kept",
     ]
 
 

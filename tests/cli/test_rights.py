@@ -58,7 +58,7 @@ def test_a_producer_can_enqueue_by_the_command_and_is_told_what_it_may_not(run: 
     ran = run("grant", role, "--as", "operator", "-d", theirs)
     assert ran.code == 1
     assert (
-        f"role {role!r} may not see or change the rights in schema stepwell: connect as the owner, 'postgres'"
+        f"role {role!r} may not read or change the rights in schema stepwell: connect as the owner, 'postgres'"
         in ran.err
     )
 

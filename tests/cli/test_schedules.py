@@ -47,7 +47,7 @@ def test_what_a_schedule_gives_its_jobs_is_shown(run: Run, jobs: Jobs) -> None:
 def test_a_policy_is_shown_in_words(run: Run, jobs: Jobs) -> None:
     retry = '{"backoff": "exponential", "initial": 2.0, "factor": 2.0, "cap": 3600.0, "jitter": 0.1}'
     policy = f'{{"retry": {retry}, "timeout": 30.0, "keep": "Infinity", "keep_failed": 0}}'
-    said = "retry: 5 attempts, exponential from 2s to 1h; timeout 30s; keep for ever; keep failed not at all"
+    said = "retry: 5 attempts, exponential from 2s to 1h; timeout 30s; keep forever; keep failed not at all"
     make_schedule(jobs, "own", "add", max_attempts=5, policy=policy)
     job = run("schedules", "trigger", "own").out.strip()
     for argv in (("schedules", "show", "own"), ("jobs", "show", job)):

@@ -54,6 +54,8 @@ _SAMPLES: dict[str, Any] = {
     "mark": "m",
     "host": "h",
     "pid": 1,
+    "pids": [1],
+    "at": _NOW,
     "version": "v",
     "concurrency": 1,
     "lease": 1.0,
