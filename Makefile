@@ -1,9 +1,9 @@
-# On a fresh machine `make demo` and `make test`; `make bench` and its kin measure. All set up what they need.
+# Start with `make demo` and `make test`. The `bench` targets measure. Every target installs what it needs.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# The tests that depend most on the version of Postgres run against an older one each time, too, except those that take
-# long; `make test-16` runs all.
+# `make test` also runs the tests that depend most on the version of Postgres on an older one, except the slow ones.
+# `make test-16` runs all of them.
 ON_POSTGRES := tests/sql tests/migrations $(addprefix --ignore tests/sql/test_,model.py plans.py many.py)
 
 .PHONY: demo test test-16 test-replay test-bench lint types imports unit sweep fuzz bench bench-quick bench-peers clean
@@ -30,19 +30,19 @@ unit: $(VENV)/.ready
 test-16: $(VENV)/.ready
 	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q
 
-# Every durable job suspended after each of its steps.
+# Suspend and replay every durable job after each of its steps.
 test-replay: $(VENV)/.ready
 	STEPWELL_ALWAYS_REPLAY=1 $(BIN)/python -m pytest -n 4 --dist worksteal -q tests/durable tests/contract tests/examples tests/docs tests/sweep tests/worker
 
-# The benchmarks at their smallest, for when they are changed.
+# The benchmarks at their smallest, to test changes to them.
 test-bench: $(VENV)/.bench $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 -q tests/benchmarks
 
-# Every crash point of every example, and of hundreds of random programs: the better part of an hour.
+# Kill workers at every write of every example and of hundreds of random programs: most of an hour.
 sweep: $(VENV)/.ready
 	STEPWELL_SWEEP=full $(BIN)/python -m pytest -n 2 -q -rP tests/sweep
 
-# Everybody calls everything at once, round after round for an hour; MINUTES=5 for less, SEED=7 for one round again.
+# Call every function from many sessions at once, in rounds, for an hour. MINUTES=5 is shorter, SEED=7 repeats a round.
 MINUTES ?= 60
 fuzz: $(VENV)/.ready
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
@@ -57,7 +57,7 @@ bench-peers: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.peers
 
 $(VENV)/.installed: pyproject.toml
-	@echo "setting up $(VENV), once: this takes a minute"
+	@echo "setting up $(VENV): this takes a minute, once"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stepwell needs Python 3.11 or later: make PYTHON=/path/to/python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip

@@ -1,7 +1,7 @@
-"""A machine: a request that waits until somebody decides, or for too long. `python examples/approval.py`.
+"""A machine: a request waits until a manager decides, or gives up. Run it with `python examples/approval.py`.
 
-Each state is a value whose `run` says what comes next. While it waits it takes no slot and no memory: what is kept is
-the state at which it stands.
+Each state is a dataclass whose `run` decides what comes next. A waiting job takes no slot and no memory: only its
+current state is stored.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Asked:
 
     async def run(self) -> Next[Waiting] | Done[str]:
         if self.cents < 1000:
-            return Done("approved, as it is little")
-        print(f"  {self.request}: the manager is asked")
+            return Done("approved automatically: the amount is small")
+        print(f"  {self.request}: waiting for the manager")
         return Next(Waiting(self.request))
 
 
@@ -42,16 +42,16 @@ class Asked:
 @dataclass
 class Waiting:
     request: str
-    looks: int = 0
+    checks: int = 0
 
     async def run(self, ctx: Context) -> Next[Waiting] | Next[Decided] | Done[str]:
-        ctx.logger.debug("look %d", self.looks)
+        ctx.logger.debug("check %d", self.checks)
         verdict = await decision_on(self.request)
         if verdict is not None:
             return Next(Decided(self.request, verdict))
-        if self.looks == 20:
+        if self.checks == 20:
             return Done("given up: nobody decided")
-        return Next(Waiting(self.request, self.looks + 1), after="100ms")  # in a real office "1h"
+        return Next(Waiting(self.request, self.checks + 1), after="100ms")  # a real program waits "1h"
 
 
 @machine.state
@@ -70,12 +70,12 @@ async def main() -> None:
         async with await psycopg.AsyncConnection.connect(app.dsn, autocommit=True) as connection:
             await connection.execute("create table if not exists decision (request text primary key, verdict text)")
             print("three requests:")
-            little = await machine.aenqueue(Asked("pencils", 500))
+            small = await machine.aenqueue(Asked("pencils", 500))
             chair, boat = f"chair-{uuid4().hex[:4]}", f"boat-{uuid4().hex[:4]}"
             decided = await machine.aenqueue(Asked(chair, 20_000))
             ignored = await machine.aenqueue(Asked(boat, 9_000_000))
             await connection.execute("insert into decision values (%s, 'approved')", (chair,))
-        print(f"pencils: {await little.aresult(timeout='30s')}")
+        print(f"pencils: {await small.aresult(timeout='30s')}")
         print(f"{chair}: {await decided.aresult(timeout='30s')}")
         print(f"{boat}: {await ignored.aresult(timeout='30s')}")
 

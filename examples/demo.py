@@ -1,7 +1,7 @@
-"""A look at Stepwell at work: `make demo`.
+"""A live demo of Stepwell: `make demo`.
 
-Starts an embedded Postgres, a worker in a process of its own, and a stream of sample jobs, and shows what happens.
-Ends by itself, or on Ctrl-C.
+It starts an embedded Postgres, a worker process and a stream of sample jobs, and shows their progress. It ends by
+itself, or on Ctrl-C.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rich.text import Text
 
 from stepwell import App, Context, Retry
 
-# The worker, a process of its own, is told by the environment which database it is.
+# The worker process reads the URL of the database from the environment.
 app = App(os.environ.get("STEPWELL_DEMO_DATABASE", "embedded"))
 
 
@@ -40,14 +40,14 @@ async def send_mail(to: str) -> str:
 
 @app.task
 def resize(width: int) -> tuple[int, int]:
-    """A plain function: it runs in a thread."""
+    """A plain function runs in a thread."""
     time.sleep(random.uniform(0.005, 0.03))
     return width, width * 3 // 4
 
 
 @app.task(retry=Retry(max_attempts=3, initial="300ms"))
 async def call_partner(n: int) -> int:
-    """One call in eight fails, and most of those heal."""
+    """One call in eight fails. Most of them succeed when they are retried."""
     await asyncio.sleep(0.005)
     if random.random() < 0.125:
         raise ConnectionError(random.choice(["connection reset by peer", "partner is closed for lunch", "timed out"]))
@@ -64,7 +64,7 @@ async def report(ctx: Context, pages: int) -> int:
 
 @dataclass
 class Seen:
-    """What the screen shows."""
+    """The figures on the screen."""
 
     states: dict[str, int] = field(default_factory=dict[str, int])
     rates: deque[float] = field(default_factory=lambda: deque[float](maxlen=60))
@@ -74,7 +74,7 @@ class Seen:
 
 
 async def produce(until: float) -> int:
-    """Enqueue a mix of jobs, some in bulk, some later, some urgent."""
+    """Enqueue a mix of plain, delayed and urgent jobs."""
     put = 0
     while time.monotonic() < until:
         calls: list[Any] = [
@@ -90,8 +90,8 @@ async def produce(until: float) -> int:
     return put
 
 
-async def look(connection: psycopg.AsyncConnection[Any], since: Any, seen: Seen, passed: float) -> None:
-    """Read the state of things from the views that any program may read."""
+async def read_figures(connection: psycopg.AsyncConnection[Any], since: Any, seen: Seen, passed: float) -> None:
+    """Read the figures from the public views."""
     rows = await (
         await connection.execute(
             "select state::text, count(*) from stepwell.jobs where enqueued_at >= %s group by state", (since,)
@@ -133,9 +133,9 @@ def screen(seen: Seen, left: float) -> Group:
     for at, task, attempt, error in seen.failures:
         failures.add_row(at, task, f"attempt {attempt}", Text(error, style="red"))
     return Group(
-        Panel(states, title=f"Stepwell at work, {left:.0f} s left", title_align="left"),
+        Panel(states, title=f"Stepwell, {left:.0f} s left", title_align="left"),
         Panel(speed, title="finished", title_align="left"),
-        Panel(failures, title="last failures, most of them to be retried", title_align="left"),
+        Panel(failures, title="recent failures, most of them retried", title_align="left"),
     )
 
 
@@ -159,7 +159,7 @@ async def show(console: Console, seconds: float) -> None:
                 row = await (await connection.execute("select clock_timestamp()")).fetchone()
                 since = row[0] if row else None
                 producing = asyncio.create_task(produce(until))
-                looked = time.monotonic()
+                read_at = time.monotonic()
                 with (
                     Live(console=console, auto_refresh=False)
                     if console.is_terminal
@@ -167,8 +167,8 @@ async def show(console: Console, seconds: float) -> None:
                 ):
                     while (now := time.monotonic()) < until + 3:
                         await asyncio.sleep(0.25 if live else 1.0)
-                        await look(connection, since, seen, time.monotonic() - looked)
-                        looked = time.monotonic()
+                        await read_figures(connection, since, seen, time.monotonic() - read_at)
+                        read_at = time.monotonic()
                         if live:
                             live.update(screen(seen, max(0, until - now)), refresh=True)
                         else:
@@ -177,7 +177,7 @@ async def show(console: Console, seconds: float) -> None:
                             break
             put = await producing
             console.print(
-                f"\n{put:,} jobs were enqueued, {seen.done:,} have finished. See them with\n"
+                f"\n{put:,} jobs were enqueued, {seen.done:,} have finished. List them with\n"
                 "  .venv/bin/stepwell --database embedded jobs list"
             )
         finally:

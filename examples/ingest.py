@@ -1,6 +1,6 @@
-"""A chain: fetch, parse, store, each saved before the next begins. `python examples/ingest.py`.
+"""A chain: fetch, parse, store, each saved before the next begins. Run it with `python examples/ingest.py`.
 
-The second feed is broken in its last step. Once that is mended, the job goes on from there, or from any step before it.
+The third feed fails in its last step. After the cause is fixed, the job resumes at that step or at any step before it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ locked: set[str] = set()
 
 
 async def fetch(ctx: Context, feed: str) -> dict[str, str]:
-    if ctx.attempt == 1:  # by the step's policy it is tried again, soon; another step would have fresh attempts
+    if ctx.attempt == 1:  # retried by the step's own policy; every step has its own attempts
         raise ConnectionError("connection reset by peer")
-    print(f"  {feed} fetched, in attempt {ctx.attempt}")
+    print(f"  {feed} fetched in attempt {ctx.attempt}")
     return {"feed": feed, "body": "" if feed == "empty" else "3,1,4,1,5"}
 
 
 def parse(fetched: dict[str, str]) -> Next[tuple[str, list[int]]] | Done[int]:
-    """A plain function: it runs in a thread."""
+    """A plain function runs in a thread."""
     if not fetched["body"]:
         return Done(0)  # ends the chain
     numbers = [int(number) for number in fetched["body"].split(",")]
     print(f"  {fetched['feed']} parsed: {numbers}")
-    return Next((fetched["feed"], numbers), after="200ms")  # the next step waits, without a slot
+    return Next((fetched["feed"], numbers), after="200ms")  # the next step waits without a slot
 
 
 async def store(parsed: tuple[str, list[int]]) -> int:
@@ -49,7 +49,7 @@ async def main() -> None:
             job = await ingest.aenqueue(feed)
             print(f"  {await job.aresult(timeout='30s')} numbers")
 
-        print("one that cannot be stored:")
+        print("a feed that cannot be stored:")
         locked.add("shut")
         job = await ingest.aenqueue("shut")
         try:
@@ -59,7 +59,7 @@ async def main() -> None:
             assert info is not None
             print(f"  failed at {info.cursor!r}: {failed.message}")
 
-        print("mended, and sent back to 'parse':")
+        print("unlocked, and resumed at 'parse':")
         locked.clear()
         await job.aretry(step="parse")
         print(f"  {await job.aresult(timeout='30s')} numbers")

@@ -1,7 +1,7 @@
-"""A durable function: a checkout that is paid, or undone. `python examples/order_checkout.py`.
+"""A durable function: a checkout that is paid or compensated. Run it with `python examples/order_checkout.py`.
 
-It reserves the goods, asks for the money and waits for the event "paid". If that does not come in time, or anything
-else fails for good, what was done is undone, the last first.
+It reserves the goods, sends an invoice and waits for the event "paid". If the event does not arrive in time, or
+anything else fails permanently, Stepwell compensates the finished steps, the last first.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ async def release(reservation: str) -> None:
     print(f"  undo: {reservation} released")
 
 
-asked: set[str] = set()
+tried: set[str] = set()
 
 
 async def send_invoice(order_id: str, cents: int) -> Invoice:
-    if order_id not in asked:  # the first try fails: the step is tried again, and the job does not notice
-        asked.add(order_id)
-        raise ConnectionError("the mail server is away")
+    if order_id not in tried:  # the first try fails; Stepwell retries the step without using an attempt of the job
+        tried.add(order_id)
+        raise ConnectionError("the mail server is down")
     print(f"  {order_id}: invoice over {cents / 100:.2f} sent")
     return Invoice(f"invoice-{order_id}", cents)
 
@@ -55,11 +55,11 @@ async def checkout(ctx: Context, order_id: str, skus: list[str], patience: str) 
     await ctx.step(reserve, order_id, skus, undo=release)
     cents = 1000 * len(skus)
     await ctx.step(send_invoice, order_id, cents, retry=Retry(max_attempts=5, initial="50ms"), undo=void)
-    paid = await ctx.wait_for("paid", key=order_id, timeout=patience)  # without a slot, for days if need be
+    paid = await ctx.wait_for("paid", key=order_id, timeout=patience)  # takes no slot, even for days
     if paid.timed_out:
         raise Fail("nobody paid")
-    # Children: jobs of their own, side by side. The handler is run again when they have ended; what stands between the
-    # steps, such as a print here, would be done again, too.
+    # The children are separate jobs that run concurrently. When they have ended, Stepwell replays this function. Code
+    # between the steps, such as a print here, would run again.
     parcels = await ctx.gather(*[ctx.spawn(pack, sku) for sku in skus])
     return [f"{parcel}, paid by {paid.value['by']}" for parcel in parcels]
 
@@ -69,7 +69,7 @@ async def main() -> None:
         print("an order that is paid:")
         order_id = f"order-{uuid4().hex[:4]}"
         job = await checkout.aenqueue(order_id, ["tea", "honey"], patience="7d")
-        await app.aemit("paid", key=order_id, value={"by": "Ada"})  # it may come before the job waits for it
+        await app.aemit("paid", key=order_id, value={"by": "Ada"})  # may arrive before the job waits for it
         print(f"  {', '.join(await job.aresult(timeout='30s'))}")
 
         print("an order that nobody pays:")

@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell import App
 from stepwell.embedded import EmbeddedPostgres, wheel_bin_dir
-from stepwell.migrate import migrate
+from stepwell.postgres.migrate import migrate
 
 # A shell that starts this in the background has it ignored, and all that it starts would do the same.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from stepwell import App, Chain, Context, Done, Next, Retry, Step, SyncContext
-from stepwell.task import Task
+from stepwell.jobs.task import Task
 
 _once = Retry(max_attempts=1)
 _app = App()

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
 from stepwell import Worker
-from stepwell.events import Event
+from stepwell.telemetry.bus import Telemetry
 
 T = TypeVar("T")
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=Telemetry)
 
 
 def until(holds: Callable[[], T], within: float = 20.0) -> T:
@@ -41,12 +41,12 @@ class Heard:
     """Collects a worker's events and lets a test wait for one."""
 
     def __init__(self, worker: Worker) -> None:
-        self.events: list[Event] = []
+        self.events: list[Telemetry] = []
         self._loop = asyncio.get_running_loop()
         self._came = asyncio.Event()
         worker.subscribe(self._receive)
 
-    def _receive(self, event: Event) -> None:
+    def _receive(self, event: Telemetry) -> None:
         self.events.append(event)
         self._loop.call_soon_threadsafe(self._came.set)
 

@@ -12,7 +12,7 @@ import psycopg
 
 from benchmarks.run import BARE, Run
 from stepwell import App, Task
-from stepwell.queries.arrays import texts
+from stepwell.postgres.queries.arrays import texts
 
 # With ids from the same source as ours, so that the difference is what the engine costs.
 _INSERT = """

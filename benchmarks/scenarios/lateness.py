@@ -22,10 +22,11 @@ from benchmarks.run import BARE, STEPWELL, Run
 from benchmarks.scenarios.backlog import put
 from benchmarks.scenarios.latency import PERCENTILES, percentile
 from benchmarks.stage import WARM_UP, Stage, stop
-from stepwell import App, queries
-from stepwell.cron import Interval
-from stepwell.db import fetch
-from stepwell.schedule import NewSchedule
+from stepwell import App
+from stepwell.calendar.schedule import NewSchedule
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
 
 DUE, RETRIED = "late", "late_again"
 _SHORTEST = 0.05
@@ -170,12 +171,12 @@ def fired_together(stage: Stage, count: int) -> float:
         due = timing.after(datetime.now(UTC) + timedelta(seconds=10))
         assert due is not None
         schedules = [NewSchedule(f"{n}", DUE, "{}", "default", 0, timing, "skip", 1, 0.0) for n in range(count)]
-        fetch(connection, queries.put_schedules("shop", schedules, [due] * count, declared=False))
+        fetch(connection, queries.schedules.put_schedules("shop", schedules, [due] * count, declared=False))
         fired = "select count(*) from stepwell.tick t where t.at = %s"
         _wait_for(stage, lambda: _one(stage, fired, due) == count)
         row = connection.execute("select max(t.handled_at) from stepwell.tick t where t.at = %s", (due,)).fetchone()
         assert row is not None
-        fetch(connection, queries.remove_schedules("shop", [], except_these=True))
+        fetch(connection, queries.schedules.remove_schedules("shop", [], except_these=True))
     return (row[0] - due).total_seconds() * 1000
 
 

@@ -1,11 +1,15 @@
 """Background jobs and durable steps for Python, kept in the Postgres you already run."""
 
 from stepwell.app import App
-from stepwell.branches import First
-from stepwell.callable_task import AsyncContextTask, AsyncTask, SyncContextTask, SyncTask
-from stepwell.chain import Chain, Step
-from stepwell.context import Child, Context
-from stepwell.duration import Duration
+from stepwell.calendar.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, When, preview
+from stepwell.durable.backend import Drift
+from stepwell.durable.children import Child
+from stepwell.durable.concurrency import First
+from stepwell.durable.context import Context
+from stepwell.durable.log_filter import JobLogFilter
+from stepwell.durable.sync_context import SyncChild, SyncContext
+from stepwell.durable.transaction import SyncTransaction, Transaction
+from stepwell.durable.waits import Event
 from stepwell.errors import (
     AmbiguousKey,
     BadArgs,
@@ -30,23 +34,21 @@ from stepwell.errors import (
     TooManySteps,
     WorkerNotFound,
 )
-from stepwell.handle import JobHandle
-from stepwell.job import Failure, JobInfo, State
-from stepwell.job_filter import JobFilters
-from stepwell.journal import Drift
-from stepwell.logs import JobLogFilter
-from stepwell.machine import Machine
-from stepwell.moves import Done, Next, Restart
-from stepwell.outcome import Cancel, Fail, RetryIn, Snooze
-from stepwell.policy import Keep
-from stepwell.retry import Backoff, Retry
-from stepwell.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, When, preview
-from stepwell.schedule_handle import ScheduleHandle
-from stepwell.step import StepInfo, StepKind
-from stepwell.sync_context import SyncChild, SyncContext
-from stepwell.task import Call, Enqueuer, Task
-from stepwell.transaction_step import SyncTransaction, Transaction
-from stepwell.waits import Event
+from stepwell.flows.chain import Chain, Step
+from stepwell.flows.machine import Machine
+from stepwell.jobs.callable_task import AsyncContextTask, AsyncTask, SyncContextTask, SyncTask
+from stepwell.jobs.enqueuer import Call, Enqueuer
+from stepwell.jobs.filter import JobFilters
+from stepwell.jobs.handle import JobHandle
+from stepwell.jobs.task import Task
+from stepwell.schedules.handle import ScheduleHandle
+from stepwell.values.directives import Done, Next, Restart
+from stepwell.values.duration import Duration
+from stepwell.values.job import Failure, JobInfo, State
+from stepwell.values.outcome import Cancel, Fail, RetryIn, Snooze
+from stepwell.values.policy import Keep
+from stepwell.values.retry import Backoff, Retry
+from stepwell.values.step import StepInfo, StepKind
 from stepwell.worker import Worker
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""An error in words, as Postgres can keep them."""
+"""Turn errors into text that Postgres can store: names, messages, tracebacks and exit codes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 
 _FRAME = re.compile(r'^[ |+-]*File "([^"]+)", line (\d+), in ', re.MULTILINE)
-# The frames of stepwell, of Python itself and of what is installed are not the user's.
-_NOT_THE_USERS = (
+# Frames of stepwell, of Python itself and of installed packages are not user code.
+_NOT_USER_CODE = (
     *(
-        f"{place}{os.sep}"
-        for place in (Path(__file__).parent, *(sysconfig.get_path(key) for key in ("stdlib", "purelib", "platlib")))
+        f"{folder}{os.sep}"
+        for folder in (Path(__file__).parent, *(sysconfig.get_path(key) for key in ("stdlib", "purelib", "platlib")))
     ),
     "<",
 )
@@ -24,32 +24,32 @@ _LONGEST_TRACEBACK = 60_000
 
 
 def error_name(error: BaseException) -> str:
-    """The name of its class, with the module unless that says nothing."""
+    """Return the name of the error's class, with its module unless that is builtins or __main__."""
     kind = type(error)
     bare = kind.__module__ in ("builtins", "__main__")
     return storable(kind.__qualname__ if bare else f"{kind.__module__}.{kind.__qualname__}")
 
 
 def error_message(error: BaseException) -> str:
-    """What it says."""
+    """Return the error's message, cut to a length that can be stored."""
     try:
         return storable(str(error))[:_LONGEST_MESSAGE]
     except Exception as own:
-        return f"(its message cannot be shown: str() raised {type(own).__name__})"
+        return f"(the message cannot be shown: str() raised {type(own).__name__})"
 
 
 def error_line(kind: str, message: str | None) -> str:
-    """An error in one line, as Python shows it: its name, and its message if it has one."""
+    """Format an error in one line, as Python does: its name, and its message if it has one."""
     return f"{kind}: {message}" if message else kind
 
 
 def error_line_of(error: BaseException) -> str:
-    """The same, of an exception."""
+    """Format an exception in one line."""
     return error_line(error_name(error), error_message(error))
 
 
 def format_traceback(error: BaseException, frames: TracebackType | None) -> str:
-    """Its traceback from these frames on, with the errors behind it. The middle of a very long one is left out."""
+    """Format the traceback from these frames on, with chained errors. The middle of a very long one is left out."""
     try:
         text = "".join(traceback.format_exception(type(error), error, frames))
     except Exception:
@@ -61,7 +61,7 @@ def format_traceback(error: BaseException, frames: TracebackType | None) -> str:
 
 
 def describe_exit(code: int) -> str:
-    """How a process ended, by the code that `subprocess` gives: negative for a signal."""
+    """Say how a process ended, from an exit code as in `subprocess`: negative for a signal."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -71,11 +71,11 @@ def describe_exit(code: int) -> str:
 
 
 def storable(text: str) -> str:
-    """Text as Postgres can keep it: no NUL, no half surrogates."""
+    """Replace characters that Postgres cannot store: NUL and lone surrogates."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def user_place(traceback: str) -> str | None:
-    """The file and line of the user's code through which an error came last; None: through none."""
+    """Return the file and line of the innermost frame of user code; None: there is none."""
     frames: list[tuple[str, str]] = _FRAME.findall(traceback)
-    return next((f"{file}:{line}" for file, line in reversed(frames) if not file.startswith(_NOT_THE_USERS)), None)
+    return next((f"{file}:{line}" for file, line in reversed(frames) if not file.startswith(_NOT_USER_CODE)), None)

@@ -1,31 +1,31 @@
 """Every error Stepwell raises.
 
     StepwellError
-    ├── ConfigError          the app, the worker or a call is wrong: a person must fix it; never tried again
+    ├── ConfigError          the app, the worker or a call is wrong: a person must fix it; never retried
     │   └── DuplicateTask    two tasks with one name
-    ├── DatabaseError        the database cannot be used as it is: a person must fix it
-    │   ├── DatabaseTimeout  it gave no answer, or no connection, within `App(call_timeout=)`
-    │   └── SchemaMismatch   its schema is older or newer than this stepwell needs
+    ├── DatabaseError        the database cannot be used: a person must fix it
+    │   ├── DatabaseTimeout  the server gave no answer, or no connection, within `App(call_timeout=)`
+    │   └── SchemaMismatch   the schema is older or newer than this stepwell needs
     ├── EmbeddedError        the embedded Postgres did not start
-    ├── BadArgs              args do not fit the task's signature, or do not encode (a TypeError, too)
+    ├── BadArgs              args do not fit the task's signature, or cannot be encoded (also a TypeError)
     │   ├── MisfitArgs       stored args have an argument that the task does not know, or lack one that it needs
     │   └── TooLarge         the database refuses a value of this size
-    ├── BadValue             a result, or the value of a step, cannot be stored; never tried again
-    ├── JobNotFound          no such job, or it is no longer kept
+    ├── BadValue             a result, or the value of a step, cannot be stored; never retried
+    ├── JobNotFound          the job does not exist, or is no longer kept
     ├── ScheduleNotFound     no such schedule
     ├── WorkerNotFound       no such worker is registered
-    ├── JobFailed            raised by `result()`, and by `await child`: the job failed for good
+    ├── JobFailed            raised by `result()`, and by `await child`: the job failed permanently
     ├── JobCancelled         raised by `result()`, and by `await child`: the job was cancelled
     ├── ProcessCrashed       the process of a task with `process=True` ended before the function returned
     ├── StepNotFound         the job has no such step
-    ├── StepFailed           a saved error of a step, raised again when the job is resumed
+    ├── StepFailed           the saved error of a step, raised again on replay
     ├── NotAwaited           a handler returned without awaiting a step or wait that it had made
-    ├── AmbiguousKey         two steps of a job could be taken for each other
-    ├── StepChanged          a saved step is of another kind now, or has other arguments and `drift` is "fail"
-    └── TooManySteps         a job has saved more than it may: end with `Restart`
+    ├── AmbiguousKey         two steps of a job could be confused on replay
+    ├── StepChanged          a saved step is now of another kind, or has other arguments and `drift` is "fail"
+    └── TooManySteps         a job has saved more steps than it may: end with `Restart`
 
-What a handler raises to say how it went is not an error and stands apart, in `stepwell.outcome`.
-A wait that ran out raises the builtin `TimeoutError`.
+The exceptions with which a handler reports an outcome (`Fail`, `RetryIn`, `Snooze`, `Cancel`) are not errors: see
+`stepwell.values.outcome`. A wait that timed out raises the builtin `TimeoutError`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from stepwell.error_text import describe_exit, error_line
 
 
 class StepwellError(Exception):
-    """The root of all errors raised by Stepwell."""
+    """The base class of all errors that Stepwell raises."""
 
 
 class ConfigError(StepwellError):
-    """The app, the worker or a call is wrong; the message says what to change. A job that raises it fails for good."""
+    """The app, the worker or a call is wrong; the message says what to change. A job that raises it is not retried."""
 
 
 class DuplicateTask(ConfigError):
@@ -48,11 +48,11 @@ class DuplicateTask(ConfigError):
 
 
 class DatabaseError(StepwellError):
-    """The database cannot be used as it is; the message says what a person must do."""
+    """The database cannot be used; the message says what a person must do."""
 
 
 class DatabaseTimeout(DatabaseError):
-    """The database gave no answer, or no connection, within `App(call_timeout=)`. The message says whether the call may
+    """The server gave no answer, or no connection, within `App(call_timeout=)`. The message says whether the call may
     have been carried out."""
 
 
@@ -67,41 +67,54 @@ class EmbeddedError(StepwellError):
 class BadArgs(StepwellError, TypeError):
     """The arguments do not fit the task's signature or cannot be encoded. Nothing was enqueued."""
 
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """Why stored args do not fit, without the task that they were stored for."""
+
 
 class TooLarge(BadArgs):
-    """The database refuses a value of this size; the message names the limit, and the command that raises it."""
+    """The database refuses a value of this size; the message names the limit, and the command that raises it.
+
+    `kind` says which limit it is, as `stepwell limits` lists them; `size` is the value's size in bytes.
+    """
+
+    def __init__(self, message: str, kind: str | None = None, size: int | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.size = size
 
 
 class MisfitArgs(BadArgs):
-    """Stored args have an argument that the task does not know, or lack one that it needs: other code may take them."""
+    """Stored args have an argument that the task does not know, or lack one that it needs. Other code may fit them."""
 
 
 class BadValue(StepwellError):
-    """A result or the value of a step cannot be stored; the message says whose, and why. Never tried again."""
+    """A result or the value of a step cannot be stored; the message says which one, and why. Never retried."""
 
 
 class JobNotFound(StepwellError, LookupError):
-    """There is no such job: it was never committed, or its history has expired."""
+    """The job does not exist: it was never committed, or its history has expired."""
 
 
-WHY_NO_JOB = "it was never committed, or its history is not kept any more"
+WHY_NO_JOB = "it was never committed, or its history is no longer kept"
 
 
 def no_such_job(job_id: object) -> JobNotFound:
-    """The error that nothing is known of a job."""
+    """Make the error for a job that does not exist."""
     return JobNotFound(f"there is no job {job_id}: {WHY_NO_JOB}")
 
 
 class ScheduleNotFound(StepwellError, LookupError):
-    """There is no such schedule in the database."""
+    """The schedule does not exist in the database."""
 
 
 class WorkerNotFound(StepwellError, LookupError):
-    """No such worker is registered: it has stopped, or was never there."""
+    """The worker is not registered: it has stopped, or never existed."""
 
 
 class JobFailed(StepwellError):
-    """The job failed for good. `type`, `message` and `traceback` are the last attempt's."""
+    """The job failed permanently. `type`, `message` and `traceback` are those of the last attempt."""
 
     def __init__(self, job_id: str, task: str, type: str, message: str, traceback: str | None) -> None:  # noqa: A002
         super().__init__(f"job {job_id} ({task}) failed: {error_line(type, message)}")
@@ -125,8 +138,8 @@ class JobCancelled(StepwellError):
 class ProcessCrashed(StepwellError):
     """The process of a task with `process=True` ended before the function returned. The attempt fails with this error.
 
-    `exit_code` is as `subprocess` gives it: negative for a signal, such as -11 for SIGSEGV. Name the class in
-    `Retry(never_on=...)` if a crash is not to be tried again.
+    `exit_code` is as in `subprocess`: negative for a signal, such as -11 for SIGSEGV. To not retry crashes, name this
+    class in `Retry(never_on=...)`.
     """
 
     def __init__(self, exit_code: int) -> None:
@@ -136,18 +149,18 @@ class ProcessCrashed(StepwellError):
 
 
 class StepNotFound(StepwellError, LookupError):
-    """The job has no such step: see its steps in `job.info().steps`."""
+    """The job has no such step: `job.info().steps` lists its steps."""
 
 
 class StepFailed(StepwellError):
-    """A step failed in an earlier run, and the job went on: it is raised again, as the error that it was.
+    """A step failed in an earlier run and the handler went on. On replay the step raises its saved error again.
 
-    It is an instance of the error's own class, too, where that is known, but of it only the message is left. `type` is
-    the name of the class. One that is `final` has been tried as often as the step's own policy allows.
+    The exception is also an instance of the original class, if that is known, but only the message is left of it.
+    `type` is the name of that class. `final`: the step has no attempts left under its own policy.
     """
 
     def __init__(self, key: str, type: str, message: str, *, final: bool = False) -> None:  # noqa: A002
-        # Not super(): the error's own class, which is mixed in, may want other arguments.
+        # Not super(): the original class is mixed in and may take other arguments.
         Exception.__init__(self, message)
         self.key = key
         self.type = type
@@ -159,16 +172,16 @@ class StepFailed(StepwellError):
 
 
 class NotAwaited(StepwellError):
-    """A handler has made a step or a wait, and returned without awaiting it: it was not run. The attempt fails."""
+    """A handler made a step or a wait and returned without awaiting it, so it did not run. The attempt fails."""
 
 
 class AmbiguousKey(StepwellError):
-    """Two steps of a job could be taken for each other when it is resumed; the message says how to tell them apart."""
+    """Two steps of a job could be confused on replay; the message says how to tell them apart."""
 
 
 class StepChanged(StepwellError):
-    """A step that was saved is now called with other arguments, and `drift` is "fail"; or it is of another kind now."""
+    """A saved step is now called with other arguments, and `drift` is "fail"; or it is now of another kind."""
 
 
 class TooManySteps(StepwellError):
-    """A job has saved more steps than one may: end with `Restart`, or split it."""
+    """A job has saved more steps than it may: end with `Restart`, or split the job."""

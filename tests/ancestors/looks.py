@@ -8,8 +8,8 @@ import psycopg
 from waiting import auntil
 
 from stepwell import Worker
-from stepwell.handle import JobHandle
-from stepwell.job import JobInfo
+from stepwell.jobs.handle import JobHandle
+from stepwell.values.job import JobInfo
 
 
 def one(conn: psycopg.Connection[Any], query: LiteralString, *params: object) -> Any:

@@ -29,8 +29,9 @@ from cli.process import Process
 from waiting import Heard, auntil
 
 from stepwell import App, Context, DatabaseError, Fail, JobFailed, Retry, Snooze, Worker
-from stepwell.events import LeaseLost, OutcomeRefused
-from stepwell.worker.upkeep import Upkeep
+from stepwell.telemetry.jobs import OutcomeRefused
+from stepwell.telemetry.worker import LeaseLost
+from stepwell.worker.upkeep.upkeep import Upkeep
 from tests.ancestors.looks import known, one, reasons, renews_for
 from tests.crash.fleet import Fleet
 
@@ -141,7 +142,7 @@ async def test_a_worker_that_breaks_down_renews_no_more_though_a_part_of_it_did_
             await asyncio.Event().wait()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Upkeep, "keep_house", swallow_a_cancel)
+    monkeypatch.setattr(Upkeep, "run", swallow_a_cancel)
     worker = Worker(app, poll="50ms")
     runs = asyncio.create_task(worker.run())
     await worker.started()

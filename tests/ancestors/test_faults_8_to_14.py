@@ -26,8 +26,9 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Context, JobCancelled, Worker
-from stepwell.events import DatabaseLost, JobStopAsked, LeaseLost, OutcomeRefused
-from stepwell.task import Task
+from stepwell.jobs.task import Task
+from stepwell.telemetry.jobs import JobStopAsked, OutcomeRefused
+from stepwell.telemetry.worker import DatabaseLost, LeaseLost
 from tests.ancestors.looks import known, one, reasons, renews_for
 from tests.crash.fleet import Fleet, until
 from tests.sql import calls

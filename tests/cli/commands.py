@@ -11,12 +11,12 @@ from typing import Any
 
 import psycopg
 
-from stepwell import queries
-from stepwell.cron import parse_cron
-from stepwell.db import fetch
-from stepwell.job import ClaimedJob
-from stepwell.queries import NewJob, Position
-from stepwell.schedule import NewSchedule
+from stepwell.calendar.schedule import NewSchedule
+from stepwell.calendar.timing import Cron
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.claims import Position
+from stepwell.values.job import ClaimedJob, NewJob
 
 HERE = Path(__file__).parent
 
@@ -46,7 +46,7 @@ class Jobs:
         self.connection = connection
 
     def ready(self, task: str = "add", args: str = '{"x": 1}', **options: Any) -> str:
-        return str(fetch(self.connection, queries.enqueue([NewJob(task, args, **options)]))[0][0])
+        return str(fetch(self.connection, queries.jobs.enqueue([NewJob(task, args, **options)]))[0][0])
 
     def worker(
         self,
@@ -57,11 +57,13 @@ class Jobs:
         named: bool | None = None,
     ) -> str:
         known = json.dumps({task: {"max_attempts": 3, "keep_failed": 3600} for task in tasks})
-        query = queries.register_worker("somewhere", 7, "0.0", list(queues_), known, 5, lease, owner=owner, named=named)
+        query = queries.fleet.register_worker(
+            "somewhere", 7, "0.0", list(queues_), known, 5, lease, owner=owner, named=named
+        )
         return fetch(self.connection, query)[0]
 
     def claim(self, task: str = "add") -> ClaimedJob:
-        return fetch(self.connection, queries.claim(self.worker(task), ["default"], [Position()], [task], 1))[0]
+        return fetch(self.connection, queries.claims.claim(self.worker(task), ["default"], [Position()], [task], 1))[0]
 
     def running(self, task: str = "add", **options: Any) -> str:
         self.ready(task, **options)
@@ -70,28 +72,30 @@ class Jobs:
     def succeeded(self, result: str = "3", keep: float = 3600, **options: Any) -> str:
         self.ready(**options)
         job = self.claim(options.get("task", "add"))
-        fetch(self.connection, queries.finish([job.id], [job.epoch], [result], [keep], ["succeeded"], [None], []))
+        fetch(
+            self.connection, queries.outcomes.finish([job.id], [job.epoch], [result], [keep], ["succeeded"], [None], [])
+        )
         return job.id
 
     def failed(self, message: str = "boom", delay: float | None = None, **options: Any) -> str:
         self.ready(**options)
         job = self.claim(options.get("task", "add"))
         trace = f"Traceback (most recent call last):\n  the line\nValueError: {message}\n"
-        failed = queries.fail(
+        failed = queries.outcomes.fail(
             [job.id], [job.epoch], ["error"], ["ValueError"], [message], [trace], [delay], [3], [3600.0], [None], []
         )
         fetch(self.connection, failed)
         return job.id
 
     def state(self, job_id: str) -> str:
-        return dict(fetch(self.connection, queries.job_states([job_id])))[job_id]
+        return dict(fetch(self.connection, queries.reads.job_states([job_id])))[job_id]
 
 
 def make_schedule(
     jobs: Jobs, name: str, task: str, *, owner: str = "shop", cron: str = "0 3 * * *", **for_jobs: Any
 ) -> None:
     """A schedule, as a worker of the app `owner` would have made it."""
-    timing = parse_cron(cron, "Europe/Paris")
-    [now] = fetch(jobs.connection, queries.clock())
+    timing = Cron(cron, "Europe/Paris")
+    [now] = fetch(jobs.connection, queries.reads.clock())
     schedule = NewSchedule(name, task, '{"x": 1}', "default", 0, timing, "skip", 1, 0.0, **for_jobs)
-    fetch(jobs.connection, queries.put_schedules(owner, [schedule], [timing.after(now)], declared=True))
+    fetch(jobs.connection, queries.schedules.put_schedules(owner, [schedule], [timing.after(now)], declared=True))

@@ -14,7 +14,7 @@ import pytest
 from cli.commands import HERE, Answer, Jobs, Ran, Run, Start
 
 from stepwell.cli import main
-from stepwell.db import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
 
 
 @pytest.fixture

@@ -62,10 +62,10 @@ def test_stopping_what_no_live_worker_does_is_an_error_and_asks_nothing_of_anybo
     jobs.worker("dead", queues_=("dead",), lease=0)
     jobs.ready(queue="nope")
     for scope, said in (
-        (("nope",), "no live worker claims from queue 'nope': 'stepwell workers' shows"),
-        (("mail*",), "mail* is a pattern"),
+        (("nope",), "no live worker claims from queue 'nope': 'stepwell workers' lists"),
+        (("mail*",), "mail* is a queue pattern"),
         (("dead",), "no live worker claims from queue 'dead'"),
-        (("--task", "ad"), "no live worker knows task 'ad': did you mean 'add'?"),
+        (("--task", "ad"), "no live worker has task 'ad': did you mean 'add'?"),
     ):
         ran = run("stop", "-y", *scope)
         assert (ran.code, ran.out) == (1, "")
@@ -103,7 +103,7 @@ def test_on_a_terminal_one_is_asked_before_many_workers_are_stopped(run: Run, jo
 def test_what_is_meant_must_be_said(run: Run, verb: str) -> None:
     nothing, both = run(verb), run(verb, "mail", "--all")
     assert (nothing.code, both.code) == (2, 2)
-    assert f"what shall {verb}? Give QUEUE, --task NAME, --worker ID or --all" in nothing.err
+    assert f"{verb} what? Give QUEUE, --task NAME, --worker ID or --all" in nothing.err
     assert "not QUEUE and --all" in both.err
     assert "is not a worker's id" in run(verb, "--worker", "7").err
     unknown = run(verb, "--worker", str(uuid4()))

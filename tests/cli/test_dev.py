@@ -13,8 +13,8 @@ from cli.commands import Jobs, Run, Start
 from cli.process import Process
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from stepwell.database_url import to_url
-from stepwell.db import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.url import to_url
 
 CODE = """
 import os
@@ -36,8 +36,8 @@ def test_jobs_run_in_a_database_of_ones_own_and_the_code_may_change(start: Start
     process.says("claims from default")
     where, export, ignored, *_ = process.log.splitlines()
     assert where.startswith(f"Postgres in {(open_dir / '.stepwell').resolve()}: psql ")
-    assert "the worker starts anew when a Python file here changes" in where
-    assert ignored.startswith(f"{ENVIRONMENT} is set, but not used here")
+    assert "the worker restarts when a Python file here changes" in where
+    assert ignored.startswith(f"{ENVIRONMENT} is set but not used")
     url = shlex.split(where.replace(";", " "))[4]
     with psycopg.connect(url, autocommit=True) as connection:
         jobs = Jobs(connection)
@@ -66,7 +66,7 @@ def test_an_app_with_a_database_of_its_own_is_told_what_to_run_instead(
     (tmp_path / "made.py").write_text(CODE.format(database=repr(empty_dsn), task="first"))
     process = Process(start, tmp_path, "-d", dsn, command=("dev", "made:app"), cwd=tmp_path)
     assert process.end() == 2
-    assert "'made:app' names its own database in the code" in process.log
+    assert "'made:app' names its database in the code" in process.log
     assert "run 'stepwell worker --reload made:app'" in process.log
 
 

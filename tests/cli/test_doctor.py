@@ -12,10 +12,10 @@ from cli.commands import Jobs, Run, make_schedule
 from deaf import deaf
 from psycopg.conninfo import make_conninfo
 
-from stepwell import queries
-from stepwell.cli.checks import judge_snapshots
-from stepwell.db import fetch
-from stepwell.queries import SnapshotHolder
+from stepwell.doctor.database import judge_snapshots
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.health import SnapshotHolder
 
 CHECKS = [
     "schema",
@@ -89,13 +89,13 @@ def test_ready_jobs_of_an_owner_need_a_worker_of_that_app(run: Run, jobs: Jobs) 
 
 def test_jobs_that_wait_for_other_code_are_counted_with_what_is_wrong(run: Run, jobs: Jobs) -> None:
     job_id = jobs.running()
-    held = queries.hold_misfits([job_id], [1], [7], ["it does not know 'title'"], [3600.0])
+    held = queries.outcomes.hold_misfits([job_id], [1], [7], ["it does not know 'title'"], [3600.0])
     assert fetch(jobs.connection, held)[0].expired == []
     finding = examine(run)["misfits"]
     assert finding["status"] == "warning"
     assert "1 of add (for example: it does not know 'title')" in finding["text"]
     shown = run("jobs", "show", job_id).out
-    assert "for a worker that its args fit" in shown
+    assert "for a worker whose code fits its args" in shown
     assert "it does not know 'title'" in shown
     assert run("jobs", "retry", "--state", "scheduled", "--task", "add", "--yes").code == 0
     assert jobs.state(job_id) == "ready"
@@ -220,8 +220,8 @@ def test_what_a_role_may_not_see_is_said(run: Run, dsn: str, conn: psycopg.Conne
     assert "may not" in found["schema"]["text"]
     assert found["schema"]["status"] == "problem"
     assert run("doctor", "-d", make_conninfo(dsn, options="-c role=cli_nobody")).code == 1
-    assert "role 'cli_nobody' may not look" in found["unknown tasks"]["text"]
-    assert "ask again as the owner of the schema, 'postgres'" in found["unknown tasks"]["text"]
+    assert "role 'cli_nobody' may not check this" in found["unknown tasks"]["text"]
+    assert "connect as the schema's owner, 'postgres'" in found["unknown tasks"]["text"]
     assert "hidden from this role" in found["oldest snapshot"]["text"]
     assert found["notifications"]["status"] == "ok"
 
@@ -251,7 +251,7 @@ def test_schedules_that_nobody_fires_or_runs_are_named(run: Run, jobs: Jobs) -> 
     jobs.worker("add")
     found = examine(run)["schedules"]
     assert found["status"] == "warning"
-    assert "no live worker is of the app of nightly of shop" in found["text"]
+    assert "no live worker belongs to the app of nightly of shop" in found["text"]
     assert '"stepwell schedules delete nightly --owner shop"' in found["text"]
     jobs.connection.execute("update stepwell.worker set owner = 'shop'")
     assert examine(run)["schedules"]["status"] == "ok"

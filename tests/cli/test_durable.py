@@ -162,7 +162,7 @@ async def test_a_chain_is_resumed_at_any_step_with_an_input(run: Run, app: App) 
         await ended(job)
         ran = run("jobs", "retry", str(job.id), "--step", "store", "--input", "42")
         assert (ran.code, ran.out) == (0, f"{job.id} is ready to run again\n")
-        assert "has not come to a step 'store' yet" in ran.err
+        assert "has not reached a step 'store' yet" in ran.err
         assert await job.aresult(timeout="20s") == 42
     assert line(run("jobs", "show", str(job.id)), "store")[1:] == ["state", "done", "42"]
 
@@ -181,7 +181,7 @@ async def test_a_mistyped_step_is_refused_unless_yes_is_said(run: Run, app: App)
     typed = ("jobs", "retry", str(job.id), "--step", "stroe", "--input", "42")
     ran = run(*typed)
     assert (ran.code, ran.out) == (1, "")
-    assert "has not come to a step 'stroe': did you mean 'store'?" in ran.err
+    assert "has not reached a step 'stroe': did you mean 'store'?" in ran.err
     assert run(*typed, "--yes").code == 0
 
 
@@ -215,7 +215,7 @@ async def test_a_step_that_is_not_there_is_refused_with_those_that_are(run: Run,
     assert ran.code == 1
     assert ran.out == f"{job.id} {has}\n{plain.id} has already succeeded: nothing to retry\n"
     ran = run("jobs", "fork", str(plain.id), "--step", "nothing")
-    assert "has no step 'nothing', as it has saved none" in ran.err
+    assert "has no step 'nothing', because it has saved none" in ran.err
 
 
 async def test_a_fork_begins_with_what_was_before_the_step(run: Run, app: App) -> None:
@@ -241,7 +241,7 @@ async def test_cancelling_what_has_steps_to_undo_says_so(run: Run, app: App) -> 
         await waiting(job, "wait:never")
         await waiting(other, "wait:never")
     ran = run("jobs", "cancel", str(job.id))
-    assert (ran.code, ran.out) == (0, f"{job.id} undoes its steps, and is cancelled then\n")
+    assert (ran.code, ran.out) == (0, f"{job.id} undoes its steps and is then cancelled\n")
     assert "ready, undoing its steps" in run("jobs", "show", str(job.id)).out
     assert run("jobs", "cancel", "--task", "held", "-y").out == "cancelled 0 jobs; 1 undo their steps first\n"
 
@@ -271,8 +271,8 @@ async def test_only_a_live_job_can_be_sent_something(run: Run, app: App) -> None
         (("jobs", "send", "nonsense", "note"), "not a job's id"),
         (("jobs", "send", str(uuid.uuid4()), ""), "NAME is ''"),
         (("jobs", "fork", str(uuid.uuid4())), "--step"),
-        (("jobs", "retry", "--all", "--step", "a"), "--step is for jobs that are named by their ids"),
-        (("jobs", "retry", str(uuid.uuid4()), "--step", "a", "--from-start"), "exclude each other"),
+        (("jobs", "retry", "--all", "--step", "a"), "--step needs the ids of jobs"),
+        (("jobs", "retry", str(uuid.uuid4()), "--step", "a", "--from-start"), "cannot be combined"),
     ],
 )
 def test_what_cannot_be_read_is_a_usage_error(run: Run, argv: tuple[str, ...], said: str) -> None:

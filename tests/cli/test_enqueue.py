@@ -58,7 +58,7 @@ async def test_args_are_an_empty_object_unless_given(run: Run, app: App) -> None
         (("add", "--delay", "soon"), "--delay is 'soon'"),
         (("add", "--run-at", "soon"), "--run-at is 'soon'"),
         (("add", "--run-at", "2031-01-01"), "without a time zone"),
-        (("add", "--run-at", "2031-01-01T00:00:00Z", "--delay", "1s"), "exclude each other"),
+        (("add", "--run-at", "2031-01-01T00:00:00Z", "--delay", "1s"), "cannot be combined"),
         (("add", "--metadata", "7"), "--metadata is a JSON number"),
         (("add", "--max-attempts", "0"), "--max-attempts"),
         (("add", "--priority", "40000"), "--priority"),

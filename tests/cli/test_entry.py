@@ -17,8 +17,8 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell import Worker
 from stepwell.cli.worker import worker
-from stepwell.db import ENVIRONMENT
-from stepwell.embedded import EmbeddedPostgres, keeper
+from stepwell.embedded import EmbeddedPostgres, lifetime
+from stepwell.postgres.address import ENVIRONMENT
 
 
 def test_the_version_is_printed(run_without_database: Run) -> None:
@@ -68,7 +68,7 @@ def test_no_command_shows_the_help(run_without_database: Run, group: tuple[str, 
         (("jobs", "show", "7"), "'7' is not a job's id"),
         (("pause",), "QUEUE"),
         (("pause", "a\tb"), "QUEUE is 'a\\tb'"),
-        (("migrate", "--from", "1"), "--from goes with --sql"),
+        (("migrate", "--from", "1"), "--from needs --sql"),
         (("jobs", "list", "--task", "\udcff"), "not valid UTF-8"),
     ],
 )
@@ -174,7 +174,7 @@ def test_without_a_database_an_embedded_one_in_this_directory_is_named(
     assert "or --database on the command line" in run_without_database("jobs", "list").err
     place = EmbeddedPostgres().path
     place.mkdir()
-    (place / keeper.MUTEX).touch()
+    (place / lifetime.MUTEX).touch()
     ran = run_without_database("jobs", "list")
     assert ran.code == 1
-    assert "an embedded Postgres in ./.stepwell: for that, add --database embedded" in ran.err
+    assert "an embedded Postgres in ./.stepwell: to use that, add --database embedded" in ran.err

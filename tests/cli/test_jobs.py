@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from cli.commands import Answer, Jobs, Run
 
-from stepwell import queries
-from stepwell.queries import found
+from stepwell.postgres import queries
+from stepwell.postgres.queries import search
 
 
 def ids(run: Run, *options: str) -> list[str]:
@@ -52,7 +52,7 @@ def test_the_filters_of_list_are_those_of_count(run: Run, jobs: Jobs) -> None:
 
 
 def test_a_look_that_takes_too_long_is_an_error(run: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found, "MOST_LOOKED_AT", 1)
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", 1)
     jobs.ready()
     jobs.ready()
     ran = run("jobs", "list", "--task", "rare", "--timeout", "0s")
@@ -73,9 +73,9 @@ def test_a_look_that_takes_too_long_is_an_error(run: Run, jobs: Jobs, monkeypatc
         (("cancel", "--state", "failed"), "--state is 'failed': cancel is for jobs that are"),
         (("run",), "Missing argument"),
         (("edit", str(uuid.UUID(int=7)), "--args", "7"), "--args is a JSON number"),
-        (("retry", str(uuid.UUID(int=7)), "--input", "7"), "--input is for a step"),
+        (("retry", str(uuid.UUID(int=7)), "--input", "7"), "--input needs a step"),
         (("retry", str(uuid.UUID(int=7)), "--step", "a", "--input", "{"), "--input is not JSON"),
-        (("retry", str(uuid.UUID(int=7)), "--input", "7", "--from-start"), "exclude each other"),
+        (("retry", str(uuid.UUID(int=7)), "--input", "7", "--from-start"), "cannot be combined"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(run: Run, argv: tuple[str, ...], said: str) -> None:
@@ -96,17 +96,17 @@ def test_jobs_that_wait_for_their_time_are_run_now(run: Run, jobs: Jobs) -> None
         f"{later} is already ready: nothing to run",
         f"{failed} is failed: 'stepwell jobs retry' runs it again",
         f"{running} is running already",
-        f"{absent} is not known: it was never committed, or its history is not kept any more",
+        f"{absent} is not known: it was never committed, or its history is no longer kept",
     ]
 
 
 def test_the_args_of_a_job_are_edited(run: Run, jobs: Jobs) -> None:
     ready, failed, running = jobs.ready("one"), jobs.failed(task="two"), jobs.running("three")
     ran = run("jobs", "edit", ready, "--args", '{"x": 2}')
-    assert (ran.code, ran.out) == (0, f"{ready} has new args, and is ready\n")
+    assert (ran.code, ran.out) == (0, f"{ready} has new args and is ready\n")
     assert run("jobs", "show", ready, "--json").json["args"] == {"x": 2}
     ran = run("jobs", "edit", failed, "--args", '{"x": 3}')
-    assert ran.out == f"{failed} has new args, and is failed: 'stepwell jobs retry' runs it\n"
+    assert ran.out == f"{failed} has new args and is failed: 'stepwell jobs retry' runs it\n"
     ran = run("jobs", "edit", running, "--args", "{}")
     assert (ran.code, ran.out) == (1, "")
     assert f"job {running} is running: only a job that is ready" in ran.err
@@ -119,17 +119,17 @@ def test_a_change_that_is_interrupted_says_how_far_it_came(
 ) -> None:
     jobs.connection.execute("select stepwell.enqueue('many') from generate_series(1, 1500)")
     monkeypatch.setenv("STEPWELL_DATABASE_URL", dsn)
-    change, calls = queries.cancel, iter(range(9))
+    change, calls = queries.jobs.cancel, iter(range(9))
 
     def interrupted(ids: Sequence[str], reason: str | None) -> Any:
         if next(calls) == 1:
             raise KeyboardInterrupt
         return change(ids, reason)
 
-    monkeypatch.setattr(queries, "cancel", interrupted)
+    monkeypatch.setattr(queries.jobs, "cancel", interrupted)
     ran = run_without_database("jobs", "cancel", "--task", "many", "--yes")
     assert (ran.code, ran.out) == (130, "")
-    assert ran.err == "stepwell: interrupted: cancelled 1000 jobs; to go on, give the same command again\n"
+    assert ran.err == "stepwell: interrupted: cancelled 1000 jobs; run the same command again to go on\n"
     assert run_without_database("jobs", "cancel", "--task", "many", "--yes").out == "cancelled 500 jobs\n"
 
 
@@ -218,7 +218,7 @@ def test_retrying_by_id_says_what_became_of_each(run: Run, jobs: Jobs) -> None:
         f"{failed} is already ready: nothing to retry",
         f"{succeeded} has already succeeded: nothing to retry",
         f"{running} is running: nothing to retry",
-        f"{absent} is not known: it was never committed, or its history is not kept any more",
+        f"{absent} is not known: it was never committed, or its history is no longer kept",
     ]
 
 
@@ -235,7 +235,7 @@ def test_cancelling_by_id_says_what_became_of_each(run: Run, jobs: Jobs) -> None
     succeeded, failed, running, ready = jobs.succeeded(), jobs.failed(), jobs.running(), jobs.ready()
     ran = run("jobs", "cancel", ready, running, "--reason", "not wanted")
     assert ran.code == 0
-    assert ran.out.splitlines() == [f"{ready} is cancelled", f"{running} is running: its worker was told to stop it"]
+    assert ran.out.splitlines() == [f"{ready} is cancelled", f"{running} is running: its worker was asked to stop it"]
     assert run("jobs", "show", ready, "--json").json["error"] == "not wanted"
     assert "running, asked to stop" in run("jobs", "show", running).out
     ran = run("jobs", "cancel", ready, succeeded, failed)
@@ -265,7 +265,7 @@ def test_cancelling_by_filter_works_in_batches_and_meets_running_jobs_once(run: 
     other = jobs.ready("other")
     assert run("jobs", "cancel", "--task", "many", "-y").out == "cancelled 2500 jobs\n"
     assert jobs.state(other) == "ready"
-    assert run("jobs", "cancel", "--all", "-y").out == "cancelled 1 job; told the workers of 1 that run\n"
+    assert run("jobs", "cancel", "--all", "-y").out == "cancelled 1 job; asked the workers of 1 running to stop them\n"
     assert jobs.state(running) == "running"
 
 
@@ -309,7 +309,7 @@ def test_without_a_terminal_nothing_is_changed_unless_yes_is_said(
     ran = run("jobs", verb, *which)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        f"stepwell: jobs {verb} changes all that match, and there is no terminal to ask on: add --yes (-y) to do it\n"
+        f"stepwell: jobs {verb} changes all that match, and there is no terminal to ask on: add --yes (-y)\n"
     )
     assert (jobs.state(ready), jobs.state(failed)) == ("ready", "failed")
 

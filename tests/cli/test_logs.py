@@ -20,7 +20,7 @@ from stepwell.cli.logs import set_up_logging
 def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave logging as it was found."""
     root, ours = logging.getLogger(), logging.getLogger("stepwell")
-    monkeypatch.setattr("stepwell.logs.set_up_in_processes", None)
+    monkeypatch.setattr("stepwell.durable.log_filter.set_up_in_processes", None)
     before = [(logger, logger.level) for logger in (root, ours)]
     yield
     for logger, level in before:

@@ -7,7 +7,7 @@ import pytest
 from cli.commands import Run
 from psycopg.conninfo import make_conninfo
 
-from stepwell import migrate
+from stepwell.postgres import migrate
 
 
 def test_migrating_applies_what_is_missing_and_then_nothing(run_without_database: Run, empty_dsn: str) -> None:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from cli.commands import Jobs, Run, make_schedule
 
-from stepwell.cli.names import doubts, nearest
+from stepwell.cli.known_names import doubts, nearest
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cli.commands import Jobs, Run
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.queries import Position
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.claims import Position
 
 
 def test_queues_are_counted_by_state(run: Run, jobs: Jobs) -> None:
@@ -43,12 +43,21 @@ def test_workers_are_listed_with_what_they_run(run: Run, jobs: Jobs) -> None:
     assert "0/5" in lines[1]
 
 
+def test_the_owner_of_an_unnamed_app_is_a_dash(run: Run, jobs: Jobs) -> None:
+    jobs.worker("add", owner="shop.jobs", named=False)
+    jobs.worker("add", owner="billing", named=True)
+    unnamed, named = (line.split() for line in run("workers").out.splitlines()[1:])
+    assert "shop.jobs" not in unnamed
+    assert "-" in unnamed
+    assert "billing" in named
+
+
 def test_workers_are_listed_with_the_tasks_of_the_jobs_they_hold(run: Run, jobs: Jobs) -> None:
     idle = jobs.worker("add")
     for task in ("add", "greet", "greet"):
         jobs.ready(task, "{}")
     busy = jobs.worker("add", "greet")
-    fetch(jobs.connection, queries.claim(busy, ["default"], [Position()], ["add", "greet"], 10))
+    fetch(jobs.connection, queries.claims.claim(busy, ["default"], [Position()], ["add", "greet"], 10))
     found = {worker["id"]: worker["holds"] for worker in run("workers", "--json").json}
     assert found == {idle: {}, busy: {"greet": 2, "add": 1}}
     lines = run("workers").out.splitlines()
@@ -58,6 +67,6 @@ def test_workers_are_listed_with_the_tasks_of_the_jobs_they_hold(run: Run, jobs:
 def test_of_what_a_worker_holds_no_more_than_a_thousand_jobs_are_counted(run: Run, jobs: Jobs) -> None:
     busy = jobs.worker("add")
     jobs.connection.execute("select stepwell.enqueue_many('{add}', array_fill('{}'::text, '{1001}'))")
-    fetch(jobs.connection, queries.claim(busy, ["default"], [Position()], ["add"], 1001))
+    fetch(jobs.connection, queries.claims.claim(busy, ["default"], [Position()], ["add"], 1001))
     assert run("workers", "--json").json[0]["holds"] == {"add": 1000}
     assert "add 1000, ..." in run("workers").out

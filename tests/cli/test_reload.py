@@ -12,7 +12,7 @@ import pytest
 from cli.commands import Jobs, Run, Start
 from cli.process import Process
 
-from stepwell.cli.reload import changes
+from stepwell.supervisor.code_changes import changes
 
 CODE = """
 import asyncio
@@ -60,7 +60,7 @@ def test_changed_code_is_picked_up_and_running_jobs_are_handed_to_it(
     first, waits = jobs.ready("say", "{}"), jobs.ready("wait", "{}")
     process.until(lambda: jobs.state(first) == "succeeded" and jobs.state(waits) == "running")
     save(CODE.format(word="brand new", pause=0))
-    process.says("made.py changed: starting anew")
+    process.says("made.py changed: restarting")
     process.until(lambda: jobs.state(waits) == "succeeded")
     second = jobs.ready("say", "{}")
     process.until(lambda: jobs.state(second) == "succeeded")

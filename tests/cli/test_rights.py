@@ -13,8 +13,8 @@ from cli.commands import Run
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from stepwell import migrate as migrating
-from stepwell.migrate import Migration, migrations, newest
+from stepwell.postgres import migrate as migrating
+from stepwell.postgres.migrate import Migration, migrations, newest
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_producer_can_enqueue_by_the_command_and_is_told_what_it_may_not(run: 
     ran = run("grant", role, "--as", "operator", "-d", theirs)
     assert ran.code == 1
     assert (
-        f"role {role!r} may not see or change the rights in schema stepwell: connect as the owner, 'postgres'"
+        f"role {role!r} may not read or change the rights in schema stepwell: connect as the owner, 'postgres'"
         in ran.err
     )
 
@@ -67,7 +67,7 @@ def test_revoking_says_what_a_role_keeps(run: Run, role: str, conn: psycopg.Conn
     run("grant", role, "--as", "producer")
     conn.execute(sql.SQL("grant execute on function stepwell.cancel to {}").format(sql.Identifier(role)))
     ran = run("revoke", role, "--as", "producer")
-    assert ran.out.endswith(f'what was granted by hand, "stepwell revoke {shlex.quote(role)}" takes\n')
+    assert ran.out.endswith(f'"stepwell revoke {shlex.quote(role)}" revokes those that were granted by hand\n')
     assert run("revoke", role).out == f"role {role} may do nothing in schema stepwell any more\n"
     assert "it owns the schema or is a superuser" in run("revoke", "postgres").out
 
@@ -75,7 +75,10 @@ def test_revoking_says_what_a_role_keeps(run: Run, role: str, conn: psycopg.Conn
 def test_what_cannot_be_granted_is_refused(run: Run, role: str) -> None:
     assert "--as producer, --as worker" in run("grant", role).err
     ran = run("grant", role, "--as", "king")
-    assert (ran.code, ran.err) == (2, "stepwell: --as is 'king': it is one of producer, worker, viewer, operator\n")
+    assert (ran.code, ran.err) == (
+        2,
+        "stepwell: --as is 'king': it must be one of producer, worker, viewer, operator\n",
+    )
     ran = run("grant", "nobody at all", "--as", "worker")
     assert (ran.code, ran.err) == (
         1,
@@ -97,13 +100,13 @@ def test_migrating_says_who_was_granted_again(
         ran = run("migrate")
     assert ran.out.splitlines() == [
         f"applied {later.name}",
-        f"role {role} is worker, as before",
-        "role long gone was viewer, and is gone or another role now: if it is to have these rights, "
-        '"stepwell grant long gone --as viewer"',
+        f"role {role} keeps its rights as worker",
+        "role long gone, which was viewer, was dropped or replaced by another of that name: to grant these rights "
+        'again, "stepwell grant long gone --as viewer"',
     ]
     ran = run("migrate")
     assert ran.code == 0
-    assert f"schema is at {known + 1}, newer than {known}" in ran.out
+    assert f"schema is at {known + 1}, newer than the {known} of this stepwell" in ran.out
     ran = run("schema", "version")
     assert (ran.code, ran.out) == (0, f"schema is at {known + 1}, this stepwell needs {known}\n")
     assert f"is at {known + 1}, newer than {known}, and works with this stepwell" in run("doctor").out

@@ -9,7 +9,7 @@ from cli.commands import Jobs, Run, make_schedule
 
 
 def test_schedules_are_listed_and_shown(run: Run, jobs: Jobs) -> None:
-    assert run("schedules", "list").out == "there are no schedules: those in code are made when a worker starts\n"
+    assert run("schedules", "list").out == "there are no schedules: a worker creates those in code when it starts\n"
     make_schedule(jobs, "nightly", "add")
     (listed,) = run("schedules", "list", "--json").json
     assert (listed["name"], listed["owner"], listed["cron"], listed["tz"]) == (
@@ -24,7 +24,7 @@ def test_schedules_are_listed_and_shown(run: Run, jobs: Jobs) -> None:
     job = run("schedules", "trigger", "nightly").out.strip()
     assert jobs.state(job) == "ready"
     shown = run("schedules", "show", "nightly", "-n", "2").out
-    assert f"{job}, by hand" in shown
+    assert f"{job}, triggered" in shown
     assert shown.count("03:00:00+0") == 2
     whole = run("schedules", "show", "nightly", "--json").json
     assert len(whole["preview"]) == 5
@@ -35,13 +35,23 @@ def test_what_a_schedule_gives_its_jobs_is_shown(run: Run, jobs: Jobs) -> None:
     make_schedule(jobs, "plain", "add")
     make_schedule(jobs, "own", "add", metadata='{"tenant": "ä"}', max_attempts=4, policy='{"timeout": 9.0}')
     for name, told in (
-        ("plain", ["none", "as the task says", "as the task says"]),
-        ("own", ['{"tenant": "ä"}', "4", '{"timeout": 9.0}']),
+        ("plain", ["none", "as the task", "as the task"]),
+        ("own", ['{"tenant": "ä"}', "4", "timeout 9s"]),
     ):
         lines = run("schedules", "show", name).out.splitlines()
         shown = [line.removeprefix(field).strip() for field in ("metadata", "max attempts", "policy") for line in lines
                  if line.startswith(field)]  # fmt: skip
         assert shown == told
+
+
+def test_a_policy_is_shown_in_words(run: Run, jobs: Jobs) -> None:
+    retry = '{"backoff": "exponential", "initial": 2.0, "factor": 2.0, "cap": 3600.0, "jitter": 0.1}'
+    policy = f'{{"retry": {retry}, "timeout": 30.0, "keep": "Infinity", "keep_failed": 0}}'
+    said = "retry: 5 attempts, exponential from 2s to 1h; timeout 30s; keep forever; keep failed not at all"
+    make_schedule(jobs, "own", "add", max_attempts=5, policy=policy)
+    job = run("schedules", "trigger", "own").out.strip()
+    for argv in (("schedules", "show", "own"), ("jobs", "show", job)):
+        assert said in run(*argv).out
 
 
 def test_a_schedule_is_paused_resumed_and_deleted(run: Run, jobs: Jobs) -> None:
@@ -54,7 +64,7 @@ def test_a_schedule_is_paused_resumed_and_deleted(run: Run, jobs: Jobs) -> None:
     ran = run("schedules", "delete", "nightly")
     assert (ran.code, ran.err) == (
         1,
-        "stepwell: there is no schedule 'nightly': 'stepwell schedules list' shows them all\n",
+        "stepwell: there is no schedule 'nightly': 'stepwell schedules list' lists them all\n",
     )
 
 
@@ -63,7 +73,7 @@ def test_of_two_apps_with_one_name_the_owner_must_be_given(run: Run, jobs: Jobs)
         make_schedule(jobs, "nightly", "add", owner=owner)
     ran = run("schedules", "pause", "nightly")
     assert ran.code == 2
-    assert "say which with --owner bakery or --owner shop" in ran.err
+    assert "choose with --owner bakery or --owner shop" in ran.err
     assert run("schedules", "pause", "nightly", "--owner", "shop").code == 0
     paused = {each["owner"]: each["paused_at"] is not None for each in run("schedules", "list", "--json").json}
     assert paused == {"bakery": False, "shop": True}

@@ -18,11 +18,12 @@ from cli.process import Process
 from psycopg.conninfo import make_conninfo
 from waiting import until
 
-from stepwell import queries
-from stepwell.cli.backoff import Backoff
-from stepwell.cli.usage import Usage, size
-from stepwell.db import ENVIRONMENT, fetch
+from stepwell.cli.parse import UsageError, size
 from stepwell.error_text import describe_exit
+from stepwell.postgres import queries
+from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.fetch import fetch
+from stepwell.supervisor.restart_delay import RestartDelay
 
 pytestmark = pytest.mark.crash
 
@@ -31,7 +32,7 @@ PLANT = ("worker", "plant:app")
 
 def pids(jobs: Jobs) -> set[int]:
     """The processes of the workers that are registered."""
-    return {worker.pid for worker in fetch(jobs.connection, queries.workers())}
+    return {worker.pid for worker in fetch(jobs.connection, queries.reads.workers())}
 
 
 def lives(pid: int) -> bool:
@@ -150,7 +151,7 @@ def test_processes_end_when_their_supervisor_was_killed(start: Start, jobs: Jobs
     working = pids(jobs)
     process.signal(signal.SIGKILL)
     process.end()
-    until(lambda: process.log.count("the supervisor is gone: stopping") == 2)
+    until(lambda: process.log.count("the supervisor has ended: stopping") == 2)
     gate.touch()
     until(lambda: not any(map(lives, working)))
     assert (jobs.state(job), pids(jobs)) == ("succeeded", set())
@@ -200,7 +201,7 @@ def test_after_so_many_jobs_a_process_is_replaced_and_no_job_is_lost_or_run_twic
     assert Counter(word for word, _ in lines) == Counter(str(n) for n in range(24))
     by_process = Counter(pid for _, pid in lines)
     assert len(by_process) >= 2
-    assert "of 6 that may: stopping, to be replaced" in process.log
+    assert "its limit being 6: stopping, to be replaced" in process.log
     assert "has reached its limit and ended: starting another" in process.log
     assert "starting another in" not in process.log  # no pause
 
@@ -219,7 +220,7 @@ def test_a_process_that_has_grown_too_large_is_replaced(start: Start, jobs: Jobs
 
 def test_a_limit_below_what_the_app_needs_is_said_and_lets_jobs_run(start: Start, jobs: Jobs, tmp_path: Path) -> None:
     process = Process(start, tmp_path, "--max-memory", "1MB", command=PLANT)
-    process.says("before its first job has ended, over 1 MB: allow it more")
+    process.says("before its first job has ended, over 1 MB: raise the limit")
     assert "to be replaced" not in process.log
     job = jobs.ready("elsewhere", "{}")
     process.until(lambda: jobs.state(job) == "succeeded")
@@ -313,7 +314,7 @@ def test_what_was_typed_reaches_the_processes(start: Start, jobs: Jobs, dsn: str
     command = ("-d", named, "worker", "--reload", "-q", "default", "-q", "mail", "--queue=-odd", "shop:app", "-c", "3")
     process = Process(start, tmp_path, "--processes", "1", command=command)
     process.says("claims from default, mail, -odd in database")
-    (worker,) = fetch(jobs.connection, queries.workers())
+    (worker,) = fetch(jobs.connection, queries.reads.workers())
     assert worker.concurrency == 3
     connected = "select count(*) from pg_stat_activity where application_name = 'two words'"
     assert jobs.connection.execute(connected).fetchone() != (0,)
@@ -358,15 +359,15 @@ def test_an_app_that_names_another_database_is_refused_by_the_processes(
     place = write(tmp_path, f"from stepwell import App\napp = App({empty_dsn!r})")
     process = Process(start, tmp_path, "--processes", "1", "-d", dsn, command=("worker", "made:app"), cwd=place)
     assert process.end() == 1
-    assert "'made:app' names its own database in the code, and --database another" in process.log
+    assert "'made:app' names its database in the code, and --database names another" in process.log
 
 
 def test_pauses_double_up_to_a_limit_and_start_anew_after_a_good_minute() -> None:
-    backoff = Backoff()
-    pauses = [backoff.after(1) for _ in range(9)]
+    delay = RestartDelay()
+    pauses = [delay.after(1) for _ in range(9)]
     for pause, expected in zip(pauses, (0.5, 1, 2, 4, 8, 16, 30, 30, 30), strict=True):
         assert expected * 0.8 <= pause <= expected * 1.2
-    assert backoff.after(61) <= 0.6
+    assert delay.after(61) <= 0.6
 
 
 def test_sizes_are_read_as_postgres_reads_them() -> None:
@@ -377,7 +378,7 @@ def test_sizes_are_read_as_postgres_reads_them() -> None:
         1024**3,
     ]
     for typed in ("", "MB", "-1MB", "0MB", "12", "1PB", "nan"):
-        with pytest.raises(Usage, match="512MB"):
+        with pytest.raises(UsageError, match="512MB"):
             size(typed, "it")
 
 
@@ -394,4 +395,4 @@ def test_processes_that_the_fleet_was_told_to_stop_are_not_replaced(
     process.until(lambda: len(pids(jobs)) == 2)
     assert run("stop", "--all", "-y").out == "asked 2 workers to stop\n"
     assert process.end() == 0
-    assert process.log.count("asked to stop, by a command to the fleet") == 2
+    assert process.log.count("stopping: a stop command asked for it") == 2

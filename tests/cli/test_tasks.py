@@ -25,7 +25,7 @@ def test_tasks_are_listed_without_a_database(run_without_database: Run) -> None:
     lines = run_without_database("tasks", "shop:app").out.splitlines()
     assert lines[1].split()[:3] == ["add", "async", "default"]
     assert "20 attempts, exponential from 1s to 1h" in lines[1]
-    assert "for ever" in lines[2]
+    assert "forever" in lines[2]
 
 
 def test_steps_states_and_schedules_are_listed_without_a_database(run_without_database: Run) -> None:

@@ -10,7 +10,7 @@ import pytest
 from cli.commands import Jobs, Run, Start
 from cli.process import Process
 
-from stepwell.db import ENVIRONMENT
+from stepwell.postgres.address import ENVIRONMENT
 
 pytestmark = pytest.mark.crash
 
@@ -48,8 +48,8 @@ def test_it_says_that_the_code_names_another_database_than_the_environment(
     ended = start("worker", "made:app", cwd=tmp_path, env={**os.environ, ENVIRONMENT: "postgresql://nowhere.invalid/x"})
     assert ended.stdout is not None
     assert ended.stdout.readline() == (
-        f"{ENVIRONMENT} is set, but not used here: 'made:app' names its own database in the code; write App() to use "
-        "the variable\n"
+        f"{ENVIRONMENT} is set but not used: 'made:app' names its database in the code; write App() to use the "
+        "variable\n"
     )
 
 
@@ -114,7 +114,7 @@ def test_what_a_person_must_fix_is_one_line(run: Run, empty_dsn: str) -> None:
         (("--poll", "often"), "--poll is 'often'"),
         (("--log-level", "loud"), "--log-level is 'loud'"),
         (("-q", "a\nb"), "queue is 'a\\nb'"),
-        (("-q", "a*b"), "a * may only stand at the end"),
+        (("-q", "a*b"), "a * may only be the last character"),
         (("-q", "mail=2", "-q", "default"), "--queue is 'default' and 'mail=2'"),
         (("-q", "mail=2", "-c", "5"), "--concurrency is 5 and --queue 'mail=2'"),
         (("-q", "mail=two"), "--queue is 'mail=two': write it as mail=2"),
@@ -139,4 +139,4 @@ def test_an_app_with_a_database_of_its_own_is_not_moved_to_another(
     monkeypatch.chdir(tmp_path)
     ran = run("worker", "settled:app", "-d", dsn)
     assert ran.code == 1
-    assert "names its own database in the code" in ran.err
+    assert "names its database in the code" in ran.err

@@ -21,7 +21,8 @@ import psycopg
 from msgspec.structs import asdict
 
 from stepwell import App, Context, Done, Next, Restart, Retry, SyncContext, Worker
-from stepwell.events import Event, JobStarted, JobSucceeded
+from stepwell.telemetry.bus import Telemetry
+from stepwell.telemetry.jobs import JobStarted, JobSucceeded
 
 told: dict[str, Any] = json.loads(os.environ["TOLD"])
 app = App(told["dsn"], pool_size=3, retry=Retry(initial="50ms", cap="1s"))
@@ -161,7 +162,7 @@ class Last:
         return Done(self.epoch)
 
 
-def say_event(event: Event) -> None:
+def say_event(event: Telemetry) -> None:
     if not isinstance(event, JobStarted | JobSucceeded):
         sys.stdout.write(json.dumps({"event": type(event).__name__, **asdict(event)}) + "\n")
         sys.stdout.flush()

@@ -19,7 +19,8 @@ from ledger import Ledger, Stopped
 from msgspec.structs import asdict
 
 from stepwell import App, Context, Retry, Worker
-from stepwell.events import Event, JobStarted, JobSucceeded
+from stepwell.telemetry.bus import Telemetry
+from stepwell.telemetry.jobs import JobStarted, JobSucceeded
 
 told: dict[str, Any] = json.loads(os.environ["TOLD"])
 app = App(told["dsn"], pool_size=3, retry=Retry(initial="50ms", cap="1s"))
@@ -132,7 +133,7 @@ async def sour(ctx: Context, until: int) -> int:
     return ctx.epoch
 
 
-def say(event: Event) -> None:
+def say(event: Telemetry) -> None:
     if not isinstance(event, JobStarted | JobSucceeded):
         said = {"event": type(event).__name__, **asdict(event)}
         sys.stdout.write(json.dumps(said) + "\n")

@@ -16,9 +16,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.worker.ticker import reckon
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.worker.upkeep.ticker import due_ticks
 
 from .audit import audit, count, enqueue, started
 from .fleet import Fleet, WorkerProcess, until
@@ -122,23 +122,25 @@ def deeper_than_a_busy_lock(errors: list[str]) -> list[str]:
 
 
 def fire(connection: psycopg.Connection[Any]) -> None:
-    found = fetch(connection, queries.due_schedules([]))
+    found = fetch(connection, queries.schedules.due_schedules([]))
     due = [schedule for schedule in found if schedule.due_in is not None and schedule.due_in <= 0]
-    reckoned = [reckon(schedule) for schedule in due]
-    [fired] = fetch(connection, queries.tick(due, [after for _, after in reckoned], [ticks for ticks, _ in reckoned]))
+    reckoned = [due_ticks(schedule) for schedule in due]
+    [fired] = fetch(
+        connection, queries.schedules.tick(due, [after for _, after in reckoned], [ticks for ticks, _ in reckoned])
+    )
     # What another holds is left to the next look.
     assert not [why for why in fired.left_why if why is not None]
 
 
 def rewind(connection: psycopg.Connection[Any]) -> None:
-    for schedule in fetch(connection, queries.schedule_times(None)):
+    for schedule in fetch(connection, queries.schedules.schedule_times(None)):
         following = schedule.timing.after(schedule.looked_at)
         assert following is not None
-        fetch(connection, queries.rewind_schedules([schedule], [following]))
+        fetch(connection, queries.schedules.rewind_schedules([schedule], [following]))
 
 
 def make_partitions(connection: psycopg.Connection[Any], dice: random.Random) -> None:
-    fetch(connection, queries.make_partitions([dice.randrange(1, 300) * 86400.0]))
+    fetch(connection, queries.upkeep.make_partitions([dice.randrange(1, 300) * 86400.0]))
 
 
 def prune(connection: psycopg.Connection[Any], dice: random.Random) -> None:
@@ -155,7 +157,7 @@ def prune(connection: psycopg.Connection[Any], dice: random.Random) -> None:
                     sql.Literal(str(day + 1)),
                 )
             )
-    fetch(connection, queries.prune())
+    fetch(connection, queries.upkeep.prune())
 
 
 def test_many_who_believe_to_lead_do_every_duty_at_once_and_none_fails(
@@ -178,19 +180,19 @@ def test_many_who_believe_to_lead_do_every_duty_at_once_and_none_fails(
         with psycopg.connect(fleet.dsn, autocommit=True) as connection:
             connection.execute("set deadlock_timeout = '100ms'")
             duties: list[Callable[[], object]] = [
-                lambda: fetch(connection, queries.promote()),
+                lambda: fetch(connection, queries.upkeep.promote()),
                 lambda: fire(connection),
                 lambda: connection.execute("select from stepwell.rescue_jobs()"),
-                lambda: fetch(connection, queries.remove_stale_schedules()),
-                lambda: fetch(connection, queries.admit_stranded()),
-                lambda: fetch(connection, queries.prune_ticks(10_000)),
-                lambda: fetch(connection, queries.prune_rows("history_default", 100)),
-                lambda: fetch(connection, queries.prune_rows("failure_default", 100)),
-                lambda: fetch(connection, queries.prune_rows("large_value", 100)),
-                lambda: fetch(connection, queries.prune_signals(100)),
+                lambda: fetch(connection, queries.schedules.remove_stale_schedules()),
+                lambda: fetch(connection, queries.upkeep.admit_stranded()),
+                lambda: fetch(connection, queries.upkeep.prune_ticks(10_000)),
+                lambda: fetch(connection, queries.upkeep.prune_rows("history_default", 100)),
+                lambda: fetch(connection, queries.upkeep.prune_rows("failure_default", 100)),
+                lambda: fetch(connection, queries.upkeep.prune_rows("large_value", 100)),
+                lambda: fetch(connection, queries.upkeep.prune_signals(100)),
                 lambda: connection.execute("select stepwell.deliver_late()"),
                 lambda: rewind(connection),
-                lambda: fetch(connection, queries.lead(own.choice(workers), 0.01)),
+                lambda: fetch(connection, queries.fleet.lead(own.choice(workers), 0.01)),
             ]
             slow: list[Callable[[], object]] = [
                 lambda: make_partitions(connection, own),

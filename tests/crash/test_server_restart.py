@@ -16,8 +16,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from stepwell import App
-from stepwell.embedded import EmbeddedPostgres, keeper
-from stepwell.migrate import migrate
+from stepwell.embedded import EmbeddedPostgres, lifetime
+from stepwell.postgres.migrate import migrate
 from tests.conftest import postgres_bin_dir
 
 from .audit import audit, count, ended, enqueue, enqueue_mixed, left, open_ledger, started
@@ -48,11 +48,11 @@ def fleet(server: EmbeddedPostgres) -> Iterator[Fleet]:
 
 def crash(server: EmbeddedPostgres) -> None:
     """Restart as `pg_ctl restart -m immediate` does: no goodbyes, recovery at the start."""
-    home = keeper.home_of(server.path)
-    master = keeper.postmaster(home)
+    home = lifetime.home_of(server.path)
+    master = lifetime.postmaster(home)
     assert master
     os.kill(master.pid, signal.SIGQUIT)
-    until(lambda: keeper.listener(master) is None, "the server is down")
+    until(lambda: lifetime.listener(master) is None, "the server is down")
     server.start()
 
 

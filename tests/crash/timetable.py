@@ -9,10 +9,10 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from stepwell import queries
-from stepwell.cron import Interval
-from stepwell.db import fetch
-from stepwell.schedule import NewSchedule, Overlap
+from stepwell.calendar.schedule import NewSchedule, Overlap
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
 
 from .audit import count, left
 from .fleet import until
@@ -77,14 +77,14 @@ class Timetable:
         """Add a schedule. With a `catchup` of more than 1 no tick may be left out."""
         name = f"{overlap} every {every:g} s, {len(self._names)}"
         timing = Interval(every)
-        [now] = fetch(self._witness, queries.clock())
+        [now] = fetch(self._witness, queries.reads.clock())
         schedule = NewSchedule(name, "quick", f'{{"ms": {ms}}}', "default", 0, timing, overlap, catchup, 0.0)
-        fetch(self._witness, queries.put_schedules(_OWNER, [schedule], [timing.after(now)], declared=False))
+        fetch(self._witness, queries.schedules.put_schedules(_OWNER, [schedule], [timing.after(now)], declared=False))
         self._names.append(name)
 
     def delay(self, jobs: int, longest: float) -> None:
         """Put jobs in that are due one after the other in so many seconds."""
-        [now] = fetch(self._witness, queries.clock())
+        [now] = fetch(self._witness, queries.reads.clock())
         run_ats = [now + timedelta(seconds=longest * (n + random.random()) / jobs) for n in range(jobs)]
         self._witness.execute(_DELAY, {"jobs": jobs, "run_ats": run_ats})
 
@@ -100,7 +100,7 @@ class Timetable:
     def finish(self) -> None:
         """Fire no more, and wait until all that was due has run."""
         for name in self._names:
-            fetch(self._witness, queries.pause_schedule(_OWNER, name))
+            fetch(self._witness, queries.schedules.pause_schedule(_OWNER, name))
         until(lambda: not left(self._witness), "all jobs are done")
 
     def audit(self, *, within: float | None = None, but_by: Collection[int] = (), early: bool = False) -> None:

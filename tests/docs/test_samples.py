@@ -1,4 +1,4 @@
-"""The samples of the docs: whole programs run and print what they say; pieces of programs are at least Python."""
+"""Samples in the docs: whole programs run and print what their comments say; fragments are at least valid Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-# Of these the samples, one after the other, are one program.
+# On these pages all samples together are one program.
 LITERATE = ["durable.md", "chains.md", "machines.md", "testing.md"]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -50,24 +50,3 @@ def test_a_program_prints_what_it_says(name: str, open_dir: Path) -> None:
 def test_every_sample_is_python(page: Path) -> None:
     for sample in samples(page):
         compile(sample, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-        if target.startswith("https://"):
-            continue
-        name, _, anchor = target.partition("#")
-        found = page if not name else page.parent / name
-        assert found.exists(), f"{page.name} links to {target}"
-        if anchor:
-            assert anchor in [heading_anchor(heading) for heading in headings(found)], f"{page.name} links to {target}"
-
-
-def headings(page: Path) -> list[str]:
-    return re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-
-
-def heading_anchor(heading: str) -> str:
-    """As GitHub makes it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

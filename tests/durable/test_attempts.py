@@ -6,7 +6,7 @@ import pytest
 from waiting import Heard
 
 from stepwell import App, Context, JobFailed, Restart, Retry, SyncContext, Worker
-from stepwell.events import AttemptFailed
+from stepwell.telemetry.jobs import AttemptFailed
 
 THREE = Retry(max_attempts=3, initial="5ms", jitter=0)
 

@@ -12,9 +12,9 @@ from process_tasks import chain_in_processes
 from waiting import Heard
 
 from stepwell import App, ConfigError, Context, Done, JobFailed, JobInfo, Next, Retry, Step, SyncContext, Worker
-from stepwell.chain import Chain
 from stepwell.errors import DuplicateTask
-from stepwell.events import JobSucceeded
+from stepwell.flows.chain import Chain
+from stepwell.telemetry.jobs import JobSucceeded
 
 SOON = Retry(max_attempts=3, initial=0)
 
@@ -172,7 +172,7 @@ def test_steps_that_cannot_be_meant_are_refused(app: App) -> None:
     wrong: list[tuple[tuple[Any, ...], str]] = [
         ((plain, Step(other, transaction=True, process=True)), "exclude each other"),
         ((plain, Step(later, process=True)), "process=True is for plain functions"),
-        ((plain, Step(other, process=True)), "must stand at the top of its module"),
+        ((plain, Step(other, process=True)), "must be defined at the top level of its module"),
         ((plain, Step(other, transaction=True)), "needs a parameter 'ctx: Context'"),
         ((Step(plain, priority=3), other), "its first step has the priority of the job"),
         ((plain, Step(other, priority=99_999)), "between -32767 and 32767"),

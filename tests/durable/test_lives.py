@@ -178,7 +178,7 @@ async def test_a_restart_keeps_the_job_its_options_signals_and_failures_and_forg
     attempts, epochs = zip(*runs, strict=True)
     assert (attempts[-1], list(epochs)) == (1, sorted(set(epochs)))
     assert (info.priority, info.queue, info.max_attempts) == (7, "default", 5)
-    assert [failure.type for failure in info.failures] == ["ConnectionError", "stepwell.outcome.Fail"]
+    assert [failure.type for failure in info.failures] == ["ConnectionError", "stepwell.Fail"]
     assert [step.kind for step in info.steps if step.kind == "step"] == []
     # Nothing of an earlier life is undone; but its children that still live are cancelled with the job.
     assert undone == []

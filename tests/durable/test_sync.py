@@ -11,7 +11,7 @@ import pytest
 from waiting import auntil
 
 from stepwell import App, Context, JobFailed, Retry, StepwellError, SyncContext, Worker
-from stepwell.worker import step_threads
+from stepwell.worker.steps import step_threads
 
 SOON = Retry(max_attempts=5, initial="5ms", jitter=0)
 ONCE = Retry(max_attempts=1)
@@ -168,4 +168,4 @@ async def test_a_context_is_of_no_use_to_a_thread_that_outlives_its_handler(app:
         assert await (await work.aenqueue()).aresult(timeout="10s") == 2
         returned.set()
         await auntil(lambda: said)
-    assert said[0].endswith("has ended this run: its ctx is of no more use")
+    assert said[0].endswith("has ended: its ctx can no longer be used")

@@ -6,7 +6,7 @@ import pytest
 from waiting import Heard
 
 from stepwell import App, JobFailed, Retry, Step, Worker
-from stepwell.events import AttemptFailed
+from stepwell.telemetry.jobs import AttemptFailed
 
 
 async def test_attempts_are_told_by_the_step(app: App) -> None:

@@ -10,7 +10,7 @@ import pytest
 from waiting import Heard
 
 from stepwell import App, Context, JobFailed, Retry, SyncContext, Worker
-from stepwell.events import AttemptFailed
+from stepwell.telemetry.jobs import AttemptFailed
 
 TWICE = Retry(max_attempts=2, initial="5ms", jitter=0)
 

@@ -51,7 +51,7 @@ async def test_a_job_that_fails_for_good_is_undone_in_reverse(app: App, booking:
         info = await job.ainfo()
     assert booking.log == ["book train", "book hotel", "book map", "hotel, by nothing", "return ticket for train"]
     assert info is not None
-    assert (info.state, info.error) == ("failed", "stepwell.outcome.Fail: sold out")
+    assert (info.state, info.error) == ("failed", "stepwell.Fail: sold out")
     assert [step.key for step in info.steps if step.kind == "undo"] == ["undo:book#2", "undo:book"]
 
 

@@ -331,7 +331,7 @@ async def test_a_value_that_could_not_be_read_again_is_refused(
 
     job = await talk.aenqueue()
     for value in ('"a\\u0000"', '"\\ud800"', '["\\udc00\\ud800"]', "1e999999"):
-        with pytest.raises(psycopg.DataError, match="stepwell: the value cannot be kept by Postgres"):
+        with pytest.raises(psycopg.DataError, match="stepwell: Postgres cannot store this value"):
             conn.execute(f"select {call}", (value,) if "emit" in call else (job.id, value))  # pyright: ignore[reportArgumentType]
     for value in ('"\\ud83d\\ude00"', '"\\\\u0000"', "null"):
         conn.execute(f"select {call}", (value,) if "emit" in call else (job.id, value))  # pyright: ignore[reportArgumentType]
@@ -459,7 +459,7 @@ async def test_a_loop_that_swallows_its_waits_takes_no_turns_from_others(
         assert await (await other.aenqueue()).aresult(timeout="10s") == "had its turn"
         assert len(swallowed) < 5
         await auntil(lambda: waiting(job))
-    assert f"circles {job.id} caught what suspends it" in caplog.text
+    assert f"circles {job.id} caught the exception that suspends it" in caplog.text
 
 
 async def test_a_value_that_is_asked_of_a_wait_that_timed_out_fails_the_job_for_good(app: App) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.embedded import EmbeddedPostgres, keeper
+from stepwell.embedded import EmbeddedPostgres, lifetime
 
 from .program import USE, Program, is_free, runs, until
 
@@ -20,7 +20,7 @@ def room() -> Generator[Path]:
     """A directory that every user can reach, by a short name. Nothing may be alive in it at the end."""
     with _room() as room:
         yield room
-        for lock in room.rglob(keeper.USERS):
+        for lock in room.rglob(lifetime.USERS):
             wait_until_left(lock.parent)
 
 
@@ -102,4 +102,4 @@ def _room() -> Generator[Path]:
 
 def wait_until_left(path: Path) -> None:
     until(lambda: not runs(path), f"the server at {path} is gone")
-    until(lambda: is_free(path / keeper.KEEPER), f"the keeper at {path} is gone")
+    until(lambda: is_free(path / lifetime.KEEPER), f"the keeper at {path} is gone")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stepwell.embedded import keeper
+from stepwell.embedded import lifetime
 
 START = """
 import os, sys
@@ -79,20 +79,20 @@ def home(path: Path) -> Path:
 
 def pid(path: Path) -> int:
     """The pid of the server at a path."""
-    master = keeper.postmaster(home(path))
+    master = lifetime.postmaster(home(path))
     assert master, f"no server runs at {path}"
     return master.pid
 
 
 def crash(path: Path, how: signal.Signals = signal.SIGKILL) -> int:
     """Signal the server, wait until it has taken notice, and return its pid."""
-    master = keeper.postmaster(home(path))
+    master = lifetime.postmaster(home(path))
     assert master, f"no server runs at {path}"
     os.kill(master.pid, how)
 
     def has_noticed() -> bool:
-        now = keeper.postmaster(home(path))
-        return now is None or not now.ready or keeper.listener(now) is None
+        now = lifetime.postmaster(home(path))
+        return now is None or not now.ready or lifetime.listener(now) is None
 
     until(has_noticed, f"the server at {path} has noticed {how.name}")
     return master.pid
@@ -102,20 +102,20 @@ def is_free(lock: Path) -> bool:
     """Whether nobody holds the lock, or nobody ever got so far as to make it."""
     if not lock.exists():
         return True
-    held = keeper.try_hold(lock)
+    held = lifetime.try_hold(lock)
     if held is not None:
-        keeper.release(held)
+        lifetime.release(held)
     return held is not None
 
 
 def runs(path: Path) -> bool:
     """Whether any process of the server, or of initdb, is alive."""
-    return not is_free(home(path) / keeper.SERVER)
+    return not is_free(home(path) / lifetime.SERVER)
 
 
 def keeper_pid(path: Path) -> int:
     """The pid of the keeper at a path, found as a person would find it."""
     listed = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True)
-    found = [line for line in listed.stdout.splitlines() if "keeper.py" in line and f" {path} " in line]
+    found = [line for line in listed.stdout.splitlines() if "lifetime.py" in line and f" {path} " in line]
     assert len(found) == 1, found
     return int(found[0].split()[0])

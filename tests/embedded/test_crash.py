@@ -13,9 +13,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from stepwell.db import Database
-from stepwell.embedded import EmbeddedPostgres, keeper
-from stepwell.embedded.account import server_user
+from stepwell.embedded import EmbeddedPostgres, lifetime
+from stepwell.embedded.server_account import server_user
+from stepwell.postgres.database import Database
 
 from .program import Program, crash, is_free, pid, runs, until
 
@@ -102,7 +102,7 @@ def test_a_start_that_is_killed_while_the_server_starts_leaves_nothing_behind(
     starter = program(place)
     until(lambda: (place / "data" / "postmaster.pid").exists(), "the server is on its way")
     starter.kill()
-    until(lambda: is_free(place / keeper.KEEPER), "the keeper has done its work")
+    until(lambda: is_free(place / lifetime.KEEPER), "the keeper has done its work")
     assert not runs(place)
     with EmbeddedPostgres(place) as embedded:
         psycopg.connect(embedded.dsn).close()
@@ -124,7 +124,7 @@ def test_leftovers_of_a_power_failure_do_not_keep_it_from_starting(place: Path, 
 
 def test_a_keeper_does_not_mistake_a_stranger_for_the_server(place: Path, stranger: int) -> None:
     (place / "data" / "postmaster.pid").write_text(f"{stranger}\n{place / 'data'}\n1700000000\n5432\n\n")
-    keeper.stop(place)
+    lifetime.stop(place)
 
 
 def test_a_server_whose_socket_was_removed_is_started_again(place: Path) -> None:

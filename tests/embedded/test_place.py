@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from stepwell.embedded import EmbeddedPostgres, keeper, wheel_bin_dir
+from stepwell.embedded import EmbeddedPostgres, lifetime, wheel_bin_dir
 from stepwell.errors import EmbeddedError
 
 from .program import Program, is_free, until
@@ -96,7 +96,7 @@ def test_a_file_is_refused(room: Path) -> None:
     path.write_text("mine")
     assert "is a file, not a directory: choose another path" in refusal(path)
     assert path.read_text() == "mine"
-    assert f"lies below a file, {path}: choose another path" in refusal(path / "below")
+    assert f"is below a file, {path}: choose another path" in refusal(path / "below")
 
 
 def test_a_directory_with_foreign_files_is_refused_and_left_alone(room: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_directory_with_foreign_files_is_refused_and_left_alone(room: Path) ->
     for name in ("main.py", "data", "lib", "README"):
         (path / name).write_text("mine")
     said = refusal(path)
-    assert "files that are not ours (README, data, lib, ...)" in said
+    assert "other files (README, data, lib, ...)" in said
     assert f"such as {path}/jobs" in said
     assert sorted(each.name for each in path.iterdir()) == ["README", "data", "lib", "main.py"]
 
@@ -145,7 +145,7 @@ def test_a_directory_of_another_users_is_refused(room: Path) -> None:
 def test_a_server_that_does_not_start_tells_the_end_of_its_log(spare: Path) -> None:
     (spare / "data" / "global" / "pg_control").unlink()
     said = refusal(spare)
-    assert "did not start: it ended at once" in said
+    assert "did not start: it exited at once" in said
     assert f"{spare}/postgres.log" in said
     assert "could not open file" in said or "could not find the database system" in said
     assert said.endswith("start again.")
@@ -171,7 +171,7 @@ def test_a_version_that_the_wheel_does_not_have_says_so() -> None:
 def test_a_python_that_is_none_is_told_apart_from_a_keeper(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # As in a web server that embeds Python, and names itself as the executable.
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    assert "whether '/bin/false' is a Python" in refusal(place)
+    assert "that '/bin/false' is a Python" in refusal(place)
 
 
 class TestFullDisk:
@@ -189,7 +189,7 @@ except Exception as error:
 sys.stdin.read()
 """
         said = program(path, body).line()
-        assert f"cannot make a database in {path}: initdb" in said
+        assert f"cannot create a database in {path}: initdb" in said
         assert "start again" in said
         assert not [each for each in path.iterdir() if each.name.startswith("data")]
         with EmbeddedPostgres(path) as embedded:
@@ -202,7 +202,7 @@ sys.stdin.read()
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=45m,mode=755", "tmpfs", disk], check=True)
         yield disk
         path = disk / "db"
-        until(lambda: is_free(path / keeper.KEEPER) and is_free(path / keeper.SERVER), "all is gone")
+        until(lambda: is_free(path / lifetime.KEEPER) and is_free(path / lifetime.SERVER), "all is gone")
         # A process lets go of its locks a little before it is gone.
         until(lambda: subprocess.run(["umount", disk], check=False).returncode == 0, "it is unmounted")
 

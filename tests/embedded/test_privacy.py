@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from stepwell.embedded import EmbeddedPostgres, wheel_bin_dir
-from stepwell.embedded.account import server_user
+from stepwell.embedded.server_account import server_user
 
 from .program import USE, Program
 

@@ -16,8 +16,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from stepwell.embedded import EmbeddedPostgres, account, keeper, postgres, shelter, wheel_bin_dir
-from stepwell.embedded.account import server_user
+from stepwell.embedded import EmbeddedPostgres, lifetime, postgres, server_account, system_dir, wheel_bin_dir
+from stepwell.embedded.server_account import server_user
 from stepwell.embedded.user import User
 from stepwell.errors import EmbeddedError
 
@@ -32,7 +32,7 @@ Modes = Callable[[], object]
 @pytest.fixture(autouse=True)
 def sheltered(room: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A shelter of this test's own."""
-    monkeypatch.setattr(shelter, "SHELTER", room / "var" / "stepwell")
+    monkeypatch.setattr(system_dir, "SYSTEM_DIR", room / "var" / "stepwell")
     (room / "var").mkdir(0o755)
     return room / "var" / "stepwell"
 
@@ -56,7 +56,7 @@ def read(dsn: str, table: str) -> object:
 def test_the_server_runs_as_an_account_of_its_own_and_reaches_only_its_own(place: Path) -> None:
     with EmbeddedPostgres(place):
         owner = server_user(place / "data")
-        assert owner.name == account.ACCOUNT
+        assert owner.name == server_account.ACCOUNT
         assert (place / "data").stat().st_uid == owner.uid
         ran_as = subprocess.run(["ps", "-o", "uid=", "-p", str(pid(place))], capture_output=True, text=True, check=True)
         assert int(ran_as.stdout) == owner.uid
@@ -75,7 +75,7 @@ def test_a_database_of_nobodys_goes_on_as_nobodys_and_that_is_said(
     with monkeypatch.context() as before:
         # As every version did until there was an account.
         before.setattr(postgres, "server_user", partial(server_user, account="nobody"))
-        before.setattr(account, "_said", set[str]())
+        before.setattr(server_account, "_said", set[str]())
         with EmbeddedPostgres(path):
             pass
     nobody = pwd.getpwnam("nobody").pw_uid
@@ -86,7 +86,7 @@ def test_a_database_of_nobodys_goes_on_as_nobodys_and_that_is_said(
             psycopg.connect(embedded.dsn).close()
             assert (path / "data").stat().st_uid == nobody
     [said] = [each.getMessage() for each in caplog.records if getattr(each, "event", "") == "EmbeddedAsNobody"]
-    assert "the database was made so, and stays so" in said
+    assert "the database was created with that owner and keeps it" in said
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def new_account() -> Generator[str]:
 @pytest.mark.skipif(shutil.which("useradd", path="/usr/sbin:/usr/bin") is None, reason="needs useradd")
 def test_processes_that_make_the_account_at_once_get_the_same(new_account: str) -> None:
     code = (
-        "import sys; from stepwell.embedded.account import own_account; sys.stdin.read();"
+        "import sys; from stepwell.embedded.server_account import own_account; sys.stdin.read();"
         f"print(own_account({new_account!r}).uid)"
     )
     started = [
@@ -126,14 +126,15 @@ def test_without_the_tools_to_make_an_account_nobody_has_to_do_and_that_is_said_
         user = server_user(room / "data", account=new_account, tools=str(room))
         assert user.name == "nobody"
     [said] = [each.getMessage() for each in caplog.records if getattr(each, "event", "") == "EmbeddedAsNobody"]
-    assert f"no account '{new_account}' could be made" in said
+    assert f"the account '{new_account}' could not be created" in said
     assert f"can read {room / 'data'}" in said
 
 
 def test_an_etc_that_cannot_be_written_to_is_no_trouble(new_account: str) -> None:
     inside = (
         "mount --bind /etc /etc && mount -o remount,ro,bind /etc && exec "
-        f"{sys.executable} -c 'from stepwell.embedded.account import own_account; print(own_account({new_account!r}))'"
+        f"{sys.executable} -c 'from stepwell.embedded.server_account import own_account; "
+        f"print(own_account({new_account!r}))'"
     ).replace(repr(new_account), f'"{new_account}"')
     ran = subprocess.run(["unshare", "--mount", "sh", "-c", inside], capture_output=True, text=True, check=False)
     if "unshare" in ran.stderr or "mount" in ran.stderr:
@@ -170,8 +171,8 @@ def test_a_killed_user_of_a_sheltered_server_takes_it_down(
 ) -> None:
     path = private / "jobs"
     body = f"""
-from stepwell.embedded import shelter
-shelter.SHELTER = Path({str(sheltered)!r})
+from stepwell.embedded import system_dir
+system_dir.SYSTEM_DIR = Path({str(sheltered)!r})
 print(embedded.start(), flush=True)
 sys.stdin.read()
 """
@@ -179,7 +180,7 @@ sys.stdin.read()
     user.line()
     server = home(path)
     user.kill()
-    until(lambda: is_free(server / keeper.SERVER), "the server is gone")
+    until(lambda: is_free(server / lifetime.SERVER), "the server is gone")
 
 
 def test_removing_the_path_means_a_new_database_and_the_old_server_goes(private: Path) -> None:
@@ -194,7 +195,7 @@ def test_removing_the_path_means_a_new_database_and_the_old_server_goes(private:
         with pytest.raises(psycopg.errors.UndefinedTable):
             read(anew.dsn, "gone")
         embedded.stop()
-        until(lambda: is_free(old / keeper.SERVER), "the old keeper has stopped the old server")
+        until(lambda: is_free(old / lifetime.SERVER), "the old keeper has stopped the old server")
         psycopg.connect(anew.dsn).close()
 
 
@@ -249,32 +250,32 @@ def test_binaries_it_cannot_reach_are_copied_once(
 def test_a_copy_that_was_killed_is_made_anew_and_other_binaries_are_another_copy(
     unreachable: Path, sheltered: Path
 ) -> None:
-    first = shelter.binaries(unreachable)
+    first = system_dir.binaries(unreachable)
     copy = first.parents[2]
     copy.rename(copy.with_name(f"{copy.name}.half"))
-    assert shelter.binaries(unreachable) == first
+    assert system_dir.binaries(unreachable) == first
     assert (first / "postgres").exists()
     with (unreachable / "postgres").open("ab") as other_version:
         other_version.write(b".")
-    assert shelter.binaries(unreachable) != first
+    assert system_dir.binaries(unreachable) != first
     assert len(list(sheltered.glob("pginstall18-*"))) == 2
 
 
 def test_a_shelter_that_cannot_be_written_to_is_told(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelter, "SHELTER", Path("/sys/stepwell"))
-    with pytest.raises(EmbeddedError, match=r"nothing can be kept in /sys/stepwell .*: make that writable, or run as"):
+    monkeypatch.setattr(system_dir, "SYSTEM_DIR", Path("/sys/stepwell"))
+    with pytest.raises(EmbeddedError, match=r"/sys/stepwell cannot be written to .*: make it writable, or run as"):
         EmbeddedPostgres(private / "jobs").start()
 
 
 def test_a_shelter_of_somebody_elses_is_not_trusted(private: Path, sheltered: Path) -> None:
     sheltered.mkdir()
     os.chown(sheltered, 1, 1)
-    with pytest.raises(EmbeddedError, match="not a directory of root's alone: move it away"):
+    with pytest.raises(EmbeddedError, match="not a directory that only root can write to: move it away"):
         EmbeddedPostgres(private / "jobs").start()
 
 
 def test_a_machine_without_any_such_user_is_told(room: Path, new_account: str) -> None:
     with pytest.raises(
-        EmbeddedError, match=r"no user 'sw-test-.*' or 'nobody-at-all' to run it as: make one, or run as"
+        EmbeddedError, match=r"no user 'sw-test-.*' or 'nobody-at-all' to run it as: create one, or run as"
     ):
         server_user(room / "data", account=new_account, stand_in="nobody-at-all", tools=str(room))

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from stepwell.embedded import EmbeddedPostgres, keeper
+from stepwell.embedded import EmbeddedPostgres, lifetime
 from stepwell.errors import EmbeddedError
 
 from .program import Program, is_free, keeper_pid, pid, runs, until
@@ -66,7 +66,7 @@ def test_it_outlives_the_killed_process_that_started_it(place: Path, program: St
     with psycopg.connect(dsn) as connection:
         starter.kill()
         assert connection.execute("select 1").fetchone() == (1,)
-        assert is_free(place / keeper.MUTEX)
+        assert is_free(place / lifetime.MUTEX)
         assert answers(dsn)
 
 
@@ -108,10 +108,10 @@ def test_a_killed_keeper_is_replaced_by_the_next_who_comes(place: Path, program:
     first = program(place)
     first.line()
     os.kill(keeper_pid(place), signal.SIGKILL)
-    until(lambda: is_free(place / keeper.KEEPER), "the keeper is gone")
+    until(lambda: is_free(place / lifetime.KEEPER), "the keeper is gone")
     second = program(place)
     assert answers(second.line())
-    assert not is_free(place / keeper.KEEPER)
+    assert not is_free(place / lifetime.KEEPER)
     first.kill()
     assert runs(place)
     second.kill()
@@ -163,14 +163,14 @@ os._exit(0)
 
 def test_a_child_forked_in_the_middle_of_a_start_does_not_hold_its_locks(place: Path, program: StartProgram) -> None:
     body = """
-from stepwell.embedded import keeper
-mutex = keeper.hold(embedded.path / keeper.MUTEX)
+from stepwell.embedded import lifetime
+mutex = lifetime.hold(embedded.path / lifetime.MUTEX)
 if os.fork() == 0:
     sys.stdin.read()
     os._exit(0)
-keeper.release(mutex)
+lifetime.release(mutex)
 print(embedded.start(), flush=True)
 sys.stdin.read()
 """
     assert answers(program(place, body).line())
-    assert is_free(place / keeper.MUTEX)
+    assert is_free(place / lifetime.MUTEX)

@@ -25,8 +25,8 @@ from stepwell import (
     StepwellError,
     SyncContext,
 )
-from stepwell.batches import batches
-from stepwell.queries import NewJob
+from stepwell.postgres.batches import batches
+from stepwell.values.job import NewJob
 
 
 def rows(conn: Connection[Any]) -> list[dict[str, Any]]:
@@ -164,13 +164,13 @@ async def test_calls_made_side_by_side_share_round_trips(app: App, conn: Connect
     async def note(n: int) -> None: ...
 
     batches: list[int] = []
-    send = app._sink._producer._coalescer()._send  # pyright: ignore[reportPrivateUsage]
+    send = app._job_store._coalescer()._send  # pyright: ignore[reportPrivateUsage]
 
     async def counted(jobs: list[NewJob]) -> Any:
         batches.append(len(jobs))
         return await send(jobs)
 
-    app._sink._producer._coalescer()._send = counted  # pyright: ignore[reportPrivateUsage]
+    app._job_store._coalescer()._send = counted  # pyright: ignore[reportPrivateUsage]
     jobs = await asyncio.gather(*[note.aenqueue(n) for n in range(100)])
     stored = dict(conn.execute("select id, (args ->> 'n')::int from stepwell.jobs").fetchall())
     assert [stored[job.id] for job in jobs] == list(range(100))
@@ -288,7 +288,7 @@ async def test_a_context_without_its_annotation_is_told_how_to_write_it(app: App
     @app.task
     async def note(ctx, n: int) -> None: ...  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
 
-    with pytest.raises(BadArgs, match="it needs 'ctx'; if 'ctx' is to be the context, annotate it: ctx: Context"):
+    with pytest.raises(BadArgs, match="it needs 'ctx'; if 'ctx' is meant to be the context, annotate it: ctx: Context"):
         await note.aenqueue(n=1)  # pyright: ignore
 
 
@@ -469,7 +469,7 @@ async def test_what_cannot_be_a_task_is_refused_at_registration(app: App) -> Non
         (variadic, {}, "declare each argument"),
         (keywords, {}, "declare each argument"),
         (async_process, {"process": True}, "plain functions"),
-        (local, {"process": True}, "top of its module"),
+        (local, {"process": True}, "top level of its module"),
         (without_context, {"transaction": True}, "ctx: Context"),
         (fine, {"name": ""}, "name"),
         (fine, {"timeout": 0}, "timeout"),

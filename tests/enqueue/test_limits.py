@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from stepwell import App, DatabaseTimeout, db, switchover
-from stepwell.switchover import Switchovers
+from stepwell import App, DatabaseTimeout
+from stepwell.postgres import database as db
+from stepwell.postgres import switchover
+from stepwell.postgres.switchover import Switchovers
 
 
 def test_a_connection_of_ones_own_has_the_whole_limit_for_every_statement(dsn: str) -> None:
@@ -20,7 +22,7 @@ def test_a_connection_of_ones_own_has_the_whole_limit_for_every_statement(dsn: s
 
 
 def test_without_a_limit_the_error_does_not_say_that_one_was_set(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(db, "_USUAL_WAIT", 0.1)
+    monkeypatch.setattr(db, "_DEFAULT_WAIT", 0.1)
     said = r"gave no connection within 100ms: all 1 connections .*; raise App\(pool_size"
     with (
         App(dsn, pool_size=1, call_timeout=None) as app,

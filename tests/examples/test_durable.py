@@ -31,11 +31,11 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
                 "5 numbers",
                 "0 numbers",
                 "failed at 'store': shut is locked",
-                "sent back to 'parse'",
+                "resumed at 'parse'",
                 "shut stored",
             ],
         ),
-        ("approval.py", ["approved, as it is little", ": approved", "given up: nobody decided"]),
+        ("approval.py", ["approved automatically: the amount is small", ": approved", "given up: nobody decided"]),
     ],
 )
 def test_an_example_does_what_it_says(name: str, said: list[str], open_dir: Path) -> None:

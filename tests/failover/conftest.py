@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from stepwell.embedded.account import server_user
+from stepwell.embedded.server_account import server_user
 from tests.conftest import make_open_dir
 
 from .server import Server

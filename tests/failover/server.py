@@ -12,7 +12,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from stepwell.embedded.user import User
-from stepwell.migrate import migrate
+from stepwell.postgres.migrate import migrate
 from tests.conftest import postgres_bin_dir
 from tests.waiting import until
 

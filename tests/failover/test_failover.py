@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from stepwell import App, Context, DatabaseError, JobFailed, Worker
-from stepwell.aside import aside
+from stepwell.postgres.threads import in_thread
 from tests.waiting import Heard, auntil, until
 
 from .server import Server
@@ -50,7 +50,7 @@ class Receipts:
         self._stopping = True
         await self._task
         for thread in self._threads:
-            await aside(thread.join)
+            await in_thread(thread.join)
 
     def _enqueue(self, many: bool) -> None:
         add = self._app.tasks["add"]
@@ -96,8 +96,8 @@ async def test_a_killed_primary_costs_no_acknowledged_job(primary: Server, stand
     async with app_on(both) as app, Worker(app, lease="60s", renew="5s"):
         async with Receipts(app) as receipts:
             await auntil(lambda: len(receipts.ids) > 4000)
-            await aside(primary.kill)
-            await aside(standby.promote)
+            await in_thread(primary.kill)
+            await in_thread(standby.promote)
             before = len(receipts.ids)
             assert await seconds_until(lambda: len(receipts.ids) > before + 100) < 5
         assert missing(standby, receipts.ids) == 0
@@ -118,17 +118,17 @@ async def test_work_goes_on_after_a_switchover_that_keeps_the_sessions(
             assert await (await add.aenqueue(1, 2)).aresult(timeout="20s") == 3
             later = waits.job((await add.using(queue="later").aenqueue(2, 3)).id)
             waiting = asyncio.create_task(later.aresult(timeout="60s"))
-            sync_waiting = asyncio.ensure_future(aside(lambda: later.result(timeout="60s")))
+            sync_waiting = asyncio.ensure_future(in_thread(lambda: later.result(timeout="60s")))
             assert await waits.job(later.id).ainfo() is not None
             assert primary.sessions() > 5
             primary.take_writes(allowed=False)
-            await aside(standby.promote)
+            await in_thread(standby.promote)
             began = time.monotonic()
             job = await add.aenqueue(3, 4)
             # This one has connections to the former primary only, which does not know the job.
             assert await waits.job(job.id).ainfo() is not None
             assert await job.aresult(timeout="20s") == 7
-            assert await aside(lambda: add.enqueue(4, 5).result(timeout="20s")) == 9
+            assert await in_thread(lambda: add.enqueue(4, 5).result(timeout="20s")) == 9
             assert time.monotonic() - began < 5
             # The listener and those who wait for results got no error, and left all the same.
             assert await seconds_until(lambda: primary.sessions() == 0) < 6
@@ -147,15 +147,15 @@ async def test_a_server_that_takes_no_writes_for_a_while_is_used_again(primary: 
             for call in (
                 lambda: add.aenqueue(1, 2),
                 lambda: add.aenqueue_many(items),
-                lambda: aside(lambda: add.enqueue(1, 2)),
-                lambda: aside(lambda: add.enqueue_many(items)),
+                lambda: in_thread(lambda: add.enqueue(1, 2)),
+                lambda: in_thread(lambda: add.enqueue_many(items)),
             ):
                 with pytest.raises(DatabaseError, match=r"takes no writes .*nothing was written"):
                     await call()
             primary.take_writes(allowed=True)
             began = time.monotonic()
             assert await (await add.aenqueue(3, 4)).aresult(timeout="20s") == 7
-            assert await aside(lambda: add.enqueue(4, 5).result(timeout="20s")) == 9
+            assert await in_thread(lambda: add.enqueue(4, 5).result(timeout="20s")) == 9
             assert time.monotonic() - began < 5
         with primary.connect() as connection:
             assert number(connection, "select count(*) from stepwell.jobs") == 3
@@ -180,17 +180,17 @@ async def test_a_producer_is_back_as_soon_as_its_database(primary: Server, is_as
         add = app.tasks["add"]
 
         async def enqueue() -> Any:
-            return await (add.aenqueue(1, 2) if is_async else aside(lambda: add.enqueue(1, 2)))
+            return await (add.aenqueue(1, 2) if is_async else in_thread(lambda: add.enqueue(1, 2)))
 
         async def emit() -> Any:
-            await (app.aemit("e") if is_async else aside(lambda: app.emit("e")))
+            await (app.aemit("e") if is_async else in_thread(lambda: app.emit("e")))
 
         # Several connections that will be dead.
         await asyncio.gather(*(emit() for _ in range(8)))
-        await aside(primary.stop)
+        await in_thread(primary.stop)
         calls = [asyncio.ensure_future(enqueue()) for _ in range(3)]
         await asyncio.sleep(3.5)  # as long as it takes a delay that doubles to reach two seconds
-        await aside(primary.start)
+        await in_thread(primary.start)
         began = time.monotonic()
         assert len({job.id for job in await asyncio.gather(*calls)}) == 3
         assert time.monotonic() - began < 2

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import App, DatabaseTimeout, JobHandle
-from stepwell.aside import aside
+from stepwell.postgres.threads import in_thread
 
 from .server import Server
 
@@ -81,7 +81,7 @@ async def ends(call: Callable[[], Any], *, is_async: bool) -> tuple[BaseExceptio
     """The error of a call, and how long it took."""
     began = time.monotonic()
     try:
-        await (call() if is_async else aside(call))
+        await (call() if is_async else in_thread(call))
     except Exception as error:
         return error, time.monotonic() - began
     return None, time.monotonic() - began
@@ -140,7 +140,7 @@ async def test_a_call_that_is_cut_off_is_told_from_one_that_was_not_sent(primary
         add = app.tasks["add"]
         await add.aenqueue(1, 2)
         primary.pause()
-        with pytest.raises(DatabaseTimeout, match=r"has not answered for 1s .*Nobody knows whether"):
+        with pytest.raises(DatabaseTimeout, match=r"has not answered for 1s .*It is unknown whether"):
             await add.aenqueue(1, 2)
         with pytest.raises(DatabaseTimeout, match=r"gave no connection within 1s .*Nothing was sent"):
             await add.aenqueue(1, 2)

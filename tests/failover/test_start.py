@@ -13,7 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from stepwell import App, DatabaseError, Worker
-from stepwell.events import DatabaseAwaited, WorkerStarted
+from stepwell.telemetry.worker import DatabaseAwaited, WorkerStarted
 from tests.waiting import Heard, until
 
 from .server import Server

@@ -17,7 +17,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from stepwell.embedded import EmbeddedPostgres
-from stepwell.migrate import migrate
+from stepwell.postgres.migrate import migrate
 from tests.conftest import make_open_dir, postgres_bin_dir
 
 from .findings import Findings

@@ -27,7 +27,7 @@ from stepwell import (
     SyncContext,
     Worker,
 )  # fmt: skip
-from stepwell.events import WorkerStarted
+from stepwell.telemetry.worker import WorkerStarted
 
 _EFFECT = "insert into fuzz.effect (job_id) values (%s::uuid)"
 _QUICK = Retry(max_attempts=4, initial="10ms", cap="100ms")

@@ -10,7 +10,7 @@ import pytest
 from cli.commands import Jobs
 
 from stepwell import App, BadArgs, ConfigError, JobInfo
-from stepwell.queries import found
+from stepwell.postgres.queries import search
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_the_same_for_sync_code(dsn: str, jobs: Jobs) -> None:
 async def test_pages_meet_each_job_once_however_few_match(
     app: App, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, look: int
 ) -> None:
-    monkeypatch.setattr(found, "MOST_LOOKED_AT", look)
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", look)
     jobs.connection.execute(
         "select stepwell.enqueue_many(array[case when mod(n, 7) = 0 then 'rare' else 'usual' end], '{\"{}\"}')"
         " from generate_series(1, 50) as n"
@@ -109,7 +109,7 @@ async def test_pages_meet_each_job_once_however_few_match(
 async def test_a_look_that_takes_too_long_says_what_to_do(
     app: App, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(found, "MOST_LOOKED_AT", 1)
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", 1)
     jobs.ready("rare")
     jobs.ready()
     jobs.ready()
@@ -150,7 +150,7 @@ async def test_what_cannot_be_a_filter_is_refused(
 async def test_failed_jobs_are_retried_by_filter_and_no_others(
     app: App, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(found, "MOST_LOOKED_AT", 2)
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", 2)
     gone = [jobs.failed("gone", queue="default", metadata='{"tenant": 7}') for _ in range(5)]
     other, waits = jobs.failed("other"), jobs.failed("gone", delay=3600.0)
     cancelled, planned = jobs.ready(), jobs.ready(delay=3600.0)

@@ -28,9 +28,9 @@ from stepwell import (
     Retry,
     StepNotFound,
     Worker,
-    queries,
 )
-from stepwell.db import fetch
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ async def test_a_job_that_waits_as_its_args_did_not_fit_is_ready_with_others(app
 
     jobs.ready("add", '{"y": 1}')
     claimed = jobs.claim("add")
-    fetch(jobs.connection, queries.hold_misfits([claimed.id], [claimed.epoch], [7], ["no y"], [3600.0]))
+    fetch(jobs.connection, queries.outcomes.hold_misfits([claimed.id], [claimed.epoch], [7], ["no y"], [3600.0]))
     job = app.job(claimed.id)
     assert (await look(job)).misfit_until is not None
     assert await job.aedit_args(x=1)
@@ -252,7 +252,7 @@ async def test_a_chain_is_resumed_at_any_step_with_any_input(app: App) -> None:
     async with Worker(app):
         job = await chain.aenqueue("http://a")
         assert (await ended(job)).state == "failed"
-        with pytest.raises(StepNotFound, match=r"has not come to 'parse' yet: .* input="):
+        with pytest.raises(StepNotFound, match=r"has not reached 'parse' yet: .* input="):
             await job.aretry(step="parse")
         assert await job.aretry(step="parse", input="")
         info = await ended(job)
@@ -328,7 +328,7 @@ async def test_a_durable_function_is_given_no_input_by_sql_either(app: App, jobs
         job = await order.aenqueue()
         await ended(job)
     with pytest.raises(psycopg.Error, match="only a step of a chain or a state of a machine") as caught:
-        fetch(jobs.connection, queries.retry([str(job.id)], "reserve", input="1"))
+        fetch(jobs.connection, queries.jobs.retry([str(job.id)], "reserve", input="1"))
     assert caught.value.sqlstate == "SW002"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from stepwell.migrate import migrations
+from stepwell.postgres.migrate import migrations
 
 # Add a line with each new migration. A change of one that is here already is a new migration.
 FROZEN = {

@@ -17,9 +17,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from stepwell import App, Worker
-from stepwell import migrate as migrating
 from stepwell.errors import DatabaseError, SchemaMismatch
-from stepwell.migrate import Migration, check, current, migrate, migrations, newest, script
+from stepwell.postgres import migrate as migrating
+from stepwell.postgres.migrate import Migration, check, current, migrate, migrations, newest, script
 from tests.conftest import postgres_bin_dir
 from tests.sql.calls import blocked
 from tests.waiting import until

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from stepwell import migrate as migrating
-from stepwell import rights
 from stepwell.errors import ConfigError, DatabaseError
-from stepwell.migrate import Migration, check, migrate, migrations, newest
+from stepwell.postgres import migrate as migrating
+from stepwell.postgres import rights
+from stepwell.postgres.migrate import Migration, check, migrate, migrations, newest
 from tests.sql.calls import blocked
 from tests.waiting import until
 
@@ -130,7 +130,7 @@ def test_a_fleet_of_version_5_goes_on_after_the_migration(empty: Connection, new
             " array[null]::timestamptz[], array[null]::uuid[], array['ship'], 1, null::double precision[])"
         )
         [held] = old.execute(claim, (worker_id,)).fetchall()
-        assert may(empty, worker) >= {"deliver_events", "notify_done"}
+        assert may(empty, worker) >= {"deliver_events", "wake"}
 
         migrate(empty)
         check(empty)
@@ -154,7 +154,7 @@ def test_a_fleet_of_version_5_goes_on_after_the_migration(empty: Connection, new
         states = old.execute("select state::text from stepwell.jobs").fetchall()
         assert states == [("succeeded",), ("succeeded",)]
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            old.execute("select stepwell.notify_done(null)")
+            old.execute("select stepwell.wake(null)")
 
     # All was granted by hand; so it is recorded as all kinds, and the next migration covers what is new.
     assert recorded(empty) == {(worker, kind) for kind in rights.KINDS}

@@ -144,7 +144,7 @@ async def test_giving_up_leaves_nothing_behind(app: App) -> None:
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert app._waiter._futures == {}  # pyright: ignore[reportPrivateUsage]
+    assert app._job_store.waiter._futures == {}  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_giving_up_on_a_job_that_fails_says_how_it_failed_last(app: App) -> None:

@@ -17,7 +17,8 @@ from typing import Any
 from msgspec.structs import asdict
 
 from stepwell import App, Context, Retry, Task, Worker
-from stepwell.events import Event, JobStarted, JobSucceeded
+from stepwell.telemetry.bus import Telemetry
+from stepwell.telemetry.jobs import JobStarted, JobSucceeded
 
 QUEUES = ("main", "rest", "held")
 
@@ -54,7 +55,7 @@ def options(rule: Mapping[str, Any]) -> dict[str, Any]:
     return {**rule, "args": {"name": rule["name"]}}
 
 
-def _say(event: Event) -> None:
+def _say(event: Telemetry) -> None:
     if not isinstance(event, JobStarted | JobSucceeded):
         sys.stdout.write(json.dumps({"event": type(event).__name__, **asdict(event)}) + "\n")
         sys.stdout.flush()

@@ -178,7 +178,7 @@ def test_two_schedules_of_one_name_and_things_that_are_no_tasks_are_refused() ->
 
     with pytest.raises(ConfigError, match=r"two schedules are named 'work'.*name="):
         app.schedule("2h")(work)
-    with pytest.raises(ConfigError, match=r"stands above @app\.task"):
+    with pytest.raises(ConfigError, match=r"write it above @app\.task"):
         app.schedule("2h")(work.fn)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="a task of another app"):
         other.schedule("2h")(work)
@@ -197,7 +197,7 @@ async def test_a_schedule_that_somebody_deletes_as_it_is_made_is_said_to_be_gone
     @app.task
     async def clean() -> None: ...
 
-    with pytest.raises(ScheduleNotFound, match="somebody has deleted it"):
+    with pytest.raises(ScheduleNotFound, match="has been deleted since"):
         await app.aschedule_task(clean, "@daily")
 
 
@@ -208,7 +208,7 @@ async def test_a_schedule_in_code_is_not_changed_at_run_time(app: App) -> None:
 
     async with Worker(app):
         pass
-    with pytest.raises(ConfigError, match=r"schedule work of .* stands in code"):
+    with pytest.raises(ConfigError, match=r"schedule work of .* is declared in code"):
         await app.aschedule_task(work, "2h")
 
 

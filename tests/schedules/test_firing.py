@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 from waiting import auntil
 
-from stepwell import App, Context, Worker, queries
-from stepwell.cron import Interval
-from stepwell.schedule import NewSchedule
+from stepwell import App, Context, Worker
+from stepwell.calendar.schedule import NewSchedule
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
 
 
 async def test_a_schedule_in_code_runs_at_its_ticks(app: App) -> None:
@@ -51,10 +52,10 @@ async def test_thousands_that_are_due_together_are_fired_by_the_thousand(app: Ap
     async def beat() -> None: ...
 
     hour = Interval(3600.0)
-    [now] = await app.database.afetch(queries.clock())
+    [now] = await app.database.afetch(queries.reads.clock())
     due = hour.after(now - timedelta(hours=1))
     schedules = [NewSchedule(f"beat {n}", "beat", "{}", "default", 0, hour, "skip", 1, 0.0) for n in range(2500)]
-    await app.database.afetch(queries.put_schedules("shop", schedules, [due] * 2500, declared=False))
+    await app.database.afetch(queries.schedules.put_schedules("shop", schedules, [due] * 2500, declared=False))
 
     async def calls() -> tuple[int, int]:
         [found] = await app.database.afetch(

@@ -17,9 +17,9 @@ from typing import Any
 
 import psycopg
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.worker.ticker import rewound
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.worker.upkeep.ticker import rewound
 from tests.crash.fleet import WorkerProcess, until
 
 from .audit import audit_ticks
@@ -218,10 +218,10 @@ class World:
 
     def _is_rewound(self) -> bool:
         """Does what the leader does every ten seconds: at once, so that it is known when."""
-        found = [(schedule, rewound(schedule)) for schedule in fetch(self.conn, queries.schedule_times(None))]
+        found = [(schedule, rewound(schedule)) for schedule in fetch(self.conn, queries.schedules.schedule_times(None))]
         wrong = [(schedule, following) for schedule, following in found if following is not None]
         if wrong:  # those that somebody holds still are, afterwards
-            fetch(self.conn, queries.rewind_schedules([each for each, _ in wrong], [at for _, at in wrong]))
+            fetch(self.conn, queries.schedules.rewind_schedules([each for each, _ in wrong], [at for _, at in wrong]))
         return not wrong
 
     def _put(self, rule: Rule) -> None:

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from stepwell.migrate import migrate
+from stepwell.postgres.migrate import migrate
 
 _PARTITIONS = r"""
 select c.relname from pg_class c

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepwell.queries.arrays import bare, shared, texts, times
+from stepwell.postgres.queries.arrays import bare, shared, texts, times
 
 _settings = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
 _text = st.text(st.characters(exclude_characters="\0", codec="utf-8"))

@@ -158,7 +158,7 @@ def test_what_was_asked_of_a_worker_leaves_with_it(conn: Connection, worker: str
 @pytest.mark.parametrize("action", ["pause", "resume", "stop"])
 @pytest.mark.parametrize("scope", ["", "'mail', 'work'", "'mail', _everything => true"])
 def test_exactly_one_scope_must_be_given(conn: Connection, action: LiteralString, scope: LiteralString) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="one of them"):
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="exactly one of"):
         tell(conn, action + "(" + scope + ")")
 
 

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.claims import EntriesRead
+
 from . import calls
 from .calls import Connection
 
@@ -56,3 +60,30 @@ def test_promoting_passes_over_no_job_that_was_due_long_ago(conn: Connection) ->
     calls.set_clock(conn, 1_800_000_100.0)
     assert entries_read(conn, "stepwell.job_due", "select stepwell.promote(_since => 60)") == 0
     assert entries_read(conn, "stepwell.job_due", "select stepwell.promote()") >= DEAD
+
+
+@pytest.mark.usefixtures("snapshot")
+def test_looking_for_ready_jobs_counts_the_dead_rows(conn: Connection) -> None:
+    worker = calls.register_worker(conn)
+    look = queries.claims.first_ready(worker, ["default"], ["work"])
+    before, after = fetch(conn, look)
+    assert before == after
+    run_many(conn, worker)
+    calls.enqueue(conn)
+    before, first, after = fetch(conn, look)
+    assert not isinstance(first, EntriesRead)
+    assert first.queue == "default"
+    assert isinstance(before, EntriesRead)
+    assert isinstance(after, EntriesRead)
+    assert DEAD <= after.entries - before.entries <= DEAD + 20
+
+
+@pytest.mark.usefixtures("snapshot")
+def test_promoting_counts_the_dead_rows(conn: Connection) -> None:
+    calls.set_clock(conn, 1_800_000_000.0)
+    calls.enqueue_many(conn, ["{}"] * DEAD, delays=[1.0] * DEAD)
+    calls.set_clock(conn, 1_800_000_010.0)
+    assert fetch(conn, queries.upkeep.promote())[0].count == DEAD
+    [promoted] = fetch(conn, queries.upkeep.promote())
+    assert promoted.count == 0
+    assert promoted.walked >= DEAD

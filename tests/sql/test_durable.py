@@ -12,10 +12,12 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.queries import Move, NewJob, Saving, Spawning
-from stepwell.step import NewStep, StepError
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.outcomes import Move
+from stepwell.postgres.queries.steps import Saving, Spawning
+from stepwell.values.job import NewJob
+from stepwell.values.step import NewStep, SavedError
 from tests.waiting import until
 
 from . import calls
@@ -37,7 +39,7 @@ def step(key: str, n: int = 1, value: Any = None, **options: Any) -> NewStep:
 
 
 def save(conn: Connection, job: Held, *steps: NewStep, epoch: int | None = None) -> list[Any]:
-    return fetch(conn, queries.save_steps([Saving(job.id, epoch or job.epoch, steps)]))[0][0]
+    return fetch(conn, queries.steps.save_steps([Saving(job.id, epoch or job.epoch, steps)]))[0][0]
 
 
 def spawn(conn: Connection, job: Held, count: int, *, epoch: int | None = None) -> list[str | None]:
@@ -45,12 +47,12 @@ def spawn(conn: Connection, job: Held, count: int, *, epoch: int | None = None) 
         Spawning(job.id, epoch or job.epoch, NewStep(f"child#{n}", n, "child"), NewJob("work", "{}"))
         for n in range(count)
     ]
-    return [child and str(child) for child in fetch(conn, queries.spawn(children))[0]]
+    return [child and str(child) for child in fetch(conn, queries.steps.spawn(children))[0]]
 
 
 def suspend(conn: Connection, job: Held, wait: dict[str, Any], *, epoch: int | None = None) -> list[Any]:
     whole: dict[str, Any] = {"steps": [], "groups": [], "at_once": False, **wait}
-    return fetch(conn, queries.suspend([job.id], [epoch or job.epoch], [json.dumps(whole)]))[0]
+    return fetch(conn, queries.outcomes.suspend([job.id], [epoch or job.epoch], [json.dumps(whole)]))[0]
 
 
 def rows(conn: Connection, query: Any) -> list[Any]:
@@ -65,9 +67,9 @@ def test_a_late_run_changes_nothing(conn: Connection, worker: str) -> None:
     assert [str(one) for one in save(conn, job, step("late"))] == [job.id]
     assert spawn(conn, job, 2) == [None, None]
     assert suspend(conn, job, {"at_once": True}) != []
-    assert fetch(conn, queries.advance([Move(job.id, 1, None, "late", "1", 2)]))[0] != []
-    assert fetch(conn, queries.restart([job.id], [1], ['{"late": 1}']))[0] != []
-    assert fetch(conn, queries.step_saved(job.id, 1, "late")) == [None]
+    assert fetch(conn, queries.outcomes.advance([Move(job.id, 1, None, "late", "1", 2)]))[0] != []
+    assert fetch(conn, queries.outcomes.restart([job.id], [1], ['{"late": 1}']))[0] != []
+    assert fetch(conn, queries.steps.step_saved(job.id, 1, "late")) == [None]
     assert rows(conn, "select count(*) from stepwell.step") == [(0,)]
     assert rows(conn, "select state::text, epoch, cursor, args::text from stepwell.job") == [("running", 2, None, "{}")]
 
@@ -105,8 +107,8 @@ def test_a_job_whose_workers_die_counts_attempts_from_its_last_saved_step(conn: 
 
     assert [dies(step(f"new {n}", n)) for n in range(10)] == [("ready", 1)] * 10
     # Neither the tries of a step nor errors nor what was saved before are progress.
-    assert dies(step("new 9", 9), NewStep("new~1", 11, "retry", error=StepError("E", "no"))) == ("ready", 2)
-    assert dies(NewStep("bad", 12, "step", error=StepError("E", "no"))) == ("failed", 3)
+    assert dies(step("new 9", 9), NewStep("new~1", 11, "retry", error=SavedError("E", "no"))) == ("ready", 2)
+    assert dies(NewStep("bad", 12, "step", error=SavedError("E", "no"))) == ("failed", 3)
     assert [attempt for (attempt,) in rows(conn, "select attempt from stepwell.failures order by epoch")] == [
         *[1] * 10, 2, 3,
     ]  # fmt: skip
@@ -209,7 +211,7 @@ def test_what_forgotten_waits_had_taken_goes_to_those_beside_them_in_the_order_i
     for value, name in enumerate(names, 1):
         send(conn, job, name, value)
     [job] = calls.claim(conn, worker)
-    assert fetch(conn, queries.forget_waits(job.id, job.epoch, list(keys))) == [True]
+    assert fetch(conn, queries.steps.forget_waits(job.id, job.epoch, list(keys))) == [True]
     taken = rows(conn, "select value from stepwell.step where not pending order by n")
     assert taken == ([(1,), (2,)] if names == ("x", "x") else [(1,)])
     # Later ones come later.
@@ -238,16 +240,16 @@ def test_the_end_of_children_and_the_cancel_of_their_parent_do_not_deadlock(
                 ids, epochs = [job.id for job in some], [job.epoch for job in some]
                 if end == "finish":
                     count = len(some)
-                    ended = queries.finish(
+                    ended = queries.outcomes.finish(
                         ids, epochs, ["1"] * count, [60.0] * count, ["succeeded"] * count, [None] * count, above
                     )
                     fetch(other, ended)
                 elif end == "suspend":
                     wait = '{"steps": [], "groups": [], "at_once": true}'
-                    fetch(other, queries.suspend(ids, epochs, [wait] * len(some)))
+                    fetch(other, queries.outcomes.suspend(ids, epochs, [wait] * len(some)))
                 else:
                     count = len(some)
-                    failed = queries.fail(
+                    failed = queries.outcomes.fail(
                         ids, epochs, ["error"] * count, ["E"] * count, ["m"] * count, [None] * count, [None] * count,
                         [1] * count, [60.0] * count, (), above,
                     )  # fmt: skip
@@ -275,11 +277,11 @@ def wait_for_nothing(conn: Connection, job: Held) -> list[Any]:
 
 
 def advance(conn: Connection, job: Held) -> list[Any]:
-    return fetch(conn, queries.advance([Move(job.id, job.epoch, None, "next", "1", 2, delay=5.0)]))[0]
+    return fetch(conn, queries.outcomes.advance([Move(job.id, job.epoch, None, "next", "1", 2, delay=5.0)]))[0]
 
 
 def restart(conn: Connection, job: Held) -> list[Any]:
-    return fetch(conn, queries.restart([job.id], [job.epoch], ["{}"]))[0]
+    return fetch(conn, queries.outcomes.restart([job.id], [job.epoch], ["{}"]))[0]
 
 
 @pytest.mark.parametrize("give_back", [wait_for_nothing, snooze, advance, restart])
@@ -330,7 +332,7 @@ def test_a_parent_is_told_how_its_child_ended_before_it_was_undone(
     if undone:
         calls.finish(conn, [child])
     else:
-        failed = queries.fail(
+        failed = queries.outcomes.fail(
             [child.id], [child.epoch], ["error"], ["KeyError"], ["lost"], [None], [None], [1], [60.0], ()
         )
         fetch(conn, failed)

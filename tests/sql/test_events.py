@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.step import NewStep
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.values.step import NewStep
 from tests.waiting import until
 
 from . import calls
@@ -45,7 +45,7 @@ def receive(name: str, *, n: int = 1) -> dict[str, Any]:
 def suspend(conn: Connection, job: Held, *steps: dict[str, Any]) -> None:
     """Give a job back until one of these waits has ended."""
     given = {"steps": steps, "groups": [[step["key"]] for step in steps], "at_once": False}
-    assert fetch(conn, queries.suspend([job.id], [job.epoch], [json.dumps(given)]))[0] == []
+    assert fetch(conn, queries.outcomes.suspend([job.id], [job.epoch], [json.dumps(given)]))[0] == []
 
 
 def waiting_for(conn: Connection, worker: str, *names: str) -> Held:
@@ -79,7 +79,7 @@ def test_the_trigger_of_events_runs_no_code_of_a_table_that_is_not_theirs(conn: 
             " execute function stepwell.deliver_events()",
         ):
             theirs.execute(sql.SQL(statement))
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match=r"the trigger of the table stepwell\.event"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match=r"the trigger of stepwell\.event"):
             theirs.execute("insert into mine (id) values (row(1))")
         theirs.execute("drop table mine; drop type public.evil cascade")
 
@@ -135,7 +135,7 @@ def test_what_is_given_back_after_a_later_event_of_the_transaction_is_delivered(
             conn.execute("set constraints all immediate")
         conn.execute("select stepwell.emit('later', null, '2')")
         # Under its old number, which is less than that of the event before.
-        assert fetch(conn, queries.forget_waits(job.id, job.epoch, ["w1"])) == [True]
+        assert fetch(conn, queries.steps.forget_waits(job.id, job.epoch, ["w1"])) == [True]
     assert taken(conn, job) == [1]
     assert taken(conn, other) == [2]
 
@@ -301,7 +301,7 @@ def test_an_event_that_was_emitted_without_its_lock_is_delivered_late(conn: Conn
         emitter.commit()
         assert taken(conn, job) == []
         # Not pruned before, though it is not to be kept.
-        assert fetch(conn, queries.prune_events(10)) == [0]
+        assert fetch(conn, queries.upkeep.prune_events(10)) == [0]
         assert deliver_late(conn) == 1
         assert taken(conn, job) == [1]
         assert calls.state(conn, job.id) == "ready"
@@ -314,7 +314,7 @@ def test_an_event_that_was_emitted_without_its_lock_is_delivered_late(conn: Conn
     assert taken(conn, other) == [1]
     settle(conn)
     assert deliver_late(conn) == 0
-    assert fetch(conn, queries.prune_events(10)) == [1]
+    assert fetch(conn, queries.upkeep.prune_events(10)) == [1]
 
 
 def test_a_late_event_stays_so_while_it_is_looked_at_in_a_transaction_that_began_before(
@@ -478,9 +478,9 @@ def test_signals_that_were_left_behind_by_their_jobs_are_swept_up(conn: Connecti
             (job.id, str(n)),
         )
     conn.execute("alter table stepwell.event enable trigger event_delivery")
-    assert fetch(conn, queries.prune_signals(100)) == [3]
+    assert fetch(conn, queries.upkeep.prune_signals(100)) == [3]
     assert sent(conn) == [(2, False), (3, True)]
-    assert fetch(conn, queries.prune_signals(100)) == [0]
+    assert fetch(conn, queries.upkeep.prune_signals(100)) == [0]
 
 
 LARGE = json.dumps("x" * 200_000)
@@ -491,7 +491,7 @@ def emit_large(conn: Connection, keep: str = "30 days") -> None:
 
 
 def large(conn: Connection, job_id: str, key: str = "w1") -> str | None:
-    return fetch(conn, queries.large_value(job_id, key))[0]
+    return fetch(conn, queries.steps.large_value(job_id, key))[0]
 
 
 def events(conn: Connection) -> int:
@@ -537,7 +537,7 @@ def test_a_large_event_stays_while_steps_or_history_refer_to_it_and_new_waits_do
     job, other = waiting_for(conn, worker, "big"), running(conn, worker)
     emit_large(conn, keep="1 hour")
     calls.set_clock(conn, "2030-01-01 14:00Z")
-    assert fetch(conn, queries.prune_events(10)) == [0]
+    assert fetch(conn, queries.upkeep.prune_events(10)) == [0]
     assert large(conn, job.id) == LARGE
     suspend(conn, other, wait("big", delay=0))
     assert conn.execute("select timed_out from stepwell.step where job_id = %s::uuid", (other.id,)).fetchall() == [
@@ -546,15 +546,15 @@ def test_a_large_event_stays_while_steps_or_history_refer_to_it_and_new_waits_do
     [again, _] = sorted(calls.claim(conn, worker), key=lambda held: held.id != job.id)
     calls.fail(conn, [again], delay=None, keep=10 * calls.DAY)
     calls.set_clock(conn, "2030-01-11 11:00Z")
-    assert fetch(conn, queries.prune_events(10)) == [0]
+    assert fetch(conn, queries.upkeep.prune_events(10)) == [0]
     assert large(conn, job.id) == LARGE
     # One that is tried again refers to it again.
     assert calls.retry(conn, [job.id]) == [job.id]
     calls.set_clock(conn, "2030-02-01 12:00Z")
-    assert fetch(conn, queries.prune_events(10)) == [0]
+    assert fetch(conn, queries.upkeep.prune_events(10)) == [0]
     assert large(conn, job.id) == LARGE
     calls.finish(conn, [held for held in calls.claim(conn, worker) if held.id == job.id], keep=0)
-    assert fetch(conn, queries.prune_events(10)) == [1]
+    assert fetch(conn, queries.upkeep.prune_events(10)) == [1]
     assert events(conn) == 0
 
 
@@ -565,7 +565,7 @@ def test_a_large_event_is_not_pruned_from_under_who_is_taking_it(conn: Connectio
     with psycopg.connect(dsn) as waiter:
         suspend(waiter, job, wait("big"))
         calls.set_clock(conn, 1_000_000_002)
-        assert fetch(conn, queries.prune_events(10)) == [0]
+        assert fetch(conn, queries.upkeep.prune_events(10)) == [0]
         waiter.commit()
     assert large(conn, job.id) == LARGE
 
@@ -576,7 +576,7 @@ def test_a_large_signal_is_given_back_whole(conn: Connection, worker: str) -> No
     conn.execute("select stepwell.send(%s::uuid, 'big', %s::json)", (job.id, LARGE))
     assert large(conn, job.id) == LARGE
     [job] = calls.claim(conn, worker)
-    assert fetch(conn, queries.forget_waits(job.id, job.epoch, ["w1"])) == [True]
+    assert fetch(conn, queries.steps.forget_waits(job.id, job.epoch, ["w1"])) == [True]
     assert conn.execute("select count(*) from stepwell.large_value").fetchone() == (0,)
     suspend(conn, job, receive("big"))
     assert large(conn, job.id) == LARGE
@@ -600,15 +600,15 @@ def test_a_fork_has_the_large_values_and_the_signals_of_its_origin_for_itself(co
     emit_large(conn)
     conn.execute("select stepwell.send(%s::uuid, 'big', %s::json)", (job.id, LARGE))
     [job] = calls.claim(conn, worker)
-    fetch(conn, queries.save_steps([queries.Saving(job.id, job.epoch, [NewStep("last", 3, "step", "1")])]))
-    fork = str(fetch(conn, queries.fork(job.id, "last"))[0])
+    fetch(conn, queries.steps.save_steps([queries.steps.Saving(job.id, job.epoch, [NewStep("last", 3, "step", "1")])]))
+    fork = str(fetch(conn, queries.jobs.fork(job.id, "last"))[0])
     calls.finish(conn, [job], keep=0)
     assert [large(conn, fork, key) for key in ("w1", "w2")] == [LARGE, LARGE]
     # Both give back what they were sent.
-    second = str(fetch(conn, queries.fork(fork, "w2"))[0])
+    second = str(fetch(conn, queries.jobs.fork(fork, "w2"))[0])
     both = [held for held in calls.claim(conn, worker) if held.id in (fork, second)]
     for held_job in both:
-        assert fetch(conn, queries.forget_waits(held_job.id, held_job.epoch, ["w2"])) == [True]
+        assert fetch(conn, queries.steps.forget_waits(held_job.id, held_job.epoch, ["w2"])) == [True]
     assert calls.one(conn.execute("select count(*) from stepwell.event where job_id is not null")) == 1
 
 
@@ -617,12 +617,12 @@ def test_a_signal_that_two_forks_have_read_is_given_back_to_each(conn: Connectio
     suspend(conn, job, receive("x"))
     conn.execute("select stepwell.send(%s::uuid, 'x', '1')", (job.id,))
     [job] = calls.claim(conn, worker)
-    fetch(conn, queries.save_steps([queries.Saving(job.id, job.epoch, [NewStep("last", 2, "step", "1")])]))
-    fork = str(fetch(conn, queries.fork(job.id, "last"))[0])
+    fetch(conn, queries.steps.save_steps([queries.steps.Saving(job.id, job.epoch, [NewStep("last", 2, "step", "1")])]))
+    fork = str(fetch(conn, queries.jobs.fork(job.id, "last"))[0])
     [forked] = calls.claim(conn, worker)
     assert forked.id == fork
     for one in (job, forked):
-        assert fetch(conn, queries.forget_waits(one.id, one.epoch, ["w1"])) == [True]
+        assert fetch(conn, queries.steps.forget_waits(one.id, one.epoch, ["w1"])) == [True]
     assert sent(conn) == [(1, True), (1, True)]
 
 
@@ -631,6 +631,6 @@ def test_a_restart_lets_go_of_a_large_event(conn: Connection, worker: str) -> No
     job = waiting_for(conn, worker, "big")
     emit_large(conn, keep="1 hour")
     [job] = calls.claim(conn, worker)
-    assert fetch(conn, queries.restart([job.id], [job.epoch], ["{}"]))[0] == []
+    assert fetch(conn, queries.outcomes.restart([job.id], [job.epoch], ["{}"]))[0] == []
     calls.set_clock(conn, 1_000_004_000)
-    assert fetch(conn, queries.prune_events(10)) == [1]
+    assert fetch(conn, queries.upkeep.prune_events(10)) == [1]

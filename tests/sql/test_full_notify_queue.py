@@ -11,7 +11,7 @@ import pytest
 
 from stepwell import App, Worker
 from stepwell.embedded import EmbeddedPostgres
-from stepwell.migrate import migrate
+from stepwell.postgres.migrate import migrate
 from tests.conftest import postgres_bin_dir
 
 

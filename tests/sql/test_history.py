@@ -215,7 +215,7 @@ def test_while_a_transaction_is_in_the_way_no_partition_is_made_and_nobody_is_re
 def test_a_partition_is_not_made_where_its_newest_rows_are_not_seen(conn: Connection, dsn: str) -> None:
     with psycopg.connect(dsn) as other:
         other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"a partition is made only .* at read committed"):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"a new partition needs .* at read committed"):
             calls.make_partitions(other, 4 * DAY)
 
 

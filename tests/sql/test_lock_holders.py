@@ -8,10 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.queries import Move, Saving, Spawning
-from stepwell.step import NewStep
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.outcomes import Move
+from stepwell.postgres.queries.steps import Saving, Spawning
+from stepwell.values.job import NewJob
+from stepwell.values.step import NewStep
 
 from . import calls
 from .calls import Connection, Held
@@ -106,22 +108,22 @@ def test_every_statement_that_a_worker_writes_with_gives_up_on_a_lock(
     ids, epochs = calls.ids(held), calls.epochs(held)
     job_id, epoch = ids[0], epochs[0]
     step = NewStep("k", 1, "step", "1")
-    child = Spawning(job_id, epoch, step, queries.NewJob("work", "{}", "default"))
+    child = Spawning(job_id, epoch, step, NewJob("work", "{}", "default"))
     bounded: list[queries.Query[Any]] = [
-        queries.finish(ids, epochs, ["1"] * 3, [1.0] * 3, ["succeeded"] * 3, [None] * 3),
-        queries.fail(ids, epochs, ["e"] * 3, ["E"] * 3, ["m"] * 3, [None] * 3, [0.0] * 3, [2] * 3, [1.0] * 3),
-        queries.snooze(ids, epochs, [0.0] * 3, began=True),
-        queries.suspend(ids, epochs, ['{"steps": [], "groups": []}'] * 3),
-        queries.restart(ids, epochs, ["{}"] * 3),
-        queries.advance([Move(job_id, epoch, None, "next", "1", 1)]),
-        queries.spawn([child]),
-        queries.report_progress(ids, epochs, ["{}"] * 3),
-        queries.forget_waits(job_id, epoch, ["k"]),
-        queries.cancel_branches(ids, "no"),
+        queries.outcomes.finish(ids, epochs, ["1"] * 3, [1.0] * 3, ["succeeded"] * 3, [None] * 3),
+        queries.outcomes.fail(ids, epochs, ["e"] * 3, ["E"] * 3, ["m"] * 3, [None] * 3, [0.0] * 3, [2] * 3, [1.0] * 3),
+        queries.outcomes.snooze(ids, epochs, [0.0] * 3, began=True),
+        queries.outcomes.suspend(ids, epochs, ['{"steps": [], "groups": []}'] * 3),
+        queries.outcomes.restart(ids, epochs, ["{}"] * 3),
+        queries.outcomes.advance([Move(job_id, epoch, None, "next", "1", 1)]),
+        queries.steps.spawn([child]),
+        queries.outcomes.report_progress(ids, epochs, ["{}"] * 3),
+        queries.steps.forget_waits(job_id, epoch, ["k"]),
+        queries.jobs.cancel_branches(ids, "no"),
     ]
-    bounded = [queries.bounded(query, 0.01) for query in bounded]
-    bounded.append(queries.save_steps([Saving(job_id, epoch, [step])], 0.01))
-    bounded.append(queries.hold_misfits(ids, epochs, [1] * 3, ["m"] * 3, [1.0] * 3, 0.01))
+    bounded = [queries.locks.bounded(query, 0.01) for query in bounded]
+    bounded.append(queries.steps.save_steps([Saving(job_id, epoch, [step])], 0.01))
+    bounded.append(queries.outcomes.hold_misfits(ids, epochs, [1] * 3, ["m"] * 3, [1.0] * 3, 0.01))
     for query in bounded:
         with pytest.raises(psycopg.errors.LockNotAvailable):
             fetch(conn, query)

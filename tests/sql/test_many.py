@@ -18,13 +18,15 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.cron import Interval
-from stepwell.db import fetch
-from stepwell.queries import Move, NewJob, Saving, Spawning
-from stepwell.schedule import NewSchedule, Overlap
-from stepwell.step import NewStep
-from stepwell.worker.ticker import reckon
+from stepwell.calendar.schedule import NewSchedule, Overlap
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.outcomes import Move
+from stepwell.postgres.queries.steps import Saving, Spawning
+from stepwell.values.job import NewJob
+from stepwell.values.step import NewStep
+from stepwell.worker.upkeep.ticker import due_ticks
 
 from . import calls
 from .calls import Connection, Held
@@ -159,7 +161,7 @@ def family(conn: Connection, count: int) -> tuple[Held, list[str]]:
 
 
 def spawn_from(parents: list[Held]) -> queries.Query[Any]:
-    return queries.spawn(
+    return queries.steps.spawn(
         [
             Spawning(parent.id, parent.epoch, NewStep(f"child#{n}", n, "child"), NewJob("work", "{}"))
             for n, parent in enumerate(parents)
@@ -168,13 +170,13 @@ def spawn_from(parents: list[Held]) -> queries.Query[Any]:
 
 
 def schedules(conn: Connection, count: int, overlap: Overlap = "allow") -> None:
-    [now] = fetch(conn, queries.clock())
+    [now] = fetch(conn, queries.reads.clock())
     timing = Interval(60.0)
     new = [NewSchedule(f"s{n}", "work", "{}", "default", 0, timing, overlap, 1, 0.0) for n in range(count)]
-    fetch(conn, queries.put_schedules("shop", new, [timing.after(now)] * count, declared=True))
+    fetch(conn, queries.schedules.put_schedules("shop", new, [timing.after(now)] * count, declared=True))
 
 
-@case("enqueue_many", "check_options", "check_policies", "check_sizes", "notify_ready")
+@case("enqueue_many", "insert_jobs", "check_options", "check_policies", "check_sizes", "notify_ready")
 def enqueue_many(conn: Connection, count: int) -> Act:
     return lambda: calls.enqueue_many(
         conn,
@@ -253,7 +255,7 @@ def first_ready(conn: Connection, count: int) -> Act:
     return lambda: calls.first_ready(conn, worker, "a*", *patterns, tasks=tasks)
 
 
-@case("finish", "notify_done")
+@case("finish", "to_history", "release")
 def finish(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     return lambda: calls.finish(conn, held)
@@ -265,7 +267,7 @@ def finish_half_refused(conn: Connection, count: int) -> Act:
     return lambda: calls.finish(conn, held)
 
 
-@case("finish", "bury_steps", "keep_events")
+@case("finish", "delete_steps", "keep_events")
 def finish_durable(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     conn.execute(
@@ -296,7 +298,7 @@ def finish_children_of_one(conn: Connection, count: int) -> Act:
     parent, children = family(conn, count)
     held = claimed(conn, children)
     wait = json.dumps({"steps": [], "groups": [[f"child#{n}" for n in range(count)]]})
-    fetch(conn, queries.suspend([parent.id], [parent.epoch], [wait]))
+    fetch(conn, queries.outcomes.suspend([parent.id], [parent.epoch], [wait]))
     return lambda: fetch(conn, finish_of(held, [parent.id] * count))
 
 
@@ -306,7 +308,7 @@ def finish_children_of_many(conn: Connection, count: int) -> Act:
     children = [str(child) for child in fetch(conn, spawn_from(parents))[0]]
     held = claimed(conn, children)
     waits = [json.dumps({"steps": [], "groups": [[f"child#{n}"]]}) for n in range(count)]
-    fetch(conn, queries.suspend(calls.ids(parents), calls.epochs(parents), waits))
+    fetch(conn, queries.outcomes.suspend(calls.ids(parents), calls.epochs(parents), waits))
     return lambda: fetch(conn, finish_of(held, calls.ids(parents)))
 
 
@@ -322,7 +324,7 @@ def claimed(conn: Connection, ids: list[str]) -> list[Held]:
 
 def finish_of(held: list[Held], parents: list[str]) -> queries.Query[Any]:
     count = len(held)
-    return queries.finish(
+    return queries.outcomes.finish(
         calls.ids(held),
         calls.epochs(held),
         ["1"] * count,
@@ -357,7 +359,7 @@ def fail(conn: Connection, count: int) -> Act:
     return lambda: calls.fail(conn, held, delay=5.0)
 
 
-@case("fail", "begin_undo", "bury_steps", "mark_beside", longest=300e-6)
+@case("fail", "begin_undo", "delete_steps", "mark_beside", longest=300e-6)
 def fail_durable_for_good(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     conn.execute("update stepwell.step set error = '{}' where job_id = any (%s::uuid[])", (calls.ids(held),))
@@ -379,7 +381,7 @@ def fail_durable(conn: Connection, count: int) -> Act:
 
 def fail_of(held: list[Held], delay: float | None) -> queries.Query[Any]:
     count = len(held)
-    return queries.fail(
+    return queries.outcomes.fail(
         calls.ids(held),
         calls.epochs(held),
         ["error"] * count,
@@ -412,7 +414,7 @@ def snooze_of_what_was_cancelled(conn: Connection, count: int) -> Act:
 def suspend_many(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     wait = '{"steps": [{"key": "e", "n": 1, "kind": "sleep", "delay": 9, "pending": true}], "groups": [["e"]]}'
-    return lambda: fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
+    return lambda: fetch(conn, queries.outcomes.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
 
 
 @case("suspend", "take_events", longest=300e-6)
@@ -422,36 +424,36 @@ def suspend_many_until_an_event(conn: Connection, count: int) -> Act:
         '{"steps": [{"key": "e", "n": 1, "kind": "wait", "event": "paid", "event_key": "7", "pending": true}],'
         ' "groups": [["e"]]}'
     )
-    return lambda: fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
+    return lambda: fetch(conn, queries.outcomes.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
 
 
 @case("advance")
 def advance(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     moves = [Move(job.id, job.epoch, "first", "next", "1", 2, delay=9.0) for job in held]
-    return lambda: fetch(conn, queries.advance(moves))
+    return lambda: fetch(conn, queries.outcomes.advance(moves))
 
 
 @case("restart")
 def restart(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
-    return lambda: fetch(conn, queries.restart(calls.ids(held), calls.epochs(held), ["{}"] * count))
+    return lambda: fetch(conn, queries.outcomes.restart(calls.ids(held), calls.epochs(held), ["{}"] * count))
 
 
 @case("run_now")
 def run_now(conn: Connection, count: int) -> Act:
     ids = calls.enqueue_many(conn, ["{}"] * count, delays=[60.0])
-    return lambda: fetch(conn, queries.run_now(ids))
+    return lambda: fetch(conn, queries.jobs.run_now(ids))
 
 
 @case("run_now", "wake")
 def run_now_the_next_attempts_of_steps(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     wait = '{"steps": [{"key": "e~1", "n": 1, "kind": "retry", "delay": 9, "pending": true}], "groups": [["e~1"]]}'
-    fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
+    fetch(conn, queries.outcomes.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
 
     def act() -> None:
-        assert len(fetch(conn, queries.run_now(calls.ids(held)))[0]) == count
+        assert len(fetch(conn, queries.jobs.run_now(calls.ids(held)))[0]) == count
 
     return act
 
@@ -465,7 +467,7 @@ def edit_args(conn: Connection, count: int) -> Act:
     ids += calls.ids(held)
 
     def act() -> None:
-        assert len(fetch(conn, queries.edit_args(ids, ['{"n": "\\u00e9"}'] * len(ids)))[0]) == count
+        assert len(fetch(conn, queries.jobs.edit_args(ids, ['{"n": "\\u00e9"}'] * len(ids)))[0]) == count
 
     return act
 
@@ -480,7 +482,7 @@ def report_progress(conn: Connection, count: int) -> Act:
 def save_steps_of_many(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     savings = [Saving(job.id, job.epoch, [NewStep("one", 1, "step", "1")]) for job in held]
-    return lambda: fetch(conn, queries.save_steps(savings))
+    return lambda: fetch(conn, queries.steps.save_steps(savings))
 
 
 @case("save_steps")
@@ -490,8 +492,8 @@ def save_steps_of_one_anew(conn: Connection, count: int) -> Act:
     steps = [
         NewStep(f"s{n}", n, "step", f'"{large}"' if n % 1000 == 0 else "1", replaced=n % 2 == 0) for n in range(count)
     ]
-    fetch(conn, queries.save_steps([Saving(job.id, job.epoch, steps)]))
-    return lambda: fetch(conn, queries.save_steps([Saving(job.id, job.epoch, steps)]))
+    fetch(conn, queries.steps.save_steps([Saving(job.id, job.epoch, steps)]))
+    return lambda: fetch(conn, queries.steps.save_steps([Saving(job.id, job.epoch, steps)]))
 
 
 @case("spawn")
@@ -522,21 +524,21 @@ def forget_waits(conn: Connection, count: int) -> Act:
         " select %s::uuid, now(), 1, 1, 'wait', u.key, true, 'e', '' from unnest(%s::text[]) as u (key)",
         (job.id, keys),
     )
-    return lambda: fetch(conn, queries.forget_waits(job.id, job.epoch, keys))
+    return lambda: fetch(conn, queries.steps.forget_waits(job.id, job.epoch, keys))
 
 
 @case("hand_back_unknown")
 def hand_back_unknown_of_many_known(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     worker = calls.one(conn.execute("select worker_id::text from stepwell.job where id = %s::uuid", (held[0].id,)))
-    return lambda: fetch(conn, queries.hand_back_unknown(worker, calls.ids(held), calls.epochs(held)))
+    return lambda: fetch(conn, queries.claims.hand_back_unknown(worker, calls.ids(held), calls.epochs(held)))
 
 
 @case("hand_back_unknown", "snooze")
 def hand_back_many_unknown(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     worker = calls.one(conn.execute("select worker_id::text from stepwell.job where id = %s::uuid", (held[0].id,)))
-    return lambda: fetch(conn, queries.hand_back_unknown(worker, [], []))
+    return lambda: fetch(conn, queries.claims.hand_back_unknown(worker, [], []))
 
 
 @case("fail")
@@ -633,14 +635,14 @@ def put_schedules_again(conn: Connection, count: int) -> Act:
 def remove_schedules(conn: Connection, count: int) -> Act:
     schedules(conn, count)
     names = [f"s{n}" for n in range(count)]
-    return lambda: fetch(conn, queries.remove_schedules("shop", names))
+    return lambda: fetch(conn, queries.schedules.remove_schedules("shop", names))
 
 
 @case("remove_schedules")
 def remove_schedules_but_these(conn: Connection, count: int) -> Act:
     schedules(conn, count)
     names = [f"s{n}" for n in range(count - 1)]
-    return lambda: fetch(conn, queries.remove_schedules("shop", names, except_these=True))
+    return lambda: fetch(conn, queries.schedules.remove_schedules("shop", names, except_these=True))
 
 
 @case("register_worker", "remove_schedules")
@@ -653,13 +655,13 @@ def remove_stale_schedules(conn: Connection, count: int) -> Act:
         " _schedules => %s::text[], _stale_after => 60)",
         (names, names),
     )
-    return lambda: fetch(conn, queries.remove_stale_schedules())
+    return lambda: fetch(conn, queries.schedules.remove_stale_schedules())
 
 
 @case("rewind_schedules")
 def rewind_schedules(conn: Connection, count: int) -> Act:
     schedules(conn, count)
-    found = fetch(conn, queries.due_schedules([]))
+    found = fetch(conn, queries.schedules.due_schedules([]))
     rows = conn.execute(
         "select id, version, next_tick_at, next_tick_at - interval '1 s' from stepwell.schedule"
     ).fetchall()
@@ -674,7 +676,7 @@ def rewind_schedules(conn: Connection, count: int) -> Act:
 def due_schedules(conn: Connection, count: int) -> Act:
     schedules(conn, count)
     ids = [row[0] for row in conn.execute("select id::text from stepwell.schedule")]
-    return lambda: fetch(conn, queries.due_schedules(ids))
+    return lambda: fetch(conn, queries.schedules.due_schedules(ids))
 
 
 @case("tick", "tick_many")
@@ -700,9 +702,9 @@ def due(conn: Connection, count: int, overlap: Overlap) -> Act:
     rows = conn.execute(
         "select id::text, name, version, cron, tz, every, catchup, next_tick_at, 0.0, now() from stepwell.schedule"
     ).fetchall()
-    found = [queries.due_schedules([]).row(*row) for row in rows]
-    reckoned = [reckon(schedule) for schedule in found]
-    query = queries.tick(found, [following for _, following in reckoned], [times for times, _ in reckoned])
+    found = [queries.schedules.due_schedules([]).row(*row) for row in rows]
+    reckoned = [due_ticks(schedule) for schedule in found]
+    query = queries.schedules.tick(found, [following for _, following in reckoned], [times for times, _ in reckoned])
 
     def act() -> None:
         [fired] = fetch(conn, query)
@@ -739,7 +741,7 @@ def waiting(conn: Connection, count: int, kind: str) -> list[Held]:
     held = running(conn, count)
     step = {"key": "e", "n": 1, "kind": kind, "event": "paid", "event_key": "", "pending": True}
     wait = json.dumps({"steps": [step], "groups": [["e"]]})
-    fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
+    fetch(conn, queries.outcomes.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
     return held
 
 
@@ -778,7 +780,7 @@ def look_again(conn: Connection, count: int) -> Act:
 @case("hold_misfits", "lock_to_give_back")
 def hold_misfits(conn: Connection, count: int) -> Act:
     held = running(conn, count)
-    query = queries.hold_misfits(
+    query = queries.outcomes.hold_misfits(
         calls.ids(held), calls.epochs(held), list(range(count)), ["no"] * count, [60.0] * count
     )
     return lambda: fetch(conn, query)

@@ -113,6 +113,24 @@ def test_whatever_makes_a_job_ready_notifies_its_queue(conn: Connection, heard: 
     assert heard_after(calls.retry(conn, [job_id])) == ready
 
 
+def test_a_ready_parent_that_the_end_of_a_child_locked_is_announced_again(
+    conn: Connection, heard: list[tuple[str, str]]
+) -> None:
+    """A claim that passes meanwhile skips it, and does not come back."""
+    worker = calls.register_worker(conn)
+    parent, child = calls.enqueue(conn, queue="parents"), calls.enqueue(conn)
+    conn.execute(
+        "update stepwell.job set parent_id = %s::uuid, parent_key = 'child' where id = %s::uuid", (parent, child)
+    )
+    held = calls.claim(conn, worker)
+    heard.clear()
+    conn.execute(
+        "select stepwell.finish(%s::uuid[], %s::integer[], null, '{60}', '{succeeded}', null, %s::uuid[])",
+        (calls.ids(held), calls.epochs(held), [parent]),
+    )
+    assert [note for note in heard if note[0] == "stepwell_ready_at"] == [ready_at("parents")]
+
+
 def test_nothing_is_notified_when_nothing_became_ready(conn: Connection, heard: list[tuple[str, str]]) -> None:
     calls.promote(conn)
     calls.retry(conn, [])

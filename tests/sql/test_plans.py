@@ -17,10 +17,11 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.migrate import migrate
-from stepwell.queries import MOST_LOOKED_AT, JobMatch, Move
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.migrate import migrate
+from stepwell.postgres.queries.outcomes import Move
+from stepwell.postgres.queries.search import MOST_LOOKED_AT, JobMatch
 
 from . import calls
 from .calls import FRONT, Connection, Held
@@ -219,36 +220,39 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
 
 def hold_misfits(conn: Connection, held: list[Held]) -> None:
     many = len(held)
-    fetch(conn, queries.hold_misfits(calls.ids(held), calls.epochs(held), [7] * many, ["no"] * many, [60.0] * many))
+    fetch(
+        conn,
+        queries.outcomes.hold_misfits(calls.ids(held), calls.epochs(held), [7] * many, ["no"] * many, [60.0] * many),
+    )
 
 
 def suspend(conn: Connection, held: list[Held]) -> None:
     wait = '{"steps": [{"key": "e", "n": 1, "kind": "sleep", "delay": 9, "pending": true}], "groups": [["e"]]}'
-    fetch(conn, queries.suspend(calls.ids(held), calls.epochs(held), [wait] * len(held)))
+    fetch(conn, queries.outcomes.suspend(calls.ids(held), calls.epochs(held), [wait] * len(held)))
 
 
 def advance(conn: Connection, held: list[Held]) -> None:
-    fetch(conn, queries.advance([Move(job.id, job.epoch, "first", "next", "1", 2, delay=9.0) for job in held]))
+    fetch(conn, queries.outcomes.advance([Move(job.id, job.epoch, "first", "next", "1", 2, delay=9.0) for job in held]))
 
 
 def restart(conn: Connection, held: list[Held]) -> None:
-    fetch(conn, queries.restart(calls.ids(held), calls.epochs(held), ["{}"] * len(held)))
+    fetch(conn, queries.outcomes.restart(calls.ids(held), calls.epochs(held), ["{}"] * len(held)))
 
 
 def fork(conn: Connection, job: Held) -> None:
-    fetch(conn, queries.fork(job.id, "next"))
+    fetch(conn, queries.jobs.fork(job.id, "next"))
 
 
 def run_now(conn: Connection, ids: list[str]) -> None:
-    fetch(conn, queries.run_now(ids))
+    fetch(conn, queries.jobs.run_now(ids))
 
 
 def edit_args(conn: Connection, ids: list[str]) -> None:
-    fetch(conn, queries.edit_args(ids, ["{}"] * len(ids)))
+    fetch(conn, queries.jobs.edit_args(ids, ["{}"] * len(ids)))
 
 
 def find_jobs(conn: Connection, which: JobMatch, look: int = 50_000) -> None:
-    query = queries.find_ids(which, None, 100)
+    query = queries.search.find_ids(which, None, 100)
     fetch(conn, replace(query, params=[look if value == MOST_LOOKED_AT else value for value in query.params]))
 
 
@@ -340,6 +344,19 @@ def test_a_function_that_forbids_ways_forbids_to_compile_plans(crowd: Crowd) -> 
         """
     )
     assert {name for name, off in rows if not off} == set()
+
+
+def test_every_function_that_reads_jobs_is_in_a_group_of_settings(crowd: Crowd) -> None:
+    # sql/settings.sql has the groups.
+    rows = crowd.early.execute(
+        r"""
+        select p.proname, coalesce('{enable_seqscan=off,plan_cache_mode=force_generic_plan}' <@ p.proconfig, false)
+        from pg_proc p
+        where p.pronamespace = 'stepwell'::regnamespace and p.prosrc ~ '(from|join|update|using)\s+stepwell\.job\M'
+        """
+    ).fetchall()
+    assert len(rows) > 40, "nothing was looked at"
+    assert {name for name, grouped in rows if not grouped} == set()
 
 
 @pytest.mark.parametrize("index", ["job_ready", "job_due", "job_running", "job_cancelling", "job_pkey"])

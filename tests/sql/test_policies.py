@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.cron import Interval
-from stepwell.db import fetch
-from stepwell.schedule import NewSchedule, Overlap
+from stepwell.calendar.schedule import NewSchedule, Overlap
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
 
 from . import calls
 
@@ -120,7 +120,7 @@ def schedule(name: str, overlap: Overlap, *options: Any) -> NewSchedule:
 
 def put(conn: Connection, *schedules: NewSchedule) -> None:
     nexts = [datetime(2030, 1, 1, 0, 1, tzinfo=UTC)] * len(schedules)
-    fetch(conn, queries.put_schedules("shop", schedules, nexts, declared=False))
+    fetch(conn, queries.schedules.put_schedules("shop", schedules, nexts, declared=False))
 
 
 def fire(conn: Connection, *names: str) -> None:

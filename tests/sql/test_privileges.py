@@ -24,7 +24,6 @@ advance                 owner   worker
 apply_rights            caller
 begin_cancelled_undo    caller
 begin_undo              caller
-bury_steps              caller
 cancel                  owner   worker operator
 cancel_children         caller
 check_isolation         caller
@@ -36,6 +35,7 @@ check_values            caller
 claim                   owner   worker
 claim_jobs              owner   worker
 control_scope           caller
+delete_steps            caller
 deliver                 caller
 deliver_events          owner
 deliver_late            owner   worker
@@ -61,6 +61,8 @@ grant_role              caller
 hand_back_unknown       owner   worker
 has_live_run            caller
 hold_misfits            owner   worker
+insert_jobs             caller
+insert_run              caller
 journal                 caller
 json_size               caller
 keep_events             caller
@@ -81,7 +83,6 @@ make_partitions         owner   worker
 mark_beside             caller
 microseconds            caller
 notify                  caller
-notify_done             caller
 notify_ready            caller
 now                     owner   everybody
 pause                   owner   operator
@@ -99,6 +100,7 @@ put_schedules           owner   worker operator
 read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
+release                 caller
 release_misfits         caller
 remove_schedules        owner   worker operator
 remove_stale_schedules  owner   worker
@@ -138,6 +140,7 @@ tick                    owner   worker
 tick_many               caller
 tick_one                caller
 timeline                caller
+to_history              caller
 trigger_schedule        owner   operator
 unfold                  caller  everybody
 unregister_worker       owner   worker
@@ -336,7 +339,7 @@ def test_an_operator_of_somebody_elses_does_not_run_for_those_who_look(conn: Con
 def test_what_a_caller_has_set_does_not_change_what_functions_do(conn: Connection, setting: str) -> None:
     conn.execute(f"set {setting}".encode())
     conn.execute("select stepwell.emit('shipped', '7', '{\"by\": \"mule\"}')")
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="cannot be kept"):
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="cannot store"):
         conn.execute("select stepwell.emit('shipped', '7', E'\"\\\\u0000\"')")
     assert len(calls.make_partitions(conn, 3000 * calls.DAY)) == 6
 

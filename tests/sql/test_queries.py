@@ -11,11 +11,18 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.cron import Interval
-from stepwell.queries import JobMatch, Move, NewJob, Position, Query, Saving, Scope, Spawning, Sums
-from stepwell.schedule import DueSchedule, NewSchedule
-from stepwell.step import NewStep, StepError
+from stepwell.calendar.schedule import DueSchedule, NewSchedule
+from stepwell.calendar.timing import Interval
+from stepwell.postgres import queries
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.claims import Position
+from stepwell.postgres.queries.fleet import Target
+from stepwell.postgres.queries.outcomes import Move
+from stepwell.postgres.queries.search import JobMatch
+from stepwell.postgres.queries.stats import Sums
+from stepwell.postgres.queries.steps import Saving, Spawning
+from stepwell.values.job import NewJob
+from stepwell.values.step import NewStep, SavedError
 
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 _ID = "01a1e0af-c50b-7b66-94ec-ea018e1e252e"
@@ -47,6 +54,8 @@ _SAMPLES: dict[str, Any] = {
     "mark": "m",
     "host": "h",
     "pid": 1,
+    "pids": [1],
+    "at": _NOW,
     "version": "v",
     "concurrency": 1,
     "lease": 1.0,
@@ -57,7 +66,7 @@ _SAMPLES: dict[str, Any] = {
     "queue": "q",
     "which": JobMatch(("failed",), "q", "t", 1.0, 2.0, "{}", UUID(_ID), "o", "e"),
     "seconds": 1.0,
-    "scope": Scope(queue="q"),
+    "target": Target(queue="q"),
     "owner": "o",
     "name": "n",
     "names": ["n"],
@@ -72,7 +81,7 @@ _SAMPLES: dict[str, Any] = {
     "after": None,
     "wrong": [DueSchedule(_ID, "n", 1, None, None, 60.0, 1, _NOW, 0.0, _NOW)],
     "sums": [Sums("t", "q")],
-    "savings": [Saving(_ID, 1, [NewStep("k", 1, "step", "1", StepError("T", "m"), 1, 0.1, True, True)])],
+    "savings": [Saving(_ID, 1, [NewStep("k", 1, "step", "1", SavedError("T", "m"), 1, 0.1, True, True)])],
     "children": [Spawning(_ID, 1, NewStep("k", 1, "child"), NewJob("t", "{}"))],
     "moves": [Move(_ID, 1, None, "c", "1", 2, 0.5, "q")],
     "waits": ['{"steps": [], "groups": [], "at_once": true}'],
@@ -92,7 +101,7 @@ _SAMPLES: dict[str, Any] = {
     "kinds": ["producer"],
     "job_ids": [_ID],
     "with_family": True,
-    "query": queries.still_held(_ID, 1),
+    "query": queries.claims.still_held(_ID, 1),
 }
 _BY_NAME: dict[str, dict[str, Any]] = {
     "fork": {"step": "k"},
@@ -103,7 +112,16 @@ _BY_NAME: dict[str, dict[str, Any]] = {
 
 
 def _calls() -> dict[str, Callable[..., Query[Any]]]:
-    return {name: call for name in queries.__all__ if inspect.isfunction(call := getattr(queries, name))}
+    return {
+        name: call
+        for _, module in inspect.getmembers(queries, inspect.ismodule)
+        for name, call in inspect.getmembers(module, inspect.isfunction)
+        if call.__module__ == module.__name__ and _makes_query(call)
+    }
+
+
+def _makes_query(call: Callable[..., Any]) -> bool:
+    return str(call.__annotations__.get("return")).startswith("Query[")
 
 
 @pytest.mark.parametrize("name", sorted(_calls()))

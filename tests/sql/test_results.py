@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.queries import Saving
-from stepwell.step import NewStep
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.steps import Saving
+from stepwell.values.step import NewStep
 from tests.waiting import until
 
 from . import calls
@@ -72,7 +72,7 @@ def test_a_job_retried_while_it_is_asked_for_is_live_and_not_unknown(conn: Conne
 
 
 def fail_with(conn: Connection, job: Held, message: str, *, again: bool = False) -> None:
-    failed = queries.fail(
+    failed = queries.outcomes.fail(
         [job.id], [job.epoch], ["error"], ["ValueError"], [message], [f"Traceback of {message}"],
         [0.0 if again else None], [3], [60.0], (),
     )  # fmt: skip
@@ -85,7 +85,7 @@ def test_an_undone_job_is_told_with_what_it_failed_with_before(conn: Connection,
     calls.enqueue(conn)
     (held,) = calls.claim(conn, worker)
     done = NewStep("book", 1, "step", json.dumps(None), undo=True)
-    fetch(conn, queries.save_steps([Saving(held.id, held.epoch, [done])]))
+    fetch(conn, queries.steps.save_steps([Saving(held.id, held.epoch, [done])]))
     fail_with(conn, held, "no", again=True)
     (held,) = calls.claim(conn, worker)
     fail_with(conn, held, "no seat")

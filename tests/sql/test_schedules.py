@@ -9,12 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.cron import Interval, parse_cron
-from stepwell.db import fetch
-from stepwell.queries import Fired
-from stepwell.schedule import DueSchedule, NewSchedule, Overlap, ScheduleInfo, Tick
-from stepwell.worker.ticker import reckon, rewound
+from stepwell.calendar.schedule import DueSchedule, NewSchedule, Overlap, ScheduleInfo, Tick
+from stepwell.calendar.timing import Cron, Interval
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.schedules import Fired
+from stepwell.worker.upkeep.ticker import due_ticks, rewound
 from tests.waiting import until
 
 from . import calls
@@ -46,30 +46,32 @@ def put(
     declared: bool = False,
     cron: str | None = None,
 ) -> None:
-    timing = parse_cron(cron) if cron else Interval(every)
-    [now] = fetch(conn, queries.clock())
+    timing = Cron(cron) if cron else Interval(every)
+    [now] = fetch(conn, queries.reads.clock())
     schedule = NewSchedule(name, task, '{"n": 1}', "default", 0, timing, overlap, catchup, jitter)
-    fetch(conn, queries.put_schedules(owner, [schedule], [timing.after(now)], declared=declared))
+    fetch(conn, queries.schedules.put_schedules(owner, [schedule], [timing.after(now)], declared=declared))
 
 
 def look(conn: Connection) -> list[DueSchedule]:
-    found = fetch(conn, queries.due_schedules([]))
+    found = fetch(conn, queries.schedules.due_schedules([]))
     return [schedule for schedule in found if schedule.due_in is not None and schedule.due_in <= 0]
 
 
 def fire(conn: Connection, due: list[DueSchedule] | None = None) -> Fired:
     due = look(conn) if due is None else due
-    reckoned = [reckon(schedule) for schedule in due]
-    return fetch(conn, queries.tick(due, [following for _, following in reckoned], [times for times, _ in reckoned]))[0]
+    reckoned = [due_ticks(schedule) for schedule in due]
+    return fetch(
+        conn, queries.schedules.tick(due, [following for _, following in reckoned], [times for times, _ in reckoned])
+    )[0]
 
 
 def find(conn: Connection, name: str = "beat") -> ScheduleInfo:
-    [found] = fetch(conn, queries.schedules("shop", name))
+    [found] = fetch(conn, queries.schedules.schedules("shop", name))
     return found
 
 
 def ticks(conn: Connection, name: str = "beat") -> list[Tick]:
-    return fetch(conn, queries.recent_ticks("shop", name, 100))[::-1]
+    return fetch(conn, queries.schedules.recent_ticks("shop", name, 100))[::-1]
 
 
 def runs(conn: Connection) -> list[tuple[datetime, str]]:
@@ -97,12 +99,12 @@ def test_it_is_due_at_its_first_tick_and_not_before(conn: Connection) -> None:
 
 def test_a_tick_that_was_reckoned_too_early_does_not_count(conn: Connection) -> None:
     put(conn)
-    [seen] = fetch(conn, queries.due_schedules([]))
+    [seen] = fetch(conn, queries.schedules.due_schedules([]))
     early = [START + MINUTE, START + 2 * MINUTE]
-    assert fetch(conn, queries.tick([seen], [START + 3 * MINUTE], [early]))[0].enqueued == 0
+    assert fetch(conn, queries.schedules.tick([seen], [START + 3 * MINUTE], [early]))[0].enqueued == 0
     assert find(conn).next_run_at == START + MINUTE
     go_to(conn, START + MINUTE)
-    assert fetch(conn, queries.tick([seen], [START + 2 * MINUTE], [early]))[0].enqueued == 1
+    assert fetch(conn, queries.schedules.tick([seen], [START + 2 * MINUTE], [early]))[0].enqueued == 1
     assert runs(conn) == [(START + MINUTE, "ready")]
 
 
@@ -151,8 +153,8 @@ def test_what_was_reckoned_long_ago_is_reckoned_anew(conn: Connection) -> None:
     put(conn)
     go_to(conn, START + MINUTE)
     seen = look(conn)
-    reckoned = [reckon(schedule) for schedule in seen]
-    stale = queries.tick(seen, [following for _, following in reckoned], [times for times, _ in reckoned])
+    reckoned = [due_ticks(schedule) for schedule in seen]
+    stale = queries.schedules.tick(seen, [following for _, following in reckoned], [times for times, _ in reckoned])
     go_to(conn, START + 30 * MINUTE)  # the worker was stopped in between
     assert fetch(conn, stale)[0].enqueued == 0
     assert fire(conn).enqueued == 1
@@ -317,7 +319,7 @@ def test_the_end_of_a_run_does_not_wait_for_whoever_holds_its_schedule(conn: Con
         fire(conn)
     held = claim(conn)
     with psycopg.connect(dsn) as caller:  # somebody's own transaction, which may take its time
-        fetch(caller, queries.trigger_schedule("shop", "beat"))
+        fetch(caller, queries.schedules.trigger_schedule("shop", "beat"))
         calls.finish(conn, held)
         assert [state for _, state in runs(conn)] == ["blocked"]
     assert sorted(state for _, state in runs(conn)) == ["blocked", "ready"]
@@ -348,7 +350,7 @@ def test_a_run_that_was_left_in_line_is_found_by_upkeep(conn: Connection) -> Non
         go_to(conn, START + n * MINUTE)
         fire(conn)
     conn.execute("delete from stepwell.job where state = 'ready'")
-    assert fetch(conn, queries.admit_stranded()) == [1]
+    assert fetch(conn, queries.upkeep.admit_stranded()) == [1]
     assert runs(conn) == [(START + 2 * MINUTE, "ready")]
 
 
@@ -432,21 +434,23 @@ def test_a_definition_that_is_put_again_keeps_its_next_tick_unless_its_timing_ch
 
 def test_a_paused_schedule_rests_and_what_was_due_meanwhile_is_not_made_up_for(conn: Connection) -> None:
     put(conn)
-    assert fetch(conn, queries.pause_schedule("shop", "beat")) == [True]
+    assert fetch(conn, queries.schedules.pause_schedule("shop", "beat")) == [True]
     go_to(conn, START + 5 * MINUTE)
     put(conn)  # a worker that starts does not wake it
     assert look(conn) == []
     schedule = find(conn)
     assert (schedule.next_run_at, schedule.paused_at) == (None, START)
-    assert fetch(conn, queries.resume_schedule(schedule.id, schedule.version - 1, START + 6 * MINUTE)) == [False]
-    assert fetch(conn, queries.resume_schedule(schedule.id, schedule.version, START + 6 * MINUTE)) == [True]
+    assert fetch(conn, queries.schedules.resume_schedule(schedule.id, schedule.version - 1, START + 6 * MINUTE)) == [
+        False
+    ]
+    assert fetch(conn, queries.schedules.resume_schedule(schedule.id, schedule.version, START + 6 * MINUTE)) == [True]
     assert find(conn).next_run_at == START + 6 * MINUTE
-    assert fetch(conn, queries.pause_schedule("shop", "none")) == [False]
+    assert fetch(conn, queries.schedules.pause_schedule("shop", "none")) == [False]
 
 
 def test_a_run_that_is_triggered_comes_out_of_turn(conn: Connection) -> None:
     put(conn, overlap="skip")
-    [job_id] = fetch(conn, queries.trigger_schedule("shop", "beat"))
+    [job_id] = fetch(conn, queries.schedules.trigger_schedule("shop", "beat"))
     assert job_id is not None
     assert runs(conn) == [(START, "ready")]
     [tick] = ticks(conn)
@@ -454,14 +458,14 @@ def test_a_run_that_is_triggered_comes_out_of_turn(conn: Connection) -> None:
     assert find(conn).next_run_at == START + MINUTE
     go_to(conn, START + MINUTE)
     assert fire(conn).enqueued == 0  # it is a live run like any other
-    assert fetch(conn, queries.trigger_schedule("shop", "none")) == [None]
+    assert fetch(conn, queries.schedules.trigger_schedule("shop", "none")) == [None]
 
 
 def test_runs_that_are_triggered_at_one_time_take_nobodys_place(conn: Connection) -> None:
     put(conn)
     go_to(conn, START + MINUTE)
     for _ in range(3):
-        fetch(conn, queries.trigger_schedule("shop", "beat"))
+        fetch(conn, queries.schedules.trigger_schedule("shop", "beat"))
     assert fire(conn).enqueued == 1
     found = ticks(conn)
     assert len({tick.job_id for tick in found}) == 4
@@ -485,27 +489,27 @@ def test_a_schedule_is_deleted_with_its_ticks_but_its_jobs_stay(conn: Connection
     put(conn, "other", owner="bakery")
     go_to(conn, START + MINUTE)
     fire(conn)
-    assert fetch(conn, queries.remove_schedules("shop", ["beat", "other"])) == [["beat"]]
+    assert fetch(conn, queries.schedules.remove_schedules("shop", ["beat", "other"])) == [["beat"]]
     assert len(runs(conn)) == 2
     assert calls.one(conn.execute("select count(*) from stepwell.tick")) == 1
-    assert [schedule.owner for schedule in fetch(conn, queries.schedules())] == ["bakery"]
+    assert [schedule.owner for schedule in fetch(conn, queries.schedules.schedules())] == ["bakery"]
 
 
 def test_what_stands_in_code_is_not_changed_from_elsewhere(conn: Connection) -> None:
     put(conn, declared=True)
-    with pytest.raises(psycopg.Error, match="stands in code") as refused:
+    with pytest.raises(psycopg.Error, match="is declared in code") as refused:
         put(conn, task="other")
     assert refused.value.sqlstate == "SW002"
 
 
 def register(conn: Connection, *schedules: str, owner: str = "shop", grace: float | None = 600.0) -> str:
-    query = queries.register_worker("h", 1, "v", ["default"], "{}", 1, 3600.0, 0.0, None, owner, schedules, grace)
+    query = queries.fleet.register_worker("h", 1, "v", ["default"], "{}", 1, 3600.0, 0.0, None, owner, schedules, grace)
     return fetch(conn, query)[0]
 
 
 def stale(conn: Connection, at: timedelta) -> list[str]:
     go_to(conn, START + at)
-    return fetch(conn, queries.remove_stale_schedules())[0]
+    return fetch(conn, queries.schedules.remove_stale_schedules())[0]
 
 
 def test_what_no_live_workers_code_has_is_removed_after_a_grace(conn: Connection) -> None:
@@ -519,7 +523,7 @@ def test_what_no_live_workers_code_has_is_removed_after_a_grace(conn: Connection
     calls.unregister_worker(conn, old)
     assert stale(conn, timedelta(minutes=39)) == []
     assert stale(conn, timedelta(minutes=40)) == ["old of shop"]
-    assert [schedule.name for schedule in fetch(conn, queries.schedules())] == ["kept", "made at run time"]
+    assert [schedule.name for schedule in fetch(conn, queries.schedules.schedules())] == ["kept", "made at run time"]
 
 
 def test_a_roll_back_within_the_grace_finds_its_schedules_as_they_were(conn: Connection) -> None:
@@ -537,7 +541,7 @@ def test_two_services_never_touch_each_others_schedules(conn: Connection) -> Non
     put(conn, "nightly", owner="bakery", declared=True)
     register(conn, owner="bakery", grace=0.0)
     assert stale(conn, timedelta(minutes=1)) == ["nightly of bakery"]
-    assert [schedule.owner for schedule in fetch(conn, queries.schedules())] == ["shop"]
+    assert [schedule.owner for schedule in fetch(conn, queries.schedules.schedules())] == ["shop"]
 
 
 def test_a_service_that_keeps_removes_nothing_and_nor_does_nobody(conn: Connection) -> None:
@@ -552,8 +556,8 @@ def test_a_tick_that_is_named_twice_is_run_once(conn: Connection, overlap: Overl
     put(conn, overlap=overlap)
     go_to(conn, START + MINUTE)
     [due] = look(conn)
-    [at], following = reckon(due)
-    assert fetch(conn, queries.tick([due], [following], [[at, at, at]]))[0].enqueued == 1
+    [at], following = due_ticks(due)
+    assert fetch(conn, queries.schedules.tick([due], [following], [[at, at, at]]))[0].enqueued == 1
     assert runs(conn) == [(at, "ready")]
 
 
@@ -568,18 +572,20 @@ def test_only_the_newest_ticks_are_kept(conn: Connection) -> None:
 
 def rewind(conn: Connection) -> int:
     """What the ticker does now and then."""
-    found = [(schedule, rewound(schedule)) for schedule in fetch(conn, queries.schedule_times(None))]
+    found = [(schedule, rewound(schedule)) for schedule in fetch(conn, queries.schedules.schedule_times(None))]
     wrong = [(schedule, following) for schedule, following in found if following is not None]
-    return fetch(conn, queries.rewind_schedules([each for each, _ in wrong], [following for _, following in wrong]))[0]
+    return fetch(
+        conn, queries.schedules.rewind_schedules([each for each, _ in wrong], [following for _, following in wrong])
+    )[0]
 
 
 def test_what_was_made_or_resumed_while_the_clock_was_ahead_is_due_when_it_should_be(conn: Connection) -> None:
     put(conn, "resting")
-    fetch(conn, queries.pause_schedule("shop", "resting"))
+    fetch(conn, queries.schedules.pause_schedule("shop", "resting"))
     go_to(conn, START + timedelta(days=365))
     put(conn, "made")
     resting = find(conn, "resting")
-    fetch(conn, queries.resume_schedule(resting.id, resting.version, START + timedelta(days=365) + MINUTE))
+    fetch(conn, queries.schedules.resume_schedule(resting.id, resting.version, START + timedelta(days=365) + MINUTE))
     put(conn, "ended")
     conn.execute("update stepwell.schedule set next_tick_at = null where name = 'ended'")  # as in the last year of all
     go_to(conn, START)
@@ -606,7 +612,7 @@ def test_somebodys_open_transaction_holds_up_no_other_schedule(conn: Connection,
     go_to(conn, START + MINUTE)
     with psycopg.connect(dsn) as caller:
         for n in range(40):
-            fetch(caller, queries.pause_schedule("shop", f"held {n:02}"))
+            fetch(caller, queries.schedules.pause_schedule("shop", f"held {n:02}"))
         fired = fire(conn)
         assert (fired.enqueued, len(fired.left_ids), set(fired.left_why)) == (1, 40, {None})
         caller.rollback()
@@ -661,8 +667,8 @@ def test_those_that_the_caller_leaves_out_do_not_hide_the_rest(conn: Connection)
     go_to(conn, START + timedelta(seconds=1))
     put(conn, "good", every=120.0)
     go_to(conn, START + 2 * MINUTE)
-    broken = [str(schedule.id) for schedule in fetch(conn, queries.schedules()) if schedule.name != "good"]
-    assert [schedule.name for schedule in fetch(conn, queries.due_schedules(broken))] == ["good"]
+    broken = [str(schedule.id) for schedule in fetch(conn, queries.schedules.schedules()) if schedule.name != "good"]
+    assert [schedule.name for schedule in fetch(conn, queries.schedules.due_schedules(broken))] == ["good"]
 
 
 def test_a_schedule_that_no_row_can_hold_is_refused_in_so_many_words(conn: Connection) -> None:
@@ -674,6 +680,6 @@ def test_a_schedule_that_no_row_can_hold_is_refused_in_so_many_words(conn: Conne
         ("false", "null"), ("'{t}'", "'{null}'"), ("{skip}", "{never}"), ("{60}", "{-1}"), ("'{q}'", "'{}'"),
         ("{n}", "{n,n}"), ("{now}", "{infinity}"),
     ]:  # fmt: skip
-        with pytest.raises(psycopg.errors.InvalidParameterValue, match=r"stepwell: .*schedule.* cannot be"):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match=r"stepwell: .*schedule.* is not valid"):
             conn.execute(f"select stepwell.put_schedules({good.replace(right, wrong)})".encode())
     conn.execute(f"select stepwell.put_schedules({good})".encode())

@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import queries
-from stepwell.db import fetch
-from stepwell.queries import Saving
-from stepwell.step import NewStep
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.queries.steps import Saving
+from stepwell.values.step import NewStep
 from tests.waiting import until
 
 from . import calls
@@ -76,7 +76,9 @@ def test_rescue_tells_which_jobs_have_failed_for_good(conn: Connection) -> None:
     }
     worker = calls.register_worker(conn, tasks=limits, lease=30.0)
     again, last, undone, gone = (run(conn, worker, task) for task in ("again", "last", "undone", "gone"))
-    fetch(conn, queries.save_steps([Saving(undone.id, undone.epoch, [NewStep("pay", 1, "step", "1", undo=True)])]))
+    fetch(
+        conn, queries.steps.save_steps([Saving(undone.id, undone.epoch, [NewStep("pay", 1, "step", "1", undo=True)])])
+    )
     calls.cancel(conn, [gone.id])
     calls.set_clock(conn, CLOCK + 30)
     rescued = conn.execute("select job_id::text, task, message, failed from stepwell.rescue_jobs()").fetchall()
@@ -133,7 +135,7 @@ def test_a_worker_whose_limits_nobody_could_read_is_not_registered(conn: Connect
 def test_a_worker_without_a_lease_is_neither_registered_nor_renewed(conn: Connection, worker: str) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="a worker cannot be registered"):
         conn.execute("select stepwell.register_worker('host', 1, '0', '{default}', '{}', 10, null)")
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="length of the lease"):
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="_lease"):
         conn.execute("select stepwell.renew(%s::uuid, null, 0)", (worker,))
 
 

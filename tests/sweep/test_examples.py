@@ -25,7 +25,7 @@ EXPECTED: dict[str, tuple[dict[str, Any], Any]] = {
     "slept": ({}, [0, 3, 2592000]),
     "waited": ({}, ["early 0", "own", "late 0", "late 1", True]),
     "received": ({}, ["word 0", "word 1", "word 2", True]),
-    "family": ({}, [10, [20, 30, 40], [50, 6], "stepwell.outcome.Fail"]),
+    "family": ({}, [10, [20, 30, 40], [50, 6], "stepwell.Fail"]),
     "mapped": ({}, [["a.", "b.", "c."], [2, 4, 6]]),
     "raced": ({}, [1, "won", 0]),
     "undone": ({}, None),

@@ -7,6 +7,7 @@ import uuid
 from typing import Any
 
 from stepwell import App, Context
+from stepwell.durable.job_context import run_of
 
 _PAY = "insert into payment (job_id) values (%s)"
 
@@ -36,7 +37,7 @@ def make_app(database: str | None = None) -> App:
         first = await ctx.step(_number, key=f"number {uuid.uuid4()}")
         async with ctx.transaction("end"):
             pass
-        return [first, len(ctx.journal.job.journal or "")]
+        return [first, len(run_of(ctx).job.journal or "")]
 
     @app.task
     async def lost(ctx: Context) -> None:

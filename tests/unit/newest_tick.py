@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from stepwell.cron import Timing, ticks
+from stepwell.calendar.timing import Timing, ticks
 
 
 def latest(timing: Timing, after: datetime, until: datetime) -> datetime | None:

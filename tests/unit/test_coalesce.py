@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.coalesce import Coalescer
+from stepwell.postgres.coalesce import Coalescer
 
 
 def whole(items: list[int]) -> Iterator[list[int]]:

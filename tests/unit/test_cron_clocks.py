@@ -13,7 +13,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from stepwell import ConfigError
-from stepwell.cron import Cron, parse_cron, ticks
+from stepwell.calendar.timing import Cron, ticks
 
 from . import cron_oracle as oracle
 from .newest_tick import latest
@@ -120,7 +120,7 @@ _at_each_turn = pytest.mark.parametrize("turn", _GAPS + _OVERLAPS, ids=str)
 @_at_each_gap
 def test_a_daily_time_that_is_skipped_runs_once_at_the_end_of_the_gap(turn: Turn) -> None:
     for text in (f"{turn.middle:%M %H} * * *", f"0 {turn.middle:%M %H} * * *", f"7 {turn.middle:%M %H} * * *"):
-        cron = parse_cron(text, turn.tz)
+        cron = Cron(text, turn.tz)
         assert _walked(cron, turn.at - 12 * _HOUR, turn.at + 12 * _HOUR) == [turn.at]
         for before in (_HOUR, _MINUTE, _SECOND, timedelta.resolution):
             assert cron.after(turn.at - before) == turn.at
@@ -133,33 +133,31 @@ def test_a_daily_time_that_is_skipped_runs_once_at_the_end_of_the_gap(turn: Turn
 def test_several_times_that_are_skipped_together_run_once(turn: Turn) -> None:
     hour, end = turn.middle.hour, turn.jumps_to
     for text in (f"1,10,29 {hour} * * *", f"1-29 {hour} * * *", f"0 1,29 {hour} * * *", f"* 1-29 {hour} * * *"):
-        assert _walked(parse_cron(text, turn.tz), turn.at - _HOUR, turn.at + _HOUR) == [turn.at]
+        assert _walked(Cron(text, turn.tz), turn.at - _HOUR, turn.at + _HOUR) == [turn.at]
     # The end of the gap was due anyhow.
-    cron = parse_cron(f"{turn.middle:%M},{end:%M} {hour},{end:%H} * * *", turn.tz)
+    cron = Cron(f"{turn.middle:%M},{end:%M} {hour},{end:%H} * * *", turn.tz)
     assert _walked(cron, turn.at - _SECOND, turn.at + _SECOND) == [turn.at]
 
 
 @pytest.mark.parametrize("turn", [turn for turn in _GAPS if turn.width == _HOUR], ids=str)
 def test_an_hour_that_is_skipped_whole_runs_once_also_with_a_star_in_the_minutes(turn: Turn) -> None:
     for text in (f"*/15 {turn.middle:%H} * * *", f"* * {turn.middle:%H} * * *"):
-        assert _walked(parse_cron(text, turn.tz), turn.at - _HOUR, turn.at + _HOUR) == [turn.at]
+        assert _walked(Cron(text, turn.tz), turn.at - _HOUR, turn.at + _HOUR) == [turn.at]
 
 
 @_at_each_gap
 def test_the_minutes_beside_a_gap_run_as_ever(turn: Turn) -> None:
     before = turn.shows - _MINUTE
-    assert _walked(parse_cron(f"{before:%M %H} * * *", turn.tz), turn.at - _HOUR, turn.at + _HOUR) == [
-        turn.at - _MINUTE
-    ]
+    assert _walked(Cron(f"{before:%M %H} * * *", turn.tz), turn.at - _HOUR, turn.at + _HOUR) == [turn.at - _MINUTE]
     end = turn.jumps_to
-    assert _walked(parse_cron(f"{end:%M %H} * * *", turn.tz), turn.at - _HOUR, turn.at + _HOUR) == [turn.at]
+    assert _walked(Cron(f"{end:%M %H} * * *", turn.tz), turn.at - _HOUR, turn.at + _HOUR) == [turn.at]
 
 
 @_at_each_overlap
 def test_a_daily_time_that_comes_twice_runs_the_first_time(turn: Turn) -> None:
     first, second = turn.at - turn.width / 2, turn.at + turn.width / 2
     for text in (f"{turn.middle:%M %H} * * *", f"0 {turn.middle:%M %H} * * *"):
-        cron = parse_cron(text, turn.tz)
+        cron = Cron(text, turn.tz)
         assert _walked(cron, turn.at - 12 * _HOUR, turn.at + 12 * _HOUR) == [first]
         next_day = _local(turn.tz, turn.middle + _DAY)
         between = [first, first + _SECOND, turn.at - _SECOND, turn.at, turn.at + _SECOND, second - _SECOND, second]
@@ -171,7 +169,7 @@ def test_a_daily_time_that_comes_twice_runs_the_first_time(turn: Turn) -> None:
 @_at_each_overlap
 def test_the_seconds_beside_an_overlap_run_as_ever(turn: Turn) -> None:
     last, end = turn.shows - _SECOND, turn.shows
-    at_last, at_end = parse_cron(f"{last:%S %M %H} * * *", turn.tz), parse_cron(f"{end:%M %H} * * *", turn.tz)
+    at_last, at_end = Cron(f"{last:%S %M %H} * * *", turn.tz), Cron(f"{end:%M %H} * * *", turn.tz)
     for at in (turn.at, turn.at + _SECOND, turn.at + turn.width - _SECOND):
         assert latest(at_last, turn.at - 12 * _HOUR, at) == turn.at - _SECOND
         assert at_end.after(at) == turn.at + turn.width
@@ -181,7 +179,7 @@ def test_the_seconds_beside_an_overlap_run_as_ever(turn: Turn) -> None:
 
 @_at_each_overlap
 def test_a_time_in_the_zone_itself_is_of_the_pass_that_its_fold_says(turn: Turn) -> None:
-    cron = parse_cron(f"{turn.middle:%M} * * * *", turn.tz)
+    cron = Cron(f"{turn.middle:%M} * * * *", turn.tz)
     first, second = (turn.middle.replace(tzinfo=ZoneInfo(turn.tz), fold=fold) for fold in (0, 1))
     assert cron.after(first) == turn.at + turn.width / 2
     assert latest(cron, turn.at - _HOUR, first) == turn.at - turn.width / 2
@@ -195,13 +193,13 @@ def test_each_minute_of_a_certain_hour_runs_the_first_time(turn: Turn) -> None:
     minutes = f"{turn.middle - turn.width / 2:%M}-59"
     expected = [start + n * _MINUTE for n in range(int(turn.width / _MINUTE))]
     for text in (f"{minutes} {turn.middle:%H} * * *", f"0 {minutes} {turn.middle:%H} * * *"):
-        assert _walked(parse_cron(text, turn.tz), start - _SECOND, turn.at + 12 * _HOUR) == expected
+        assert _walked(Cron(text, turn.tz), start - _SECOND, turn.at + 12 * _HOUR) == expected
 
 
 @_at_each_overlap
 def test_an_hourly_time_that_comes_twice_runs_both_times(turn: Turn) -> None:
     for hours in ("*", "*/1", "0-23", "0-11,12-23"):
-        cron = parse_cron(f"{turn.middle:%M} {hours} * * *", turn.tz)
+        cron = Cron(f"{turn.middle:%M} {hours} * * *", turn.tz)
         found = _walked(cron, turn.at - turn.width, turn.at + turn.width)
         assert found == [turn.at - turn.width / 2, turn.at + turn.width / 2]
         for at in (turn.at - turn.width / 2, turn.at - _SECOND, turn.at, turn.at + _SECOND):
@@ -211,7 +209,7 @@ def test_an_hourly_time_that_comes_twice_runs_both_times(turn: Turn) -> None:
 @pytest.mark.parametrize("turn", [turn for turn in _GAPS + _OVERLAPS if turn.width == _HOUR], ids=str)
 def test_an_hourly_time_runs_every_hour_where_clocks_turn_by_an_hour(turn: Turn) -> None:
     for text in ("30 * * * *", "0 * * * *", "0 30 * * * *", "59 59 * * * *"):
-        found = _walked(parse_cron(text, turn.tz), turn.at - 4 * _HOUR, turn.at + 4 * _HOUR)
+        found = _walked(Cron(text, turn.tz), turn.at - 4 * _HOUR, turn.at + 4 * _HOUR)
         assert {later - earlier for earlier, later in pairwise(found)} == {_HOUR}
 
 
@@ -219,13 +217,13 @@ def test_an_hourly_time_runs_every_hour_where_clocks_turn_by_an_hour(turn: Turn)
 def test_each_quarter_of_an_hour_runs_whatever_clocks_do(turn: Turn) -> None:
     for text in ("*/15 * * * *", "0 */15 * * * *", "0,15,30,45 * * * *"):
         expected = [turn.at + n * 15 * _MINUTE for n in range(-11, 13)]
-        assert _walked(parse_cron(text, turn.tz), turn.at - 3 * _HOUR, turn.at + 3 * _HOUR) == expected
+        assert _walked(Cron(text, turn.tz), turn.at - 3 * _HOUR, turn.at + 3 * _HOUR) == expected
 
 
 @_at_each_turn
 def test_every_twenty_seconds_run_whatever_clocks_do(turn: Turn) -> None:
     expected = [turn.at + n * 20 * _SECOND for n in range(-14, 16)]
-    assert _walked(parse_cron("*/20 * * * * *", turn.tz), turn.at - 5 * _MINUTE, turn.at + 5 * _MINUTE) == expected
+    assert _walked(Cron("*/20 * * * * *", turn.tz), turn.at - 5 * _MINUTE, turn.at + 5 * _MINUTE) == expected
 
 
 @pytest.mark.parametrize(
@@ -291,7 +289,7 @@ def test_every_twenty_seconds_run_whatever_clocks_do(turn: Turn) -> None:
 )
 def test_where_clocks_turn_in_odd_ways(tz: str, text: str, after: str, expected: list[str]) -> None:
     start, *due = (datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (after, *expected))
-    assert _walked(parse_cron(text, tz), start, due[-1]) == due
+    assert _walked(Cron(text, tz), start, due[-1]) == due
 
 
 _ZONES = ("America/New_York", "Europe/Paris", "Australia/Lord_Howe", "Africa/Casablanca")
@@ -303,7 +301,7 @@ _TURNS = {tz: oracle.turns(tz, _START, _END) for tz in _ZONES}
 @pytest.mark.parametrize("time", ["01:45", "02:15"])
 def test_a_daily_schedule_runs_once_on_each_day_of_ten_years(tz: str, time: str) -> None:
     hour, minute = time.split(":")
-    found = ticks(parse_cron(f"{minute} {hour} * * *", tz), _START + _DAY, _END - _DAY, 10_000)
+    found = ticks(Cron(f"{minute} {hour} * * *", tz), _START + _DAY, _END - _DAY, 10_000)
     shown = [tick.astimezone(ZoneInfo(tz)) for tick in found]
     first = shown[0].date()
     assert [each.date() for each in shown] == [first + n * _DAY for n in range(len(found))]
@@ -442,7 +440,7 @@ def _local(tz: str, wall: datetime) -> datetime:
 
 def _parsed(text: str, tz: str) -> Cron:
     try:
-        return parse_cron(text, tz)
+        return Cron(text, tz)
     except ConfigError as refused:
         assume("no such day ever comes" not in str(refused))
         raise

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import make_url
 
-from stepwell.database_url import to_url
+from stepwell.postgres.url import to_url
 
 HOSTILE = "p:a/s?s#w%o@r[d]&=+ ,'\"\\\n\t\x01ä\U0001f40c%40"
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=30)

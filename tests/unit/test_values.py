@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell import ConfigError, Retry
-from stepwell.duration import describe, seconds
+from stepwell.values.duration import describe, seconds
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_durations_read_well() -> None:
         "1.5m",
         "1.5h",
         "1d",
-        "for ever",
+        "forever",
     ]
 
 

@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 from waiting import auntil
 
 from stepwell import App, Context, Worker
-from stepwell.worker import connections, watch
+from stepwell.worker import connections, write_observer
 
 _IDLE = 3
 _BUSY = 5
@@ -90,7 +90,7 @@ async def test_an_idle_worker_makes_two_transactions_a_second(app: App, monkeypa
 
     async with Worker(app, renew="5s"):
         await asyncio.sleep(1.5)
-        monkeypatch.setattr(watch, "watch", note)
+        monkeypatch.setattr(write_observer, "observer", note)
         await asyncio.sleep(8)
     # The lease is renewed over a connection of its own.
     assert (len(asked) + 8 / 5) / 8 <= 2, asked

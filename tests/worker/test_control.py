@@ -12,8 +12,10 @@ import pytest
 from deaf import deaf
 from waiting import Heard, auntil
 
-from stepwell import App, ConfigError, JobCancelled, Worker, WorkerNotFound, queries
-from stepwell.events import JobsHandedBack, ListenerDeaf, PauseChanged, StopAsked, WorkerStopped, WorkerStopping
+from stepwell import App, ConfigError, JobCancelled, Worker, WorkerNotFound
+from stepwell.postgres import queries
+from stepwell.telemetry.jobs import JobsHandedBack
+from stepwell.telemetry.worker import ListenerDeaf, PauseChanged, StopAsked, WorkerStopped, WorkerStopping
 
 
 async def test_a_paused_queue_rests_and_the_others_go_on(app: App) -> None:
@@ -50,12 +52,12 @@ async def test_what_was_claimed_ahead_is_handed_back_when_it_is_paused(app: App,
         jobs = [await slow.aenqueue() for _ in range(20)]
         await running.wait()
         # As if quick jobs had made it claim ahead.
-        crew = worker._crew  # pyright: ignore[reportPrivateUsage]
-        assert crew is not None
-        [fetcher], [runner] = crew.fetchers, crew.runners
+        run = worker._current  # pyright: ignore[reportPrivateUsage]
+        assert run is not None
+        [fetcher], [runner] = run.slots.fetchers, run.slots.runners
         fetcher._rate = 1e6  # pyright: ignore[reportPrivateUsage]
         fetcher._measured_at = inf  # pyright: ignore[reportPrivateUsage]
-        fetcher.freed()
+        runner.freed.set()
         await auntil(lambda: runner.waiting)
         began = time.monotonic()
         await app.apause(**scope)  # pyright: ignore[reportArgumentType]
@@ -101,7 +103,7 @@ async def test_one_worker_is_paused_by_its_id(app: App) -> None:
             info = await job.ainfo()
             assert info is not None
             assert str(info.worker_id) == other.id
-        listed = await app.database.afetch(queries.workers())
+        listed = await app.database.afetch(queries.reads.workers())
         assert {str(worker.id) for worker in listed if worker.paused} == {paused.id}
 
 

@@ -12,7 +12,8 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Context, JobFailed, Retry, Worker
-from stepwell.events import AttemptFailed, LoopBlocked
+from stepwell.telemetry.jobs import AttemptFailed
+from stepwell.telemetry.worker import LoopBlocked
 
 ONCE = Retry(max_attempts=1)
 

@@ -12,7 +12,7 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, ConfigError, StepwellError, SyncContext, Worker
-from stepwell.events import HookFailed
+from stepwell.telemetry.worker import HookFailed
 from stepwell.worker import hooks as hooks_module
 
 LOCALE: contextvars.ContextVar[str] = contextvars.ContextVar("LOCALE", default="none")

@@ -12,7 +12,8 @@ from process_tasks import register
 from waiting import Heard, auntil
 
 from stepwell import App, Context, JobCancelled, JobFailed, Retry, Worker
-from stepwell.events import Event, JobStarted
+from stepwell.telemetry.bus import Telemetry
+from stepwell.telemetry.jobs import JobStarted
 
 tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="nobody")
 
@@ -45,7 +46,7 @@ async def test_a_subscriber_that_raises_is_dropped_and_nothing_is_lost(
     async def note() -> str:
         return "ran"
 
-    def refuse(event: Event) -> None:
+    def refuse(event: Telemetry) -> None:
         raise RuntimeError(f"no {type(event).__name__}, please")
 
     worker = Worker(app, concurrency=1)

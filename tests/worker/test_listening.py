@@ -12,7 +12,7 @@ from deaf import deaf
 from waiting import Heard
 
 from stepwell import App, JobCancelled, Worker
-from stepwell.events import ListenerDeaf
+from stepwell.telemetry.worker import ListenerDeaf
 
 
 async def test_a_deaf_worker_says_so_and_polls(dsn: str, open_dir: Path) -> None:

@@ -16,7 +16,8 @@ from psycopg.conninfo import make_conninfo
 from waiting import Heard, auntil
 
 from stepwell import App, Context, StepwellError, Task, Worker
-from stepwell.events import Event, JobLocked, JobMisfit, OutcomesHeldUp
+from stepwell.telemetry.bus import Telemetry
+from stepwell.telemetry.jobs import JobLocked, JobMisfit, OutcomesHeldUp
 
 # Less than the pause before the last try, and enough for a machine with much else to do.
 SOON = 3.0
@@ -113,7 +114,7 @@ async def test_results_of_other_jobs_come_while_a_job_is_locked_whose_args_do_no
     heard = Heard(worker)
     with psycopg.connect(dsn) as session, psycopg.connect(dsn, autocommit=True) as conn:
 
-        def lock(event: Event) -> None:
+        def lock(event: Telemetry) -> None:
             # Before its outcome is written.
             if isinstance(event, JobMisfit):
                 session.execute(CANCEL, (event.job_id,))

@@ -12,10 +12,10 @@ from process_tasks import register
 from waiting import Heard, auntil
 
 from stepwell import App, Context, Done, JobFailed, Next, Worker
-from stepwell.events import AttemptFailed, JobMisfit
-from stepwell.handle import JobHandle
-from stepwell.job import JobInfo
+from stepwell.jobs.handle import JobHandle
+from stepwell.telemetry.jobs import AttemptFailed, JobMisfit
 from stepwell.testing import Clock
+from stepwell.values.job import JobInfo
 
 
 async def look(job: JobHandle[Any]) -> JobInfo:

@@ -10,7 +10,7 @@ import pytest
 from waiting import auntil
 
 from stepwell import App, BadArgs, Context, JobFailed, Retry, SyncContext, Worker
-from stepwell.machine import Done
+from stepwell.flows.machine import Done
 
 # Deeper than any Python reads: 3.13 reads some 10,000 levels, 3.11 a thousand.
 DEEP = "[" * 12000 + "]" * 12000

@@ -8,10 +8,11 @@ import psycopg
 import pytest
 from waiting import Heard
 
-from stepwell import App, Context, JobFailed, Retry, Worker, queries
-from stepwell.cli.job_page import print_job
-from stepwell.db import fetch
-from stepwell.events import AttemptFailed
+from stepwell import App, Context, JobFailed, Retry, Worker
+from stepwell.cli.jobs.page import print_job
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.telemetry.jobs import AttemptFailed
 
 ONCE = Retry(max_attempts=1)
 
@@ -51,7 +52,7 @@ async def test_an_error_without_a_message_is_its_name_alone(
     assert info is not None
     assert failed.error == "ValueError"
     assert [step.error for step in info.steps] == ["KeyError", "ValueError"]
-    assert [error for _, error in fetch(conn, queries.last_errors([str(failing.id)]))] == ["ValueError"]
+    assert [error for _, error in fetch(conn, queries.reads.last_errors([str(failing.id)]))] == ["ValueError"]
     print_job(failed, failed.failures, [])
     shown = capsys.readouterr().out
     assert "ValueError:" not in shown

@@ -9,10 +9,10 @@ import pytest
 from waiting import Heard
 
 from stepwell import App, Context, Worker
-from stepwell.events import TasksShared
-from stepwell.handle import JobHandle
-from stepwell.job import JobInfo
+from stepwell.jobs.handle import JobHandle
+from stepwell.telemetry.worker import TasksShared
 from stepwell.testing import adrain
+from stepwell.values.job import JobInfo
 
 
 async def look(job: JobHandle[Any]) -> JobInfo:
@@ -129,8 +129,12 @@ async def test_a_worker_says_when_it_starts_that_another_app_may_take_its_jobs(d
         async with worker:
             said = heard.of(TasksShared)
             assert [(one.owner, one.other, one.tasks) for one in said] == [(app.name, "billing", ("parent", "send"))]
-            assert said[0].text().startswith("this app has no name, and workers of app 'billing' run parent, send from")
-            assert "name it with App(name=...)" in said[0].text()
+            assert (
+                said[0]
+                .text()
+                .startswith("this app has no name, and workers of app 'billing' also run parent, send from")
+            )
+            assert "name this app with App(name=...)" in said[0].text()
             third = Worker(shop)
             other = Heard(third)
             async with third:

@@ -207,8 +207,8 @@ def test_what_cannot_be_stored_with_a_job_is_refused(app: App) -> None:
 
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"retry": Retry(backoff=pause)}, "name a backoff, such as 'linear', or set it on the task"),
-        ({"retry": Retry(retry_on=(OSError,))}, "leave them out, so that those of the task hold"),
-        ({"retry": Retry(never_on=(OSError,))}, "leave them out, so that those of the task hold"),
+        ({"retry": Retry(retry_on=(OSError,))}, "leave them out, so that those of the task apply"),
+        ({"retry": Retry(never_on=(OSError,))}, "leave them out, so that those of the task apply"),
         ({"retry": "often"}, "give a Retry"),
         ({"timeout": 0}, "leave it out"),
         ({"keep": "always"}, '"forever"'),
@@ -238,4 +238,4 @@ async def test_a_policy_that_no_worker_can_read_leaves_the_job_to_its_task(
             ).fetchone()
             assert row is not None
             assert await app.job(row[0]).aresult(timeout="20s") == "done"
-            assert f"the policy of job {row[0]} (work) cannot be read, and that of its task holds" in caplog.text
+            assert f"the policy of work {row[0]} cannot be read, so its task's is used" in caplog.text

@@ -15,7 +15,7 @@ from process_tasks import die, register, stubborn
 from waiting import Heard, auntil, until
 
 from stepwell import App, JobCancelled, JobFailed, ProcessCrashed, Retry, Worker
-from stepwell.events import AttemptFailed
+from stepwell.telemetry.jobs import AttemptFailed
 
 ONCE = Retry(max_attempts=1)
 

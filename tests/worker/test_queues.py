@@ -18,8 +18,8 @@ from process_tasks import register
 from waiting import Heard, auntil
 
 from stepwell import App, ConfigError, Context, JobCancelled, Worker
-from stepwell.events import WorkerStarted
-from stepwell.task import Task
+from stepwell.jobs.task import Task
+from stepwell.telemetry.worker import WorkerStarted
 
 
 class Gate:
@@ -80,9 +80,9 @@ async def left(conn: psycopg.Connection[Any]) -> dict[str, int]:
 async def quiet(app: App, **options: Any) -> AsyncGenerator[Worker]:
     """A worker that does not poll, and has nothing more to do at the beginning: only notifications move it."""
     async with Worker(app, poll="60s", **options) as worker:
-        crew = worker._crew  # pyright: ignore[reportPrivateUsage]
-        assert crew is not None
-        listener = crew._listener  # pyright: ignore[reportPrivateUsage]
+        run = worker._current  # pyright: ignore[reportPrivateUsage]
+        assert run is not None
+        listener = run._listener  # pyright: ignore[reportPrivateUsage]
         await auntil(lambda: listener._heard.is_set())  # pyright: ignore[reportPrivateUsage]
         yield worker
 
@@ -232,8 +232,8 @@ async def test_thousands_of_queues_share_a_pool(app: App, balance: str | Mapping
     await notes.put(*names, *["deep"] * 3000)
     async with Worker(app, queues=["*"], concurrency=50, balance=balance) as worker:  # pyright: ignore[reportArgumentType]
         await auntil(lambda: len(notes.ran) == 6000, within=60)
-        fetcher = worker._crew.fetchers[0]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
-        await auntil(lambda: not len(fetcher._turns))  # pyright: ignore[reportPrivateUsage]
+        fetcher = worker._current.slots.fetchers[0]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+        await auntil(lambda: not len(fetcher._rotation))  # pyright: ignore[reportPrivateUsage]
     assert Counter(notes.ran) == {**dict.fromkeys(names, 1), "deep": 3000}
 
 

@@ -10,7 +10,7 @@ from waiting import Heard
 
 from stepwell import App, Worker
 from stepwell.errors import DatabaseError
-from stepwell.events import DatabaseLost
+from stepwell.telemetry.worker import DatabaseLost
 
 
 async def test_a_worker_outlives_the_moment_in_which_a_function_is_replaced(

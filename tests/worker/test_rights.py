@@ -13,9 +13,11 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from stepwell import App, Context, Worker, advice, rights
+from stepwell import App, Context, Worker
 from stepwell.errors import DatabaseError
-from stepwell.rights import Kind
+from stepwell.postgres import hints as advice
+from stepwell.postgres import rights
+from stepwell.postgres.rights import Kind
 
 
 @pytest.fixture

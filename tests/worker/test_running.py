@@ -16,7 +16,7 @@ import pytest
 from waiting import auntil
 
 from stepwell import App, Context, JobNotFound, Retry, Worker
-from stepwell.job import ClaimedJob
+from stepwell.values.job import ClaimedJob
 
 ONCE = Retry(max_attempts=1)
 
@@ -207,7 +207,7 @@ async def test_keep_decides_what_stays_in_history(app: App, conn: psycopg.Connec
             return await gone.ainfo() is None
 
         await auntil(is_gone)
-        with pytest.raises(JobNotFound, match="not kept"):
+        with pytest.raises(JobNotFound, match="no longer kept"):
             await gone.aresult(timeout="10s")
     assert conn.execute("select expires_at::text from stepwell.history_forever").fetchall() == [("infinity",)]
 
@@ -236,13 +236,13 @@ async def test_jobs_that_start_in_the_next_turn_leave_the_other_slots_free(app: 
         await release.wait()
 
     async with Worker(app, concurrency=100) as worker:
-        crew = worker._crew  # pyright: ignore[reportPrivateUsage]
-        assert crew is not None
+        run = worker._current  # pyright: ignore[reportPrivateUsage]
+        assert run is not None
         ids = [str(UUID(int=n)) for n in range(60)]
-        crew.runners[0].take([ClaimedJob(known, "default", "hold", "{}", None, 1, 1, 0, 0) for known in ids])
-        assert crew.runners[0].waiting  # more than one turn starts
-        assert crew.fetchers[0]._wanted() == 40  # pyright: ignore[reportPrivateUsage]
-        await auntil(lambda: len(crew.runners[0].running) == 60)
-        assert crew.fetchers[0]._wanted() == 40  # pyright: ignore[reportPrivateUsage]
+        run.slots.runners[0].take([ClaimedJob(known, "default", "hold", "{}", None, 1, 1, 0, 0) for known in ids])
+        assert run.slots.runners[0].waiting  # more than one turn starts
+        assert run.slots.fetchers[0]._wanted() == 40  # pyright: ignore[reportPrivateUsage]
+        await auntil(lambda: len(run.slots.runners[0].running) == 60)
+        assert run.slots.fetchers[0]._wanted() == 40  # pyright: ignore[reportPrivateUsage]
         release.set()
-        await crew.runners[0].idle()
+        await run.slots.runners[0].idle()

@@ -11,8 +11,9 @@ from psycopg.conninfo import make_conninfo
 from waiting import Heard
 
 from stepwell import App, Context, JobFailed, TooLarge, Worker
-from stepwell.events import AttemptFailed, LoopFailed
-from stepwell.migrate import migrate
+from stepwell.postgres.migrate import migrate
+from stepwell.telemetry.jobs import AttemptFailed
+from stepwell.telemetry.worker import LoopFailed
 
 MIB = 1024 * 1024
 
@@ -216,7 +217,7 @@ async def test_a_job_that_is_too_large_to_be_handed_to_a_worker_fails_and_the_ot
             assert (failed.reason, failed.attempt) == ("unreadable", 1)
             assert "have 3000009 bytes" in failed.message
             assert f'"stepwell limits set job 3MB", and then "stepwell jobs retry {failed.job_id}"' in failed.message
-            with pytest.raises(JobFailed, match="more than a worker is handed"):
+            with pytest.raises(JobFailed, match="more than a worker may claim"):
                 await app.job(failed.job_id).aresult()
 
 

@@ -10,7 +10,7 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Context, JobCancelled, JobFailed, Retry, Worker
-from stepwell.events import HandlerAbandoned
+from stepwell.telemetry.jobs import HandlerAbandoned
 
 ONCE = Retry(max_attempts=1)
 

@@ -12,7 +12,7 @@ import pytest
 from waiting import Heard, auntil, until
 
 from stepwell import App, Cancel, ConfigError, Context, JobCancelled, JobFailed, Retry, Snooze, Worker
-from stepwell.events import JobLocked, JobStopAsked
+from stepwell.telemetry.jobs import JobLocked, JobStopAsked
 
 
 @pytest.fixture
@@ -307,9 +307,9 @@ async def test_a_handler_that_is_to_stop_while_its_end_is_rolled_back_does_not_r
     async with worker:
         job = await task.aenqueue()
         await auntil(lambda: runs)
-        crew = worker._crew  # pyright: ignore[reportPrivateUsage]
-        assert crew is not None
-        [run] = crew.runners[0].running.values()
+        current = worker._current  # pyright: ignore[reportPrivateUsage]
+        assert current is not None
+        [run] = current.slots.runners[0].running.values()
         if why == "cancel":
             # The worker hears of it later.
             effects.execute("update stepwell.job set cancelling = true")
@@ -319,13 +319,13 @@ async def test_a_handler_that_is_to_stop_while_its_end_is_rolled_back_does_not_r
             effects.execute("select pg_notify('stepwell_cancel', %s)", (worker.id,))
         else:
             worker.stop_now()
-        await auntil(lambda: run.wish)
+        await auntil(lambda: run.late_stop)
         effects.execute("select pg_advisory_unlock(7)")
-        await auntil(lambda: run.why)
+        await auntil(lambda: run.stop_reason)
     info = await job.ainfo()
     assert info is not None
     assert (runs, info.state, info.failures) == ([1], "cancelled" if why == "cancel" else "ready", ())
-    assert [event.why for event in heard.of(JobStopAsked)] == [why]
+    assert [event.reason for event in heard.of(JobStopAsked)] == [why]
 
 
 async def test_a_handler_whose_end_is_always_rolled_back_fails_in_the_end(

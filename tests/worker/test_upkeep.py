@@ -12,7 +12,8 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Retry, Worker
-from stepwell.events import LeaderChanged, RescuedJobFailed
+from stepwell.telemetry.jobs import RescuedJobFailed
+from stepwell.telemetry.worker import LeaderChanged
 
 
 async def test_what_only_another_app_keeps_has_its_partitions_too(app: App, dsn: str) -> None:
@@ -59,7 +60,7 @@ async def test_a_job_whose_last_attempt_a_dead_worker_took_is_named_in_the_log(
     [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
     said = record.getMessage()
     assert said.startswith(f"fragile {last.id} has failed for good: worker ")
-    assert "(pid 7 on host) died while it ran this job, and it has no attempt left" in said
+    assert "(pid 7 on host) died while it ran this job, and no attempt is left" in said
     assert record.__dict__["job_id"] == str(last.id)
 
 

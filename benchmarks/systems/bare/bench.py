@@ -19,9 +19,9 @@ from program import DSN, aping_each, main, open_tally
 from saving import save
 from tally import Tally
 
-from stepwell import queries
-from stepwell.migrate import migrate
-from stepwell.queries import Position
+from stepwell.postgres import queries
+from stepwell.postgres.migrate import migrate
+from stepwell.postgres.queries.claims import Position
 
 LOOPS = int(os.environ.get("BENCH_LOOPS", "2"))
 STEPS = int(os.environ.get("BENCH_STEPS", "0"))
@@ -57,7 +57,7 @@ def work(batch: int) -> None:
 
 async def _work(batch: int) -> None:
     connection = await _connect()
-    register = queries.register_worker("bench", os.getpid(), "bare", ["default"], "{}", batch, 86400)
+    register = queries.fleet.register_worker("bench", os.getpid(), "bare", ["default"], "{}", batch, 86400)
     worker_id = (await _run(connection, register))[0][0]
     await connection.execute("listen stepwell_ready")
     tally = open_tally()
@@ -80,7 +80,7 @@ async def _loop(worker_id: str, batch: int, tally: Tally) -> None:
     position = Position()
     while True:
         _told.clear()
-        jobs = await _run(connection, queries.claim(worker_id, ["default"], [position], ["noop"], batch))
+        jobs = await _run(connection, queries.claims.claim(worker_id, ["default"], [position], ["noop"], batch))
         for job in jobs:
             if job[3].startswith('{"sent"'):
                 tally.hit_after(int(job[3][9:-1]))
@@ -93,7 +93,9 @@ async def _loop(worker_id: str, batch: int, tally: Tally) -> None:
             for n in range(1, STEPS + 1):
                 await _run(connection, save(ids, epochs, n))
             count, none = len(jobs), [None] * len(jobs)
-            await _run(connection, queries.finish(ids, epochs, [RESULT] * count, [KEEP], ["succeeded"], none, []))
+            await _run(
+                connection, queries.outcomes.finish(ids, epochs, [RESULT] * count, [KEEP], ["succeeded"], none, [])
+            )
         elif position == Position():
             await _told.wait()
         else:

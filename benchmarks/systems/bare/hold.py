@@ -18,20 +18,22 @@ import uvloop
 from program import DSN
 from saving import save
 
-from stepwell import queries
-from stepwell.db import afetch
-from stepwell.job import ClaimedJob
-from stepwell.queries import Position
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import afetch
+from stepwell.postgres.queries.claims import Position
+from stepwell.values.job import ClaimedJob
 
 
 async def main(batch: int, batches: int, steps: int, loops: int) -> None:
     """Claim first: only the saving is timed."""
     connections = [await _connect() for _ in range(loops)]
-    register = queries.register_worker("bench", os.getpid(), "bare", ["default"], "{}", batch, 86400)
+    register = queries.fleet.register_worker("bench", os.getpid(), "bare", ["default"], "{}", batch, 86400)
     [worker_id] = await afetch(connections[0], register)
     held: list[list[ClaimedJob]] = []
     for _ in range(loops * batches):
-        held.append(await afetch(connections[0], queries.claim(worker_id, ["default"], [Position()], ["noop"], batch)))
+        held.append(
+            await afetch(connections[0], queries.claims.claim(worker_id, ["default"], [Position()], ["noop"], batch))
+        )
         if len(held[-1]) < batch:
             raise RuntimeError(f"there were fewer than {loops * batches * batch} jobs to hold: fill the queue first")
 

@@ -10,7 +10,7 @@ import psycopg
 import uvloop
 from program import DSN, aflow, aping_each, main
 
-from stepwell.migrate import migrate
+from stepwell.postgres.migrate import migrate
 
 TASK = os.environ.get("BENCH_TASK", "noop")
 ARGS = os.environ.get("BENCH_ARGS", "{}")

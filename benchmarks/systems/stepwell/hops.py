@@ -16,8 +16,8 @@ from typing import Any
 import uvloop
 from program import DSN
 
-import stepwell.db
-import stepwell.worker.link
+import stepwell.postgres.database
+import stepwell.worker.worker_connection
 from stepwell import App, Worker
 from stepwell.worker.listener import Listener
 
@@ -39,7 +39,7 @@ def mark(name: str) -> None:
     times.setdefault(name, time.perf_counter())
 
 
-fetch = stepwell.db.afetch
+fetch = stepwell.postgres.database.afetch
 hear = Listener._hear  # pyright: ignore[reportPrivateUsage]
 
 
@@ -88,6 +88,6 @@ async def main(jobs: int) -> None:
     print(json.dumps({hop: statistics.median(each) for hop, each in found.items()}))
 
 
-stepwell.db.afetch = stepwell.worker.link.afetch = marked
+stepwell.postgres.database.afetch = stepwell.worker.worker_connection.afetch = marked
 Listener._hear = heard  # pyright: ignore[reportPrivateUsage]
 uvloop.run(main(int(sys.argv[1])))

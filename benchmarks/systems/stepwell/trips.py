@@ -15,19 +15,19 @@ from typing import Any
 import uvloop
 from tasks import app
 
-from stepwell.queries import Query
+from stepwell.postgres.queries import Query
 from stepwell.worker import Worker
-from stepwell.worker.link import Link
+from stepwell.worker.worker_connection import WorkerConnection
 
 ASKED = re.compile(r"stepwell\.(\w+)\(")
 FOR_A_JOB = {"save_steps", "finish", "fail", "suspend", "advance", "spawn", "large_value", "step_saved"}
 
 asked: list[str] = []
-fetch = Link.fetch
+fetch = WorkerConnection.fetch
 
 
-async def counted(self: Link, query: Query[Any]) -> list[Any]:
-    """As `Link.fetch`, which all of these go through: there is no other way to tell a claim that found something."""
+async def counted(self: WorkerConnection, query: Query[Any]) -> list[Any]:
+    """As `WorkerConnection.fetch`, which all of these use: only its answer says whether a claim found something."""
     found = ASKED.search(query.text)
     name = found[1] if found else ""
     # A write is noted when it is sent, a claim when it has found something: they go over several connections, and the
@@ -50,5 +50,5 @@ async def main(task: str) -> None:
         print("claim", *run.split())
 
 
-Link.fetch = counted
+WorkerConnection.fetch = counted
 uvloop.run(main(sys.argv[1]))

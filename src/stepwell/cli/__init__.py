@@ -1,13 +1,14 @@
-"""The command line: argv -> one call -> print.
+"""The command line: parse the arguments, call the library once, print the answer.
 
-One noun per file. A command opens the database with `session`, runs queries, and hands values to `output`, which knows
-people (tables) from programs (`--json`) and trusts no text that came with a job. Errors are raised as everywhere else;
-`entry` says them in one line and chooses the exit code: 0, 1 for trouble, 2 for a wrong command line.
+`commands` lists all commands; each has a file named after it, or a folder (`jobs`, `tasks`) where it needs several. A
+command connects through `database`, reads its arguments with `parse`, and prints with `output`, which writes tables for
+people and `--json` for programs, and escapes control characters in all text from jobs. `entry_point` turns every error
+into one line on stderr and an exit code: 0, 1 for a failure, 2 for a wrong command line.
 
-A worker runs in the command's own process (`running`), or in several that a `supervisor` starts and replaces: those are
-the same command again, at the end of a `lifeline`, and their exit codes (`exits`) say what is to come after them.
+Nothing is decided here: jobs are changed by `stepwell.jobs`, checks are in `stepwell.doctor`, and worker processes are
+started and replaced by `stepwell.supervisor`. To add a command, write its file and name it in `commands`.
 """
 
-from stepwell.cli.entry import main
+from stepwell.cli.entry_point import main
 
 __all__ = ["main"]

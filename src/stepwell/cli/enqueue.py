@@ -1,4 +1,4 @@
-"""`stepwell enqueue`: put a job in by its task's name, without the app."""
+"""`stepwell enqueue`: enqueue a job by its task's name, without loading the app."""
 
 from __future__ import annotations
 
@@ -6,62 +6,73 @@ from typing import Annotated
 
 import typer
 
-from stepwell import queries
-from stepwell.cli import names, usage
+from stepwell.cli import known_names, parse
+from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.output import say, warn
-from stepwell.cli.session import DatabaseOption, session
-from stepwell.codec import encode_metadata
-from stepwell.db import fetch
+from stepwell.jobs.codec import encode_metadata
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.values.job import NewJob
 
 
 def enqueue(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.", show_default=False)],
-    args: Annotated[str, typer.Argument(metavar="JSON", help="The arguments by name, a JSON object.")] = "{}",
+    args: Annotated[str, typer.Argument(metavar="JSON", help="The arguments by name, as a JSON object.")] = "{}",
     queue: Annotated[
         str | None,
         typer.Option(
             "--queue",
             "-q",
             metavar="NAME",
-            help="Into this queue.  [default: the task's, if a live worker knows it, else 'default']",
+            help="The queue.  [default: the task's, if a live worker knows it, else 'default']",
             show_default=False,
         ),
     ] = None,
     priority: Annotated[
         int | None,
         typer.Option(
-            help="A higher one goes first.  [default: the task's, or 0]", min=-32767, max=32767, show_default=False
+            help="Jobs with a higher priority run first.  [default: the task's, or 0]",
+            min=-32767,
+            max=32767,
+            show_default=False,
         ),
     ] = None,
-    delay: Annotated[str | None, typer.Option(metavar="LENGTH", help="Not before then: 30s, 1h30m, 7d.")] = None,
-    run_at: Annotated[str | None, typer.Option(metavar="TIME", help="Not before 2030-12-31T23:59:00+01:00.")] = None,
-    metadata: Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to find the job by.")] = None,
+    delay: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Run no earlier than this from now: 30s, 1h30m, 7d.")
+    ] = None,
+    run_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Run no earlier than this: 2030-12-31T23:59:00+01:00.")
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option(metavar="JSON", help="A JSON object stored with the job, to filter by.")
+    ] = None,
     max_attempts: Annotated[
-        int | None, typer.Option(help="Instead of what the task says.", min=1, max=1_000_000)
+        int | None, typer.Option(help="Use this limit instead of the task's.", min=1, max=1_000_000)
     ] = None,
-    owner: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only for workers of the app that was given this name.")
-    ] = None,
+    owner: Annotated[str | None, typer.Option(metavar="NAME", help="Run only in workers of the app NAME.")] = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Put a job in and print its id. Whether the arguments fit the task is seen when it runs: the app is not asked."""
-    usage.json_object(args, "the argument after TASK")
+    """Enqueue a job and print its id.
+
+    The app is not loaded: whether the arguments fit the task shows when the job runs.
+    """
+    parse.json_object(args, "the argument after TASK")
     if delay is not None and run_at is not None:
-        raise usage.Usage("--delay and --run-at exclude each other: give one")
-    job = queries.NewJob(
-        usage.name(task, "TASK"),
+        raise parse.UsageError("--delay and --run-at cannot be combined: give one")
+    job = NewJob(
+        parse.name(task, "TASK"),
         args,
-        None if queue is None else usage.name(queue, "--queue"),
+        None if queue is None else parse.name(queue, "--queue"),
         priority,
-        None if delay is None else usage.length(delay, "--delay"),
-        None if run_at is None else usage.moment(run_at, "--run-at"),
-        None if metadata is None else encode_metadata(usage.json_object(metadata, "--metadata")),
+        None if delay is None else parse.duration(delay, "--delay"),
+        None if run_at is None else parse.moment(run_at, "--run-at"),
+        None if metadata is None else encode_metadata(parse.json_object(metadata, "--metadata")),
         max_attempts,
-        None if owner is None else usage.name(owner, "--owner"),
+        None if owner is None else parse.name(owner, "--owner"),
     )
-    with session(database, create=True) as connection:
-        # Before the job makes its names known itself.
-        doubts = names.doubts(connection, {"task": job.task, "queue": job.queue, "owner": job.owner}, served=True)
-        say(str(fetch(connection, queries.enqueue_one(job))[0]))
+    with connect(database, create=True) as connection:
+        # Checked first, because the job itself makes its names known.
+        doubts = known_names.doubts(connection, {"task": job.task, "queue": job.queue, "owner": job.owner}, served=True)
+        say(str(fetch(connection, queries.jobs.enqueue_one(job))[0]))
     for doubt in doubts:
         warn(doubt)

@@ -1,4 +1,4 @@
-"""A command that only holds others."""
+"""A command that only groups other commands."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import typer
 from stepwell.cli.output import say
 
 
-def new_group(promise: str) -> typer.Typer:
-    """A group of commands, which by itself shows its help."""
-    group = typer.Typer(help=promise, rich_markup_mode=None)
+def new_group(help_text: str) -> typer.Typer:
+    """A group of commands that shows its help when called alone."""
+    group = typer.Typer(help=help_text, rich_markup_mode=None)
 
     @group.callback(invoke_without_command=True)
     def show_help(context: typer.Context) -> None:  # pyright: ignore[reportUnusedFunction]
@@ -19,7 +19,7 @@ def new_group(promise: str) -> typer.Typer:
 
 
 def help_instead(context: typer.Context) -> None:
-    """Show the help if no command is named. That is a usage error, though a common one."""
+    """If no command is named, show the help and exit as a usage error."""
     if context.invoked_subcommand is None:
         say(context.get_help())
         raise typer.Exit(2)

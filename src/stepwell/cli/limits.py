@@ -1,4 +1,4 @@
-"""`stepwell limits`: how large a value the database accepts."""
+"""`stepwell limits`: the sizes of values that the database accepts."""
 
 from __future__ import annotations
 
@@ -6,33 +6,38 @@ from typing import Annotated
 
 import typer
 
-from stepwell import queries
-from stepwell.cli import usage
+from stepwell.cli import parse
+from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, record, say, table
-from stepwell.cli.session import DatabaseOption, session
-from stepwell.db import fetch
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
 
-group = typer.Typer(help="How large a value the database accepts.", rich_markup_mode=None)
+group = typer.Typer(rich_markup_mode=None)
 
 
 @group.callback(invoke_without_command=True)
 def limits(context: typer.Context, json: JsonOption = False, database: DatabaseOption = None) -> None:
-    """List the limits on the size of values. They hold for every caller, in Python or SQL.
+    """List or change the size limits of values.
 
-    args and metadata are those of a job; event and signal what is emitted or sent; result what a task returns; step the
-    value of a step; job all that a worker is handed with one job: its args, metadata and saved steps.
+    They hold for every caller, in Python and SQL. args and metadata limit those of a job, event and signal the value
+    that is emitted or sent, result what a task returns, step the value of a step, progress what a job reports, and job
+    all that a worker receives with one job: args, metadata and saved steps.
     """
     if context.invoked_subcommand is not None:
         return
-    with session(database) as connection:
-        found = fetch(connection, queries.size_limits())
+    with connect(database) as connection:
+        found = fetch(connection, queries.limits.size_limits())
     if json:
         dump([record(limit) for limit in found])
         return
     table(
-        [Column("limit"), Column("size", right=True), Column("bytes", right=True)],
-        ((limit.name, _size(limit.bytes), limit.bytes) for limit in found),
+        found,
+        [
+            Column("limit", lambda limit: limit.name),
+            Column("size", lambda limit: _size(limit.bytes), right=True),
+            Column("bytes", lambda limit: limit.bytes, right=True),
+        ],
         empty="the database has no limits",
     )
 
@@ -40,20 +45,21 @@ def limits(context: typer.Context, json: JsonOption = False, database: DatabaseO
 @group.command("set")
 def change(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The limit, as 'stepwell limits' lists it.", show_default=False)
+        str, typer.Argument(metavar="NAME", help="The limit; 'stepwell limits' lists them.", show_default=False)
     ],
     size: Annotated[
         str, typer.Argument(metavar="SIZE", help="The new limit, such as 100kB or 5MB.", show_default=False)
     ],
     database: DatabaseOption = None,
 ) -> None:
-    """Change a limit, as the owner of the schema. It holds at once, for what is written from now on.
+    """Change a limit. Only the owner of the schema can do this.
 
-    Python has limits of its own: App(max_args_size=) and App(max_result_size=).
+    The new limit takes effect at once, for values written from then on. Python has limits of its own:
+    App(max_args_size=) and App(max_result_size=).
     """
-    wanted = usage.size(size, "SIZE")
-    with session(database) as connection:
-        before = fetch(connection, queries.set_size_limit(name, wanted))[0]
+    wanted = parse.size(size, "SIZE")
+    with connect(database) as connection:
+        before = fetch(connection, queries.limits.set_size_limit(name, wanted))[0]
     say(f"the limit of {name} is {_size(wanted)}; it was {_size(before)}")
 
 

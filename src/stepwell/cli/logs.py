@@ -1,4 +1,4 @@
-"""Logging for the worker's process: to stderr, in colour on a terminal, in plain lines elsewhere."""
+"""Logging of a worker process: to stderr, in colour on a terminal, in plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
-from stepwell import logs
 from stepwell.cli.output import clean
-from stepwell.cli.usage import Usage
-from stepwell.logs import JobLogFilter
+from stepwell.cli.parse import UsageError
+from stepwell.durable import log_filter
+from stepwell.durable.log_filter import JobLogFilter
 
 LEVELS = ("debug", "info", "warning", "error")
 
 
 def check_level(typed: str | None) -> str | None:
-    """A level that can be set."""
+    """The level, if it is one."""
     if typed is not None and typed.lower() not in LEVELS:
-        raise Usage(f"--log-level is {typed!r}: it must be one of {', '.join(LEVELS)}")
+        raise UsageError(f"--log-level is {typed!r}: it must be one of {', '.join(LEVELS)}")
     return typed
 
 
 def set_up_logging(level: str | None, *, one_of_many: bool = False) -> None:
-    """Log from `level` on, by default info. An app that has set up logging itself keeps its handlers and levels, but
-    `level`, where it is given, is that of the logger `stepwell` in any case.
+    """Log from `level` on, by default info; with the pid in each line if this is `one_of_many` processes.
 
-    Where one of many processes writes, each line has its pid.
+    An app that has configured logging keeps its handlers and levels, but a given `level` always applies to the logger
+    `stepwell`.
     """
-    logs.set_up_in_processes = partial(set_up_logging, level, one_of_many=True)
+    log_filter.set_up_in_processes = partial(set_up_logging, level, one_of_many=True)
     root, ours = logging.getLogger(), logging.getLogger("stepwell")
-    # dictConfig and fileConfig disable every logger that they do not name, unless they are told not to.
+    # By default dictConfig and fileConfig disable every logger that they do not name.
     ours.disabled = False
     who = "[%(process)d]" if one_of_many else ""
     if not root.handlers:
@@ -41,7 +41,7 @@ def set_up_logging(level: str | None, *, one_of_many: bool = False) -> None:
         ours.setLevel(level.upper())
         lowest = min((handler.level for handler in _handlers(ours)), default=math.inf)
         if lowest > ours.level:
-            # The app's handlers drop what was asked for. They keep their levels, which others rely on.
+            # The app's handlers drop records of this level. They keep their levels; our handler adds those records.
             handler = _handler(who)
             handler.addFilter(lambda record: record.levelno < lowest)
             ours.addHandler(handler)
@@ -51,22 +51,22 @@ def set_up_logging(level: str | None, *, one_of_many: bool = False) -> None:
 
 
 def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
-    """Those that get the records of a logger, and write them somewhere."""
+    """The handlers that write the records of a logger."""
     while logger is not None:
         yield from [handler for handler in logger.handlers if not isinstance(handler, logging.NullHandler)]
         logger = logger.parent if logger.propagate else None
 
 
 class _Formatter(logging.Formatter):
-    """Names the job that a record was made in. Messages carry what a handler said: it must neither steer the terminal
-    nor look like a line of its own."""
+    """Names the job that logged a record. A message may hold text from a handler, which must not control the terminal
+    or look like a log line of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         return clean(super().format(record), lines=True).replace("\n", "\n    ")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         job_id = getattr(record, "job_id", None)
-        if job_id is None or hasattr(record, "event"):  # the worker's own messages name the job themselves
+        if job_id is None or hasattr(record, "event"):  # the worker's own messages already name the job
             return super().formatMessage(record)
         about = f"[{getattr(record, 'task', None)} {job_id} attempt {getattr(record, 'attempt', None)}]"
         return super().formatMessage(logging.makeLogRecord({**record.__dict__, "message": f"{about} {record.message}"}))

@@ -1,7 +1,7 @@
-"""Print: tables and sentences for people, one JSON document for programs.
+"""Print tables and sentences for people, or one JSON document for programs.
 
-Names, messages and tracebacks come from whoever enqueued or wrote a job. They are shown, never obeyed: control
-characters are written out, and nothing is read as markup.
+Names, messages and tracebacks may come from anybody who can enqueue a job. Control characters in them are escaped, and
+nothing in them is read as markup.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from stepwell.duration import describe
+from stepwell.values.duration import describe
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+Row = TypeVar("Row")
 
 _WIDEST_WHEN_PIPED = 200
 _NARROWEST = 8
@@ -37,16 +39,17 @@ _STYLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table. One that may be cut gives way when the terminal is narrow; ids never are."""
+class Column(Generic[Row]):
+    """A column of a table. If the terminal is narrow, columns with `cut` are shortened; ids never are."""
 
     title: str
+    cell: Callable[[Row], object]
     cut: bool = False
     right: bool = False
 
 
 def clean(text: str, *, lines: bool = False) -> str:
-    """The text with whatever a terminal might obey written out: "\\x1b" for an escape. `lines` keeps line breaks."""
+    """Escape what a terminal might act on, such as "\\x1b". `lines` keeps line breaks."""
     if text.isprintable():
         return text
     kept = "\n" if lines else ""
@@ -57,27 +60,27 @@ def clean(text: str, *, lines: bool = False) -> str:
 
 
 def say(*lines: str) -> None:
-    """Print lines as they are, cleaned."""
+    """Print lines, with control characters escaped."""
     for line in lines:
         sys.stdout.write(clean(line, lines=True) + "\n")
 
 
 def complain(message: str) -> None:
-    """Say what is wrong, in one line on stderr."""
+    """Print an error as one line on stderr."""
     sys.stderr.write(f"stepwell: {clean(' '.join(message.split()))}\n")
 
 
 def warn(message: str) -> None:
-    """Say in one line on stderr what may be wrong, of a command that did its work all the same."""
+    """Print a warning as one line on stderr; the command goes on."""
     complain(f"warning: {message}")
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """Print a table, or that it is `empty`. Cells that say how something is have the colour for it, on a terminal."""
+def table(rows: Iterable[Row], columns: Sequence[Column[Row]], *, empty: str = "") -> None:
+    """Print a table, or `empty` if there are no rows. On a terminal, cells that hold a state are coloured."""
     from rich.cells import cell_len
     from rich.text import Text
 
-    cells = [["" if cell is None else clean(str(cell)) for cell in row] for row in rows]
+    cells = [[_text(column.cell(row)) for column in columns] for row in rows]
     if not cells:
         say(empty)
         return
@@ -93,7 +96,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty:
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
-    """Print names and values one below the other; a value of several lines goes on below its name."""
+    """Print one name and value per line; further lines of a value are indented below it."""
     shown = [(name, "" if value is None else clean(str(value), lines=True)) for name, value in pairs]
     width = max(len(name) for name, _ in shown)
     for name, value in shown:
@@ -102,7 +105,7 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def status(word: str, text: str) -> None:
-    """Print a sentence with a word on how things stand before it."""
+    """Print a sentence after its status."""
     from rich.text import Text
 
     line = Text.assemble((f"{word:<8}", _STYLES.get(word, "")), _GAP, clean(text))
@@ -115,17 +118,17 @@ def dump(value: object) -> None:
 
 
 def record(value: Any, *without: str) -> dict[str, Any]:
-    """A dataclass as an object for `dump`."""
+    """A dataclass as a dict for `dump`."""
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.name not in without}
 
 
 def compact(value: object) -> str:
-    """A JSON value in a line."""
+    """A JSON value on one line."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def ago(at: datetime | None, now: datetime) -> str:
-    """How long ago, or how far ahead, a time is."""
+    """How long ago a time was, or in how long it will be."""
     if at is None:
         return ""
     length = (now - at).total_seconds()
@@ -135,8 +138,12 @@ def ago(at: datetime | None, now: datetime) -> str:
 
 
 def local(at: datetime | None) -> str:
-    """A time as the clock on the wall here shows it, with its offset."""
+    """A time in the local time zone, with its offset."""
     return "" if at is None else at.astimezone().isoformat(" ", "milliseconds")
+
+
+def _text(cell: object) -> str:
+    return "" if cell is None else clean(str(cell))
 
 
 @cache
@@ -146,8 +153,8 @@ def _console() -> Console:
     return Console(markup=False, highlight=False, emoji=False)
 
 
-def _fit(columns: Sequence[Column], widths: list[int]) -> list[int]:
-    """Make the widest of the columns that may be cut narrower until the table fits."""
+def _fit(columns: Sequence[Column[Any]], widths: list[int]) -> list[int]:
+    """Narrow the widest of the columns with `cut` until the table fits."""
     out = _console()
     if not out.is_terminal:
         return [
@@ -158,12 +165,12 @@ def _fit(columns: Sequence[Column], widths: list[int]) -> list[int]:
     while sum(widths) + len(_GAP) * (len(widths) - 1) > out.width:
         widest = max((index for index, column in enumerate(columns) if column.cut), key=widths.__getitem__, default=0)
         if not columns[widest].cut or widths[widest] <= _NARROWEST:
-            break  # the terminal wraps the lines: better than half an id
+            break  # the terminal wraps the lines, which is better than shortened ids
         widths[widest] -= 1
     return widths
 
 
-def _line(columns: Sequence[Column], widths: Sequence[int], texts: Sequence[Any]) -> Any:
+def _line(columns: Sequence[Column[Any]], widths: Sequence[int], texts: Sequence[Any]) -> Any:
     from rich.text import Text
 
     line = Text(no_wrap=True)

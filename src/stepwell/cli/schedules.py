@@ -1,4 +1,4 @@
-"""`stepwell schedules`: list, show, pause, resume, trigger, delete, preview."""
+"""`stepwell schedules`: list, show, pause, resume, trigger, delete and preview schedules."""
 
 from __future__ import annotations
 
@@ -10,68 +10,57 @@ from zoneinfo import ZoneInfo
 import psycopg
 import typer
 
-from stepwell import queries
 from stepwell.app import App
-from stepwell.cli import usage
+from stepwell.calendar.schedule import ScheduleInfo, Tick
+from stepwell.calendar.schedule import preview as next_times
+from stepwell.cli import parse
+from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.group import new_group
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, compact, dump, fields, local, record, say, table
-from stepwell.cli.schedule_text import said_catchup, said_timing
-from stepwell.cli.session import DatabaseOption, session
-from stepwell.db import fetch
-from stepwell.duration import describe
-from stepwell.errors import ConfigError, ScheduleNotFound
-from stepwell.schedule import ScheduleInfo, Tick
-from stepwell.schedule import preview as next_times
-from stepwell.schedule_handle import ScheduleHandle
+from stepwell.cli.wording import catchup_text, policy_text, timing_text
+from stepwell.errors import ScheduleNotFound
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.schedules.handle import ScheduleHandle
+from stepwell.values.duration import describe
 
 T = TypeVar("T")
 
-group = new_group("Look after schedules.")
+group = new_group("List, inspect and change schedules.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)]
 OwnerOption = Annotated[
-    str | None, typer.Option("--owner", metavar="APP", help="Of this app, if several have one of that name.")
+    str | None, typer.Option("--owner", metavar="APP", help="The app, if several have a schedule of that name.")
 ]
-CountOption = Annotated[int, typer.Option("-n", metavar="N", help="How many times.", min=1, max=10_000)]
+CountOption = Annotated[int, typer.Option("-n", metavar="N", help="Show N times.", min=1, max=10_000)]
 
 
 @group.command("list")
 def list_schedules(json: JsonOption = False, database: DatabaseOption = None) -> None:
     """List all schedules, with their next and last runs."""
-    with session(database) as connection:
-        schedules = fetch(connection, queries.schedules())
-        now = fetch(connection, queries.clock())[0]
+    with connect(database) as connection:
+        schedules = fetch(connection, queries.schedules.schedules())
+        now = fetch(connection, queries.reads.clock())[0]
     if json:
         dump([record(schedule) for schedule in schedules])
         return
     table(
+        schedules,
         [
-            Column("schedule", cut=True),
-            Column("owner", cut=True),
-            Column("task", cut=True),
-            Column("when", cut=True),
-            Column("next"),
-            Column("last"),
-            Column("live", right=True),
-            Column("overlap"),
-            Column("made in"),
+            Column("schedule", lambda schedule: schedule.name, cut=True),
+            Column("owner", lambda schedule: schedule.owner, cut=True),
+            Column("task", lambda schedule: schedule.task, cut=True),
+            Column("when", lambda schedule: timing_text(schedule.cron, schedule.tz, schedule.every), cut=True),
+            Column(
+                "next", lambda schedule: "paused" if schedule.paused_at else ago(schedule.next_run_at, now) or "never"
+            ),
+            Column("last", lambda schedule: ago(schedule.last_run_at, now)),
+            Column("live", lambda schedule: schedule.live, right=True),
+            Column("overlap", lambda schedule: schedule.overlap),
+            Column("source", lambda schedule: "code" if schedule.declared else "run time"),
         ],
-        (
-            (
-                schedule.name,
-                schedule.owner,
-                schedule.task,
-                said_timing(schedule.cron, schedule.tz, schedule.every),
-                "paused" if schedule.paused_at else ago(schedule.next_run_at, now) or "never",
-                ago(schedule.last_run_at, now),
-                schedule.live,
-                schedule.overlap,
-                "code" if schedule.declared else "run time",
-            )
-            for schedule in schedules
-        ),
-        empty="there are no schedules: those in code are made when a worker starts",
+        empty="there are no schedules: a worker creates those in code when it starts",
     )
 
 
@@ -83,10 +72,10 @@ def show(
     json: JsonOption = False,
     database: DatabaseOption = None,
 ) -> None:
-    """Show a schedule, what became of its newest ticks, and when it is due next."""
-    with session(database) as connection:
+    """Show a schedule, its last ticks and its next ones."""
+    with connect(database) as connection:
         schedule = _find(connection, name, owner)
-        ticks = fetch(connection, queries.recent_ticks(schedule.owner, schedule.name, n))
+        ticks = fetch(connection, queries.schedules.recent_ticks(schedule.owner, schedule.name, n))
     coming = schedule.preview(n)
     if json:
         dump({**record(schedule), "preview": coming, "ticks": [record(tick) for tick in ticks]})
@@ -100,44 +89,47 @@ def show(
             ("queue", schedule.queue),
             ("priority", schedule.priority),
             ("metadata", "none" if schedule.metadata is None else compact(schedule.metadata)),
-            ("max attempts", schedule.max_attempts or "as the task says"),
-            ("policy", "as the task says" if schedule.policy is None else compact(schedule.policy)),
-            ("when", said_timing(schedule.cron, schedule.tz, schedule.every)),
+            ("max attempts", schedule.max_attempts or "as the task"),
+            (
+                "policy",
+                "as the task" if schedule.policy is None else policy_text(schedule.policy, schedule.max_attempts),
+            ),
+            ("when", timing_text(schedule.cron, schedule.tz, schedule.every)),
             ("overlap", schedule.overlap),
-            ("catchup", said_catchup(schedule.catchup)),
+            ("catchup", catchup_text(schedule.catchup)),
             ("jitter", describe(schedule.jitter) if schedule.jitter else "none"),
-            ("made in", "code" if schedule.declared else "run time"),
+            ("source", "code" if schedule.declared else "run time"),
             ("paused", local(schedule.paused_at) or "no"),
             ("live runs", schedule.live),
             ("next", "\n".join(at.isoformat(" ") for at in coming) or "never"),
-            ("last", "\n".join(_told(tick, schedule) for tick in ticks) or "none yet"),
+            ("last", "\n".join(_describe(tick, schedule) for tick in ticks) or "none yet"),
         ]
     )
 
 
 @group.command("pause")
 def pause(name: NameArgument, owner: OwnerOption = None, database: DatabaseOption = None) -> None:
-    """Let a schedule rest until it is resumed; runs that it has enqueued go on."""
+    """Pause a schedule. Jobs that it has enqueued still run."""
     _do(database, name, owner, lambda handle, connection: handle.pause(connection=connection))
     say(f"schedule {name} is paused")
 
 
 @group.command("resume")
 def resume(name: NameArgument, owner: OwnerOption = None, database: DatabaseOption = None) -> None:
-    """Let a paused schedule go on; what was due meanwhile is not made up for."""
+    """Resume a paused schedule. Runs missed during the pause are skipped."""
     _do(database, name, owner, lambda handle, connection: handle.resume(connection=connection))
     say(f"schedule {name} is resumed")
 
 
 @group.command("trigger")
 def trigger(name: NameArgument, owner: OwnerOption = None, database: DatabaseOption = None) -> None:
-    """Enqueue a run now, out of turn, and print its id."""
+    """Enqueue a run now, outside the schedule, and print the job's id."""
     say(str(_do(database, name, owner, lambda handle, connection: handle.trigger(connection=connection)).id))
 
 
 @group.command("delete")
 def delete(name: NameArgument, owner: OwnerOption = None, database: DatabaseOption = None) -> None:
-    """Delete a schedule. One that stands in code comes back when a worker starts."""
+    """Delete a schedule. One that is declared in code returns when a worker starts."""
     _do(database, name, owner, lambda handle, connection: handle.delete(connection=connection))
     say(f"schedule {name} is deleted")
 
@@ -145,17 +137,20 @@ def delete(name: NameArgument, owner: OwnerOption = None, database: DatabaseOpti
 @group.command("preview")
 def preview(
     when: Annotated[
-        str, typer.Argument(metavar="WHEN", help="Cron text in quotes, or an interval such as 15m.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="WHEN", help="A cron expression in quotes, or an interval such as 15m.", show_default=False
+        ),
     ],
-    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="The time zone of the cron text.")] = None,
+    tz: Annotated[
+        str | None, typer.Option("--tz", metavar="ZONE", help="The time zone of the cron expression.")
+    ] = None,
     n: CountOption = 5,
     json: JsonOption = False,
 ) -> None:
-    """Print the next times at which such a schedule would be due. Needs no database."""
-    try:
+    """Print the next times of a cron expression or interval. Needs no database."""
+    with parse.usage_errors():
         times = next_times(when, tz=tz, n=n)
-    except ConfigError as error:
-        raise usage.Usage(str(error)) from None
     if json:
         dump(times)
         return
@@ -165,25 +160,25 @@ def preview(
 def _do(
     database: str | None, name: str, owner: str | None, change: Callable[[ScheduleHandle, psycopg.Connection[Any]], T]
 ) -> T:
-    with session(database) as connection:
+    with connect(database) as connection:
         schedule = _find(connection, name, owner)
         return change(App(database, name=schedule.owner).schedule_named(schedule.name), connection)
 
 
 def _find(connection: psycopg.Connection[Any], name: str, owner: str | None) -> ScheduleInfo:
-    found = fetch(connection, queries.schedules(owner, usage.name(name, "NAME")))
+    found = fetch(connection, queries.schedules.schedules(owner, parse.name(name, "NAME")))
     if not found:
-        raise ScheduleNotFound(f"there is no schedule {name!r}: 'stepwell schedules list' shows them all")
+        raise ScheduleNotFound(f"there is no schedule {name!r}: 'stepwell schedules list' lists them all")
     if len(found) > 1:
-        raise usage.Usage(
-            f"{len(found)} apps have a schedule {name!r}: say which with --owner "
+        raise parse.UsageError(
+            f"{len(found)} apps have a schedule {name!r}: choose with --owner "
             + " or --owner ".join(schedule.owner for schedule in found)
         )
     return found[0]
 
 
-def _told(tick: Tick, schedule: ScheduleInfo) -> str:
-    # In the zone in which it was due, as those to come.
+def _describe(tick: Tick, schedule: ScheduleInfo) -> str:
+    # In the time zone of the schedule, like the next times.
     at = tick.at.astimezone(ZoneInfo(schedule.tz) if schedule.tz else UTC)
     became = f"skipped: {tick.skipped}" if tick.skipped else str(tick.job_id)
-    return f"{at.isoformat(' ')}  {became}{', by hand' if tick.triggered else ''}"
+    return f"{at.isoformat(' ')}  {became}{', triggered' if tick.triggered else ''}"

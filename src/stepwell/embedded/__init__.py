@@ -1,17 +1,16 @@
-"""A real Postgres of one's own, for the first hour with Stepwell and for tests: no server to install, no
-docker.
+"""A private Postgres for development and tests: no server to install, no Docker.
 
-The binaries come out of a wheel. Who names a path gets the server of that path, started if need be; the last
-one who leaves, or is killed, takes it down. Everything else here follows from three decisions.
+The binaries come from a wheel. `EmbeddedPostgres` (in `postgres`) starts the server of a path, or joins the one that
+runs; the server stops when its last user leaves or dies. Everything else follows from three decisions.
 
-*Locks say who is alive, never pids.* The kernel drops a file lock when its holder dies, however it dies, and
-gives it to nobody else; `keeper` lists the four we use, and is the process that stops a server nobody uses.
+*File locks say who is alive, not pids.* The kernel drops a lock when its holder dies, however it dies. `lifetime` lists
+the four locks. It is also the program of the keeper, a process that stops a server which nobody uses.
 
-*Nobody else gets in.* No TCP, a socket only its owner can reach, and peer authentication on top of that.
+*Nobody else gets in.* There is no TCP, only its owner can reach the socket, and Postgres checks the peer as well.
 
-*Nothing that was there before is changed.* Postgres refuses to run as root, so root runs it as a system account
-that is made for it (`account`); where that user cannot go, the files go to a place it can reach (`shelter`), and no
-directory is opened up for it.
+*Nothing that existed before is changed.* Postgres refuses to run as root, so root runs it as a system account made for
+it (`server_account`). Files that this account cannot reach at their path go to `system_dir` instead; no directory is
+opened up for it. `paths` says where each file is, `server` creates and starts the database.
 """
 
 from stepwell.embedded.postgres import EmbeddedPostgres

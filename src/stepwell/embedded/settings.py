@@ -1,4 +1,4 @@
-"""What the server is told: its settings, and who may connect."""
+"""The configuration of the server: its settings, and who may connect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stepwell.embedded.user import User
 
 _CONF = """\
 # Written by Stepwell at each start. To change a setting, use "alter system".
-# Nothing here makes it less durable: fsync and synchronous_commit are on, as they are by default.
+# Nothing here reduces durability: fsync and synchronous_commit keep their default, on.
 max_connections = 200
 shared_buffers = 128MB
 
@@ -32,13 +32,13 @@ host all all all reject
 """
 
 _IDENT = """\
-# Written by Stepwell at each start: only who started the server is let in, and that as its superuser.
+# Written by Stepwell at each start. Only the user who started the server may connect, as its superuser.
 stepwell "{name}" postgres
 """
 
 
 def write_settings(home: Path, user: User) -> None:
-    """Write them beside the data directory, not into it: run by root, that belongs to somebody else."""
+    """Write the files beside the data directory, not into it: under root that belongs to another user."""
     for name, text in (
         ("postgresql.conf", _CONF),
         ("pg_hba.conf", _HBA),
@@ -49,7 +49,7 @@ def write_settings(home: Path, user: User) -> None:
 
 
 def arguments(home: Path, socket_dir: Path) -> list[str]:
-    """What must hold whatever `alter system` says, and therefore goes on the command line."""
+    """The arguments of `postgres`: settings that `alter system` must not override."""
     quoted = str(socket_dir).replace('"', '""')
     fixed = {
         "config_file": home / "postgresql.conf",

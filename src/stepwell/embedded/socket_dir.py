@@ -1,4 +1,4 @@
-"""The directory of the server's socket: in its home, or somewhere short where that makes too long a name."""
+"""The directory of the server's socket: in its home, or in a short path if the name would be too long."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _LONGEST = 103 if sys.platform == "darwin" else 107
 
 
 def socket_dir(home: Path, user: User) -> Path:
-    """Make the directory, the user's alone.
+    """Create the directory, accessible only to the user.
 
-    Only who starts a server asks. Who joins it reads the answer in `postmaster.pid`, and a later start finds
-    the last one by the link in the home, so that all agree although XDG_RUNTIME_DIR and TMPDIR differ between
-    processes.
+    Only a process that starts a server calls this. Processes that join read the path in `postmaster.pid`, and a later
+    start finds the previous directory by the link in the home. So all agree, although XDG_RUNTIME_DIR and TMPDIR may
+    differ between processes.
     """
     run = home / "run"
     if _fits(run):
         if run.is_symlink():
-            run.unlink()  # the home was moved here from a longer path
+            run.unlink()  # the home used to have a longer path
         return _private(run, user)
     name = "stepwell-" + hashlib.sha256(os.fsencode(f"{os.geteuid()}:{home}")).hexdigest()[:16]
     bases = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]  # noqa: S108 - see _private
@@ -40,7 +40,7 @@ def socket_dir(home: Path, user: User) -> Path:
             if run.is_symlink():
                 run.unlink()
             elif run.exists():
-                shutil.rmtree(run)  # it was moved here from a shorter one
+                shutil.rmtree(run)  # the home used to have a shorter path
             run.symlink_to(directory)
             return directory
     raise EmbeddedError(
@@ -50,7 +50,7 @@ def socket_dir(home: Path, user: User) -> Path:
 
 
 def _fits(directory: Path) -> bool:
-    # libpq takes a host with a comma in it for two hosts.
+    # libpq reads a host with a comma as two hosts.
     return len(os.fsencode(directory / ".s.PGSQL.5432")) <= _LONGEST and "," not in str(directory)
 
 
@@ -59,7 +59,7 @@ def _longest_home() -> int:
 
 
 def _private(directory: Path, user: User) -> Path:
-    """Make the directory, or make sure of it: in a place like /tmp, somebody else may have been first."""
+    """Create the directory, or check it: in a place like /tmp somebody else may have created it."""
     with suppress(FileExistsError):
         directory.mkdir(0o700)
     info = directory.lstat()
@@ -68,7 +68,7 @@ def _private(directory: Path, user: User) -> Path:
         info = directory.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != user.uid or stat.S_IMODE(info.st_mode) != 0o700:
         raise EmbeddedError(
-            f"{directory} was to hold the server's socket, but it is not a directory of user {user.name!r} "
-            "alone (0700): remove it and start again"
+            f"{directory} is needed for the server's socket, but is not a directory that only user {user.name!r} "
+            "can access (0700): remove it and start again"
         )
     return directory

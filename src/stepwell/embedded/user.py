@@ -1,4 +1,4 @@
-"""Users of this machine: who we are, and how to run a program as one of them."""
+"""Users of this machine: the current one, and programs that run as another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class User:
         return self.uid != os.geteuid()
 
     def run(self, argv: Sequence[str | Path], *, keep: Sequence[int] = ()) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end; what it prints, on either stream, is in `stdout`."""
+        """Run a program to its end; `stdout` has the output of both streams."""
         return subprocess.run(  # noqa: S603
             argv,
             stdin=subprocess.DEVNULL,
@@ -43,16 +43,18 @@ class User:
         )
 
     def spawn(self, argv: Sequence[str | Path], *, output: int, keep: Sequence[int] = (), deaf: bool = False) -> None:
-        """Start a program that lives on by itself: in a session of its own, so that Ctrl-C does not reach it,
-        and as nobody's child here, so that the caller never meets it in `wait()` or as a zombie. A deaf one
-        cannot be asked to end, from its first moment on."""
+        """Start a program that outlives us.
+
+        It gets its own session, so that Ctrl-C does not reach it, and is not our child, so that it never appears in
+        `wait()` or as a zombie. If `deaf`, it ignores SIGHUP, SIGINT and SIGTERM from its start.
+        """
         script = """trap '' HUP INT TERM; "$@" &""" if deaf else '"$@" &'
         subprocess.run(  # noqa: S603
             ["/bin/sh", "-c", script, "sh", *argv],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            check=False,  # what it started shows in the lock that it was given
+            check=False,  # whether the program runs shows in the lock that it inherits
             cwd="/",
             env=_environment(),
             pass_fds=keep,
@@ -63,29 +65,29 @@ class User:
         )
 
     def reaches(self, directory: Path) -> bool:
-        """Whether this user can enter the directory. Tried, as mode bits are not the whole story."""
+        """Whether this user can enter the directory. Tries it, because mode bits do not tell everything."""
         return self.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", directory]).returncode == 0
 
     def own(self, directory: Path) -> None:
-        """Give the user a directory that we have just made."""
+        """Give the user a directory that we have just created."""
         if self.is_another:
             os.chown(directory, self.uid, self.gid, follow_symlinks=False)
 
 
 def current_user() -> User:
-    """Who we are."""
+    """The user that this process runs as."""
     uid = os.geteuid()
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
         raise EmbeddedError(
-            f"user id {uid} has no name on this machine, and Postgres lets in users by name: "
-            "add it to /etc/passwd, or run as a user that is there"
+            f"user id {uid} has no name on this machine, and Postgres identifies users by name: "
+            "add it to /etc/passwd, or run as a user that has one"
         ) from None
     return User(entry.pw_name, uid, entry.pw_gid)
 
 
 def _environment() -> dict[str, str]:
-    """What our programs get to see: no PG* variable that changes their mind, no secret of the application."""
+    """The environment of our programs: without PG* variables, which would configure them, and without secrets."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return {**kept, "LC_ALL": "C"}

@@ -1,12 +1,11 @@
 -- Runs first in the transaction that migrates.
---
--- A role that may create objects in a schema on the migrator's search_path could otherwise offer an operator or a function
--- that fits better than the one in pg_catalog, and have it run with the migrator's rights.
+-- A role that may create objects in a schema on the migrator's search_path could otherwise provide an operator or
+-- function that matches better than the one in pg_catalog, and have it run with the migrator's rights.
 set local search_path = pg_catalog, pg_temp;
 set local check_function_bodies = off;
 set local client_min_messages = warning;
--- New objects belong to the owner of the others, whoever migrates. Were a superuser to migrate a schema that an
--- ordinary role owns, that role could put its own functions beside those that run with the superuser's rights.
+-- New objects belong to the owner of the existing ones, whichever role migrates. If a superuser migrated a schema that
+-- an ordinary role owns, that role could place its own functions beside those that run with the superuser's rights.
 do $$
 declare
   _owners oid[];
@@ -26,9 +25,9 @@ begin
   end if;
 end
 $$;
--- Whoever is in the middle of a call ends it first, and whoever begins one waits with nothing in hand: so nobody finds a
--- function gone halfway. Locked one by one as the changes come, tables would be waited for by those who hold others. The order is
--- the one in which most calls take them.
+-- A call in progress ends first, and a new call waits before it holds anything, so no call finds a function missing
+-- halfway. If tables were locked one by one as they change, callers that hold other tables would deadlock with this.
+-- The order is the one in which most calls lock them.
 do $$
 declare
   _name text;

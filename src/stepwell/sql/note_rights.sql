@@ -1,5 +1,5 @@
--- Runs before the migrations: note which functions and relations there are, and who holds what on them, for
--- stepwell.apply_rights. A migration that drops and remakes a function or a view loses the grants on it.
+-- Runs before the migrations: note the functions and relations and the grants on them, for stepwell.apply_rights. A
+-- migration that drops and creates a function or view loses its grants.
 select set_config(
   'stepwell.rights',
   json_build_object(

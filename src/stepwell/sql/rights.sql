@@ -1,5 +1,5 @@
--- Runs after functions and views: what each kind of role may do. This list is the only one; "stepwell grant ROLE --as KIND"
--- grants what it says, and docs/security.md explains it. A function that is not in it is internal: nobody may call it.
+-- Runs after functions and views: the only list of what each kind of role may do. "stepwell grant ROLE --as KIND"
+-- grants it, and docs/security.md explains it. A function that is not listed is internal, and no role may call it.
 delete from stepwell.privilege;
 insert into stepwell.privilege (kind, object, name)
 select u.kind, k.object, n.name
@@ -7,27 +7,27 @@ from (
   values
     -- Any role that may use the schema.
     ('{everybody}'::text[], 'function', '{accepts,now,schema_version,unfold}'::text[]),
-    -- To put jobs in, to await what becomes of them, to emit events and to send signals. The functions of a worker do the
-    -- same, with the worker's role.
+    -- Enqueue jobs, await results, emit events and send signals. The functions for workers do the same, with the
+    -- worker's role.
     ('{producer,worker}', 'function', '{enqueue,enqueue_many,results,emit,send}'),
-    -- To run jobs, and the upkeep.
+    -- Run jobs and do the upkeep.
     (
       '{worker}', 'function', '{
-        register_worker, rivals, renew, unregister_worker, first_ready, ready_queues, claim, claim_jobs, read_claimed, report_progress, still_held,
-        hand_back_unknown, lock_holders, hold_misfits,
+        register_worker, rivals, renew, unregister_worker, first_ready, ready_queues, claim, claim_jobs, read_claimed,
+        report_progress, still_held, hand_back_unknown, lock_holders, hold_misfits,
         finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, forget_waits, large_value,
         promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit, add_stats,
         put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,
         make_partitions, prune, prune_events, prune_rows, prune_signals, prune_stats, prune_ticks, deliver_late
       }'
     ),
-    -- To look.
+    -- Look.
     (
       '{viewer,operator}', 'view',
       '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits}'
     ),
     ('{viewer,operator}', 'function', '{find_jobs,large_value}'),
-    -- To steer.
+    -- Change jobs, schedules and the fleet.
     (
       '{operator}', 'function', '{
         cancel, retry, run_now, edit_args, fork, pause, resume, stop,

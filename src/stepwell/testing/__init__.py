@@ -1,14 +1,20 @@
-"""For tests of programs that use Stepwell: set the clock, run what is due, replay every step, and kill workers at each
-of their writes.
+"""For tests of programs that use Stepwell: set the clock, run due jobs, replay every step, kill workers at each write.
 
-All of it needs a real Postgres, such as `App("embedded")`, with a database of the test's own; none of it needs pytest.
+`clock` stops the database's clock, `draining` runs a worker until no job is due, `replay` suspends jobs after every
+step. `sweep` is the crash sweep: it runs a job once per write, kills the worker there (`crash_injection`), resumes, and
+compares the results (`sweep_result`). Its workers are forked (`sweep_workers`) by a process that has imported the
+program once (`fork_server`).
+
+All of it needs a real Postgres, such as `App("embedded")`, with a database that only the test uses. None of it needs
+pytest.
 """
 
 from stepwell.testing.clock import AsyncStoppedClock, Clock, StoppedClock
+from stepwell.testing.crash_injection import CrashPoint, When
 from stepwell.testing.draining import adrain, drain
 from stepwell.testing.replay import always_replay
-from stepwell.testing.sabotage import CrashPoint, When
-from stepwell.testing.sweep import Answer, CrashSweep, Effects, Ending, Sweep, SweepFailed, crash_sweep
+from stepwell.testing.sweep import Answer, CrashSweep, Effects, crash_sweep
+from stepwell.testing.sweep_result import Ending, Sweep, SweepFailed
 
 __all__ = [
     "Answer",

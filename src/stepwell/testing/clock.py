@@ -1,63 +1,27 @@
-"""Time travel: the database's clock, stopped, and set by the test."""
+"""Time travel: stop the database's clock, and set it from the test."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import Any
 
 import psycopg
 
 from stepwell.app import App
-from stepwell.duration import Duration, seconds
 from stepwell.errors import ConfigError, StepwellError
-from stepwell.plan import Plan, arun, run
-from stepwell.queries import Query
-
-_NOW = "select stepwell.now()"
-# In one statement, so all of it happens at once; the clock last, because the others reckon by what it was. Leases are
-# moved along: whoever lives goes on living, and whoever is dead stays so for as long as before.
-_SET = """
-with moment as materialized (
-  select coalesce(%s::timestamptz, stepwell.now() + %s * interval '1 second', clock_timestamp()) as at,
-    stepwell.now() as was
-), workers as materialized (
-  select w.id from stepwell.worker w order by w.id for no key update
-), moved as (
-  update stepwell.worker w
-  set renewed_at = w.renewed_at + (m.at - m.was), lease_until = w.lease_until + (m.at - m.was),
-    lock_missing_since = w.lock_missing_since + (m.at - m.was), overdue_since = w.overdue_since + (m.at - m.was)
-  from moment m
-  where w.id in (select s.id from workers s) and w.lease_until > 'epoch'
-  returning w.id
-), led as (
-  update stepwell.leader l set lease_until = l.lease_until + (m.at - m.was) from moment m returning l.worker_id
-), gone as (
-  delete from stepwell.clock returning at
-), put as (
-  insert into stepwell.clock (at)
-  select m.at from moment m where %s and (select count(*) from gone) >= 0
-  returning at
-)
-select m.at from moment m
-where (select count(*) from moved) + (select count(*) from led) + (select count(*) from put) >= 0
-"""
-_NEXT = """
-select min(j.run_at) from stepwell.job j
-where j.state in ('scheduled', 'waiting') and j.run_at > stepwell.now() and j.run_at < 'infinity'
-"""
-_PROMOTE = "select promoted from stepwell.promote()"
-_WAKE = "select pg_notify('stepwell_due', '0'), pg_notify('stepwell_tick', '')"
+from stepwell.postgres.database import Database
+from stepwell.postgres.queries import testing as queries
+from stepwell.postgres.query_plan import QueryPlan, arun, run
+from stepwell.values.duration import Duration, seconds
 
 
 class Clock:
-    """Stops the database's clock, for everybody on it, and lets the test set it: for databases of tests only.
+    """Stops the clock of a test database, for everybody who uses it, and lets the test set it.
 
     `with Clock(app) as clock: clock.advance("30d")`, or in async code `async with Clock(app) as clock: await
-    clock.advance("30d")`. What has become due is run at once by the workers there are, which keep their leases. At the
-    end the clock goes on with the real time.
+    clock.advance("30d")`. Running workers keep their leases and run at once the jobs that became due. At the end the
+    clock goes on with the real time.
     """
 
     def __init__(self, app: App, *, at: datetime | None = None) -> None:
@@ -76,7 +40,7 @@ class Clock:
         if error is None:
             run(_release(), self._database)
             return
-        with suppress(psycopg.Error, StepwellError):  # what happened is worth more than that this failed, too
+        with suppress(psycopg.Error, StepwellError):  # a second error must not hide the first
             run(_release(), self._database)
 
     async def __aenter__(self) -> AsyncStoppedClock:
@@ -94,80 +58,76 @@ class Clock:
 
 
 class StoppedClock:
-    """A clock that goes only when it is told to."""
+    """A clock that moves only when the test moves it."""
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
 
     def now(self) -> datetime:
-        """What it shows."""
-        return run(_ask(_NOW), self._database)
+        """The time that the clock shows."""
+        return run(_now(), self._database)
 
     def advance(self, by: Duration) -> datetime:
-        """Set it so much later. Returns what it shows then."""
+        """Move the clock forward, and return its new time."""
         return run(_set(None, seconds(by, "by")), self._database)
 
     def set(self, at: datetime) -> datetime:
-        """Set it to a time with a time zone, later or earlier."""
+        """Set the clock to a time with a time zone, later or earlier."""
         return run(_set(_checked(at)), self._database)
 
     def skip(self) -> bool:
-        """Set it to when the next job is due: one that was put off, sleeps, waits with a limit, or is tried again.
-        False: there is none, or it is due already."""
+        """Move the clock to the next time at which a job is due: delayed, sleeping, waiting with a timeout, or to be
+        retried. Returns False if there is none, or if it is due already."""
         return run(_skip(), self._database)
 
 
 class AsyncStoppedClock:
-    """The same for async code."""
+    """`StoppedClock` for async code."""
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
 
     async def now(self) -> datetime:
-        """What it shows."""
-        return await arun(_ask(_NOW), self._database)
+        """The time that the clock shows."""
+        return await arun(_now(), self._database)
 
     async def advance(self, by: Duration) -> datetime:
-        """Set it so much later. Returns what it shows then."""
+        """Move the clock forward, and return its new time."""
         return await arun(_set(None, seconds(by, "by")), self._database)
 
     async def set(self, at: datetime) -> datetime:
-        """Set it to a time with a time zone, later or earlier."""
+        """Set the clock to a time with a time zone, later or earlier."""
         return await arun(_set(_checked(at)), self._database)
 
     async def skip(self) -> bool:
-        """Set it to when the next job is due: one that was put off, sleeps, waits with a limit, or is tried again.
-        False: there is none, or it is due already."""
+        """Move the clock to the next time at which a job is due: delayed, sleeping, waiting with a timeout, or to be
+        retried. Returns False if there is none, or if it is due already."""
         return await arun(_skip(), self._database)
 
 
-def _set(at: datetime | None, by: float = 0.0) -> Plan[datetime]:
-    moment = yield from _ask(_SET, (at, by, True))
-    # Not only a word to the workers: those that do not lead would look half a second later.
-    yield from _ask(_PROMOTE)
-    yield from _ask(_WAKE)
+def _now() -> QueryPlan[datetime]:
+    return (yield queries.now())[0]
+
+
+def _set(at: datetime | None, by: float = 0.0) -> QueryPlan[datetime]:
+    [moment] = yield queries.set_clock(at, by)
+    # Promote here, too: workers other than the leader look only half a second after a notification.
+    yield queries.promote_due()
+    yield queries.wake_workers()
     return moment
 
 
-def _release() -> Plan[None]:
-    yield from _ask(_SET, (None, None, False))
-    yield from _ask(_WAKE)
+def _release() -> QueryPlan[None]:
+    yield queries.release_clock()
+    yield queries.wake_workers()
 
 
-def _skip() -> Plan[bool]:
-    following = yield from _ask(_NEXT)
+def _skip() -> QueryPlan[bool]:
+    [following] = yield queries.next_due()
     if following is None:
         return False
     yield from _set(following)
     return True
-
-
-def _ask(text: Any, params: Sequence[Any] = ()) -> Plan[Any]:
-    return (yield Query(text, params, _first))[0]
-
-
-def _first(value: Any, *_: Any) -> Any:
-    return value
 
 
 def _checked(at: datetime) -> datetime:

@@ -1,46 +1,37 @@
-"""Run what is due, and return when nothing is."""
+"""Run all due jobs, and return when none is left."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from stepwell.app import App
-from stepwell.duration import Duration, seconds
-from stepwell.handle import refuse_in_event_loop
-from stepwell.queries import Query
+from stepwell.postgres.queries.testing import is_app_busy
+from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.values.duration import Duration, seconds
 from stepwell.worker import Worker
 
-_LOOK_EVERY = 0.005
-_BUSY = """
-select exists (
-  select from stepwell.job j
-  where (j.state in ('ready', 'running') or j.state in ('scheduled', 'waiting') and j.run_at <= stepwell.now())
-    and j.task = any (%s) and (j.owner is null or j.owner = %s)
-)
-"""
+_CHECK_EVERY = 0.005
 
 
 def drain(app: App, *, concurrency: int = 10, timeout: Duration = "30s") -> int:
-    """Run a worker until none of the app's jobs is due: neither ready, nor running, nor late. What was put off, sleeps
-    or waits for an event stays as it is. Returns how many runs there were; raises `TimeoutError` if it takes too long.
+    """Run a worker until none of the app's jobs is ready, running or overdue, and return the number of runs.
+
+    Delayed jobs, and jobs that sleep or wait for an event, stay as they are. Raises `TimeoutError` if draining takes
+    longer than `timeout`.
     """
     refuse_in_event_loop("drain", "adrain")
     return asyncio.run(adrain(app, concurrency=concurrency, timeout=timeout))
 
 
 async def adrain(app: App, *, concurrency: int = 10, timeout: Duration = "30s") -> int:
-    """The same for async code."""
+    """`drain` for async code."""
     named = {queue for task in app.tasks.values() for queue in task.queues} | {app.queue}
     async with (
         asyncio.timeout(seconds(timeout, "timeout")),
-        # Those that are known are asked at once, others when something is found there.
+        # The worker asks named queues at once, and others once it has found jobs there.
         Worker(app, queues=[*sorted(named), "*"], concurrency=concurrency) as worker,
     ):
-        while (await app.database.afetch(Query(_BUSY, (list(app.tasks), app.owner), _only)))[0]:  # noqa: ASYNC110 it asks others
-            await asyncio.sleep(_LOOK_EVERY)
+        busy = is_app_busy(list(app.tasks), app.owner)
+        while (await app.database.afetch(busy))[0]:  # noqa: ASYNC110 it polls the database
+            await asyncio.sleep(_CHECK_EVERY)
         return worker.runs_ended
-
-
-def _only(value: Any) -> Any:
-    return value

@@ -1,4 +1,4 @@
-"""Run every durable job anew after each of its steps."""
+"""Replay every durable job after each of its steps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ _VARIABLE = "STEPWELL_ALWAYS_REPLAY"
 
 @contextlib.contextmanager
 def always_replay() -> Generator[None]:
-    """Workers that are made within suspend every durable job after each step and run it anew, so that a handler which
-    does not come to the same steps in each run does not get far. Worker processes that are started within do so,
-    too."""
+    """Within this block, new workers suspend every durable job after each step and replay it.
+
+    A handler that does not reach the same steps in each run then fails early. Worker processes that are started in the
+    block do the same.
+    """
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = "1"
     try:

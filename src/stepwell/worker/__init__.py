@@ -1,12 +1,14 @@
 """The worker: a process that claims jobs, runs them and writes how they went.
 
-Data walks one way through this room. The `Fetcher` claims batches, the `Runner` runs each job in a slot, `Outcomes`
-gathers how they ended and writes that in batches. Queues with slots of their own have a fetcher and a runner each; the
-fetchers take turns to claim, by way of `Claims`. Around them stand the `Lease`, a thread that keeps the worker's right
-to hold its jobs alive whatever the event loop does; the `Listener`, which hears where jobs became ready; the `Lookout`,
-which finds those that no notification announced; `Upkeep`, which finds out who leads, promotes due jobs, rescues those
-of dead workers and keeps the tables tidy; the `Ticker`, which fires schedules; and `Stats`, which counts. All but the
-lease and the listener ask by a `Link`, and links share the few `Connections` of the worker.
+Data walks one way. A `Fetcher` (in `claiming`) claims batches, a `Runner` runs each job in a slot, `Outcomes` (in
+`outcomes`) gathers how they ended and writes that in batches. Each pool of slots has a fetcher and a runner; `Slots`
+holds them. Durable jobs save their steps through `steps` while they run. Around them are the `Lease`, a thread that
+keeps the worker's right to its jobs alive even if the event loop is blocked; the `Listener`, which hears where jobs
+became ready; and `upkeep`, which promotes due jobs, fires schedules, rescues jobs of dead workers and prunes tables.
+
+`Worker` is what users see, `WorkerRun` wires the parts of one run together. All parts but the lease and the listener
+ask the database by a `WorkerConnection`; these share the few `Connections` of the worker, and an `Outage` logs once
+when the database is away. How a single handler becomes an outcome is in `stepwell.execution`.
 """
 
 from stepwell.worker.worker import Worker

@@ -1,4 +1,4 @@
-"""When to look next: a nap that may be cut short."""
+"""A nap that may be cut short."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import inf
 
 
 class Alarm:
-    """Wakes one sleeper, at the time it chose or sooner. What rings while it is awake cuts its next nap short."""
+    """Wakes one sleeper, at the time it chose or sooner. A ring while it is awake shortens its next nap."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -22,7 +22,7 @@ class Alarm:
             self._sooner.set()
 
     async def nap(self, seconds: float) -> None:
-        """Sleep for so long, or until the alarm rings."""
+        """Sleep for so many seconds, or until the alarm rings."""
         self._at = min(self._at, self._loop.time() + seconds)
         while (left := self._at - self._loop.time()) > 0:
             self._sooner.clear()

@@ -1,8 +1,8 @@
 """The few connections over which a worker does all its work, except listening and renewing its lease.
 
-Each part of the worker asks by a link of its own, and a link borrows a connection for one statement. So an idle worker
-holds one, and a busy one no more than can be in use at once. Slow duties use one of them at a time, or claims and
-outcomes would wait for upkeep.
+Each part of the worker has a `WorkerConnection`, which borrows one of these for one statement. So an idle worker holds
+one connection, and a busy one no more than can be in use at once. Slow statements use one of them at a time, or claims
+and outcomes would wait for upkeep.
 """
 
 from __future__ import annotations
@@ -11,32 +11,34 @@ import asyncio
 
 from psycopg.conninfo import make_conninfo
 
-from stepwell.connection import AsyncConnection, aopen_within
-from stepwell.db import Database
-from stepwell.pool import IdleConnections
+from stepwell.postgres.connection import AsyncConnection, aopen_within
+from stepwell.postgres.database import Database
+from stepwell.postgres.pool import IdleConnections
+from stepwell.worker.outage import Outage
 from stepwell.worker.sever import sever
 
 MOST = 3
 """As many as claims, outcomes and steps keep busy at the same time."""
 # Seconds for each host that the URL names.
 _OPEN_WITHIN = 3
-# One that was not needed for so long is closed.
+# A connection that was idle for this long is closed.
 _LONGEST_IDLE = 10.0
 
 
 class Connections:
     """At most `most` connections, opened on demand."""
 
-    def __init__(self, database: Database, most: int = MOST) -> None:
+    def __init__(self, database: Database, outage: Outage, most: int = MOST) -> None:
         self.database = database
+        self.outage = outage
         self._idle = IdleConnections[AsyncConnection](database.switchovers, _LONGEST_IDLE)
         self._slots = asyncio.Semaphore(most)
         self._slow = asyncio.Semaphore(1)
         self._lent: dict[AsyncConnection, bool] = {}
 
     async def lend(self, *, slow: bool = False) -> AsyncConnection:
-        """A connection in autocommit that nobody else uses; Postgres' own error if none can be opened. `slow`: the
-        statement may take long."""
+        """A connection in autocommit that nobody else uses. Raises Postgres' own error if none can be opened. `slow`:
+        the statement may take long."""
         if slow:
             await self._slow.acquire()
         try:
@@ -54,30 +56,30 @@ class Connections:
         return connection
 
     def take_back(self, connection: AsyncConnection) -> None:
-        """One that was lent is no longer needed. If it is lost, or not as it was, it is closed."""
+        """Return a lent connection. If it is lost, or left in a transaction, it is closed."""
         if self._lent.pop(connection):
             self._slow.release()
         self._slots.release()
         self._idle.put(connection)
 
     def sever(self) -> None:
-        """Make whatever waits for an answer fail now, and open other connections for what comes next."""
+        """Make every statement that waits for an answer fail now, and open new connections for the next ones."""
         self._idle.clear()
         for connection in self._lent:
             sever(connection)
 
     def leave_old_server(self) -> None:
-        """Sever the lent connections that are older than the last switchover. Idle ones are dropped by themselves."""
+        """Sever the lent connections that are older than the last switchover. The pool itself drops idle ones."""
         for connection in self._lent:
             if self._idle.is_old(connection):
                 sever(connection)
 
     def close(self) -> None:
-        """Close all of them, those that are lent when they come back."""
+        """Close all connections; lent ones when they come back."""
         self._idle.close()
 
     async def _open(self) -> AsyncConnection:
         count = self.database.switchovers.count
-        # Somebody waits for the slot: a network that was cut meanwhile must not keep it for long.
+        # Other parts wait for the slot: a network that was cut must not keep it for long.
         dsn = make_conninfo(self.database.dsn, connect_timeout=_OPEN_WITHIN)
         return self._idle.opened(await aopen_within(dsn, None), count)

@@ -1,4 +1,4 @@
-"""What an app has its workers call before the first claim and after the last handler has ended."""
+"""The functions that an app has its workers call before the first claim and after the last handler has ended."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from collections.abc import Sequence
 
 from stepwell.error_text import error_line_of, format_traceback
 from stepwell.errors import StepwellError
-from stepwell.events import Events, HookFailed, HookSlow
-from stepwell.hook import Hook, name_of
+from stepwell.telemetry.bus import EventBus
+from stepwell.telemetry.worker import HookFailed, HookSlow
+from stepwell.worker_hook import Hook, name_of
 
 _SLOW = 10.0
-# A client that cannot be closed must not keep the worker from its end.
+# A client that cannot be closed must not keep the worker from ending.
 STOP_PATIENCE = 10.0
 
 
 class Hooks:
-    """The hooks of one run of a worker. The k-th stop hook is taken for the counterpart of the k-th start hook: if that
-    did not return, it is not called."""
+    """The hooks of one run of a worker. The k-th stop hook belongs to the k-th start hook, and is called only if that
+    returned."""
 
-    def __init__(self, starts: Sequence[Hook], stops: Sequence[Hook], events: Events) -> None:
+    def __init__(self, starts: Sequence[Hook], stops: Sequence[Hook], events: EventBus) -> None:
         self._starts = starts
         self._stops = stops
         self._events = events
         self._started = 0
 
     async def start(self, stop_asked: asyncio.Event) -> bool:
-        """Call the start hooks in order, in this task, so that handlers see the contextvars they set. Cancel the one
-        under way when the worker is asked to stop. False: it was asked."""
+        """Call the start hooks in order, in this task, so that handlers see the contextvars they set. If the worker is
+        asked to stop, cancel the hook that runs and return False."""
         loop = asyncio.get_running_loop()
         try:
-            # A scope without a deadline until the stop: it cancels this task only while it is open, and tells its own
-            # cancel from another's.
+            # A scope whose deadline is set by the stop: it cancels this task only while it is open, and distinguishes
+            # its own cancel from others.
             async with asyncio.timeout(None) as scope:
 
                 async def close_scope() -> None:
@@ -48,12 +49,12 @@ class Hooks:
                         self._started += 1
                 finally:
                     watch.cancel()
-        except TimeoutError:  # only of the scope: one of a hook is wrapped
+        except TimeoutError:  # only the scope's: a hook's own is wrapped
             return False
         return not stop_asked.is_set()
 
     async def stop(self) -> None:
-        """Call the stop hooks, the last first, each whatever became of the others."""
+        """Call the stop hooks, the last first, even if others fail."""
         all_started = self._started == len(self._starts)
         cancelled: asyncio.CancelledError | None = None
         for hook in reversed(self._stops if all_started else self._stops[: self._started]):
@@ -62,11 +63,11 @@ class Hooks:
                 async with limit:
                     await _call(hook)
             except asyncio.CancelledError as error:
-                cancelled = error  # the others have their turn first
+                cancelled = error  # call the others first
             except Exception as error:
-                said = f"it has not ended within {STOP_PATIENCE:g} s" if limit.expired() else error_line_of(error)
+                reason = f"it has not ended within {STOP_PATIENCE:g} s" if limit.expired() else error_line_of(error)
                 self._events.emit(
-                    HookFailed("on_worker_stop", name_of(hook), said, format_traceback(error, error.__traceback__))
+                    HookFailed("on_worker_stop", name_of(hook), reason, format_traceback(error, error.__traceback__))
                 )
         if cancelled is not None:
             raise cancelled

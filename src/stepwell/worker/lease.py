@@ -1,7 +1,7 @@
 """The worker's lease, renewed by a thread and a connection of its own.
 
-A blocked event loop or a full pool cannot lose it. The same thread watches the loop, because it is the one that still
-can when the loop is blocked. What it learns it hands to the loop; it never touches jobs itself.
+A blocked event loop or a full pool cannot lose the lease. The same thread watches the loop, because it still runs when
+the loop is blocked. It hands the answers of renewals to the loop; it never touches jobs itself.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from stepwell import queries
-from stepwell.advice import explain
-from stepwell.connection import open_within, stirs
-from stepwell.db import Database, fetch
 from stepwell.errors import StepwellError
-from stepwell.queries import Orders, Query
-from stepwell.trouble import is_hopeless, is_missing
+from stepwell.postgres import queries
+from stepwell.postgres.connection import has_input, open_within
+from stepwell.postgres.database import Database
+from stepwell.postgres.errors import is_missing, is_permanent
+from stepwell.postgres.fetch import fetch
+from stepwell.postgres.hints import explain
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.fleet import Orders
 from stepwell.worker.sever import sever
 
 _TICK = 0.25
-# A lease that could not be renewed is given up after this part of it, well before others may take the jobs.
+# A lease that could not be renewed is given up after this part of it, well before other workers may take the jobs.
 _SAFE = 0.8
 # Seconds for each host, so that the next one is tried well before the lease ends.
 _RECONNECT_TIMEOUT = 3
@@ -37,16 +39,16 @@ _RECONNECT_TIMEOUT = 3
 
 @dataclass(frozen=True, slots=True)
 class LeaseCallbacks:
-    """What the lease thread tells the worker, always on its event loop, but for `blocked`, which cannot wait for it."""
+    """The functions that the lease thread calls: on the event loop, except `blocked`, which cannot wait for it."""
 
     gained: Callable[[str], None]
     lost: Callable[[bool], None]
-    """True: for want of an answer. False: the database said so."""
+    """True: no answer came in time. False: the database said so."""
     obey: Callable[[Orders], None]
     failed: Callable[[Exception], None]
-    """By what only a person can mend."""
+    """By a permanent error: it ends the worker."""
     stumbled: Callable[[Exception], None]
-    """By anything else: it goes on."""
+    """By any other error: the thread goes on."""
     blocked: Callable[[float, str], None]
 
 
@@ -84,8 +86,8 @@ class Lease:
         self._was_missing = False
 
     def start(self) -> str:
-        """Register and begin to renew. Raises what keeps it from registering, and may be tried again then. Blocks: call
-        it in a thread."""
+        """Register and begin to renew. Raises if it cannot register; then it may be called again. Blocks: call it in a
+        thread."""
         with self._gate:
             try:
                 self._connection = self._connect()
@@ -98,7 +100,7 @@ class Lease:
                     self._renewed_at = asked_at
                     self._renew_once()
             except BaseException:
-                # It may be tried again.
+                # `start` may be called again.
                 self._connection.close()
                 self._connection = self._worker_id = None
                 raise
@@ -106,24 +108,24 @@ class Lease:
             return worker_id
 
     def renew_now(self) -> None:
-        """Something says the lease may be gone: find out."""
+        """Renew now: the lease may be gone, or new orders may wait."""
         self._kick.set()
 
     def check(self) -> None:
-        """Give the lease up in time when its renewal hangs, on a network that says nothing. For the event loop."""
+        """Give the lease up in time when its renewal hangs, on a network without answers. For the event loop."""
         if self._overdue():
             self._lose(unanswered=True)
             if self._connection is not None:
                 sever(self._connection)
 
     def hurry(self, hurried: bool) -> None:
-        """Renew every second, or as usual: renewals carry orders too, for when notifications do not arrive."""
+        """Renew every second, or as usual: renewals also bring orders, when notifications do not arrive."""
         self._every = min(1.0, self._renew) if hurried else self._renew
 
     def stop(self) -> None:
-        """Stop renewing and take the worker off the registry. Blocks: call it in a thread.
+        """Stop renewing and unregister the worker. Blocks: call it in a thread.
 
-        Safe also when `start` failed, or is still under way because whoever waited for it gave up.
+        Also safe when `start` failed, or still runs because its caller no longer waits for it.
         """
         with self._gate:
             self._stopping = True
@@ -133,9 +135,9 @@ class Lease:
         if self._connection is not None:
             try:
                 if self._worker_id is not None:
-                    fetch(self._connection, queries.unregister_worker(self._worker_id))
+                    fetch(self._connection, queries.fleet.unregister_worker(self._worker_id))
             except psycopg.Error:
-                pass  # the lease will run out by itself
+                pass  # the lease expires by itself
             finally:
                 self._connection.close()
 
@@ -149,15 +151,16 @@ class Lease:
                 watch.look()
                 if self._stopping:
                     continue
-                # A connection that was cut gave up the advisory lock: peers take that for death in a second or two.
-                cut = self._connection is not None and not self._connection.closed and stirs(self._connection)
+                # With a connection that was cut, the advisory lock is gone: other workers take that for death within
+                # a second or two.
+                cut = self._connection is not None and not self._connection.closed and has_input(self._connection)
                 if not (kicked or cut) and time.monotonic() < min(renew_at, self._renewed_at + self._every):
                     continue
                 renew_at = time.monotonic() + (self._every if self._try_to_renew() else _TICK)
-            except StepwellError as error:  # what only a person can mend ends the worker, loudly
+            except StepwellError as error:  # a permanent error ends the worker, loudly
                 self._tell(self._callbacks.failed, error)
                 return
-            except Exception as error:  # anything else must not: the next round may do better
+            except Exception as error:  # any other does not: the next round may succeed
                 self._tell(self._callbacks.stumbled, error)
 
     def _try_to_renew(self) -> bool:
@@ -166,7 +169,7 @@ class Lease:
                 self._connection = self._connect(_RECONNECT_TIMEOUT)
             if self._worker_id is None:
                 asked_at = time.monotonic()
-                # With its age and first number: a stop that was asked under its former id still holds.
+                # With its age and first number: a stop order for its former id still holds.
                 worker_id = fetch(self._connection, self._register(asked_at - self._born, self._begun))[0]
                 self._renewed_at, self._worker_id = asked_at, worker_id
                 self._tell(self._callbacks.gained, worker_id)
@@ -175,7 +178,7 @@ class Lease:
             if self._database.switchovers.notice(error) and self._connection is not None:
                 self._connection.close()
             was_missing, self._was_missing = self._was_missing, is_missing(error)
-            if is_hopeless(error) and (was_missing or not self._was_missing):
+            if is_permanent(error) and (was_missing or not self._was_missing):
                 raise explain(error, self._database.dsn) from error
             if self._overdue():
                 self._lose(unanswered=True)
@@ -184,7 +187,7 @@ class Lease:
         return True
 
     def _connect(self, timeout: int | None = None) -> psycopg.Connection[Any]:
-        """Without the app's limit for a call: after one slow renewal it would close the session, which holds the
+        """Connect without the app's `call_timeout`: after one slow renewal it would close the session, which holds the
         worker's advisory lock. `check` gives up a renewal that hangs."""
         return open_within(make_conninfo(self._database.dsn, connect_timeout=timeout), None)
 
@@ -198,9 +201,9 @@ class Lease:
         if worker_id is None:
             return
         asked_at = time.monotonic()
-        renewed = fetch(self._connection, queries.renew(worker_id, self._lease, self._running()))
+        renewed = fetch(self._connection, queries.fleet.renew(worker_id, self._lease, self._running()))
         if worker_id != self._worker_id:
-            return  # given up while we waited
+            return  # the lease was given up while we waited
         if not renewed:  # declared dead
             self._lose(unanswered=False)
             self._kick.set()
@@ -220,7 +223,7 @@ class Lease:
 
 
 class _Ping:
-    """One question to the event loop. The loop writes `answered`, and the watching thread the rest."""
+    """One question to the event loop. The loop writes `answered`, the lease thread the rest."""
 
     __slots__ = ("answered", "asked_at", "next_report")
 
@@ -234,14 +237,10 @@ class _Ping:
 
 
 class _LoopWatch:
-    """Pings the event loop and, when it does not answer, says where it stands."""
+    """Pings the event loop and, when it does not answer, reports its stack."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        thread: int,
-        patience: float,
-        blocked: Callable[[float, str], None],
+        self, loop: asyncio.AbstractEventLoop, thread: int, patience: float, blocked: Callable[[float, str], None]
     ) -> None:
         self._loop = loop
         self._thread = thread
@@ -250,7 +249,7 @@ class _LoopWatch:
         self._ping: _Ping | None = None
 
     def look(self) -> None:
-        """Ping, or report a ping that has gone unanswered. The loop may answer at any point in here."""
+        """Ping, or report a ping without an answer. The loop may answer at any point in here."""
         now = time.monotonic()
         ping = self._ping
         if ping is None or ping.answered:
@@ -260,7 +259,7 @@ class _LoopWatch:
             return
         waited = now - ping.asked_at
         if waited > ping.next_report:
-            # Once, and again each time it has lasted twice as long.
+            # Once, and again each time that it has lasted twice as long.
             ping.next_report = 2 * waited
             frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]
             stack = "".join(traceback.format_stack(frame)[-12:]) if frame else "(no stack)"

@@ -1,7 +1,7 @@
 """Turn notifications into wake-ups, and notice when they do not arrive.
 
-A notification is a hint: whatever it says is looked up. The listener sends itself one now and then; if that does not
-come back, as behind a pooler in transaction mode, the worker polls more often until it does.
+A notification is a hint: the worker looks up what it says. The listener sends itself one every half minute. If that
+does not arrive, as behind a pooler in transaction mode, the worker polls more often until one does.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from stepwell import queries
-from stepwell.advice import aexplain
-from stepwell.connection import aopen_within, is_read_only_now
-from stepwell.db import Database
-from stepwell.events import Events, ListenerDeaf, ListenerHears
-from stepwell.queries import Position
-from stepwell.trouble import is_hopeless, is_read_only_error
-from stepwell.worker.link import Link
-from stepwell.worker.places import Place
+from stepwell.postgres import queries
+from stepwell.postgres.connection import aopen_within, is_read_only_now
+from stepwell.postgres.database import Database
+from stepwell.postgres.errors import is_permanent, is_read_only_error
+from stepwell.postgres.hints import aexplain
+from stepwell.postgres.queries.claims import Position
+from stepwell.telemetry.bus import EventBus
+from stepwell.telemetry.worker import ListenerDeaf, ListenerHears
+from stepwell.worker.claiming.ready_ranges import ReadyRange
 from stepwell.worker.sever import sever
+from stepwell.worker.worker_connection import WorkerConnection
 
 _TEST_EVERY = 30.0
 _TEST_PATIENCE = 2.0
 _CHANNELS = ("stepwell_ready_at", "stepwell_due", "stepwell_tick", "stepwell_cancel", "stepwell_control")
 
-# Anybody may notify: a payload of another form is not ours.
+# Anybody may notify: a payload of another form is ignored.
 _READY_AT = re.compile(r"(-?[0-9]{1,5}) (-?[0-9]{1,5}) (-?[0-9]{1,18}) (.{1,200})", re.DOTALL | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerCallbacks:
-    """Whom to wake."""
+    """The function to call for each kind of notification."""
 
     ready: Callable[[], None]
-    """Something may be ready anywhere."""
-    ready_at: Callable[[str, Place], None]
-    """With a queue's name, as somebody said it."""
+    """Jobs may be ready in any queue."""
+    ready_at: Callable[[str, ReadyRange], None]
+    """Called with a queue's name, as the notification says: it may not exist."""
     due: Callable[[float], None]
     tick: Callable[[], None]
     cancel: Callable[[str], None]
@@ -54,11 +55,7 @@ class Listener:
     """Listens on a connection of its own."""
 
     def __init__(
-        self,
-        database: Database,
-        sender: Link,
-        events: Events,
-        callbacks: ListenerCallbacks,
+        self, database: Database, sender: WorkerConnection, events: EventBus, callbacks: ListenerCallbacks
     ) -> None:
         self._database = database
         self._sender = sender
@@ -81,10 +78,10 @@ class Listener:
                         await connection.execute(_listen(channel))
                     await connection.execute(_listen(self._channel))
                     if is_read_only_now(connection):
-                        # Nobody will ever notify here: most likely another server takes over.
+                        # A standby notifies nobody: most likely another server takes over.
                         raise psycopg.errors.ReadOnlySqlTransaction("the server takes no writes")
                     self._listening.set()
-                    # What was sent while nobody listened is found by looking.
+                    # Notifications that were sent before are lost: look for what they announced.
                     self._callbacks.ready()
                     self._callbacks.due(0)
                     self._callbacks.tick()
@@ -93,15 +90,15 @@ class Listener:
                         self._hear(note.channel, note.payload)
             except (psycopg.Error, OSError) as error:
                 self._listening.clear()
-                if is_hopeless(error):
+                if is_permanent(error):
                     raise await aexplain(error, self._database.dsn) from error
                 await asyncio.sleep(1.0 if is_read_only_error(error) else 0.2)
 
     async def test(self) -> None:
-        """Send a notification to oneself every half minute, until cancelled."""
+        """Send a notification to this listener every half minute, until cancelled."""
         missed = False
         while True:
-            # Not to listen is not to be deaf: the connection may not be up yet, or was cut.
+            # A listener that is not connected is not deaf: the connection may not be up yet, or was cut.
             await self._listening.wait()
             self._heard.clear()
             if not await self._send():
@@ -112,7 +109,7 @@ class Listener:
                 await asyncio.wait_for(self._heard.wait(), _TEST_PATIENCE)
             except TimeoutError:
                 if self._listening.is_set():
-                    # Once may be a connection that died without a word: listen on another. Twice is deaf.
+                    # Once may be a connection that died unnoticed: listen on another. Twice is deaf.
                     if missed:
                         self._found(hears=False)
                     missed = True
@@ -123,14 +120,14 @@ class Listener:
             await asyncio.sleep(_TEST_EVERY)
 
     async def _send(self) -> bool:
-        """Notify oneself. False: notifications pile up behind a session that does not read its own, so nobody sends."""
+        """Notify this listener. False: the queue of notifications fills up behind a session that does not read them."""
         try:
-            return bool(await self._sender.insist(queries.notify_unless_full(self._channel)))
+            return bool(await self._sender.insist(queries.fleet.notify_unless_full(self._channel)))
         except psycopg.Error:  # or the queue is full
             return False
 
     def reconnect(self) -> None:
-        """Listen on another connection: this one gives no answer, or leads to a server that notifies nobody."""
+        """Listen on another connection: this one gives no answer, or leads to a standby, which notifies nobody."""
         if self._connection is not None:
             self._listening.clear()
             sever(self._connection)
@@ -146,7 +143,7 @@ class Listener:
             case "stepwell_ready_at":
                 if (told := _READY_AT.fullmatch(payload)) is not None:
                     rank, last_rank, run_at = int(told[1]), int(told[2]), int(told[3])
-                    self._callbacks.ready_at(told[4], Place(Position(rank, run_at), last_rank))
+                    self._callbacks.ready_at(told[4], ReadyRange(Position(rank, run_at), last_rank))
             case "stepwell_due":
                 if payload.isdecimal() and len(payload) < 16:
                     self._callbacks.due(int(payload) / 1000)

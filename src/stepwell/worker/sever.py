@@ -1,4 +1,4 @@
-"""End a connection from this side, also while somebody waits on it."""
+"""End a connection from this side, also while another thread or task waits on it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ import psycopg
 
 
 def sever(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """Have whoever waits on it, in whatever thread, fail at once."""
+    """Make every thread or task that waits on the connection fail at once."""
     with contextlib.suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)

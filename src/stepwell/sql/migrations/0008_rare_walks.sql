@@ -1,5 +1,14 @@
 -- stepwell: compatible from 6
--- Functions and views are replaced after this file.
+-- Functions, views, settings and comments are replaced after this file.
 
--- It has another parameter, and says how long it walked.
+-- It has a new parameter and a new column in its result.
 drop function if exists stepwell.promote(integer);
+
+-- The parent or schedule of a new job, for stepwell.insert_jobs.
+create type stepwell.origin as (
+  parent_id uuid,
+  parent_key text,
+  schedule_id uuid,
+  scheduled_for timestamptz,
+  blocked boolean
+);

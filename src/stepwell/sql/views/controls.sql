@@ -1,5 +1,5 @@
--- What was asked of the fleet.
+-- The pauses and stops.
 create or replace view stepwell.controls as
 select c.action, c.scope, c.name, c.asked_at from stepwell.control c;
 
-comment on view stepwell.controls is 'What is paused, and what was asked to stop.';
+comment on view stepwell.controls is 'Pauses in force and stops that were requested.';

@@ -1,5 +1,5 @@
--- Saved steps as history keeps them: [key, n, kind, epoch, saved_at, seconds, fingerprint, value, more]. Most have no more than
--- that, and every one passes here when its job ends: so it is short.
+-- Saved steps as history keeps them: [key, n, kind, epoch, saved_at, seconds, fingerprint, value, more]. Every step
+-- passes here when its job ends, and most have no "more", so the format is short.
 create or replace view stepwell.folded_steps as
 select s.job_id, s.n,
   json_build_array(
@@ -15,4 +15,5 @@ select s.job_id, s.n,
   ) as folded
 from stepwell.step s;
 
-comment on view stepwell.folded_steps is 'For the functions that end jobs: each saved step as it is kept in history, and read from there by stepwell.unfold.';
+comment on view stepwell.folded_steps is
+  'For stepwell.to_history: each saved step in the format of stepwell.history.steps, which stepwell.unfold reads.';

@@ -1,6 +1,5 @@
--- All jobs, live and finished, for people and programs that look: the readable face of the private tables. What has expired
--- is not shown, pruned or not. The condition is around the union: within it, Postgres could not follow an index from the
--- newest job on.
+-- All jobs, live and finished: the readable face of the private tables. Expired jobs are hidden, pruned or not. The
+-- condition is outside the union: inside, Postgres could not walk along an index from the newest job.
 create or replace view stepwell.jobs as
 select a.id, a.state, a.task, a.queue, a.priority, a.args, a.metadata, a.result, a.error, a.progress, a.epoch, a.attempt,
   a.max_attempts, a.cancelling, a.worker_id, a.enqueued_at, a.run_at, a.claimed_at, a.finished_at, a.expires_at,
@@ -8,8 +7,8 @@ select a.id, a.state, a.task, a.queue, a.priority, a.args, a.metadata, a.result,
   a.policy
 from (
   select j.id, j.state, j.task, j.queue, -j.rank::integer as priority, j.args, j.metadata, null::json as result,
-    coalesce(j.reason, case when j.worker_id is null and j.run_at = j.misfit_until then j.misfit end) as error, j.progress, j.epoch, j.attempt, j.max_attempts, j.cancelling, j.worker_id, j.enqueued_at,
-    j.run_at, j.claimed_at, null::timestamptz as finished_at, null::timestamptz as expires_at, j.schedule_id,
+    coalesce(j.reason, case when j.worker_id is null and j.run_at = j.misfit_until then j.misfit end) as error,
+    j.progress, j.epoch, j.attempt, j.max_attempts, j.cancelling, j.worker_id, j.enqueued_at, j.run_at, j.claimed_at, null::timestamptz as finished_at, null::timestamptz as expires_at, j.schedule_id,
     j.scheduled_for, j.cursor, j.parent_id, j.forked_from, j.undoing is not null as undoing, j.owner,
     case when j.worker_id is null and j.run_at = j.misfit_until then j.misfit_until end as misfit_until,
     j.policy
@@ -23,4 +22,4 @@ from (
 ) a
 where a.expires_at is null or a.expires_at > (select stepwell.now());
 
-comment on view stepwell.jobs is 'Every job that is kept, in any state.';
+comment on view stepwell.jobs is 'Every job that has not expired, in any state.';

@@ -1,4 +1,4 @@
--- The queues that hold live jobs or are paused, with what stands in them.
+-- The queues that have live jobs or are paused, with the number of jobs in each state.
 create or replace view stepwell.queues as
 select coalesce(c.queue, p.name) as name, p.asked_at as paused_at,
   coalesce(c.ready, 0) as ready, coalesce(c.scheduled, 0) as scheduled, coalesce(c.running, 0) as running,

@@ -4,4 +4,4 @@ select s.minute, s.task, s.queue, s.succeeded, s.failed, s.cancelled, s.handed_b
   s.snoozed, s.advanced, s.restarted, s.undone, s.refused
 from stepwell.stat s;
 
-comment on view stepwell.stats is 'How runs ended, counted by the minute, for a week.';
+comment on view stepwell.stats is 'How runs ended, counted by the minute, kept for a week.';

@@ -1,4 +1,4 @@
--- What jobs have saved, live and finished.
+-- The saved steps of live and finished jobs.
 create or replace view stepwell.steps as
 select s.job_id, s.n, s.key, s.kind, s.pending, s.timed_out, s.value, s.large, s.error, s.saved_at, s.seconds, s.until,
   s.child_id, s.event, nullif(s.event_key, '') as event_key
@@ -11,4 +11,5 @@ from stepwell.history h
 cross join lateral stepwell.unfold(h.steps) u
 where h.steps is not null and h.expires_at > (select stepwell.now()) and u.kind <> 'taken';
 
-comment on view stepwell.steps is 'The saved steps of every job that is kept. The value of a large one is read by stepwell.large_value.';
+comment on view stepwell.steps is
+  'The saved steps of every job that has not expired. stepwell.large_value returns the value of a large step.';

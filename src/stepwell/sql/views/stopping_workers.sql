@@ -1,4 +1,5 @@
--- The workers that were asked to stop since they started, once for each time. A queue's name may be covered by a pattern.
+-- The workers that were asked to stop since they started, with a row for each request. A queue pattern of a worker
+-- covers the queue of a request.
 create or replace view stepwell.stopping_workers as
 select w.id, c.scope, c.name
 from stepwell.worker w

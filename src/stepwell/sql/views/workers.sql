@@ -1,4 +1,4 @@
--- The workers that are registered, with what they run.
+-- The registered workers.
 create or replace view stepwell.workers as
 select w.id, w.host, w.pid, w.version, w.queues, array(select jsonb_object_keys(w.tasks) order by 1) as tasks,
   w.concurrency, w.running, w.started_at, w.renewed_at, w.lease_until, w.lease_until > stepwell.now() as alive,
@@ -11,4 +11,4 @@ select w.id, w.host, w.pid, w.version, w.queues, array(select jsonb_object_keys(
 from stepwell.worker w
 left join stepwell.leader l on l.worker_id = w.id and l.lease_until > stepwell.now();
 
-comment on view stepwell.workers is 'Registered workers; alive: the lease holds.';
+comment on view stepwell.workers is 'Registered workers; alive: the lease has not ended.';

@@ -1,0 +1,59 @@
+"""The database of a command: its option, and a connection for the length of the command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import psycopg
+import typer
+
+from stepwell.embedded import EmbeddedPostgres
+from stepwell.errors import ConfigError
+from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.database import Database
+from stepwell.postgres.error_translation import translated
+
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        "-d",
+        metavar="URL",
+        help='The database: a Postgres URL, or "embedded[:PATH]".  [env: STEPWELL_DATABASE_URL]',
+        show_default=False,
+    ),
+]
+
+
+@contextmanager
+def connect(
+    database: str | None, *, any_schema: bool = False, create: bool = False
+) -> Generator[psycopg.Connection[Any]]:
+    """Yield a connection in autocommit mode.
+
+    The schema is checked first, unless `any_schema`. An embedded Postgres must exist, unless the command may `create`
+    one: in the wrong directory it would otherwise make and read an empty one.
+    """
+    with open_database(database, any_schema=any_schema, create=create) as found, found.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def open_database(database: str | None, *, any_schema: bool = False, create: bool = False) -> Generator[Database]:
+    """Yield the database itself, to run plans on: it repeats a query that conflicted with another transaction."""
+    if not database and not os.environ.get(ENVIRONMENT) and EmbeddedPostgres().exists:
+        raise ConfigError(
+            "no database is configured, but there is an embedded Postgres in ./.stepwell: to use that, add --database "
+            f"embedded. To use another, give its URL there, or in the environment variable {ENVIRONMENT}"
+        )
+    found = Database(database, pool_size=1, create=create)
+    try:
+        with translated(found):
+            if not any_schema:
+                found.ensure_ready(wait=False)
+            yield found
+    finally:
+        found.close()

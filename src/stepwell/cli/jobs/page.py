@@ -1,0 +1,78 @@
+"""One job, with all its fields, steps and failed attempts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from stepwell.cli.jobs.steps import print_steps
+from stepwell.cli.output import clean, compact, fields, local, say
+from stepwell.cli.wording import policy_text
+from stepwell.error_text import error_line
+from stepwell.values.duration import describe
+from stepwell.values.job import Failure, JobInfo
+from stepwell.values.step import StepInfo
+
+_LONGEST_LINE = 100
+
+
+def print_job(job: JobInfo, failures: Sequence[Failure], steps: Sequence[StepInfo]) -> None:
+    """Print the fields of a job, then its steps, then its failed attempts."""
+    known = [
+        ("id", job.id),
+        ("state", _state(job)),
+        ("task", clean(job.task)),
+        ("queue", clean(job.queue)),
+        ("owner", None if job.owner is None else clean(job.owner)),
+        ("priority", job.priority),
+        ("args", _json(job.args)),
+        ("metadata", None if job.metadata is None else _json(job.metadata)),
+        ("result", _json(job.result) if job.state == "succeeded" else None),
+        ("error", job.error),
+        ("progress", None if job.progress is None else _json(job.progress)),
+        ("at step", None if job.cursor is None else clean(job.cursor)),
+        ("parent", job.parent_id),
+        ("forked from", job.forked_from),
+        ("attempt", job.attempt if job.max_attempts is None else f"{job.attempt} of {job.max_attempts}"),
+        ("policy", None if job.policy is None else policy_text(job.policy, job.max_attempts)),
+        ("epoch", job.epoch),
+        ("worker", job.worker_id),
+        ("enqueued at", local(job.enqueued_at)),
+        ("run at", local(job.run_at)),
+        ("claimed at", local(job.claimed_at)),
+        ("finished at", local(job.finished_at)),
+        ("expires at", local(job.expires_at)),
+    ]
+    fields((name, value) for name, value in known if value is not None and value != "")
+    if steps:
+        say("")
+        print_steps(job, steps)
+    for failure in failures:
+        say("", f"attempt {failure.attempt} failed at {local(failure.failed_at)}{_lasted(failure)}")
+        detail = [
+            ("reason", clean(failure.reason)),
+            ("epoch", failure.epoch),
+            ("worker", failure.worker_id),
+            ("error", error_line(failure.type, failure.message)),
+            ("traceback", failure.traceback and failure.traceback.rstrip("\n")),
+        ]
+        fields((f"  {name}", value) for name, value in detail if value is not None)
+
+
+def _state(job: JobInfo) -> str:
+    if job.misfit_until is not None:
+        return f"{job.state}, waits until {local(job.misfit_until)} for a worker whose code fits its args"
+    if job.undoing:
+        return f"{job.state}, undoing its steps"
+    return f"{job.state}, asked to stop" if job.cancelling else job.state
+
+
+def _json(value: object) -> str:
+    line = compact(value)
+    return line if len(line) <= _LONGEST_LINE else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _lasted(failure: Failure) -> str:
+    if failure.claimed_at is None:
+        return ""
+    return f" after {describe(max((failure.failed_at - failure.claimed_at).total_seconds(), 0))}"

@@ -1,0 +1,115 @@
+"""Parse what was typed: durations, sizes, JSON, times, ids. What cannot be parsed is a usage error, exit code 2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from stepwell.errors import BadArgs, ConfigError, StepwellError
+from stepwell.jobs.check import encode_event
+from stepwell.values.duration import seconds
+from stepwell.values.names import check_name
+
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
+
+
+class UsageError(StepwellError):
+    """The command line is wrong. The message says how to write it."""
+
+
+@contextmanager
+def usage_errors() -> Generator[None]:
+    """Raise what the library refuses in this block as a usage error: the value was typed as an argument."""
+    try:
+        yield
+    except (ConfigError, BadArgs) as error:
+        raise UsageError(str(error)) from None
+
+
+def name(typed: str, what: str) -> str:
+    """The name of a queue, task, owner, schedule or event."""
+    with usage_errors():
+        return check_name(typed, what)
+
+
+def duration(typed: str, option: str) -> float:
+    """A duration in seconds."""
+    with usage_errors():
+        return seconds(typed, option)
+
+
+def size(typed: str, option: str) -> int:
+    """A size in bytes. As in Postgres, a megabyte is 1024 * 1024 bytes."""
+    read = _SIZE.fullmatch(typed.strip())
+    amount = float(read[1]) * 1024 ** "kmgt".index(read[2].lower()) * 1024 if read else 0
+    if amount < 1:
+        raise UsageError(f"{option} is {typed!r}: write it as '512MB' or '1.5GB'")
+    return int(amount)
+
+
+def moment(typed: str, option: str) -> datetime:
+    """A time with a time zone."""
+    try:
+        at = datetime.fromisoformat(typed)
+    except ValueError:
+        raise UsageError(f"{option} is {typed!r}: write it as 2030-12-31T23:59:00+01:00") from None
+    if at.utcoffset() is None:
+        raise UsageError(f"{option} is {typed!r}, without a time zone: write it as 2030-12-31T23:59:00+01:00")
+    return at
+
+
+def json_object(typed: str, what: str) -> dict[str, Any]:
+    """A JSON object."""
+    value = _decode(typed, what, "'{\"n\": 1}'")
+    if not isinstance(value, dict):
+        raise UsageError(f"{what} is a JSON {_kind(value)}, not an object: write it as '{{\"n\": 1}}'")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def json_value(typed: str | None, what: str) -> str | None:
+    """Any JSON value, as it was typed."""
+    if typed is not None:
+        with usage_errors():
+            encode_event(what, _decode(typed, what, "'{\"n\": 1}', 7 or '\"text\"'"))
+    return typed
+
+
+def job_id(typed: str) -> str:
+    """A job's id."""
+    try:
+        return str(UUID(typed))
+    except ValueError:
+        raise UsageError(f"{typed!r} is not a job's id: give a UUID, as 'stepwell jobs list' shows it") from None
+
+
+def worker_id(typed: str) -> UUID:
+    """A worker's id."""
+    try:
+        return UUID(typed)
+    except ValueError:
+        raise UsageError(f"{typed!r} is not a worker's id: give a UUID, as 'stepwell workers' shows it") from None
+
+
+def _decode(typed: str, what: str, example: str) -> Any:
+    try:
+        return msgspec.json.decode(typed)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{what} is not JSON ({error}): write it as {example}, quoted for the shell") from None
+    except RecursionError:
+        raise UsageError(f"{what} is nested too deeply") from None
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "number"

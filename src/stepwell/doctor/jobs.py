@@ -1,0 +1,74 @@
+"""Checks of jobs: those that wait too long, and those that no worker will run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from stepwell.doctor.finding import Finding, listed, local_time
+from stepwell.postgres import queries
+from stepwell.postgres.database import Database
+from stepwell.postgres.fetch import fetch
+from stepwell.values.duration import describe
+
+_LONG, _TOO_LONG = 60.0, 600.0
+
+
+def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Finding:
+    """How long the job that has waited longest has been due."""
+    found = fetch(connection, queries.health.oldest_ready())
+    if not found:
+        return Finding("ok", "no job is ready and waiting")
+    oldest = found[0]
+    text = f"{oldest.task} {oldest.id} in queue {oldest.queue} has been due for {describe(max(oldest.age, 0))}"
+    if oldest.paused:
+        what, resume = {
+            "everything": ("everything", "--all"),
+            "queue": ("the queue", oldest.queue),
+            "task": ("the task", f"--task {oldest.task}"),
+        }[oldest.paused]
+        return Finding("warning", f'{text}, but {what} is paused: "stepwell resume {resume}"', found)
+    if oldest.age < _LONG:
+        return Finding("ok", text, found)
+    if not oldest.served:
+        act = "no live worker runs that task from that queue: start one"
+    else:
+        act = "start more workers for that queue, or raise their --concurrency"
+    return Finding("warning" if oldest.age < _TOO_LONG else "problem", f"{text}: {act}", found)
+
+
+def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
+    """Whether there are ready jobs that no live worker will claim."""
+    uncovered = fetch(connection, queries.health.uncovered_tasks())
+    if not uncovered:
+        return Finding("ok", "a live worker runs the task and queue of every ready job")
+    shown = listed(
+        [
+            f"{found.count} of {found.task} in queue {found.queue}"
+            + (f" that belong to app {found.owner}" if found.owner is not None else "")
+            for found in uncovered
+        ]
+    )
+    named = ", in an App of that name," if any(found.owner is not None for found in uncovered) else ""
+    return Finding(
+        "problem",
+        f"no live worker runs {shown}: start one that has the task{named} and claims from the queue, or cancel them",
+        uncovered,
+    )
+
+
+def check_misfits(connection: psycopg.Connection[Any], _: Database) -> Finding:
+    """Whether there are jobs whose args do not fit the code of the live workers."""
+    misfits = fetch(connection, queries.health.misfit_tasks())
+    if not misfits:
+        return Finding("ok", "the args of all jobs fit the code of the workers")
+    shown = listed(
+        [f"{each.count} of {each.task} (for example: {each.error}), until {local_time(each.until)}" for each in misfits]
+    )
+    return Finding(
+        "warning",
+        f"their args do not fit the code of the workers that claimed them: {shown}: start workers with the code that "
+        "these jobs were enqueued for, or cancel them; after that time they fail",
+        misfits,
+    )

@@ -1,0 +1,52 @@
+"""Records that a run saves with its next save, to spare a round trip: short sleeps, failed tries, caught errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from stepwell.values.step import NewStep
+
+
+class Notes:
+    """The noted records of one run. The job is still correct if they are never saved."""
+
+    __slots__ = ("_lock", "_noted", "errors")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._noted: list[NewStep] = []
+        self.errors: list[tuple[str, NewStep, bool]] = []
+        """Errors of steps that the handler may yet catch, each with the prefix of its branch."""
+
+    def add(self, step: NewStep) -> None:
+        """Save this record with the next save."""
+        with self._lock:
+            self._noted.append(step)
+
+    def add_error(self, prefix: str, step: NewStep, *, kept: bool) -> None:
+        """Save this error if the handler turns out to have caught it: every later run must meet it again. If the
+        attempt fails instead, the step is tried again. `kept`: the record is enough to raise an error of its class."""
+        with self._lock:
+            self.errors.append((prefix, step, kept))
+
+    def keep_errors(self, prefix: str) -> list[NewStep]:
+        """Note the errors of a branch, which its handler has caught, and return those that are not `kept`."""
+        with self._lock:
+            caught = [(step, kept) for own, step, kept in self.errors if own.startswith(prefix)]
+            self.errors = [one for one in self.errors if not one[0].startswith(prefix)]
+            self._noted += [step for step, _ in caught]
+        return [step for step, kept in caught if not kept]
+
+    def all(self) -> list[NewStep]:
+        """The records that the next save includes."""
+        with self._lock:
+            return list(self._noted)
+
+    def and_steps(self, *steps: NewStep) -> Sequence[NewStep]:
+        """The noted records and these steps, to be saved now."""
+        if not self._noted:
+            return steps
+        with self._lock:
+            noted, self._noted = self._noted, []
+        return [*noted, *steps]

@@ -1,0 +1,62 @@
+"""Values that every run of a job must see alike: the time, random numbers, and whether a patch applies."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+
+from stepwell.durable.effects import Effects
+from stepwell.durable.journal import Journal
+from stepwell.durable.signals import Suspend
+from stepwell.values.names import check_name
+from stepwell.values.step import NewStep
+
+
+async def now(effects: Effects) -> datetime:
+    """The database's time when the job first asked for it."""
+    journal = effects.journal
+    try:
+        entry = journal.enter("now", "now")
+        if entry.saved is not None:
+            return msgspec.json.decode(entry.saved.value, type=datetime).astimezone(UTC)
+        journal.stop_if_undoing()
+        at = await effects.save(journal.notes.and_steps(NewStep(entry.key, entry.n, "now")))
+        journal.was_saved()
+        return at.astimezone(UTC)
+    except Suspend as suspend:
+        await effects.leave(suspend)
+
+
+def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
+    """A random value, the same in each run of one life of a job.
+
+    It is derived from the job's id, its life and the step's key, so the handler need not wait until it is saved. It is
+    noted all the same, for a fork, which has another id.
+    """
+    entry = journal.enter(kind, kind)
+    if entry.saved is not None:
+        return bytes(entry.saved.value)
+    journal.stop_if_undoing()
+    # Nothing for the first life: the same seed as before jobs had several lives.
+    life = f"~{journal.life}" if journal.life else ""
+    chance = random.Random(f"{journal.job.id}{life}/{entry.key}")  # noqa: S311
+    drawn = chance.random() if kind == "random" else str(UUID(int=chance.getrandbits(128), version=4))
+    encoded = msgspec.json.encode(drawn)
+    journal.notes.add(NewStep(entry.key, entry.n, kind, encoded.decode()))
+    return encoded
+
+
+def patched(journal: Journal, name: str) -> bool:
+    """Whether this job runs the new code: it did so at its first visit, or has no saved steps left to replay."""
+    key = f"patch:{check_name(name, 'name')}"
+    saved = journal.peek(journal.branch.prefix + key)
+    if saved is None and (journal.replaying or journal.undoing):
+        return False
+    entry = journal.enter("patch", key, key)
+    if entry.saved is None:
+        journal.notes.add(NewStep(entry.key, entry.n, "patch"))
+    return True

@@ -1,0 +1,171 @@
+"""One run of a job, as the worker and the executor see it. A context keeps it private from its handler."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from stepwell.durable.backend import Connection, Durability
+from stepwell.durable.children import Spawned, Spawner
+from stepwell.durable.effects import Effects
+from stepwell.durable.journal import Journal
+from stepwell.durable.unawaited import Unawaited
+from stepwell.errors import BadValue, ConfigError
+from stepwell.values.job import ClaimedJob
+
+T = TypeVar("T")
+
+
+class RunState:
+    """The state of one run: its job, its journal, its connection, and whether it was asked to stop."""
+
+    __slots__ = (
+        "_attempt", "_durability", "_effects", "_journal", "_spawner", "_stop_event", "_unawaited", "connection",
+        "deadline", "job", "report", "saw_cancelled", "stop_asked",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        job: ClaimedJob,
+        timeout: float | None,
+        report: Callable[[ClaimedJob, str], None],
+        durability: Durability | None = None,
+    ) -> None:
+        # One is made for every job, so it copies nothing, and makes the rest when it is first used.
+        self.job = job
+        self.deadline = None if timeout is None else time.time() + timeout
+        self.report = report
+        self._durability = durability
+        self._journal: Journal | None = None
+        self._effects: Effects | None = None
+        self._spawner: Spawner | None = None
+        self._unawaited: Unawaited | None = None
+        self._attempt = job.attempt
+        self.connection: Connection | None = None
+        """The connection of a `transaction=True` task, while its handler runs."""
+        self.stop_asked = False
+        self._stop_event: threading.Event | None = None
+        self.saw_cancelled = False
+        """Whether the handler has read `ctx.cancelled` after it was asked to stop."""
+
+    @property
+    def attempt(self) -> int:
+        """The attempt as the handler sees it. A durable job counts from the last step saved before this run."""
+        if self.job.journal is None or self._durability is None or self.connection is not None:
+            return self._attempt
+        try:
+            return self.journal.first_attempt
+        except BadValue:  # raised again by the first step
+            return self._attempt
+
+    @property
+    def counted_attempt(self) -> int:
+        """The attempt that counts if this run fails now: a step that it saved itself is progress, too."""
+        return self.attempt if self._journal is None else self._journal.attempt
+
+    def begin_step(self, attempt: int) -> None:
+        """Begin a step of a chain, which counts its own attempts."""
+        self._attempt = attempt
+
+    def ask_to_stop(self) -> None:
+        """Make `ctx.cancelled` true."""
+        self.stop_asked = True
+        if self._stop_event is not None:
+            self._stop_event.set()
+
+    def wait_until_asked_to_stop(self, timeout: float | None) -> None:
+        """Block this thread until the run is asked to stop, or for `timeout` seconds."""
+        # The event is made before the flag is read, and the flag is set before the event: neither can be missed.
+        if self._stop_event is None:
+            self._stop_event = threading.Event()
+        if not self.stop_asked:
+            self._stop_event.wait(timeout)
+
+    @property
+    def took_steps(self) -> bool:
+        """Whether the handler has used the durable API."""
+        return self._journal is not None
+
+    @property
+    def journal(self) -> Journal:
+        """The saved steps of the job. Raises `ConfigError` if it has none here."""
+        if self._journal is None:
+            if self.connection is not None:
+                raise ConfigError(
+                    f"task {self.job.task!r} has transaction=True: it is one transaction, and would be rolled back at "
+                    "each wait; for steps and waits leave that out, and use ctx.transaction"
+                )
+            durability = self._durability
+            if durability is None:
+                raise ConfigError(
+                    f"task {self.job.task!r} has no steps here: they are for functions that a worker runs, not for "
+                    "process=True, chains and machines"
+                )
+            self._journal = Journal(
+                self.job, durability.drift, durability.events, always_replay=durability.always_replay
+            )
+        return self._journal
+
+    @property
+    def effects(self) -> Effects:
+        """How the durable API of this run takes effect in async code."""
+        if self._effects is None:
+            journal = self.journal
+            assert self._durability is not None
+            self._effects = Effects(journal, self._durability.backend)
+        return self._effects
+
+    @property
+    def spawner(self) -> Spawner:
+        """Enqueues the children of this run."""
+        if self._spawner is None:
+            self._spawner = Spawner(self.effects)
+        return self._spawner
+
+    @property
+    def spawned(self) -> Sequence[Spawned]:
+        """The children that this run enqueued."""
+        return () if self._spawner is None else self._spawner.spawned
+
+    async def all_spawned(self) -> None:
+        """Wait until the children of this run are enqueued."""
+        if self._spawner is not None:
+            await self._spawner.finished()
+
+    @property
+    def unawaited(self) -> Unawaited:
+        """Coroutines and transactions that the handler has made and not used yet."""
+        if self._unawaited is None:
+            self._unawaited = Unawaited()
+        return self._unawaited
+
+    def track(self, coroutine: Coroutine[Any, Any, T], branches: Iterable[object] = ()) -> Coroutine[object, None, T]:
+        """Expect the handler to await this coroutine, which awaits `branches` itself."""
+        # Not a Coroutine[Any, Any, T]: where overloads are given an Any, mypy gives up.
+        unawaited = self.unawaited
+        if branches:
+            unawaited.hand_over(branches)
+        unawaited.add(coroutine)
+        return coroutine
+
+    @property
+    def left_open(self) -> bool:
+        """Whether a step or wait of this run has not ended."""
+        return self._unawaited is not None and self._unawaited.any_open
+
+    def refuse_unused(self) -> None:
+        """Raise `NotAwaited` if the handler has made a step or a wait and never awaited it."""
+        if self._unawaited is not None:
+            self._unawaited.refuse_unused(self.job.task)
+
+    def refuse_open(self) -> None:
+        """Raise `NotAwaited` if a step or wait of this run has not ended."""
+        if self._unawaited is not None:
+            self._unawaited.refuse_open(self.job.task)
+
+    def let_go(self) -> None:
+        """Close the coroutines that the handler has never awaited."""
+        if self._unawaited is not None:
+            self._unawaited.close()

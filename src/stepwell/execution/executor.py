@@ -1,0 +1,246 @@
+"""Run one handler and return its outcome. Knows no SQL, no clock and no policy but the task's own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from stepwell.durable.backoff import pause_after
+from stepwell.durable.effects import ThreadEffects, finish
+from stepwell.durable.job_context import JobContext, run_of
+from stepwell.durable.journal import Journal
+from stepwell.durable.run_state import RunState
+from stepwell.durable.saved_error import ErrorOrigin, origin_of
+from stepwell.durable.signals import Lost, StopReplay, Suspend
+from stepwell.durable.undo import undo_all
+from stepwell.error_text import error_message, error_name, format_traceback
+from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, TooManySteps
+from stepwell.jobs.task import Task
+from stepwell.values.outcome import (
+    Cancel,
+    Cancelled,
+    Fail,
+    Failed,
+    Misfit,
+    NothingToWrite,
+    Outcome,
+    RetryIn,
+    Snooze,
+    Snoozed,
+    Suspended,
+    Undone,
+)
+from stepwell.values.retry import Retry
+from stepwell.values.step import NewStep
+
+_TURNS = 5
+
+
+class HasRetry(Protocol):
+    """A task, or a step of a chain."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def retry(self) -> Retry: ...
+
+
+class _Wait(msgspec.Struct):
+    steps: list[dict[str, Any]]
+    groups: list[list[str]]
+    at_once: bool
+
+
+async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
+    """Run a coroutine function."""
+    try:
+        positional, named = _arguments(task, args, ctx)
+    except BaseException as error:
+        return outcome_of_args(error, task, ctx.attempt)
+    run = run_of(ctx)
+    try:
+        result = await task.fn(*positional, **named)
+        error = None
+        if run.took_steps:
+            await run.all_spawned()
+            error = _left_early(run.journal)
+        if error is None:
+            await _refuse_open(run)
+            _close(run)
+            return task.outcome_of_result(result, max_result_size)
+    except BaseException as raised:
+        error = raised
+    run.let_go()
+    try:
+        if _must_undo(run, error):
+            await undo_all(run.effects, max_result_size, task.retry)
+            return Undone()
+        # Children that the handler has spawned are enqueued however the run ends, unless it was told to end now.
+        if run.took_steps and not isinstance(error, Lost | asyncio.CancelledError):
+            await run.all_spawned()
+    except BaseException as raised:
+        error = raised
+    finally:
+        _close(run)
+    return _outcome_of_run(error, task, ctx)
+
+
+def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
+    """Run a plain function, in this thread or process."""
+    try:
+        positional, named = _arguments(task, args, ctx)
+    except BaseException as error:
+        return outcome_of_args(error, task, ctx.attempt)
+    run = run_of(ctx)
+    try:
+        result = task.fn(*positional, **named)
+        if inspect.iscoroutine(result) or inspect.isgenerator(result):
+            result.close()
+            kind = "coroutine" if inspect.iscoroutine(result) else "generator"
+            raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
+        error = _left_early(run.journal) if run.took_steps else None
+        if error is None:
+            if run.took_steps:
+                run.refuse_unused()
+            _close(run)
+            return task.outcome_of_result(result, max_result_size)
+    except BaseException as raised:
+        error = raised
+    try:
+        if _must_undo(run, error):
+            finish(undo_all(ThreadEffects(run.journal, run.effects.backend), max_result_size, task.retry))
+            return Undone()
+    except BaseException as raised:
+        error = raised
+    finally:
+        _close(run)
+    return _outcome_of_run(error, task, ctx)
+
+
+def _arguments(task: Task[..., Any], args: str, ctx: JobContext) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    positional, named = task.codec.decode_args(args)
+    if task.codec.context_parameter is not None:
+        named[task.codec.context_parameter] = ctx
+    return positional, named
+
+
+def _left_early(journal: Journal) -> BaseException | None:
+    """Why the return of a handler is not its result: it is being undone, or caught the exception that suspends it."""
+    return journal.leaving or (StopReplay() if journal.undoing else None)
+
+
+async def _refuse_open(run: RunState) -> None:
+    run.refuse_unused()
+    if run.left_open:
+        # A task that was cancelled a moment ago needs one more turn of the event loop to end, or a few.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        run.refuse_open()
+
+
+def _must_undo(run: RunState, error: BaseException) -> bool:
+    """Whether the replay has come to its end, so that the undos it collected run now."""
+    return run.took_steps and run.journal.undoing and not isinstance(error, Lost | Suspend | asyncio.CancelledError)
+
+
+def _close(run: RunState) -> None:
+    if run.took_steps:
+        run.journal.close()
+
+
+def _outcome_of_run(error: BaseException, task: HasRetry, ctx: JobContext) -> Outcome:
+    run = run_of(ctx)
+    if run.took_steps:
+        return outcome_of(error, task, run.counted_attempt, run.journal)
+    return outcome_of(error, task, ctx.attempt)
+
+
+def outcome_of_args(error: BaseException, task: HasRetry, attempt: int) -> Outcome:
+    """The outcome of a job whose args could not be decoded. Other code may accept args that do not fit."""
+    if not isinstance(error, BadArgs):
+        return outcome_of(error, task, attempt)
+    failed = _failed("bad_args", error, None)
+    return Misfit(failed) if isinstance(error, MisfitArgs) else msgspec.structs.replace(failed, attempt=attempt)
+
+
+def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None = None) -> Outcome:
+    """The outcome that an exception which left a handler means."""
+    outcome = _judge(error, task, attempt, journal)
+    if not isinstance(outcome, Failed):
+        return outcome
+    step = _step_of(error)
+    if step is None:
+        return msgspec.structs.replace(outcome, attempt=attempt)
+    return msgspec.structs.replace(outcome, attempt=attempt, step=step.key, beside=step.beside)
+
+
+def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None) -> Outcome:
+    match error:
+        case Snooze():
+            return Snoozed(error.delay)
+        case Cancel():
+            return Cancelled(error_message(error) or None)
+        case BadValue():
+            return _failed("bad_result", error, None)
+        # After the last two, another try would end the same way, or worse.
+        case Fail() | AmbiguousKey() | TooManySteps():
+            return _failed("error", error, None)
+        case RetryIn():
+            return _failed("error", error, error.delay)
+        case Lost():
+            return NothingToWrite()
+        case BaseExceptionGroup() if (suspends := _only_suspends(error)) and journal is not None:
+            return _suspended(Suspend.all(suspends), journal)
+        case Suspend() if journal is not None:
+            return _suspended(error, journal)
+        case _:
+            step = _step_of(error)
+            # A step that has used up its own attempts is not tried again with the job.
+            again = not (step and step.final) and task.retry.allows(error)
+            return _failed(
+                "error", error, pause_after(error, task.retry, attempt, task.name, journal) if again else None
+            )
+
+
+def _step_of(error: BaseException) -> ErrorOrigin | None:
+    """The step that the error came from; of a group, as `asyncio.TaskGroup` raises it, the first that has one."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return next((step for one in group.exceptions if (step := _step_of(one)) is not None), None)
+    return origin_of(error)
+
+
+def _suspended(suspend: Suspend, journal: Journal) -> Suspended:
+    journal.keep_all_errors()
+    steps = [_as_json(step) for step in journal.notes.and_steps(*suspend.steps)]
+    return Suspended(msgspec.json.encode(_Wait(steps, suspend.groups, suspend.at_once)).decode())
+
+
+def _as_json(step: NewStep) -> dict[str, Any]:
+    fields = {name: value for name, value in msgspec.structs.asdict(step).items() if value is not None}
+    return fields if step.value is None else {**fields, "value": msgspec.Raw(step.value)}
+
+
+def _only_suspends(group: BaseExceptionGroup[BaseException]) -> list[Suspend]:
+    """The suspensions in a group, as `asyncio.TaskGroup` raises them; none if there is an error among them."""
+    found: list[Suspend] = []
+    for error in group.exceptions:
+        inner = [error] if isinstance(error, Suspend) else []
+        if isinstance(error, BaseExceptionGroup):
+            inner = _only_suspends(error)  # pyright: ignore[reportUnknownArgumentType]
+        if not inner:
+            return []
+        found += inner
+    return found
+
+
+def _failed(reason: str, error: BaseException, delay: float | None) -> Failed:
+    # The first frame is this file's own.
+    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    # Not by assignment: a class may refuse that, as a frozen dataclass does.
+    BaseException.with_traceback(error, frames)
+    trace = format_traceback(error, frames)
+    return Failed(reason, error_name(error), error_message(error), trace, delay, error=error)

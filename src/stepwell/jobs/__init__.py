@@ -1,0 +1,10 @@
+"""Tasks, the jobs that they enqueue, and handles to jobs.
+
+A call travels in three hops: `Task` (or `Enqueuer`, a task with options) encodes the arguments, `enqueue.JobStore`
+sends the job, and `postgres.database.Database` runs the query. `codec` turns arguments and results into JSON and back.
+`handle` is one job: its result (`result`, `waiter`), its state, and the changes a caller may ask for. `bulk` and
+`filter` do the same for many jobs at once, for Python and for the command line.
+
+Nothing here runs a job: see `execution` and `worker`. Chains and machines are tasks too, but this room does not know
+them: they are in `flows`, and override what differs.
+"""

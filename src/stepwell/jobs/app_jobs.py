@@ -1,0 +1,211 @@
+"""The calls of `App` about jobs: handles, enqueue_many, events, and lists and changes by filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar, Unpack, overload
+from uuid import UUID
+
+from stepwell.errors import BadArgs
+from stepwell.jobs.bulk import cancelling, change_jobs, count_jobs, list_jobs, retrying
+from stepwell.jobs.check import encode_event, to_job_id
+from stepwell.jobs.enqueue import JobStore
+from stepwell.jobs.enqueuer import Call
+from stepwell.jobs.filter import JobFilters
+from stepwell.jobs.handle import JobHandle, fork
+from stepwell.postgres import queries
+from stepwell.postgres.database import Database
+from stepwell.postgres.query_plan import QueryPlan, arun, run
+from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.values.duration import Duration, seconds
+from stepwell.values.job import JobInfo
+from stepwell.values.names import check_name
+
+R = TypeVar("R")
+
+
+class AppJobs:
+    """The part of `App` that is about jobs."""
+
+    database: Database
+    _job_store: JobStore
+
+    def job(self, job_id: JobInfo | UUID | str) -> JobHandle[Any]:
+        """Return a handle to a job, by its id or as `jobs` lists it. Its result is plain JSON values."""
+        return self._job_store.handle(to_job_id(job_id))
+
+    def enqueue_many(self, calls: Iterable[Call[Any]], *, connection: object | None = None) -> list[JobHandle[Any]]:
+        """Enqueue calls of any tasks, all or none: `app.enqueue_many([add.call(1, 2), greet.call("Ada")])`."""
+        return self._job_store.enqueue_many(_check_calls(list(calls)), connection)
+
+    async def aenqueue_many(
+        self, calls: Iterable[Call[Any]], *, connection: object | None = None
+    ) -> list[JobHandle[Any]]:
+        """The same as `enqueue_many`, for async code."""
+        return await self._job_store.aenqueue_many(_check_calls(list(calls)), connection)
+
+    def emit(
+        self,
+        event: str,
+        *,
+        key: str | None = None,
+        value: Any = None,
+        keep: Duration = "30d",
+        connection: object | None = None,
+    ) -> None:
+        """Emit an event: every job that waits for this name and key with `ctx.wait_for` continues. A job that begins to
+        wait later finds the event for as long as it is kept. With `connection`, the event is emitted if and only if
+        your transaction commits."""
+        refuse_in_event_loop("emit", "aemit")
+        run(_emit(event, key, value, keep), self.database, connection)
+
+    async def aemit(
+        self,
+        event: str,
+        *,
+        key: str | None = None,
+        value: Any = None,
+        keep: Duration = "30d",
+        connection: object | None = None,
+    ) -> None:
+        """The same as `emit`, for async code."""
+        await arun(_emit(event, key, value, keep), self.database, connection)
+
+    @overload
+    def fork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
+    @overload
+    def fork(self, job: JobInfo | UUID | str, *, step: str) -> JobHandle[Any]: ...
+    def fork(self, job: JobHandle[Any] | JobInfo | UUID | str, *, step: str) -> JobHandle[Any]:
+        """Make a new job that starts with everything another job, live or finished, had saved before a step. A chain or
+        machine starts at that step."""
+        refuse_in_event_loop("fork", "afork")
+        return run(fork(self._handle_of(job), step), self.database)
+
+    @overload
+    async def afork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
+    @overload
+    async def afork(self, job: JobInfo | UUID | str, *, step: str) -> JobHandle[Any]: ...
+    async def afork(self, job: JobHandle[Any] | JobInfo | UUID | str, *, step: str) -> JobHandle[Any]:
+        """The same as `fork`, for async code."""
+        return await arun(fork(self._handle_of(job), step), self.database)
+
+    def _handle_of(self, job: JobHandle[Any] | JobInfo | UUID | str) -> JobHandle[Any]:
+        return job if isinstance(job, JobHandle) else self.job(job)
+
+    def jobs(
+        self,
+        *,
+        limit: int = 100,
+        before: JobInfo | UUID | str | None = None,
+        timeout: Duration = "30s",
+        **filters: Unpack[JobFilters],
+    ) -> list[JobInfo]:
+        """List the newest jobs in the database that match all filters, live and finished, of every app, newest first:
+        `app.jobs(state="failed", task=send, newer_than="1d")`. They have neither `failures` nor `steps`:
+        `app.job(id).info()` has.
+
+        `before` is the last job of the previous page. Raises `TimeoutError` if the search has to read many jobs and
+        takes longer than `timeout`.
+        """
+        refuse_in_event_loop("jobs", "ajobs")
+        return run(list_jobs("jobs", filters, limit, before, timeout), self.database)
+
+    async def ajobs(
+        self,
+        *,
+        limit: int = 100,
+        before: JobInfo | UUID | str | None = None,
+        timeout: Duration = "30s",
+        **filters: Unpack[JobFilters],
+    ) -> list[JobInfo]:
+        """The same as `jobs`, for async code."""
+        return await arun(list_jobs("ajobs", filters, limit, before, timeout), self.database)
+
+    def count_jobs(
+        self, *, at_most: int | None = None, timeout: Duration = "30s", **filters: Unpack[JobFilters]
+    ) -> int:
+        """Count the jobs that match all filters. Postgres reads each of them: if there may be millions, stop counting
+        at `at_most`. Raises `TimeoutError` after `timeout`."""
+        refuse_in_event_loop("count_jobs", "acount_jobs")
+        return run(count_jobs("count_jobs", filters, at_most, timeout), self.database)
+
+    async def acount_jobs(
+        self, *, at_most: int | None = None, timeout: Duration = "30s", **filters: Unpack[JobFilters]
+    ) -> int:
+        """The same as `count_jobs`, for async code."""
+        return await arun(count_jobs("acount_jobs", filters, at_most, timeout), self.database)
+
+    def retry_jobs(
+        self,
+        in_queue: str | None = None,
+        /,
+        *,
+        everything: bool = False,
+        from_start: bool = False,
+        **filters: Unpack[JobFilters],
+    ) -> int:
+        """Retry all failed jobs that match the filters, of every app, as `JobHandle.retry` does; with `state`,
+        cancelled jobs, or scheduled jobs that wait for their next attempt. Returns how many.
+
+        Each batch is committed: if the call is interrupted, call it again.
+        """
+        refuse_in_event_loop("retry_jobs", "aretry_jobs")
+        change = retrying(from_start=from_start)
+        return run(change_jobs("retry_jobs", change, in_queue, everything, filters), self.database)
+
+    async def aretry_jobs(
+        self,
+        in_queue: str | None = None,
+        /,
+        *,
+        everything: bool = False,
+        from_start: bool = False,
+        **filters: Unpack[JobFilters],
+    ) -> int:
+        """The same as `retry_jobs`, for async code."""
+        change = retrying(from_start=from_start)
+        return await arun(change_jobs("aretry_jobs", change, in_queue, everything, filters), self.database)
+
+    def cancel_jobs(
+        self,
+        in_queue: str | None = None,
+        /,
+        *,
+        everything: bool = False,
+        reason: str | None = None,
+        **filters: Unpack[JobFilters],
+    ) -> int:
+        """Cancel all live jobs that match the filters, of every app; `worker` means the jobs that it runs. Returns how
+        many; running jobs are asked to stop.
+
+        Each batch is committed: if the call is interrupted, call it again. Jobs that are enqueued meanwhile stay.
+        """
+        refuse_in_event_loop("cancel_jobs", "acancel_jobs")
+        change = cancelling(reason)
+        return run(change_jobs("cancel_jobs", change, in_queue, everything, filters), self.database)
+
+    async def acancel_jobs(
+        self,
+        in_queue: str | None = None,
+        /,
+        *,
+        everything: bool = False,
+        reason: str | None = None,
+        **filters: Unpack[JobFilters],
+    ) -> int:
+        """The same as `cancel_jobs`, for async code."""
+        change = cancelling(reason)
+        return await arun(change_jobs("acancel_jobs", change, in_queue, everything, filters), self.database)
+
+
+def _emit(event: str, key: str | None, value: Any, keep: Duration) -> QueryPlan[None]:
+    name = check_name(event, "event")
+    checked_key = None if key is None else check_name(key, "key")
+    yield queries.steps.emit(name, checked_key, encode_event(name, value), seconds(keep, "keep"))
+
+
+def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:
+    for index, call in enumerate(calls):
+        if not isinstance(call, Call):
+            raise BadArgs(f"item {index}: app.enqueue_many takes calls, made by task.call(...), not {call!r}")
+        yield call

@@ -1,0 +1,189 @@
+"""List, count, retry and cancel jobs by a filter. Python and the command line run the same plans.
+
+Every query reads a bounded number of jobs, in a transaction of its own, and the next one continues where it stopped.
+The order is from the newest job to the oldest, so no job is met twice. A change may be interrupted and repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+from uuid import UUID
+
+from stepwell.errors import ConfigError
+from stepwell.jobs.check import check_reason, to_job_id
+from stepwell.jobs.filter import JobFilters, to_match
+from stepwell.postgres import queries
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.search import MOST_LOOKED_AT, JobMatch
+from stepwell.postgres.query_plan import QueryPlan
+from stepwell.values.bounds import check_whole
+from stepwell.values.duration import Duration, describe, seconds
+from stepwell.values.job import LIVE, JobInfo, State
+
+BATCH = 1000
+"""How many jobs one query reads or changes."""
+
+Became = Literal["ready", "cancelled", "running", "undoing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that can be made to many jobs."""
+
+    verb: Literal["retry", "cancel", "run"]
+    query: Callable[[Sequence[str]], Query[Any]]
+    read: Callable[[list[Any]], dict[str, Became]]
+    """Read from the rows of the query which jobs were changed, and what each became."""
+    states: tuple[State, ...] = ()
+    """The states that a filter may name. Empty: this change takes no filter."""
+    default: tuple[State, ...] = ()
+    """The states that apply if a filter names none."""
+    step: str | None = None
+    """The step that the jobs go back to."""
+    goes_back: bool = False
+    """Whether the jobs do not continue where they stopped."""
+    has_input: bool = False
+    """Whether the step gets an input, so that jobs need not have reached it before."""
+
+    @property
+    def to_retry(self) -> bool:
+        """Whether the filter finds only jobs that can be retried."""
+        return self.verb == "retry"
+
+    def narrow(self, which: JobMatch, what: str = "state") -> JobMatch:
+        """Narrow a filter to the states that this change applies to. Of live jobs, only running ones have a worker."""
+        for state in which.states or ():
+            if state not in self.states:
+                raise ConfigError(f"{what} is {state!r}: {self.verb} is for jobs that are {', '.join(self.states)}")
+        of_worker = self.verb == "cancel" and which.worker_id is not None
+        return replace(which, states=which.states or (("running",) if of_worker else self.default))
+
+
+def retrying(step: str | None = None, *, from_start: bool = False, input: str | None = None) -> Change:  # noqa: A002
+    """Retry jobs: from where they stopped, from a step, or from the start."""
+    return Change(
+        "retry",
+        lambda ids: queries.jobs.retry(ids, step, from_start=from_start, input=input),
+        _all_ready,
+        states=("failed", "cancelled", "scheduled"),
+        default=("failed",),
+        step=step,
+        goes_back=step is not None or from_start,
+        has_input=input is not None,
+    )
+
+
+def cancelling(reason: str | None) -> Change:
+    """Cancel jobs and their children. Raises `BadArgs` for a reason that Postgres cannot store."""
+    reason = check_reason(reason)
+    # A cancelled job that becomes ready runs once more, to compensate its steps.
+    became: dict[str, Became] = {"running": "running", "ready": "undoing"}
+    return Change(
+        "cancel",
+        lambda ids: queries.jobs.cancel(ids, reason),
+        lambda rows: {str(job_id): became.get(state, "cancelled") for job_id, state in rows},
+        states=LIVE,
+        default=LIVE,
+    )
+
+
+def hurrying() -> Change:
+    """Run jobs now that wait for their time."""
+    return Change("run", queries.jobs.run_now, _all_ready)
+
+
+def _all_ready(rows: list[Any]) -> dict[str, Became]:
+    return {str(job_id): "ready" for job_id in rows[0]}
+
+
+def list_jobs(
+    caller: str, filters: JobFilters, limit: int, before: JobInfo | UUID | str | None, timeout: Duration
+) -> QueryPlan[list[JobInfo]]:
+    """The plan of `App.jobs`."""
+    return list_matching(
+        to_match(caller, filters),
+        check_whole(limit, "limit", 1),
+        None if before is None else to_job_id(before),
+        seconds(timeout, "timeout"),
+    )
+
+
+def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: Duration) -> QueryPlan[int]:
+    """The plan of `App.count_jobs`."""
+    most = None if at_most is None else check_whole(at_most, "at_most", 1)
+    return count_matching(to_match(caller, filters), most, seconds(timeout, "timeout"))
+
+
+def change_jobs(
+    caller: str, change: Change, queue: str | None, everything: bool, filters: JobFilters
+) -> QueryPlan[int]:
+    """The plan of `App.retry_jobs` and `App.cancel_jobs`."""
+    if queue is not None:
+        if filters.get("queue") is not None:
+            raise ConfigError(f"{caller} was given two queues: give one")
+        filters = {**filters, "queue": queue}
+    if not isinstance(everything, bool):
+        raise ConfigError(f"everything is {everything!r}: it must be True or False")
+    which = to_match(caller, filters)
+    if (which == JobMatch()) is not everything:
+        raise ConfigError(
+            f"{caller} was given {'filters and everything=' if everything else 'nothing'}: give a queue, filters such "
+            f'as task=, or everything=True, such as {caller}("mail")'
+        )
+    return (yield from change_matching(change, change.narrow(which))).total()
+
+
+def list_matching(which: JobMatch, limit: int, before: str | None, timeout: float) -> QueryPlan[list[JobInfo]]:
+    """List the newest jobs that match and are older than the job `before`, newest first."""
+    found: list[JobInfo] = []
+    until = time.monotonic() + timeout
+    while True:
+        rows = yield queries.search.find_page(which, before, min(limit - len(found), BATCH))
+        found += [job for _, job in rows if job is not None]
+        before = rows[0][0]
+        if before is None or len(found) >= limit:
+            return found
+        if time.monotonic() > until:
+            raise TimeoutError(
+                f"found {len(found)} of {limit} jobs within {describe(timeout)}, and there are more to search: name "
+                "a state, give newer_than or a smaller limit, or a longer timeout"
+            )
+
+
+def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_retry: bool = False) -> QueryPlan[int]:
+    """Count the jobs that match. Jobs that change meanwhile may be counted or not."""
+    counted = 0
+    before: str | None = None
+    until = time.monotonic() + timeout
+    while True:
+        most = MOST_LOOKED_AT if at_most is None else min(at_most - counted, MOST_LOOKED_AT)
+        [(found, before)] = yield queries.search.find_count(which, before, most, to_retry=to_retry)
+        counted += found
+        if before is None or counted == at_most:
+            return counted
+        if time.monotonic() > until:
+            raise TimeoutError(
+                f"counted {counted} jobs within {describe(timeout)}, and there are more to search: name a state, give "
+                "newer_than or at_most, or a longer timeout"
+            )
+
+
+def change_matching(
+    change: Change, which: JobMatch, report: Callable[[Counter[Became]], None] | None = None
+) -> QueryPlan[Counter[Became]]:
+    """Change every job that matches a filter from `change.narrow`, and count what the jobs became. `report` gets the
+    counts after each batch."""
+    total: Counter[Became] = Counter()
+    before: str | None = None
+    while True:
+        [(ids, before)] = yield queries.search.find_ids(which, before, BATCH, to_retry=change.to_retry)
+        if ids:
+            total.update(change.read((yield change.query(ids))).values())
+        if report is not None:
+            report(total)
+        if before is None:
+            return total

@@ -1,0 +1,281 @@
+"""Encode args and results as JSON and back, by the task's own annotations.
+
+A signature becomes one msgspec struct, so decoding checks names and types in one pass. Args are decoded once before
+they are sent, so that bad args raise in the caller and not in a worker.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Union, cast
+
+import msgspec
+
+from stepwell.durable.context import Context
+from stepwell.durable.sync_context import SyncContext
+from stepwell.errors import BadArgs, ConfigError, MisfitArgs
+from stepwell.values.directives import Restart
+from stepwell.values.json import (
+    NUL,
+    article,
+    encode_value,
+    encoder,
+    holds_nan,
+    may_hold_nan,
+    new_decoder,
+    say_wrong_names,
+    shape_of,
+    wrong_names,
+)
+
+_CONTEXTS = (Context, SyncContext)
+
+
+class Codec:
+    """Encodes and decodes the arguments and the result of one function."""
+
+    def __init__(self, name: str, fn: Callable[..., Any], *, result: Any = None) -> None:
+        self._name = name
+        self._result = result
+        self._fn = fn
+        try:
+            self._signature = inspect.signature(fn)
+        except ValueError:
+            raise ConfigError(f"task {name!r}: {fn!r} has no signature: write a function around it") from None
+        self._parameters = list(self._signature.parameters.values())
+        self.context_parameter: str | None = None
+        self.wants_sync_context = False
+        self.ready = False
+        """Whether the annotations were read. If not, they are read at the first use."""
+        for parameter in self._parameters:
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise ConfigError(
+                    f"task {name!r}: {parameter} cannot be stored by name: declare each argument of the task"
+                )
+        # Annotations may name classes that are defined further down in the module: then they are read at the first use.
+        try:
+            self._build()
+        except NameError:
+            self.context_parameter = _context_by_text(self._parameters)
+            self._take_context()
+
+    def encode_args(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], most: int) -> str:
+        """Encode the arguments as a JSON object. Raises `BadArgs`, which names the argument that does not fit."""
+        self.prepare()
+        named = self._bind(args, kwargs)
+        try:
+            encoded = encoder.encode(named)
+        except Exception as error:
+            raise self._culprit(named, error) from None
+        text = encoded.decode()
+        if "\\u0000" in text and NUL.search(text):
+            for key, value in named.items():
+                if NUL.search(encoder.encode(value).decode()):
+                    raise BadArgs(
+                        f"task {self._name!r}: argument {key!r} holds a NUL character, which text cannot store"
+                    )
+        if may_hold_nan(text):
+            for key, value in named.items():
+                if holds_nan(value):
+                    raise BadArgs(
+                        f"task {self._name!r}: argument {key!r} holds NaN or infinity, which JSON cannot express"
+                    )
+        if len(encoded) > most:
+            raise BadArgs(
+                f"task {self._name!r}: the args take {len(encoded)} bytes, more than {most}: store the data "
+                "elsewhere and pass a reference, or raise App(max_args_size=...)"
+            )
+        try:
+            self._decoder.decode(encoded)
+        except msgspec.ValidationError as error:
+            raise BadArgs(f"task {self._name!r}: {_name_the_argument(error)}") from None
+        except RecursionError:
+            raise BadArgs(f"task {self._name!r}: the args are nested too deep") from None
+        return text
+
+    def decode_args(self, encoded: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Decode positional-only and other arguments. Raises `MisfitArgs` if the names of the arguments do not fit the
+        signature, and `BadArgs` if a value does not. The error's `reason` leaves out the task."""
+        self.prepare()
+        try:
+            values = self._decoder.decode(encoded)
+        except msgspec.DecodeError as error:
+            if wrong := wrong_names(encoded, self._fields, self._needed):
+                reason = f"it takes ({self.describe()}); {wrong}"
+                raise MisfitArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
+            reason = _name_the_argument(error)
+            raise BadArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
+        except RecursionError:
+            raise BadArgs(f"task {self._name!r}: the stored args are nested too deep") from None
+        kwargs: dict[str, Any] = {}
+        for name in self._fields:
+            value = getattr(values, name)
+            if value is not msgspec.UNSET:
+                kwargs[name] = value
+        if self._positional_only:
+            return tuple(kwargs.pop(name) for name in self._positional_only if name in kwargs), kwargs
+        return (), kwargs
+
+    def encode_result(self, result: Any, most: int) -> str:
+        """Encode the result. Raises `BadValue`, which names the value's type, if it cannot be encoded."""
+        return encode_value(result, most, "App(max_result_size=...)", "task {!r} returned", self._name)
+
+    def decode_result(self, encoded: str | None) -> Any:
+        """Decode the result by the function's return annotation."""
+        self.prepare()
+        if encoded is None:
+            return None
+        return self._result_decoder.decode(encoded)
+
+    @property
+    def arguments(self) -> list[str]:
+        """The names of the arguments, without the context."""
+        self.prepare()
+        return list(self._fields)
+
+    def describe(self) -> str:
+        """Describe the arguments as a person would write them, for lists of tasks."""
+        return ", ".join(str(p) for p in self._parameters if p.name != self.context_parameter)
+
+    def shape(self) -> str:
+        """Describe the names of the arguments and which are required. They decide whether stored args are a misfit."""
+        self.prepare()
+        return shape_of(self._fields, self._needed)
+
+    def prepare(self) -> None:
+        """Read the annotations, if that is still to do. Raises `ConfigError` if they name something unknown."""
+        if not self.ready:
+            try:
+                self._build()
+            except NameError as error:
+                raise ConfigError(f"task {self._name!r}: its annotations name something unknown: {error}") from None
+
+    def _build(self) -> None:
+        hints = typing.get_type_hints(self._fn, include_extras=True)
+        self.context_parameter = next((p.name for p in self._parameters if hints.get(p.name) in _CONTEXTS), None)
+        self.wants_sync_context = hints.get(self.context_parameter or "") is SyncContext
+        self._take_context()
+        fields: list[tuple[str, Any, Any]] = []
+        for parameter in self._parameters:
+            if parameter.name == self.context_parameter:
+                continue
+            annotation = hints.get(parameter.name, Any)
+            if parameter.default is parameter.empty:
+                fields.append((parameter.name, annotation, msgspec.field()))
+            else:
+                optional = Any if annotation is Any else annotation | msgspec.UnsetType
+                fields.append((parameter.name, optional, msgspec.field(default=msgspec.UNSET)))
+        self._fields = [name for name, _, _ in fields]
+        self._needed = [name for name, _, field in fields if field.default is msgspec.NODEFAULT]
+        self._positional_only = [
+            p.name for p in self._parameters if p.kind is p.POSITIONAL_ONLY and p.name in self._fields
+        ]
+        self._decoder: msgspec.json.Decoder[Any] = self._decoder_for(
+            lambda: msgspec.defstruct(
+                "Args",
+                [f for f in fields if f[2].default is msgspec.NODEFAULT]
+                + [f for f in fields if f[2].default is not msgspec.NODEFAULT],
+                forbid_unknown_fields=True,
+                kw_only=True,
+            ),
+            "arguments",
+        )
+        result = _without_restart(hints.get("return", Any)) if self._result is None else self._result
+        self._result_decoder: msgspec.json.Decoder[Any] = self._decoder_for(lambda: result, "result")
+        self.ready = True
+
+    def _decoder_for(self, make: Callable[[], Any], what: str) -> msgspec.json.Decoder[Any]:
+        try:
+            return new_decoder(make())
+        except TypeError as error:
+            raise ConfigError(f"task {self._name!r}: its {what} cannot be stored as JSON: {error}") from None
+
+    def _take_context(self) -> None:
+        named = self._signature.parameters.get(self.context_parameter or "")
+        if named is not None and named.kind is named.POSITIONAL_ONLY:
+            raise ConfigError(f"task {self._name!r}: {named.name!r}, its context, must not be positional-only")
+        kept = [p for p in self._parameters if p.name != self.context_parameter]
+        self._bindable = self._signature.replace(parameters=kept)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        # A short cut for most calls, without the cost of `bind`: every argument by name. Only for a dict, because
+        # another mapping, such as a defaultdict, may return a value for any name.
+        if not args and type(kwargs) is dict and not self._positional_only:
+            given = cast("dict[str, Any]", kwargs)
+            if len(given) == len(self._fields):
+                try:
+                    return {name: given[name] for name in self._fields}
+                except KeyError:
+                    pass
+        try:
+            return self._bindable.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            wrong = self._wrong_names(args, cast("Mapping[str, Any]", kwargs)) or str(error)
+            raise BadArgs(f"task {self._name!r} takes ({self.describe()}): {wrong}") from None
+
+    def _wrong_names(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        try:
+            placed = self._bindable.bind_partial(*args).arguments
+        except TypeError:
+            return None  # too many arguments, or keyword-only ones given by position
+        unknown = [name for name in kwargs if name not in self._fields]
+        missing = [name for name in self._needed if name not in placed and name not in kwargs]
+        said = say_wrong_names(unknown, missing)
+        for name in missing:
+            if name in ("ctx", "context") and self._signature.parameters[name].annotation is inspect.Parameter.empty:
+                return f"{said}; if {name!r} is meant to be the context, annotate it: {name}: Context"
+        return said
+
+    def _culprit(self, named: Mapping[str, Any], error: Exception) -> BadArgs:
+        for key, value in named.items():
+            try:
+                encoder.encode(value)
+            except Exception as own:
+                kind = type(value).__name__
+                return BadArgs(f"task {self._name!r}: argument {key!r} ({kind}) does not encode as JSON: {own}")
+        return BadArgs(f"task {self._name!r}: the args do not encode as JSON: {error}")
+
+
+def _without_restart(annotation: Any) -> Any:
+    """Remove `Restart` from a return annotation: a job of a function `-> int | Restart` ends with an int."""
+    if annotation is Restart:
+        return Any
+    if typing.get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    kept = tuple(member for member in typing.get_args(annotation) if member is not Restart)
+    return annotation if len(kept) == len(typing.get_args(annotation)) else Union[kept]  # noqa: UP007
+
+
+def encode_metadata(metadata: Mapping[str, Any]) -> str:
+    """Encode metadata as a JSON object."""
+    if not isinstance(metadata, Mapping):
+        raise BadArgs(f"metadata is {article(type(metadata).__name__)}: give a dict")
+    try:
+        text = encoder.encode(dict(metadata)).decode()
+    except Exception as error:
+        raise BadArgs(f"metadata does not encode as JSON: {error}") from None
+    if NUL.search(text):
+        raise BadArgs("metadata holds a NUL character, which Postgres cannot store")
+    if may_hold_nan(text) and holds_nan(dict(metadata)):
+        raise BadArgs("metadata holds NaN or infinity, which JSON cannot express")
+    return text
+
+
+def _name_the_argument(error: Exception) -> str:
+    """Rewrite msgspec's "Expected `int`, got `str` - at `$.x`" with the argument's name."""
+    text = str(error)
+    match = re.search(r" - at `\$\.(\w+)(.*)`$", text)
+    if match:
+        return f"argument {match.group(1)!r}: {text[: match.start()]}" + (
+            f" at {match.group(2)}" if match.group(2) else ""
+        )
+    return text
+
+
+def _context_by_text(parameters: list[inspect.Parameter]) -> str | None:
+    names = ("Context", "stepwell.Context", "SyncContext", "stepwell.SyncContext")
+    return next((p.name for p in parameters if p.annotation in names), None)

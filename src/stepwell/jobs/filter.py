@@ -1,0 +1,94 @@
+"""Filters that choose jobs, with the same words in Python and on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
+from uuid import UUID
+
+from stepwell.errors import ConfigError
+from stepwell.jobs.codec import encode_metadata
+from stepwell.jobs.task import Task
+from stepwell.postgres.queries.search import JobMatch
+from stepwell.values.duration import Duration, seconds
+from stepwell.values.job import FINISHED, LIVE, State
+
+_STATES: tuple[State, ...] = (*LIVE, *FINISHED)
+
+
+class JobFilters(TypedDict, total=False):
+    """Filters for jobs. A job must match all that are given; None is the same as left out."""
+
+    state: State | Sequence[State] | None
+    """Jobs in this state, or in one of these."""
+    queue: str | None
+    task: str | Task[..., Any] | None
+    """Jobs of this task, or of the task of this name."""
+    owner: str | None
+    """Jobs of the app of this name."""
+    worker: UUID | str | None
+    """Jobs that this worker runs, or was the last to run."""
+    metadata: Mapping[str, Any] | None
+    """Jobs with all of this in their metadata."""
+    error: str | None
+    """Jobs with this text in their error, ignoring case."""
+    older_than: Duration | None
+    """Jobs enqueued at least this long ago."""
+    newer_than: Duration | None
+    """Jobs enqueued at most this long ago."""
+
+
+def to_match(caller: str, filters: JobFilters, named: Callable[[str], str] = str) -> JobMatch:
+    """Check filters and convert them for a query. Raises `ConfigError` or `BadArgs`; `named` says how the caller writes
+    a word."""
+    for word in filters:
+        if word not in JobFilters.__annotations__:
+            raise TypeError(f"{caller}() got an unexpected keyword argument {word!r}")
+    task, worker, metadata = filters.get("task"), filters.get("worker"), filters.get("metadata")
+    older, newer = filters.get("older_than"), filters.get("newer_than")
+    return JobMatch(
+        _check_states(filters.get("state"), named("state")),
+        check_text(filters.get("queue"), named("queue")),
+        check_text(task.name if isinstance(task, Task) else task, named("task")),
+        None if older is None else seconds(older, named("older_than")),
+        None if newer is None else seconds(newer, named("newer_than")),
+        None if metadata is None else encode_metadata(metadata),
+        None if worker is None else check_worker(worker, named("worker")),
+        check_text(filters.get("owner"), named("owner")),
+        check_text(filters.get("error"), named("error")),
+    )
+
+
+def check_worker(worker: UUID | str, what: str = "worker") -> UUID:
+    """Return a worker's id."""
+    try:
+        return worker if isinstance(worker, UUID) else UUID(worker)
+    except (ValueError, AttributeError, TypeError):
+        raise ConfigError(f"{what} is {worker!r}: give its id, as 'stepwell workers' shows it") from None
+
+
+def check_text(text: str | None, what: str) -> str | None:
+    """Return the text, if Postgres can compare with it. SQL may create names that Python would refuse."""
+    if text is None:
+        return None
+    try:
+        if text and "\0" not in text and len(text.encode()) <= 10_000:
+            return text
+    except (AttributeError, TypeError, UnicodeEncodeError):
+        pass
+    raise ConfigError(f"{what} is {text!r}: it must be text of 1 to 10,000 bytes, without NUL")
+
+
+def _check_states(state: State | Sequence[State] | None, what: str) -> tuple[State, ...] | None:
+    if state is None:
+        return None
+    try:
+        states = (state,) if isinstance(state, str) else tuple(state)
+    except TypeError:
+        raise ConfigError(f"{what} is {state!r}: it must be one or several of {', '.join(_STATES)}") from None
+    for one in states:
+        if one not in _STATES:
+            raise ConfigError(f"{what} is {one!r}: it must be one of {', '.join(_STATES)}")
+    if not states:
+        raise ConfigError(f"{what} is empty: give at least one of {', '.join(_STATES)}")
+    return states

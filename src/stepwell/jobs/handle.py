@@ -1,0 +1,251 @@
+"""A handle to one job: wait for its result, read its state, and change it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import UUID
+
+import msgspec
+import psycopg
+
+from stepwell.errors import ConfigError, JobNotFound, StepNotFound, StepwellError, no_such_job
+from stepwell.jobs.check import check_reason, check_step, encode_event
+from stepwell.jobs.codec import Codec
+from stepwell.jobs.result import result_of, timed_out
+from stepwell.postgres import queries
+from stepwell.postgres.query_plan import QueryPlan, arun, run
+from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.values.duration import Duration, seconds
+from stepwell.values.job import JobInfo
+from stepwell.values.names import check_name
+
+if TYPE_CHECKING:
+    from stepwell.jobs.enqueue import JobStore
+
+R = TypeVar("R", covariant=True)
+
+# How many seconds a read may take that only improves an error message.
+_FOR_A_MESSAGE = 1.0
+
+
+class JobHandle(Generic[R]):
+    """One job. `R` is the type that its task returns."""
+
+    __slots__ = ("_codec", "_id", "_store", "inserted")
+
+    def __init__(self, job_id: str, store: JobStore, codec: Codec | None = None, *, inserted: bool = True) -> None:
+        self._id = job_id
+        self._store = store
+        self._codec = codec
+        self.inserted = inserted
+        """Whether this enqueue made the job; False: it found the job already there."""
+
+    @property
+    def id(self) -> UUID:
+        """The job's id."""
+        return UUID(self._id)
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self._id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JobHandle) and self._id == other._id
+
+    def __hash__(self) -> int:
+        return hash(self._id)
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """Wait for the job to end and return what its handler returned.
+
+        Raises `JobFailed` or `JobCancelled` if the job ended that way, `TimeoutError` if it has not ended in time, and
+        `JobNotFound` if the job does not exist or is no longer kept. With or without a `timeout`, raises
+        `DatabaseTimeout` if the database has not answered for `App(call_timeout=)`.
+        """
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        refuse_in_event_loop("result", "aresult")
+        waiter = self._store.waiter
+        future = waiter.wait(self._id)
+        try:
+            return result_of(waiter.ended(future, limit), self._codec)
+        except TimeoutError:
+            raise timed_out(self._id, limit, self._glance()) from None
+        finally:
+            waiter.forget(self._id, future)
+
+    async def aresult(self, timeout: Duration | None = None) -> R:
+        """The same as `result`, for async code."""
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        waiter = self._store.waiter
+        future = waiter.wait(self._id)
+        try:
+            return result_of(await waiter.aended(future, limit), self._codec)
+        except TimeoutError:
+            raise timed_out(self._id, limit, await self._aglance()) from None
+        finally:
+            waiter.forget(self._id, future)
+
+    def info(self) -> JobInfo | None:
+        """Read everything about the job; None if it does not exist or is no longer kept."""
+        refuse_in_event_loop("info", "ainfo")
+        return run(self._info(), self._store.database)
+
+    async def ainfo(self) -> JobInfo | None:
+        """The same as `info`, for async code."""
+        return await arun(self._info(), self._store.database)
+
+    def _info(self) -> QueryPlan[JobInfo | None]:
+        found = yield queries.reads.info(self._id)
+        if not found:
+            return None
+        failures = yield queries.reads.failures(self._id)
+        steps = yield queries.reads.steps(self._id)
+        return replace(found[0], failures=tuple(failures), steps=tuple(steps))
+
+    def _glance(self) -> JobInfo | None:
+        """Read the job's state for an error message. Returns None rather than wait for it."""
+        if self._store.waiter.hears:
+            with contextlib.suppress(StepwellError, psycopg.Error):
+                return run(self._info(), self._store.database, within=_FOR_A_MESSAGE)
+        return None
+
+    async def _aglance(self) -> JobInfo | None:
+        if self._store.waiter.hears:
+            with contextlib.suppress(StepwellError, psycopg.Error):
+                return await arun(self._info(), self._store.database, within=_FOR_A_MESSAGE)
+        return None
+
+    def exists(self) -> bool:
+        """Whether the job exists, live or finished and still kept."""
+        refuse_in_event_loop("exists", "aexists")
+        return self._store.database.fetch(queries.reads.job_exists(self._id))[0]
+
+    async def aexists(self) -> bool:
+        """The same as `exists`, for async code."""
+        return (await self._store.database.afetch(queries.reads.job_exists(self._id)))[0]
+
+    def cancel(self, reason: str | None = None) -> bool:
+        """Cancel the job: at once if it is not running, else its worker is asked to stop it. False: it has ended."""
+        refuse_in_event_loop("cancel", "acancel")
+        return bool(self._store.database.fetch(queries.jobs.cancel([self._id], check_reason(reason))))
+
+    async def acancel(self, reason: str | None = None) -> bool:
+        """The same as `cancel`, for async code."""
+        return bool(await self._store.database.afetch(queries.jobs.cancel([self._id], check_reason(reason))))
+
+    def retry(self, *, step: str | None = None, from_start: bool = False, input: Any = msgspec.UNSET) -> bool:  # noqa: A002
+        """Run a failed or cancelled job again under the same id, with fresh attempts. A job that waits for its next
+        attempt runs now. False: the job is running, is already ready, or has succeeded.
+
+        A durable job continues where it stopped. With `step` it goes back to that step, and with `from_start` it starts
+        over. A job whose steps were compensated always starts over.
+
+        With `input`, a chain continues at any of its steps with that value as the step's input, and a machine in any of
+        its states: `retry(input=Active("ada"))`. Raises `BadArgs` if the value does not fit.
+        """
+        refuse_in_event_loop("retry", "aretry")
+        return run(self._retry(step, from_start, input), self._store.database)
+
+    async def aretry(
+        self,
+        *,
+        step: str | None = None,
+        from_start: bool = False,
+        input: Any = msgspec.UNSET,  # noqa: A002
+    ) -> bool:
+        """The same as `retry`, for async code."""
+        return await arun(self._retry(step, from_start, input), self._store.database)
+
+    def _retry(self, step: str | None, from_start: bool, value: Any) -> QueryPlan[bool]:
+        step = None if step is None else check_step(step)
+        given: str | None = None
+        if from_start and (step is not None or value is not msgspec.UNSET):
+            raise ConfigError(f"{'input' if step is None else 'step'} and from_start exclude each other: give one")
+        if value is not msgspec.UNSET:
+            entered = self._store.task((yield from self._find_task())).enter(step, value)
+            step, given = entered.name, entered.input
+        try:
+            return bool((yield queries.jobs.retry([self._id], step, from_start=from_start, input=given))[0])
+        except StepNotFound as error:
+            task = self._store.tasks.get((yield from self._find_task()))
+            if step is not None and task is not None and task.find(step) is not None:
+                raise StepNotFound(
+                    f"job {self._id} has not reached {step!r} yet: give that step its input, "
+                    f"retry(step={step!r}, input=...)"
+                ) from error
+            raise
+
+    def run_now(self) -> bool:
+        """Run a job that waits for its time as soon as a worker is free: a job that was enqueued with a delay, that
+        waits for its next attempt or that of a step, or a chain or machine that waits before its next step. The
+        priority does not change.
+
+        False: the job is ready or running, it has ended (`retry` runs it again), it is a run of a schedule that waits
+        for the run before, or it sleeps or waits for an event or a child, which is part of its work.
+        """
+        refuse_in_event_loop("run_now", "arun_now")
+        return run(self._run_now(), self._store.database)
+
+    async def arun_now(self) -> bool:
+        """The same as `run_now`, for async code."""
+        return await arun(self._run_now(), self._store.database)
+
+    def _run_now(self) -> QueryPlan[bool]:
+        made_ready = (yield queries.jobs.run_now([self._id]))[0]
+        if not made_ready:
+            yield from self._find_task()
+        return bool(made_ready)
+
+    def edit_args(self, *args: Any, **kwargs: Any) -> bool:
+        """Replace all arguments of a job, given as to `enqueue`. The job must not have begun, or must wait for its next
+        attempt; a failed or cancelled job runs with the new arguments after `retry`. Raises `BadArgs` if they do not
+        fit the task's signature.
+
+        False: the job is running, is suspended in the middle of its work, or has succeeded. A chain or machine that has
+        left its first step uses its arguments only if it starts over: give a step its input with `retry`.
+        """
+        refuse_in_event_loop("edit_args", "aedit_args")
+        return run(self._edit_args(args, kwargs), self._store.database)
+
+    async def aedit_args(self, *args: Any, **kwargs: Any) -> bool:
+        """The same as `edit_args`, for async code."""
+        return await arun(self._edit_args(args, kwargs), self._store.database)
+
+    def _edit_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> QueryPlan[bool]:
+        task = self._store.task((yield from self._find_task()))
+        encoded = task.codec.encode_args(args, kwargs, self._store.max_args_size)
+        return bool((yield queries.jobs.edit_args([self._id], [encoded]))[0])
+
+    def _find_task(self) -> QueryPlan[str]:
+        found = yield queries.reads.task_of(self._id)
+        if not found:
+            raise no_such_job(self._id)
+        return found[0]
+
+    def send(self, name: str, value: Any = None, *, connection: object | None = None) -> None:
+        """Send a signal to this job, which receives it with `ctx.receive(name)`: in the order sent, each one once.
+
+        Raises `JobNotFound` if the job is not live. With `connection`, the signal is sent if and only if your
+        transaction commits.
+        """
+        refuse_in_event_loop("send", "asend")
+        run(self._send(name, value), self._store.database, connection)
+
+    async def asend(self, name: str, value: Any = None, *, connection: object | None = None) -> None:
+        """The same as `send`, for async code."""
+        await arun(self._send(name, value), self._store.database, connection)
+
+    def _send(self, name: str, value: Any) -> QueryPlan[None]:
+        [sent] = yield queries.steps.send(self._id, check_name(name, "name"), encode_event(name, value))
+        if not sent:
+            raise JobNotFound(f"job {self._id} is not live: it has ended or never existed, so it receives no signals")
+
+
+def fork(job: JobHandle[R], step: str) -> QueryPlan[JobHandle[R]]:
+    """Make a new job of the same task that starts with what the job had saved before a step."""
+    job_id, store, codec = job._id, job._store, job._codec  # pyright: ignore[reportPrivateUsage]
+    [forked] = yield queries.jobs.fork(job_id, check_step(step))
+    if forked is None:
+        raise no_such_job(job_id)
+    return JobHandle(str(forked), store, codec)

@@ -1,0 +1,201 @@
+"""A task: work under a name, with its defaults and its codec. How a task is enqueued is in `enqueuer`."""
+
+from __future__ import annotations
+
+import inspect
+import zlib
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Protocol, Self, TypeVar
+
+from stepwell.durable.backend import Drift, Durability
+from stepwell.durable.context import Context
+from stepwell.durable.job_context import JobContext
+from stepwell.durable.run_state import RunState
+from stepwell.durable.sync_context import PlainContext, SyncContext
+from stepwell.errors import ConfigError, StepwellError
+from stepwell.jobs.codec import Codec
+from stepwell.jobs.enqueue import JobStore
+from stepwell.jobs.enqueuer import Enqueuer
+from stepwell.jobs.options import Options, check_priority
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.steps import PolicyUnreadable
+from stepwell.values.directives import Restart
+from stepwell.values.job import ClaimedJob
+from stepwell.values.names import check_name
+from stepwell.values.outcome import Outcome, Restarted, Succeeded
+from stepwell.values.policy import JobPolicy, read_policy
+from stepwell.values.retry import Retry
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+# Decoded policies of jobs that a task caches. Each takes a few hundred bytes.
+_MOST_POLICIES = 1000
+
+Kind = Literal["async", "thread", "process"]
+
+
+class StepInput(Protocol):
+    """A step of a chain or a state of a machine, with its input as JSON."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def input(self) -> str: ...
+
+
+class Task(Enqueuer[P, R]):
+    """Work that can be enqueued: a function that `@app.task` was given, which is `fn`, or a chain or a machine.
+
+    `P` are the arguments that a job is enqueued with, `R` is its result. The tasks that `@app.task` returns also know
+    the type of their function and can be called like it: see `AsyncTask` and `SyncTask`.
+    """
+
+    def __init__(
+        self,
+        job_store: JobStore,
+        fn: Callable[..., Any],
+        *,
+        name: str,
+        queue: str,
+        priority: int,
+        retry: Retry,
+        timeout: float | None,
+        timeout_grace: float,
+        keep: float,
+        keep_failed: float,
+        process: bool,
+        transaction: bool,
+        drift: Drift = "warn",
+        codec: Codec | None = None,
+    ) -> None:
+        super().__init__(self, Options())
+        self.job_store = job_store
+        self.fn = fn
+        self.name = check_name(name, "the task's name")
+        self.queue = check_name(queue, "queue")
+        self.priority = check_priority(priority)
+        self.retry = retry
+        self.timeout = timeout
+        self.timeout_grace = timeout_grace
+        self.keep = keep
+        self.keep_failed = keep_failed
+        self.transaction = transaction
+        self.drift: Drift = drift
+        self._by_policy: dict[str, Task[P, R]] = {}
+        self.kind: Kind = _kind(name, fn, process=process)
+        if transaction and process:
+            raise ConfigError(f"task {name!r}: transaction=True and process=True exclude each other")
+        self.codec = Codec(name, fn) if codec is None else codec
+        if self.kind == "async" and self.codec.wants_sync_context:
+            raise ConfigError(f"task {name!r} is 'async def': its parameter is 'ctx: Context'")
+        if transaction and self.codec.context_parameter is None:
+            raise ConfigError(
+                f"task {name!r}: with transaction=True it needs a first parameter 'ctx: Context' for ctx.connection"
+            )
+
+    @property
+    def queues(self) -> set[str]:
+        """The queues that its jobs are claimed from."""
+        return {self.queue}
+
+    @property
+    def shape(self) -> str:
+        """The names of the arguments that its jobs may hold."""
+        return self.codec.shape()
+
+    @property
+    def signature(self) -> int:
+        """A checksum of its name and shape. Workers compare it to find out whether they have the same code."""
+        return zlib.crc32(f"{self.name}({self.shape})".encode()) - 2**31
+
+    @property
+    def flow(self) -> Any:
+        """This task as a chain or machine; None: it is a function."""
+        return None
+
+    def enter(self, step: str | None, value: Any) -> StepInput:  # noqa: ARG002
+        """Return a step of a chain, or a state of a machine, with this value as its input. A function has no steps."""
+        raise ConfigError(
+            f"{self.name!r} is neither a chain nor a machine: only a step of a chain or machine takes an input"
+        )
+
+    def find(self, name: str) -> object | None:  # noqa: ARG002
+        """Return the step of a chain, or the state of a machine, of this name; None: there is none."""
+        return None
+
+    @property
+    def uses_processes(self) -> bool:
+        """Whether its jobs, or steps of them, run in processes of their own."""
+        return self.kind == "process"
+
+    def outcome_of_result(self, result: Any, most: int) -> Outcome:
+        """Return the outcome of a run whose handler returned this."""
+        if isinstance(result, Restart):
+            return Restarted(self.codec.encode_args(result.args, result.kwargs, self.job_store.max_args_size))
+        return Succeeded(self.codec.encode_result(result, most))
+
+    def with_failed_step(self, outcome: Outcome) -> Outcome:
+        """Add the step that failed to an outcome, if this task is one step of a chain."""
+        return outcome
+
+    def for_job(self, job: ClaimedJob, emit: Callable[[PolicyUnreadable], None] = log) -> Task[P, R]:
+        """Return this task with the job's own policy. A policy that cannot be read, which only plain SQL can store, is
+        logged and ignored."""
+        if job.policy is None:
+            return self
+        known = self._by_policy.get(job.policy)
+        if known is None:
+            try:
+                known = self._with_policy(read_policy(job.policy))
+            except (ValueError, RecursionError, StepwellError) as error:
+                emit(PolicyUnreadable(job.id, self.name, job.queue, job.attempt, str(error)))
+                return self
+            if len(self._by_policy) >= _MOST_POLICIES:
+                self._by_policy.clear()
+            self._by_policy[job.policy] = known
+        return known
+
+    def _with_policy(self, policy: JobPolicy) -> Self:
+        made = copy(self)
+        made.retry = policy.applied_to(self.retry)
+        made.timeout = self.timeout if policy.timeout is None else policy.timeout
+        made.keep = self.keep if policy.keep is None else float(policy.keep)
+        made.keep_failed = self.keep_failed if policy.keep_failed is None else float(policy.keep_failed)
+        return made
+
+    def context_for(
+        self, job: ClaimedJob, report: Callable[[ClaimedJob, str], None], durability: Durability | None
+    ) -> JobContext:
+        """Make the context that its handler gets for a job."""
+        kind = Context if self.kind == "async" else SyncContext if self.codec.wants_sync_context else PlainContext
+        return kind(RunState(job, self.timeout, report, durability))
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}({self.codec.describe()})>"
+
+    if not TYPE_CHECKING:  # to a type checker a chain or a machine is not callable
+
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            raise TypeError(
+                f"{self.name!r} is not one function, and cannot be called: enqueue it with {self.name}.enqueue(...) or "
+                f"await {self.name}.aenqueue(...)"
+            )
+
+
+def _kind(name: str, fn: Callable[..., Any], *, process: bool) -> Kind:
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise ConfigError(f"task {name!r} is a generator: return a list, or enqueue a job for each item")
+    if inspect.iscoroutinefunction(fn):
+        if process:
+            raise ConfigError(f"task {name!r}: process=True is for plain functions: drop 'async', or the option")
+        return "async"
+    if process:
+        if "<locals>" in getattr(fn, "__qualname__", "<locals>"):
+            raise ConfigError(
+                f"task {name!r}: with process=True the function must be defined at the top level of its module"
+            )
+        return "process"
+    return "thread"

@@ -1,0 +1,258 @@
+"""Wait for jobs to end: one thread and one listening connection per process, for any number of callers.
+
+NOTIFY wakes the thread; a poll finds what NOTIFY missed. A waiting process holds a shared advisory lock, which tells
+workers that notifications are wanted. The lock is only a hint: any role may hold it exclusively, and then only the poll
+finds results. The thread starts with the first caller and ends when no caller has waited for a while. A caller gives up
+when the database has not answered for the app's `call_timeout`; the thread keeps trying for the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import threading
+import time
+from concurrent.futures import Future
+from math import inf
+from typing import Any
+
+import psycopg
+
+from stepwell.errors import DatabaseTimeout, StepwellError
+from stepwell.postgres import queries
+from stepwell.postgres.connection import is_read_only_now
+from stepwell.postgres.database import Database
+from stepwell.postgres.errors import is_read_only_error, is_transient, where
+from stepwell.postgres.fetch import fetch
+from stepwell.values.duration import describe
+from stepwell.values.job import Ended
+
+_LINGER = 5.0
+_POLL = 1.0
+# Right after the start, a job may be ended by a transaction that looked for listeners before there was one.
+_EARLY_POLLS = (0.05, 0.2, 0.5)
+_BATCH = 1000
+_DOUBT = 0.1
+_PATIENCE = 5.0
+
+
+class Waiter:
+    """Resolves a future for each awaited job. Safe to use from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._futures: dict[str, list[Future[Ended]]] = {}
+        self._unasked: set[str] = set()
+        self._doubted: set[str] = set()
+        self._thread: threading.Thread | None = None
+        self._wake: int | None = None
+        self._closing = False
+        self._answered_at = -inf
+        self._process = os.getpid()
+
+    @property
+    def hears(self) -> bool:
+        """Whether the database has answered recently."""
+        return time.monotonic() - self._answered_at < 2 * _POLL
+
+    def wait(self, job_id: str) -> Future[Ended]:
+        """Return a future for the end of this job. Cancel it to give up."""
+        future: Future[Ended] = Future()
+        if self._process != os.getpid():
+            # A forked child does not have the thread, and its parent's callers are not its own.
+            self.__init__(self._database)
+        with self._lock:
+            self._futures.setdefault(job_id, []).append(future)
+            self._unasked.add(job_id)
+            if self._thread is None:
+                self._closing = False
+                self._answered_at = time.monotonic()  # assume that the database answers until it is silent
+                woken, self._wake = os.pipe()
+                self._thread = threading.Thread(
+                    target=self._run, args=(woken, self._wake), name="stepwell-waiter", daemon=True
+                )
+                self._thread.start()
+            else:
+                self._stir()
+        return future
+
+    def ended(self, future: Future[Ended], timeout: float | None) -> Ended:
+        """Wait for the future of a job. Raises `TimeoutError` when the job has not ended in time, and
+        `DatabaseTimeout` when the database has not answered for `call_timeout`."""
+        began = time.monotonic()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return future.result(self._time_left(began, timeout))
+            self._check_time(began, timeout)
+
+    async def aended(self, future: Future[Ended], timeout: float | None) -> Ended:
+        """The same as `ended`, for async code."""
+        began = time.monotonic()
+        ended = asyncio.wrap_future(future)
+        try:
+            while True:
+                await asyncio.wait([ended], timeout=self._time_left(began, timeout))
+                if ended.done():
+                    return ended.result()
+                self._check_time(began, timeout)
+        finally:
+            ended.cancel()
+
+    def _time_left(self, began: float, timeout: float | None) -> float | None:
+        left = min(began + (inf if timeout is None else timeout), self._silent_at(began)) - time.monotonic()
+        return None if left == inf else max(left, 0.0)
+
+    def _check_time(self, began: float, timeout: float | None) -> None:
+        now = time.monotonic()
+        if timeout is not None and now >= began + timeout:
+            raise TimeoutError
+        if now >= self._silent_at(began):
+            raise DatabaseTimeout(
+                f"{where(self._database.dsn)} has not answered for {describe(self._database.call_timeout or 0)} "
+                "(App(call_timeout=...) sets this limit), so it is unknown whether the job has ended: wait for it "
+                "again when the server answers"
+            )
+
+    def _silent_at(self, began: float) -> float:
+        """Return when the database counts as silent for a caller that has waited since `began`. The poll asks it."""
+        limit = self._database.call_timeout
+        return inf if limit is None else max(began, self._answered_at) + max(limit, 2 * _POLL)
+
+    def forget(self, job_id: str, future: Future[Ended]) -> None:
+        """Drop a future that its caller no longer waits for."""
+        with self._lock:
+            left = [other for other in self._futures.get(job_id, []) if other is not future]
+            if left:
+                self._futures[job_id] = left
+            else:
+                self._futures.pop(job_id, None)
+                self._unasked.discard(job_id)
+                self._doubted.discard(job_id)
+
+    def close(self) -> None:
+        """Stop the thread. Callers that still wait get an error."""
+        with self._lock:
+            self._closing = True
+            thread = self._thread
+            self._stir()
+        if thread is not None:
+            thread.join(_PATIENCE)  # on a dead network the thread may hang; it is a daemon
+
+    def _stir(self) -> None:
+        if self._wake is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._wake, b"x")
+
+    def _run(self, woken: int, wake: int) -> None:
+        os.set_blocking(wake, False)
+        try:
+            while True:
+                try:
+                    with self._database.connect() as connection:
+                        self._listen(connection, woken)
+                        return
+                except Exception as failed:
+                    error = failed.__cause__ or failed
+                    if not is_transient(error):
+                        self._leave(failed)
+                        return
+                if self._closing:
+                    self._leave(_closed())
+                    return
+                _readable([woken], _POLL if is_read_only_error(error) else 0.2)
+        finally:
+            os.close(wake)
+            os.close(woken)
+
+    def _leave(self, error: Exception) -> None:
+        """Drop all futures under the lock, so that no caller begins to wait for a thread that is about to end."""
+        with self._lock:
+            futures = [future for waiting in self._futures.values() for future in waiting]
+            self._futures.clear()
+            self._unasked.clear()
+            self._thread = self._wake = None
+        for future in futures:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+
+    def _listen(self, connection: psycopg.Connection[Any], woken: int) -> None:
+        connection.execute("listen stepwell_done")
+        has_lock = fetch(connection, queries.jobs.try_waiting_lock())[0]
+        early = list(_EARLY_POLLS)
+        idle_since = time.monotonic()
+        poll_at = time.monotonic() + early.pop(0)
+        self._look(connection, self._awaited())
+        while True:
+            if self._closing:
+                self._leave(_closed())
+                return
+            with self._lock:
+                if self._futures:
+                    idle_since = time.monotonic()
+                elif time.monotonic() - idle_since > _LINGER:
+                    self._thread = self._wake = None
+                    return
+                asked, self._unasked = list(self._unasked), set()
+            if asked:
+                self._look(connection, asked)
+            if self._doubted:
+                poll_at = min(poll_at, time.monotonic() + _DOUBT)
+            readable = _readable([connection.fileno(), woken], poll_at - time.monotonic())
+            if woken in readable:
+                os.read(woken, 4096)
+            if connection.fileno() in readable:
+                done = [
+                    job_id
+                    for note in connection.notifies(timeout=0)
+                    for job_id in note.payload.split(",")
+                    if job_id in self._futures
+                ]
+                if done:
+                    self._look(connection, done)
+            if time.monotonic() >= poll_at:
+                poll_at = time.monotonic() + (early.pop(0) if early else _POLL)
+                has_lock = has_lock or fetch(connection, queries.jobs.try_waiting_lock())[0]
+                self._look(connection, self._awaited())
+                if is_read_only_now(connection):
+                    # No job ends on this server: most likely another server takes over.
+                    raise psycopg.errors.ReadOnlySqlTransaction("the server takes no writes")
+
+    def _awaited(self) -> list[str]:
+        with self._lock:
+            return list(self._futures)
+
+    def _look(self, connection: psycopg.Connection[Any], job_ids: list[str]) -> None:
+        for start in range(0, len(job_ids), _BATCH):
+            found = fetch(connection, queries.jobs.results(job_ids[start : start + _BATCH]))
+            self._answered_at = time.monotonic()
+            # A server that has handed over does not see the jobs of its successor.
+            knows_all = not is_read_only_now(connection)
+            for ended in found:
+                if ended.state is None and not knows_all:
+                    continue
+                if ended.state is None and ended.id not in self._doubted:
+                    # While a partition is created, a row that moves into it can be missed: read again.
+                    self._doubted.add(ended.id)
+                    continue
+                self._doubted.discard(ended.id)
+                with self._lock:
+                    futures = self._futures.pop(ended.id, [])
+                    self._unasked.discard(ended.id)
+                for future in futures:
+                    if future.set_running_or_notify_cancel():
+                        future.set_result(ended)
+
+
+def _readable(descriptors: list[int], within: float) -> set[int]:
+    """Wait up to `within` seconds and return the readable descriptors. Not by select, which fails above 1024."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(max(0.0, within) * 1000)}
+
+
+def _closed() -> Exception:
+    return StepwellError("the app was closed while a caller waited for a result")

@@ -1,0 +1,129 @@
+"""Where the database is: from a URL, the environment or an embedded Postgres to a connection string."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from difflib import get_close_matches
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
+from stepwell.errors import ConfigError, EmbeddedError
+from stepwell.postgres.url import to_url
+
+ENVIRONMENT = "STEPWELL_DATABASE_URL"
+
+
+class Address:
+    """The address of one database, resolved when it is first needed. Safe to use from any thread.
+
+    Unless it may `create` one, an embedded Postgres must already exist.
+    """
+
+    def __init__(self, url: str | None, *, create: bool = True) -> None:
+        self.given = url
+        """The URL that the app names; None: the environment names it."""
+        self._create = create
+        self._lock = threading.RLock()
+        self._dsn: str | None = None
+        self._parameters: dict[str, Any] = {}
+        self.embedded: EmbeddedPostgres | None = None
+        """The embedded Postgres, once it was started."""
+
+    @property
+    def dsn(self) -> str:
+        """The connection string. Starts the embedded Postgres if that is the database."""
+        with self._lock:
+            if self._dsn is None:
+                self._dsn = self._resolve()
+            return self._dsn
+
+    @property
+    def url(self) -> str:
+        """The same database as a URL that other libraries read, without the settings that Stepwell adds."""
+        with self._lock:
+            _ = self.dsn
+            return to_url(self._parameters)
+
+    @property
+    def may_start_a_server(self) -> bool:
+        """Whether resolving the address may start an embedded Postgres, which takes a while."""
+        return is_embedded(self.given or os.environ.get(ENVIRONMENT) or "")
+
+    def revive(self) -> None:
+        """Start the embedded Postgres again if it has crashed. Does nothing for any other database."""
+        with self._lock:
+            if self.embedded is not None:
+                with contextlib.suppress(EmbeddedError):
+                    self.embedded.start()
+
+    def adopt(self, other: Address) -> None:
+        """Look after the embedded Postgres that another address started, and whose URL this one was given."""
+        with self._lock:
+            self.embedded = self.embedded or other.embedded
+
+    def release(self) -> None:
+        """Stop using the embedded Postgres; the next use starts it again."""
+        with self._lock:
+            if self.embedded is not None:
+                self.embedded.stop()
+                self.embedded = None
+                self._dsn = None
+
+    def forget_after_fork(self) -> None:
+        """Replace the lock: in the parent, another thread may have held it at the fork."""
+        self._lock = threading.RLock()
+
+    def _resolve(self) -> str:
+        url = self.given or os.environ.get(ENVIRONMENT)
+        if not url:
+            raise ConfigError(
+                'no database is configured. Give one in one of three ways: App("postgresql://user@host/database"); the '
+                f'environment variable {ENVIRONMENT}, or --database on the command line; or App("embedded"), '
+                "which keeps a Postgres of its own in ./.stepwell, for development"
+            )
+        dsn = self._start_embedded(url) if is_embedded(url) else url
+        try:
+            self._parameters = parameters = conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError:
+            raise _not_understood(url) from None
+        several = "," in str(parameters.get("host") or parameters.get("hostaddr") or os.environ.get("PGHOST", ""))
+        # With these a peer that vanished silently is noticed in half a minute, not in TCP's quarter of an hour.
+        defaults = {
+            "application_name": "stepwell",
+            "connect_timeout": "3" if several else "10",
+            "keepalives_idle": "15",
+            "keepalives_interval": "5",
+            "keepalives_count": "3",
+            "tcp_user_timeout": "30000",
+        }
+        if several and "PGTARGETSESSIONATTRS" not in os.environ:
+            # Only one of several servers takes writes, and which one may change.
+            defaults["target_session_attrs"] = "read-write"
+        return make_conninfo(dsn, **{key: value for key, value in defaults.items() if key not in parameters})
+
+    def _start_embedded(self, url: str) -> str:
+        embedded = EmbeddedPostgres(embedded_path(url))
+        if not self._create and not embedded.exists:
+            raise EmbeddedError(
+                f"there is no embedded Postgres in {embedded.path}: go to the directory of the program that uses "
+                'it, name its path, as in "embedded:PATH", or make one here with "stepwell migrate"'
+            )
+        self.embedded = embedded
+        return embedded.start()
+
+
+def _not_understood(url: str) -> ConfigError:
+    if get_close_matches(url.partition(":")[0], ["embedded"]):
+        return ConfigError(f'{url!r} names no database: did you mean "embedded"?')
+    # The text may hold a password, so it is shown only if it is a single word.
+    shown = f"{url!r}" if re.fullmatch(r"[\w-]+", url) else "the database URL"
+    return ConfigError(
+        f'{shown} is not a URL that Postgres understands: write it as "postgresql://user:password@host/'
+        'database" (no "+driver" after "postgresql"), as "host=... dbname=...", or as "embedded"'
+    )

@@ -1,0 +1,84 @@
+"""Gather concurrent requests into batches, without a timer.
+
+While one batch is under way, the next one gathers, and it is sent the moment the first returns. A single request never
+waits, and under load the batches grow by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Coalescer(Generic[Item, Answer]):
+    """Calls `send` with batches of items; each submitter gets its own answer, or its own error. `send` may also answer
+    a single item with an error. A coalescer belongs to the event loop in which it is made.
+
+    `batches` cuts the waiting items into batches. `undone` says of an error that nothing of the batch was done, so that
+    each item may be sent again, alone.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[list[Item]], Awaitable[Sequence[Answer | BaseException]]],
+        undone: Callable[[Exception], bool],
+        batches: Callable[[list[Item]], Iterator[list[Item]]],
+    ) -> None:
+        self._send = send
+        self._undone = undone
+        self._batches = batches
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._sender: asyncio.Task[None] | None = None
+
+    def submit(self, item: Item) -> asyncio.Future[Answer]:
+        """Gather an item. Returns a future of its answer."""
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting.append((item, future))
+        if self._sender is None or self._sender.done():
+            self._sender = self._loop.create_task(self._send_all())
+        return future
+
+    async def _send_all(self) -> None:
+        # Items whose submitter was cancelled before the batch was sent are dropped.
+        while waiting := [one for one in self._waiting if not one[1].done()]:
+            items = next(self._batches([item for item, _ in waiting]))
+            futures, self._waiting = [future for _, future in waiting[: len(items)]], waiting[len(items) :]
+            await self._send_batch(items, futures)
+        self._waiting = []
+
+    async def _send_batch(self, items: list[Item], futures: list[asyncio.Future[Answer]]) -> None:
+        try:
+            answers = await self._send(items)
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            # The sender ends, so the submitters that wait for the next batch are cancelled too.
+            waiting, self._waiting = self._waiting, []
+            for future in (*futures, *(future for _, future in waiting)):
+                future.cancel()
+            raise
+        except BaseException as error:
+            if len(items) == 1 or not isinstance(error, Exception) or not self._undone(error):
+                for future in futures:
+                    if not future.done():
+                        future.set_exception(error)
+                return
+            try:
+                # One bad item must not fail the others.
+                for item, future in zip(items, futures, strict=True):
+                    await self._send_batch([item], [future])
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                raise
+            return
+        for future, answer in zip(futures, answers, strict=True):
+            if future.done():
+                continue
+            if isinstance(answer, BaseException):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

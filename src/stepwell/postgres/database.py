@@ -1,0 +1,346 @@
+"""Run queries on the app's database: open pools, take a connection, send, and try again where that is safe.
+
+This is all Postgres I/O except that on a worker's own connections. Queries are values, so sync and async are two small
+runners and not two libraries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
+
+import psycopg
+
+from stepwell.postgres import migrate
+from stepwell.postgres.address import Address
+from stepwell.postgres.connection import AnyConnection, AsyncConnection, SyncConnection, is_read_only_now, open_within
+from stepwell.postgres.deadline import Deadline
+from stepwell.postgres.errors import NoConnection, Unanswered, is_permanent, is_transient, stepwell_error
+from stepwell.postgres.fetch import afetch, afetch_each, fetch, fetch_each, may_retry, refuse_stale_answer
+from stepwell.postgres.hints import aexplain, explain
+from stepwell.postgres.pool import LoopPool, SyncPool
+from stepwell.postgres.queries import Query
+from stepwell.postgres.switchover import Switchovers
+from stepwell.postgres.threads import in_thread
+
+Row = TypeVar("Row")
+
+# Seconds before each further try, with jitter: two transactions that deadlocked must not meet again.
+_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+
+# How many seconds a call without a limit of its own waits for a connection.
+_DEFAULT_WAIT = 30.0
+_TURN = 0.25
+
+
+class Database:
+    """The app's Postgres database and the pools of connections to it. Nothing is opened before it is needed."""
+
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        pool_size: int,
+        create: bool = True,
+        call_timeout: float | None = None,
+        switchovers: Switchovers | None = None,
+    ) -> None:
+        """A call waits `call_timeout` seconds for a connection, and as long for a silent server. None: it waits the
+        default time for a connection, and without a limit for a silent server."""
+        self._address = Address(url, create=create)
+        self._pool_size = pool_size
+        self.call_timeout = call_timeout
+        self.switchovers = switchovers or Switchovers()
+        self._lock = threading.Lock()
+        self._checking = threading.Lock()
+        self._checked = False
+        self._is_for_handlers = False
+        self._pool: SyncPool | None = None
+        self._async_pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
+        self._process = os.getpid()
+
+    @property
+    def dsn(self) -> str:
+        """The connection string. Starts the embedded Postgres if that is the database."""
+        return self._address.dsn
+
+    @property
+    def url(self) -> str:
+        """The database as a URL that other libraries read, without the settings that Stepwell adds."""
+        return self._address.url
+
+    @property
+    def url_in_code(self) -> str | None:
+        """The URL that the app names; None: the environment names it."""
+        return self._address.given
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the database is an embedded Postgres that was started."""
+        return self._address.embedded is not None
+
+    def revive(self) -> None:
+        """Start the embedded Postgres again if it has crashed. Does nothing for any other database."""
+        self._address.revive()
+
+    def adopt(self, other: Database) -> None:
+        """Look after the embedded Postgres that another database started, and whose URL this one was given."""
+        self._address.adopt(other._address)
+
+    def with_pool_of(self, size: int, *, for_handlers: bool = False) -> Database:
+        """Return the same database with pools of another size and no limit for a call. `for_handlers`: a handler may
+        have made its own transaction read-only, so a read-only error does not prove that the server is."""
+        other = Database(self.dsn, pool_size=size, switchovers=self.switchovers)
+        other._checked = self._checked
+        other._is_for_handlers = for_handlers
+        return other
+
+    def connect(self) -> SyncConnection:
+        """Open a connection in autocommit mode, outside the pool. The caller owns it."""
+        try:
+            connection = self._open(Deadline(self.call_timeout))
+        except psycopg.Error as error:
+            raise explain(self._with_limit(error), self.dsn) from error
+        # The time that opening took does not count against the statements.
+        connection.patience = self.call_timeout
+        return connection
+
+    def _open(self, deadline: Deadline) -> SyncConnection:
+        connection = open_within(self.dsn, deadline.left)
+        connection.patience = deadline.patience
+        return connection
+
+    def ensure_ready(self, deadline: Deadline | None = None, *, wait: bool = True) -> None:
+        """Check, once, that the database answers and its schema fits. An embedded database is migrated instead. With
+        `wait`, wait for an unreachable server until the deadline."""
+        if self._checked:
+            return
+        deadline = deadline or Deadline(self.call_timeout)
+        with self.explaining():
+            # An embedded Postgres is started and migrated here, and that may take any time.
+            limit = -1 if deadline.left is None or self._address.may_start_a_server else deadline.left
+            if not self._checking.acquire(timeout=limit):
+                raise NoConnection(deadline.limit or 0, "the server did not answer when the schema was checked")
+            try:
+                if not self._checked:
+                    self._check(deadline, wait=wait)
+            finally:
+                self._checking.release()
+
+    def _check(self, deadline: Deadline, *, wait: bool) -> None:
+        if self.dsn and self.is_embedded:
+            with self._open(Deadline(None)) as connection:
+                migrate.migrate(connection)
+            deadline.restart()
+        if wait:
+            pool = SyncPool(self.dsn, 1, self.switchovers)
+            try:
+                with pool.connection(_wait_for_connection(deadline)) as connection:
+                    connection.patience = deadline.patience
+                    migrate.check(connection)
+            finally:
+                pool.close()
+        else:
+            with self._open(deadline) as connection:
+                migrate.check(connection)
+        self._checked = True
+
+    @contextmanager
+    def connection(self, deadline: Deadline | None = None) -> Generator[SyncConnection]:
+        """Lend a pooled connection in autocommit mode. Raises `NoConnection` if there is none by the deadline."""
+        self._forget_after_fork()
+        deadline = deadline or Deadline(self.call_timeout)
+        self.ensure_ready(deadline)
+        with self._lock:
+            if self._pool is None:
+                self._pool = SyncPool(self.dsn, self._pool_size, self.switchovers)
+            pool = self._pool
+        with pool.connection(_wait_for_connection(deadline)) as connection:
+            connection.patience = self.call_timeout
+            try:
+                yield connection
+            except psycopg.Error as error:
+                if self._notice_switchover(connection, error):
+                    connection.close()
+                raise
+
+    @asynccontextmanager
+    async def aconnection(self, deadline: Deadline | None = None) -> AsyncGenerator[AsyncConnection]:
+        """The same as `connection`, from the pool of the running event loop."""
+        self._forget_after_fork()
+        deadline = deadline or Deadline(self.call_timeout)
+        if not self._checked:
+            await in_thread(lambda: self.ensure_ready(deadline))
+        loop = asyncio.get_running_loop()
+        pool = self._async_pools.get(loop)
+        if pool is None:
+            self._close_pools_of_closed_loops()
+            pool = self._async_pools[loop] = LoopPool(self.dsn, self._pool_size, self.switchovers)
+        async with pool.connection(_wait_for_connection(deadline)) as connection:
+            connection.patience = self.call_timeout
+            try:
+                yield connection
+            except psycopg.Error as error:
+                if self._notice_switchover(connection, error):
+                    await connection.close()
+                raise
+
+    def _notice_switchover(self, connection: AnyConnection, error: psycopg.Error) -> bool:
+        """Count a switchover if the error says that the server is read-only. Then the connection must be closed."""
+        only_transaction = self._is_for_handlers and is_read_only_now(connection) is False
+        return not only_transaction and self.switchovers.notice(error)
+
+    def _close_pools_of_closed_loops(self) -> None:
+        """Without this, a script that calls `asyncio.run` repeatedly would leak a connection each time."""
+        for loop in [loop for loop in self._async_pools if loop.is_closed()]:
+            self._async_pools.pop(loop).finish()
+
+    def _forget_after_fork(self) -> None:
+        """A forked child must not use its parent's connections or locks; it opens its own."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._address.forget_after_fork()
+            self._lock = threading.Lock()
+            self._checking = threading.Lock()
+            self.switchovers = Switchovers()
+            self._pool = None
+            self._async_pools.clear()
+
+    @contextmanager
+    def explaining(self) -> Generator[None]:
+        """Re-raise with a hint: permanent errors, errors of Stepwell's own functions, and an unreachable server."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if _has_a_hint(error):
+                raise explain(self._with_limit(error), self.dsn) from error
+            raise
+
+    @asynccontextmanager
+    async def aexplaining(self) -> AsyncGenerator[None]:
+        """The same as `explaining`, for async code."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if _has_a_hint(error):
+                raise await aexplain(self._with_limit(error), self.dsn) from error
+            raise
+
+    def _with_limit(self, error: psycopg.Error) -> psycopg.Error:
+        """Return the error with the limit of the whole call, not the part of it that was left at the end."""
+        if isinstance(error, Unanswered | NoConnection) and self.call_timeout is not None:
+            error.limit = self.call_timeout
+            if isinstance(error, NoConnection):
+                error.is_call_timeout = True
+        return error
+
+    @asynccontextmanager
+    async def alimited(self) -> AsyncGenerator[None]:
+        """Limit how long the body may wait for the calls of others by `call_timeout`."""
+        limit = self.call_timeout
+        if not self._checked:
+            await in_thread(self.ensure_ready)
+        # A little longer than a call's own limit: the call's own error says more.
+        timer = asyncio.timeout(None if limit is None else limit + _TURN)
+        try:
+            async with timer:
+                yield
+        except TimeoutError:
+            if limit is not None and timer.expired():
+                raise explain(Unanswered(limit), self.dsn) from None
+            raise
+
+    def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
+        """Run a query on a pooled connection, `within` so many seconds, by default `call_timeout`.
+
+        The query runs again after an error that another try may fix, such as a deadlock, and after a lost connection if
+        the query is repeatable.
+        """
+        deadline = Deadline(within or self.call_timeout)
+        with self.explaining():
+            for pause in (*_PAUSES, None):
+                try:
+                    with self.connection(deadline) as connection:
+                        connection.patience = deadline.patience
+                        rows = fetch(connection, query)
+                        refuse_stale_answer(connection, query)
+                        return rows
+                except psycopg.Error as error:
+                    if pause is None or deadline.is_over or not may_retry(error, repeatable=query.repeatable):
+                        raise
+                    time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+        raise AssertionError
+
+    async def afetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
+        """The same as `fetch`, for async code."""
+        deadline = Deadline(within or self.call_timeout)
+        async with self.aexplaining():
+            for pause in (*_PAUSES, None):
+                try:
+                    async with self.aconnection(deadline) as connection:
+                        connection.patience = deadline.patience
+                        rows = await afetch(connection, query)
+                        refuse_stale_answer(connection, query)
+                        return rows
+                except psycopg.Error as error:
+                    if pause is None or deadline.is_over or not may_retry(error, repeatable=query.repeatable):
+                        raise
+                    await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+        raise AssertionError
+
+    def fetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
+        """Run queries in one transaction and one pipeline: Postgres works on one while `queries` yields the next. A
+        list of queries runs again as in `fetch`; another iterable cannot be read twice, so it runs once."""
+        with self.explaining():
+            for pause in (*_PAUSES, None) if isinstance(queries, list) else (None,):
+                try:
+                    with self.connection() as connection:
+                        return fetch_each(connection, queries)
+                except psycopg.Error as error:
+                    if pause is None or not may_retry(error, repeatable=False):
+                        raise
+                    time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+        raise AssertionError
+
+    async def afetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
+        """The same as `fetch_each`, for async code."""
+        async with self.aexplaining():
+            for pause in (*_PAUSES, None) if isinstance(queries, list) else (None,):
+                try:
+                    async with self.aconnection() as connection:
+                        return await afetch_each(connection, queries)
+                except psycopg.Error as error:
+                    if pause is None or not may_retry(error, repeatable=False):
+                        raise
+                    await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+        raise AssertionError
+
+    def close(self) -> None:
+        """Close the pool of sync code, and stop using the embedded Postgres."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
+            self._checked = False
+            self._address.release()
+
+    async def aclose(self) -> None:
+        """Close the running loop's pool, and everything that `close` closes."""
+        pool = self._async_pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            pool.close()
+        await in_thread(self.close)
+
+
+def _wait_for_connection(deadline: Deadline) -> float:
+    return _DEFAULT_WAIT if deadline.left is None else deadline.left
+
+
+def _has_a_hint(error: Exception) -> bool:
+    return is_permanent(error) or is_transient(error) or stepwell_error(error) is not None

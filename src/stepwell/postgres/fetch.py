@@ -1,0 +1,83 @@
+"""Run queries on one connection, and decide whether a failed query may run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import args_row
+
+from stepwell.postgres.connection import (
+    AnyConnection,
+    AsyncConnection,
+    SyncConnection,
+    apipeline,
+    became_read_only,
+    in_pipeline,
+    pipeline,
+)
+from stepwell.postgres.errors import Unanswered, is_lost, is_permanent, is_read_only_error, is_rolled_back
+from stepwell.postgres.queries import Query
+
+Row = TypeVar("Row")
+
+
+def fetch(connection: psycopg.Connection[Any], query: Query[Row]) -> list[Row]:
+    """Run a query and return its rows."""
+    with connection.cursor(row_factory=args_row(query.row)) as cursor:
+        return cursor.execute(query.text, query.params).fetchall()
+
+
+async def afetch(connection: psycopg.AsyncConnection[Any], query: Query[Row]) -> list[Row]:
+    """The same as `fetch`, for async code."""
+    async with connection.cursor(row_factory=args_row(query.row)) as cursor:
+        await cursor.execute(query.text, query.params)
+        return await cursor.fetchall()
+
+
+def fetch_each(connection: psycopg.Connection[Any], queries: Iterable[Query[Row]]) -> list[Row]:
+    """Run queries in one transaction and one pipeline: Postgres works on one while `queries` yields the next."""
+    try:
+        with pipeline(connection), connection.transaction():
+            sent = [(query.row, connection.execute(query.text, query.params)) for query in queries]
+            return [row(*columns) for row, cursor in sent for columns in cursor]
+    except TypeError as error:
+        raise _unless_lost(connection, error) from error
+    finally:
+        if in_pipeline(connection):
+            connection.close()
+
+
+async def afetch_each(connection: psycopg.AsyncConnection[Any], queries: Iterable[Query[Row]]) -> list[Row]:
+    """The same as `fetch_each`, for async code."""
+    try:
+        async with apipeline(connection), connection.transaction():
+            sent = [(query.row, await connection.execute(query.text, query.params)) for query in queries]
+            return [row(*columns) for row, cursor in sent async for columns in cursor]
+    except TypeError as error:
+        raise _unless_lost(connection, error) from error
+    finally:
+        if in_pipeline(connection):
+            await connection.close()
+
+
+def _unless_lost(connection: AnyConnection, error: TypeError) -> Exception:
+    """psycopg's pipeline may raise TypeError if the connection is lost at that moment: return the loss instead."""
+    return psycopg.OperationalError(f"the connection was lost ({error})") if connection.closed else error
+
+
+def may_retry(error: psycopg.Error, *, repeatable: bool) -> bool:
+    """Whether another try of a query is safe and may succeed."""
+    # A caller with a lock_timeout does not want to wait that long several times, nor for a silent server.
+    if isinstance(error, psycopg.errors.LockNotAvailable | Unanswered):
+        return False
+    if is_rolled_back(error) or is_read_only_error(error):
+        return True
+    return repeatable and is_lost(error) and not is_permanent(error)
+
+
+def refuse_stale_answer(connection: SyncConnection | AsyncConnection, query: Query[Any]) -> None:
+    """Refuse the answer of a server that has handed over to another: it does not see what happens there."""
+    if query.repeatable and became_read_only(connection):
+        raise psycopg.errors.ReadOnlySqlTransaction("the server has handed over to another")

@@ -1,0 +1,183 @@
+"""Calls that register workers, renew their leases, elect a leader, and pause and stop the fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, LiteralString
+from uuid import UUID
+
+from stepwell.postgres.queries.query import Query, only
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The target of a control: exactly one of these is given."""
+
+    queue: str | None = None
+    task: str | None = None
+    worker: UUID | None = None
+    everything: bool = False
+
+    @property
+    def params(self) -> tuple[str | None, str | None, UUID | None, bool]:
+        return self.queue, self.task, self.worker, self.everything
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Instructions for a worker: the jobs it must stop, what it must not claim, and whether it must stop itself."""
+
+    cancelling: list[str]
+    paused: bool
+    paused_queues: list[str]
+    paused_tasks: list[str]
+    stopping: bool
+    number: int
+    """The worker's number. Each worker that registers gets a higher one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A control of the fleet; `name` is empty if the target is everything."""
+
+    action: Literal["pause", "stop"]
+    scope: Literal["everything", "queue", "task", "worker"]
+    name: str
+    asked_at: datetime
+
+
+def register_worker(
+    host: str,
+    pid: int,
+    version: str,
+    queues: Sequence[str],
+    tasks: str,
+    concurrency: int,
+    lease: float,
+    age: float = 0.0,
+    begun: int | None = None,
+    owner: str | None = None,
+    schedules: Sequence[str] = (),
+    stale_after: float | None = None,
+    named: bool | None = None,
+    signatures: Sequence[int] | None = None,
+) -> Query[str]:
+    return Query(
+        "select stepwell.register_worker(%s::text, %s::integer, %s::text, %s::text[], %s::text, %s::integer,"
+        " %s::double precision, %s::double precision, %s::integer, %s::text, %s::text[], %s::double precision,"
+        " %s::boolean, %s::integer[])::text",
+        (
+            host,
+            pid,
+            version,
+            list(queues),
+            tasks,
+            concurrency,
+            lease,
+            age,
+            begun,
+            owner,
+            list(schedules),
+            stale_after,
+            named,
+            None if signatures is None else list(signatures),
+        ),
+        only,
+    )
+
+
+def renew(worker_id: str, lease: float, running: int) -> Query[Orders]:
+    return Query(
+        "select cancelling::text[], paused, paused_queues, paused_tasks, stopping, number"
+        " from stepwell.renew(%s::uuid, %s::double precision, %s::integer)",
+        (worker_id, lease, running),
+        Orders,
+    )
+
+
+def unregister_worker(worker_id: str) -> Query[list[UUID]]:
+    return Query("select stepwell.unregister_worker(%s::uuid)", (worker_id,), only)
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another app whose workers may take the same jobs."""
+
+    owner: str
+    tasks: list[str]
+
+
+def rivals(worker_id: str) -> Query[Rival]:
+    return Query("select owner, tasks from stepwell.rivals(%s::uuid)", (worker_id,), Rival)
+
+
+def lead(worker_id: str, lease: float) -> Query[bool]:
+    return Query("select stepwell.lead(%s::uuid, %s::double precision)", (worker_id, lease), only)
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """A job of a dead worker that was rescued."""
+
+    job_id: str
+    task: str
+    message: str
+    failed: bool
+    """Whether that was its last attempt, so that the job failed permanently."""
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """Whether a worker is the leader, and the jobs that it rescued. A row has one rescued job, or none."""
+
+    leads: bool
+    why: str | None
+    """Why the rescue failed."""
+    rescued: Rescued | None
+
+
+def lead_and_rescue(worker_id: str, lease: float) -> Query[Led]:
+    def row(leads: bool, why: str | None, job_id: str | None, task: str, message: str, failed: bool) -> Led:
+        return Led(leads, why, None if job_id is None else Rescued(job_id, task, message, failed))
+
+    return Query(
+        "select leads, why, job_id::text, task, message, failed"
+        " from stepwell.lead_and_rescue(%s::uuid, %s::double precision)",
+        (worker_id, lease),
+        row,
+    )
+
+
+def rescue_unregistered() -> Query[Rescued]:
+    return Query("select job_id::text, task, message, failed from stepwell.rescue_unregistered()", (), Rescued)
+
+
+_TARGET: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
+
+
+def pause(target: Target) -> Query[None]:
+    return Query("select stepwell.pause" + _TARGET, target.params, only, repeatable=True)
+
+
+def resume(target: Target) -> Query[bool]:
+    return Query("select stepwell.resume" + _TARGET, target.params, only)
+
+
+def stop(target: Target) -> Query[int]:
+    return Query("select stepwell.stop" + _TARGET, target.params, only)
+
+
+def pauses() -> Query[Control]:
+    return Query(
+        "select action, scope, name, asked_at from stepwell.controls where action = 'pause' order by scope, name",
+        (),
+        Control,
+        repeatable=True,
+    )
+
+
+def notify_unless_full(channel: str) -> Query[None]:
+    """Returns no row if the notification queue is so full that stepwell.notify sends nothing either."""
+    return Query("select pg_notify(%s, '') where pg_notification_queue_usage() < 0.5", (channel,), only)

@@ -1,0 +1,178 @@
+"""Calls with which a worker writes how runs ended. Each names the job's epoch, which is the fence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import LiteralString
+from uuid import UUID
+
+import msgspec
+
+from stepwell.postgres.queries.arrays import bare, shared, texts
+from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, only
+
+
+def finish(
+    ids: list[str],
+    epochs: list[int],
+    results: list[str | None],
+    keeps: list[float],
+    states: list[str],
+    errors: list[str | None],
+    parent_ids: Sequence[str] = (),
+) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.finish(%s::uuid[], %s::integer[], %s::text[], %s::double precision[], %s::stepwell.state[],"
+        " %s::text[], %s::uuid[])",
+        (
+            bare(ids),
+            bare(epochs),
+            texts(results),
+            shared(keeps),
+            shared(states, texts),
+            texts(errors) if any(errors) else None,
+            bare(parent_ids) if parent_ids else None,
+        ),
+        only,
+    )
+
+
+def fail(
+    ids: list[str],
+    epochs: list[int],
+    reasons: list[str],
+    types: list[str],
+    messages: list[str],
+    tracebacks: list[str | None],
+    delays: list[float | None],
+    max_attempts: list[int],
+    keeps: list[float],
+    failed_steps: Sequence[str | None] = (),
+    parent_ids: Sequence[str] = (),
+    besides: Sequence[Sequence[str]] = (),
+) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.fail(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],"
+        " %s::double precision[], %s::integer[], %s::double precision[], %s::text[], %s::uuid[], %s::text[])",
+        (
+            bare(ids),
+            bare(epochs),
+            bare(reasons),
+            texts(types),
+            texts(messages),
+            texts(tracebacks),
+            bare(delays),
+            bare(max_attempts),
+            bare(keeps),
+            texts(failed_steps) if any(failed_steps) else None,
+            bare(parent_ids) if parent_ids else None,
+            texts(msgspec.json.encode(keys).decode() for keys in besides) if any(besides) else None,
+        ),
+        only,
+    )
+
+
+def snooze(ids: list[str], epochs: list[int], delays: list[float], *, began: bool) -> Query[list[UUID]]:
+    """`began`: whether the handlers of these jobs ran, and not only the claim."""
+    return Query(
+        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean)",
+        (bare(ids), bare(epochs), bare(delays), began),
+        only,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMisfits:
+    """Of jobs whose args do not fit: those that the fence refused, and those whose grace has expired."""
+
+    refused: list[UUID]
+    expired: list[UUID]
+
+
+_MISFITS: LiteralString = (
+    "stepwell.hold_misfits(%s::uuid[], %s::integer[], %s::integer[], %s::text[], %s::double precision[])"
+)
+
+
+_HOLD_MISFITS: LiteralString = (
+    "select (h.held).refused, (h.held).expired from (select " + _MISFITS + " as held" + WITHIN + ") as h"  # noqa: S608
+)
+
+
+def hold_misfits(
+    ids: list[str],
+    epochs: list[int],
+    signatures: list[int],
+    messages: list[str],
+    graces: list[float],
+    within: float = 0,
+) -> Query[HeldMisfits]:
+    """`within`: the lock timeout in seconds; 0: no limit."""
+    return Query(
+        _HOLD_MISFITS,
+        (bare(ids), bare(epochs), bare(signatures), texts(messages), bare(graces), milliseconds(within)),
+        HeldMisfits,
+    )
+
+
+def suspend(ids: list[str], epochs: list[int], waits: list[str]) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.suspend(%s::uuid[], %s::integer[], %s::text[])", (bare(ids), bare(epochs), texts(waits)), only
+    )
+
+
+class Move(msgspec.Struct, frozen=True, gc=False):
+    """A job that advances to the next step of its chain or machine."""
+
+    job_id: str
+    epoch: int
+    left: str | None
+    cursor: str
+    input: str
+    n: int
+    delay: float | None = None
+    queue: str | None = None
+    priority: int | None = None
+
+
+def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.advance(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::integer[],"
+        " %s::double precision[], %s::text[], %s::integer[])",
+        (
+            bare(move.job_id for move in moves),
+            bare(move.epoch for move in moves),
+            texts(move.left for move in moves),
+            texts(move.cursor for move in moves),
+            texts(move.input for move in moves),
+            bare(move.n for move in moves),
+            bare(move.delay for move in moves),
+            texts(move.queue for move in moves),
+            bare(move.priority for move in moves),
+        ),
+        only,
+    )
+
+
+def restart(ids: list[str], epochs: list[int], args: list[str]) -> Query[list[UUID]]:
+    return Query(
+        "select stepwell.restart(%s::uuid[], %s::integer[], %s::text[])", (bare(ids), bare(epochs), texts(args)), only
+    )
+
+
+def report_progress(ids: list[str], epochs: list[int], progress: list[str]) -> Query[None]:
+    return Query(
+        "select stepwell.report_progress(%s::uuid[], %s::integer[], %s::text[])",
+        (bare(ids), bare(epochs), texts(progress)),
+        only,
+    )
+
+
+def mark_transaction(mark: str) -> Query[str]:
+    """Set a mark that lasts as long as the transaction. If it is gone later, the handler ended the transaction."""
+    return Query("select set_config('stepwell.transaction', %s, true)", (mark,), only)
+
+
+def transaction_mark() -> Query[str | None]:
+    return Query("select current_setting('stepwell.transaction', true)", (), only)

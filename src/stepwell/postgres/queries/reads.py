@@ -1,0 +1,199 @@
+"""Reads of the views: jobs, their failures and steps, queues and workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString, cast
+from uuid import UUID
+
+from stepwell.postgres.queries.query import Query, only, same
+from stepwell.values.job import Failure, JobInfo
+from stepwell.values.step import StepInfo
+
+INFO: LiteralString = (
+    "select id, state::text, task, queue, priority, args::text, metadata::text, result::text, error, progress::text,"
+    " epoch, attempt,"
+    " max_attempts, cancelling, worker_id, enqueued_at,"
+    # Python has no infinite datetime: None means due at no time, or kept forever.
+    " nullif(run_at, 'infinity'::timestamptz), claimed_at, finished_at,"
+    " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for, cursor, parent_id,"
+    " forked_from, undoing, owner, misfit_until, policy::text from stepwell.jobs"
+)
+
+
+def info(job_id: str) -> Query[JobInfo]:
+    return Query(INFO + " where id = %s::uuid", (job_id,), to_info, repeatable=True)
+
+
+def job_exists(job_id: str) -> Query[bool]:
+    return Query("select exists (select from stepwell.jobs where id = %s::uuid)", (job_id,), only, repeatable=True)
+
+
+def failures(job_id: str) -> Query[Failure]:
+    return Query(
+        "select attempt, epoch, reason, type, message, traceback, worker_id, claimed_at, failed_at"
+        " from stepwell.failures where job_id = %s::uuid order by epoch",
+        (job_id,),
+        Failure,
+        repeatable=True,
+    )
+
+
+def last_errors(ids: Sequence[str]) -> Query[tuple[str, str]]:
+    """Read the error of the last failed attempt of each job."""
+    return Query(
+        "select u.id::text, f.error from unnest(%s::uuid[]) as u (id) cross join lateral ("
+        "select left(concat_ws(': ', f.type, nullif(f.message, '')), 1000) as error"
+        " from stepwell.failures f where f.job_id = u.id order by f.epoch desc limit 1) f",
+        (list(ids),),
+        same,
+        repeatable=True,
+    )
+
+
+def steps(job_id: str) -> Query[StepInfo]:
+    return Query(
+        "select n, key, kind, pending, timed_out, value::text, large,"
+        " case when error ->> 'state' = 'cancelled' then concat_ws(': ', 'cancelled', nullif(error ->> 'message', ''))"
+        " when error is not null then concat_ws(': ', error ->> 'type', nullif(error ->> 'message', '')) end,"
+        " coalesce(error ->> 'state' = 'cancelled', false), saved_at,"
+        " seconds, nullif(until, 'infinity'::timestamptz), child_id, event, event_key"
+        " from stepwell.steps where job_id = %s::uuid order by n, key",
+        (job_id,),
+        _step_info,
+        repeatable=True,
+    )
+
+
+def to_info(*columns: Any) -> JobInfo:
+    """Convert a row of `INFO`."""
+    id_, state, task, queue, priority, args, metadata, result, error, progress, *rest, policy = columns
+    return JobInfo(
+        id_, state, task, queue, priority, _object(args), None if metadata is None else _object(metadata),
+        _value(result), error, _value(progress), *rest,
+        policy=None if policy is None else _object(policy),
+    )  # fmt: skip
+
+
+def _step_info(*columns: Any) -> StepInfo:
+    n, key, kind, pending, timed_out, value, *rest = columns
+    return StepInfo(n, key, kind, pending, timed_out, _value(value), *rest)
+
+
+def _value(text: str | None) -> Any:
+    """Decode a JSON value. SQL can store values that Python cannot read; such a value must not hide the others."""
+    try:
+        return None if text is None else json.loads(text)
+    except RecursionError:
+        return f"(nested too deep to be shown: {len(text or '')} characters)"
+    except ValueError as error:  # a number of more than 4,300 digits
+        return f"(cannot be shown: {error})"
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = _value(text)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"": value}
+
+
+def task_of(job_id: str) -> Query[str]:
+    return Query("select task from stepwell.jobs where id = %s::uuid", (job_id,), only, repeatable=True)
+
+
+def job_states(ids: Sequence[str]) -> Query[tuple[str, str]]:
+    return Query(
+        "select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])",
+        (list(ids),),
+        same,
+        repeatable=True,
+    )
+
+
+def clock() -> Query[datetime]:
+    return Query("select stepwell.now()", (), only, repeatable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue that has live jobs or settings."""
+
+    name: str
+    paused_at: datetime | None
+    ready: int
+    scheduled: int
+    running: int
+    waiting: int
+    blocked: int
+    oldest_ready_at: datetime | None
+
+
+def queues() -> Query[QueueInfo]:
+    return Query(
+        "select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at from stepwell.queues"
+        " order by name",
+        (),
+        QueueInfo,
+        repeatable=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A registered worker; `alive`: its lease has not expired; `owner`: the name of its app."""
+
+    id: UUID
+    host: str
+    pid: int
+    version: str
+    queues: list[str]
+    tasks: list[str]
+    concurrency: int
+    running: int
+    started_at: datetime
+    renewed_at: datetime
+    lease_until: datetime
+    alive: bool
+    owner: str | None
+    leads: bool
+    paused: bool
+    stopping: bool
+    named: bool | None
+    """Whether its app was given a name, so that it also claims the jobs of that owner. None: it claims jobs of every
+    owner, as older versions did."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJobs:
+    """How many jobs of a task a worker holds: running, or claimed ahead."""
+
+    worker_id: UUID
+    task: str
+    count: int
+
+
+MOST_COUNTED = 1000
+"""The most jobs that are counted for one worker."""
+
+
+def held_jobs() -> Query[HeldJobs]:
+    """Count the jobs that each worker holds, the most frequent task first."""
+    return Query(
+        "select w.id, j.task, count(*) from stepwell.workers w cross join lateral ("
+        "select j.task from stepwell.jobs j where j.state = 'running'::stepwell.state and j.worker_id = w.id"
+        " limit %s::integer) j group by w.id, j.task order by w.id, count(*) desc, j.task",
+        (MOST_COUNTED,),
+        HeldJobs,
+        repeatable=True,
+    )
+
+
+def workers() -> Query[WorkerInfo]:
+    return Query(
+        "select id, host, pid, version, queues, tasks, concurrency, running, started_at, renewed_at, lease_until,"
+        " alive, owner, leads, paused, stopping, named from stepwell.workers order by started_at, id",
+        (),
+        WorkerInfo,
+        repeatable=True,
+    )

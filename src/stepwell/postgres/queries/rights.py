@@ -1,0 +1,58 @@
+"""Calls that grant rights to roles, and read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from stepwell.postgres.queries.query import Query, only
+
+Kind = Literal["producer", "worker", "viewer", "operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A grant: a role and the kind whose rights it has."""
+
+    role: str
+    kind: Kind
+    granted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """The role of a connection, and the role that owns the schema."""
+
+    role: str
+    owner: str
+
+
+def grant_role(role: str, kinds: Sequence[Kind]) -> Query[None]:
+    return Query("select stepwell.grant_role(%s::text, %s::text[])", (role, list(kinds)), only)
+
+
+def revoke_role(role: str, kinds: Sequence[Kind] | None) -> Query[list[Kind]]:
+    return Query(
+        "select stepwell.revoke_role(%s::text, %s::text[])", (role, None if kinds is None else list(kinds)), only
+    )
+
+
+def grants() -> Query[Grant]:
+    return Query("select role, kind, granted_at from stepwell.grantee order by role, kind", (), Grant)
+
+
+def who() -> Query[Who]:
+    """Any role may run this."""
+    return Query(
+        "select current_user::text, pg_catalog.pg_get_userbyid(n.nspowner)::text from pg_catalog.pg_namespace n"
+        " where n.nspname = 'stepwell'::name",
+        (),
+        Who,
+    )
+
+
+def may_use_schema(role: str) -> Query[bool]:
+    """Whether a role may use the schema: by its own grant, as a member of another role, or as a superuser."""
+    return Query("select pg_catalog.has_schema_privilege(%s::text, 'stepwell', 'usage')", (role,), only)

@@ -1,0 +1,123 @@
+"""Calls of durable jobs: save steps, spawn children, emit events and send signals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import LiteralString
+from uuid import UUID
+
+import msgspec
+
+from stepwell.postgres.queries.arrays import bare, shared, texts, times
+from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, only, same
+from stepwell.values.job import NewJob
+from stepwell.values.step import SHORT, NewStep, is_large
+
+
+class Saving(msgspec.Struct, frozen=True, gc=False):
+    """Steps to save, and the run that saves them."""
+
+    job_id: str
+    epoch: int
+    steps: Sequence[NewStep]
+
+
+_SAVE: LiteralString = (
+    "stepwell.save_steps(%s::uuid[], %s::integer[], %s::text[], %s::integer[], %s::text[], %s::text[], %s::text[],"
+    " %s::integer[], %s::double precision[], %s::boolean[], %s::boolean[], %s::boolean[])"
+)
+
+
+_SAVE_WITHIN: LiteralString = (
+    "select (s.saved).refused, (s.saved).saved_at from (select " + _SAVE + " as saved" + WITHIN + ") as s"  # noqa: S608
+)
+
+
+def save_steps(savings: Sequence[Saving], within: float | None = None) -> Query[tuple[list[UUID], datetime]]:
+    """`within`: the lock timeout in seconds."""
+    steps = [step for saving in savings for step in saving.steps]
+    values = [step.value for step in steps]
+    large = [value is not None and len(value) > SHORT and is_large(value) for value in values]
+    params = (
+        bare([saving.job_id for saving in savings for _ in saving.steps]),
+        bare([saving.epoch for saving in savings for _ in saving.steps]),
+        texts([step.key for step in steps]),
+        bare([step.n for step in steps]),
+        shared([step.kind for step in steps], texts),
+        texts(values),
+        _errors(steps),
+        bare([step.fingerprint for step in steps]),
+        bare([step.seconds for step in steps]),
+        shared([step.undo for step in steps]),
+        bare(large) if any(large) else None,
+        bare(step.replaced for step in steps) if any(step.replaced for step in steps) else None,
+    )
+    if within is None:
+        return Query("select refused, saved_at from " + _SAVE, params, same)  # noqa: S608
+    return Query(_SAVE_WITHIN, (*params, milliseconds(within)), same)
+
+
+def _errors(steps: Sequence[NewStep]) -> str | None:
+    if all(step.error is None for step in steps):
+        return None
+    return texts(None if step.error is None else msgspec.json.encode(step.error).decode() for step in steps)
+
+
+class Spawning(msgspec.Struct, frozen=True, gc=False):
+    """A child to enqueue, and the run that spawns it."""
+
+    job_id: str
+    epoch: int
+    step: NewStep
+    job: NewJob
+
+
+def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
+    jobs = [child.job for child in children]
+    return Query(
+        "select stepwell.spawn(%s::uuid[], %s::integer[], %s::text[], %s::integer[], %s::text[], %s::text[],"
+        " %s::text[], %s::integer[], %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[],"
+        " %s::text[])",
+        (
+            bare(child.job_id for child in children),
+            bare(child.epoch for child in children),
+            texts(child.step.key for child in children),
+            bare(child.step.n for child in children),
+            shared([job.task for job in jobs], texts),
+            texts(job.args for job in jobs),
+            shared([job.queue for job in jobs], texts),
+            shared([job.priority for job in jobs]),
+            shared([job.delay for job in jobs]),
+            shared([job.run_at for job in jobs], times),
+            shared([job.metadata for job in jobs], texts),
+            shared([job.max_attempts for job in jobs]),
+            shared([job.owner for job in jobs], texts),
+            shared([job.policy for job in jobs], texts),
+        ),
+        only,
+    )
+
+
+def forget_waits(job_id: str, epoch: int, keys: list[str]) -> Query[bool]:
+    return Query("select stepwell.forget_waits(%s::uuid, %s::integer, %s::text[])", (job_id, epoch, texts(keys)), only)
+
+
+def large_value(job_id: str, key: str) -> Query[str]:
+    return Query("select stepwell.large_value(%s::uuid, %s::text)::text", (job_id, key), only)
+
+
+def step_saved(job_id: str, epoch: int, key: str) -> Query[bool | None]:
+    return Query("select stepwell.step_saved(%s::uuid, %s::integer, %s::text)", (job_id, epoch, key), only)
+
+
+def emit(name: str, key: str | None, value: str | None, keep: float) -> Query[int]:
+    return Query(
+        "select stepwell.emit(%s::text, %s::text, %s::json, %s::double precision * interval '1 second')",
+        (name, key, value, keep),
+        only,
+    )
+
+
+def send(job_id: str, name: str, value: str | None) -> Query[bool]:
+    return Query("select stepwell.send(%s::uuid, %s::text, %s::json)", (job_id, name, value), only)

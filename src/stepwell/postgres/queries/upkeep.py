@@ -1,0 +1,64 @@
+"""Calls of the leader: make due jobs ready, make partitions, and delete what has expired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from stepwell.postgres.queries.query import Query, only
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """How many jobs became ready, and in how many seconds the next job is due."""
+
+    count: int
+    next_due: float | None
+    failed: list[UUID]
+    """Jobs that could not be made ready and have failed."""
+    why: list[str]
+    walked: int
+    """How many index entries of other jobs the scans read: dead rows."""
+
+
+def promote(since: float | None = None) -> Query[Promoted]:
+    """`since`: only jobs that became due in the last so many seconds; None: all due jobs."""
+    return Query(
+        "select promoted, next_due, failed, why, walked from stepwell.promote(_since => %s::double precision)",
+        (since,),
+        Promoted,
+    )
+
+
+def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
+    return Query("select stepwell.make_partitions(%s::double precision[])", (list(keeps),), only)
+
+
+def prune() -> Query[list[str]]:
+    return Query("select stepwell.prune()", (), only)
+
+
+def prune_rows(table: Literal["history_default", "failure_default", "large_value"], limit: int) -> Query[int]:
+    return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit), only)
+
+
+def prune_events(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_events(%s::integer)", (limit,), only)
+
+
+def prune_signals(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_signals(%s::integer)", (limit,), only)
+
+
+def prune_ticks(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_ticks(_limit => %s::integer)", (limit,), only)
+
+
+def prune_stats(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,), only)
+
+
+def admit_stranded() -> Query[int]:
+    return Query("select stepwell.admit(null)", (), only)

@@ -1,0 +1,223 @@
+"""The calls of `App` that register tasks: functions, chains and machines, with the app's defaults."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+
+from stepwell.durable.context import Context
+from stepwell.durable.journal import Drift
+from stepwell.durable.sync_context import SyncContext
+from stepwell.errors import ConfigError, DuplicateTask
+from stepwell.flows.chain import Chain, Step
+from stepwell.flows.chain_types import MakeChain
+from stepwell.flows.machine import Machine
+from stepwell.jobs.callable_task import (
+    Anything,
+    AsyncContextTask,
+    AsyncTask,
+    SyncContextTask,
+    SyncTask,
+    TaskDecorator,
+    new_task,
+)
+from stepwell.jobs.enqueue import JobStore
+from stepwell.jobs.task import Task
+from stepwell.jobs.task_function import check_function
+from stepwell.values.bounds import check_choice
+from stepwell.values.duration import Duration, seconds
+from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
+from stepwell.values.retry import Retry
+from stepwell.worker_hook import name_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
+
+DRIFTS: tuple[Drift, ...] = ("warn", "fail", "rerun")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDefaults:
+    """The options that tasks of an app have unless they give their own."""
+
+    queue: str
+    retry: Retry
+    timeout: float | None
+    keep: float
+    keep_failed: float
+    drift: Drift
+
+    def options(
+        self,
+        queue: str | None,
+        priority: int,
+        retry: Retry | None,
+        timeout: Duration | None,
+        timeout_grace: Duration,
+        keep: Keep | None,
+        keep_failed: Keep | None,
+    ) -> dict[str, Any]:
+        """Return the options of one task, checked."""
+        return {
+            "queue": self.queue if queue is None else queue,
+            "priority": priority,
+            "retry": check_retry(retry) or self.retry,
+            "timeout": self.timeout if timeout is None else check_timeout(timeout),
+            "timeout_grace": seconds(timeout_grace, "timeout_grace"),
+            "keep": self.keep if keep is None else check_keep(keep, "keep"),
+            "keep_failed": self.keep_failed if keep_failed is None else check_keep(keep_failed, "keep_failed"),
+        }
+
+
+class TaskRegistry:
+    """The part of `App` that registers tasks."""
+
+    _tasks: dict[str, Task[..., Any]]
+    _job_store: JobStore
+    _defaults: TaskDefaults
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The registered tasks by name."""
+        return MappingProxyType(self._tasks)
+
+    # The order matters: of several overloads that fit, type checkers take the first.
+    @overload
+    def task(self, fn: Callable[Concatenate[Anything, ...], Anything], /) -> SyncTask[..., Any]: ...
+    @overload
+    def task(  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[Concatenate[Anything, ...], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[..., R]: ...
+    @overload
+    def task(  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[Concatenate[Anything, ...], R], /
+    ) -> SyncTask[..., R]: ...
+    @overload
+    def task(  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncContextTask[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> SyncContextTask[P, R, Context]: ...
+    @overload
+    def task(self, fn: Callable[Concatenate[SyncContext, P], R], /) -> SyncContextTask[P, R, SyncContext]: ...
+    @overload
+    def task(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        timeout_grace: Duration = "5s",
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
+        process: bool = False,
+        transaction: bool = False,
+        drift: Drift | None = None,
+    ) -> TaskDecorator: ...
+    def task(
+        self,
+        fn: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        timeout_grace: Duration = "5s",
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
+        process: bool = False,
+        transaction: bool = False,
+        drift: Drift | None = None,
+    ) -> Any:
+        """Register a function as a task, under its own name unless `name` is given.
+
+        A coroutine function runs on the worker's event loop, a plain function in a thread, or with `process` in a
+        process that is killed when its time is up. After `timeout` a run is asked to stop; a run that has not stopped
+        after `timeout_grace` more is abandoned. `keep` and `keep_failed` say how long finished jobs are kept. With
+        `transaction`, `ctx.connection` is in a transaction that commits together with the job's completion, or not at
+        all.
+
+        Calling the task calls its function: `send_mail("a")` runs it here and enqueues nothing.
+        """
+
+        def register(fn: Callable[..., Any]) -> Task[..., Any]:
+            if isinstance(fn, Task):
+                raise ConfigError(f"{fn.name!r} is already a task")
+            fn = check_function(fn)
+            return self._register(
+                new_task(
+                    self._job_store,
+                    fn,
+                    name if name is not None else getattr(fn, "__name__", type(fn).__name__),
+                    process=process,
+                    transaction=transaction,
+                    drift=self._defaults.drift if drift is None else check_choice(drift, "drift", DRIFTS),
+                    **self._defaults.options(queue, priority, retry, timeout, timeout_grace, keep, keep_failed),
+                )
+            )
+
+        return register if fn is None else register(fn)
+
+    if TYPE_CHECKING:
+        chain: MakeChain
+    else:
+
+        def chain(
+            self,
+            name: str,
+            *steps: Callable[..., Any] | Step[..., Any],
+            queue: str | None = None,
+            priority: int = 0,
+            retry: Retry | None = None,
+            timeout: Duration | None = None,
+            keep: Keep | None = None,
+            keep_failed: Keep | None = None,
+        ) -> Chain[..., Any]:
+            """Register a chain of functions as a task. Each function gets what the previous one returned, and the job
+            saves it in between.
+
+            `Step(fn, retry=..., timeout=..., queue=...)` gives a function its own policy; with `transaction` or
+            `process` it runs like a task with that option. A function may return `Next(value, after="1h")` to delay the
+            next one, or `Done(value)` to end the chain. A job is enqueued with the arguments of the first function.
+            """
+            module = sys._getframe(1).f_globals.get("__name__", "?")
+            options = self._defaults.options(queue, priority, retry, timeout, "5s", keep, keep_failed)
+            return self._register(Chain(self._job_store, name, steps, module, **options))
+
+    def machine(
+        self,
+        name: str,
+        *,
+        queue: str | None = None,
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
+    ) -> Machine:
+        """Register a state machine as a task. `@machine.state` adds its states. A job is enqueued with a state."""
+        options = self._defaults.options(queue, priority, retry, timeout, "5s", keep, keep_failed)
+        return self._register(Machine(self._job_store, name, **options))
+
+    def _register(self, task: AnyTask) -> AnyTask:
+        if task.name in self._tasks:
+            other = self._tasks[task.name].fn
+            raise DuplicateTask(
+                f"two tasks are named {task.name!r}: {name_of(other)} and {name_of(task.fn)}: "
+                "give one another name with @app.task(name=...)"
+            )
+        self._tasks[task.name] = task
+        if isinstance(task, Chain) and task.uses_processes:
+            Chain.made[task.module, task.name] = task
+        return task

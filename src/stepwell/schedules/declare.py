@@ -1,0 +1,171 @@
+"""The schedules that an app declares in its code, and writing schedules to the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.calendar.schedule import (
+    OVERLAPS,
+    Catchup,
+    NewSchedule,
+    Overlap,
+    ScheduleInfo,
+    Stale,
+    When,
+    check_catchup,
+)
+from stepwell.calendar.timing import Timing, parse_timing
+from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
+from stepwell.jobs.enqueuer import Enqueuer
+from stepwell.jobs.options import Options
+from stepwell.jobs.task import Task
+from stepwell.postgres import queries
+from stepwell.postgres.database import Database
+from stepwell.postgres.query_plan import QueryPlan
+from stepwell.values.bounds import check_choice
+from stepwell.values.duration import Duration, seconds
+from stepwell.values.names import check_name
+
+_PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A schedule as code declares it. Its args are encoded when it is written: their types may be defined later."""
+
+    task: Task[..., Any]
+    name: str
+    args: Mapping[str, Any]
+    timing: Timing
+    overlap: Overlap
+    catchup: int
+    jitter: float
+    options: Options
+    """The options of its jobs."""
+
+    def schedule(self) -> NewSchedule:
+        """Return the schedule to write. Raises `BadArgs` if the args do not fit the task's signature."""
+        task, options = self.task, self.options
+        return NewSchedule(
+            self.name,
+            task.name,
+            task.codec.encode_args((), self.args, task.job_store.max_args_size),
+            options.queue or task.queue,
+            task.priority if options.priority is None else options.priority,
+            self.timing,
+            self.overlap,
+            self.catchup,
+            self.jitter,
+            options.metadata,
+            options.max_attempts,
+            options.stored_policy,
+        )
+
+
+def new_declaration(
+    task: Task[..., Any],
+    when: When,
+    tz: str | None,
+    args: Mapping[str, Any] | None,
+    name: str | None,
+    overlap: Overlap,
+    catchup: Catchup,
+    jitter: Duration,
+    options: Enqueuer[..., Any],
+) -> Declaration:
+    """Check everything that can be checked without a database. Raises `ConfigError`, which names the field. `options`
+    are the options of its jobs."""
+    if args is not None and not isinstance(args, Mapping):
+        raise BadArgs(f"args is {args!r}: give a dict of arguments by name")
+    return Declaration(
+        task,
+        check_name(task.name if name is None else name, "name"),
+        dict(args or {}),
+        parse_timing(when, tz),
+        check_choice(overlap, "overlap", OVERLAPS),
+        check_catchup(catchup),
+        seconds(jitter, "jitter"),
+        options.options,
+    )
+
+
+class Scheduler:
+    """Writes an app's schedules to the database. `stale_after` is in seconds. `named`: the app was given a name, so the
+    jobs of its schedules belong to it."""
+
+    def __init__(self, owner: str, database: Database, stale: Stale, stale_after: float, *, named: bool) -> None:
+        self._owner = owner
+        self._named = named
+        self._database = database
+        self._stale = stale
+        self._stale_after = stale_after
+        self._declared: dict[str, Declaration] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the declared schedules."""
+        return list(self._declared)
+
+    @property
+    def declared(self) -> list[Declaration]:
+        """The declared schedules."""
+        return list(self._declared.values())
+
+    @property
+    def stale_after(self) -> float | None:
+        """How many seconds after the last live worker had it in its code a schedule is removed; None: it is kept."""
+        return None if self._stale == "keep" else self._stale_after
+
+    def hurry(self) -> None:
+        """Remove stale schedules without waiting: for a worker that is the only one of this app."""
+        self._stale_after = 0.0
+
+    def declare(self, declaration: Declaration) -> None:
+        """Declare a schedule. It is written to the database when a worker starts."""
+        name = declaration.name
+        if name in self._declared:
+            other = self._declared[name].task.name
+            raise ConfigError(
+                f"two schedules are named {name!r}, of tasks {other!r} and {declaration.task.name!r}: "
+                "give one another name with @app.schedule(..., name=...)"
+            )
+        if declaration.task.codec.ready:
+            declaration.schedule()  # so that bad args raise where they are declared
+        self._declared[name] = declaration
+
+    async def put_declared(self, database: Database) -> list[str]:
+        """Write the declared schedules, and remove stale ones if the app wants that. Returns the removed schedules,
+        which may belong to other apps whose grace has passed. `database` is the app's database with the caller's
+        pools."""
+        schedules = [declaration.schedule() for declaration in self._declared.values()]
+        [now] = await database.afetch(queries.reads.clock())
+        nexts = [schedule.timing.after(now) for schedule in schedules]
+        # A transaction of a user may hold a lock on a schedule for any time.
+        changes: list[queries.Query[Any]] = [queries.locks.limit_lock_wait(_PATIENCE)]
+        if schedules:
+            changes.append(
+                queries.schedules.put_schedules(self._owner, schedules, nexts, declared=True, named=self._named)
+            )
+        if self._stale == "remove_all":
+            changes.append(queries.schedules.remove_schedules(self._owner, self.names, except_these=True))
+        if self._stale == "remove_stale":
+            changes.append(queries.schedules.remove_stale_schedules())
+        answers = await database.afetch_each(changes)
+        if self._stale == "keep":
+            return []
+        return answers[-1] if self._stale == "remove_stale" else [f"{name} of {self._owner}" for name in answers[-1]]
+
+    def put(self, declaration: Declaration) -> QueryPlan[ScheduleInfo]:
+        """Make a schedule at run time, or change the schedule of that name."""
+        schedule = declaration.schedule()
+        [now] = yield queries.reads.clock()
+        nexts = [schedule.timing.after(now)]
+        yield queries.schedules.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
+        made = yield queries.schedules.schedules(self._owner, schedule.name)
+        if not made:
+            raise ScheduleNotFound(
+                f"schedule {schedule.name!r} of {self._owner!r} was made, but has been deleted since: make it again"
+            )
+        return made[0]

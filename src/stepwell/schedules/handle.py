@@ -1,0 +1,130 @@
+"""A schedule by its name: read, pause, resume, trigger or delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.calendar.schedule import ScheduleInfo, Tick, to_timing
+from stepwell.errors import ScheduleNotFound, StepwellError
+from stepwell.jobs.handle import JobHandle
+from stepwell.postgres import queries
+from stepwell.postgres.database import Database
+from stepwell.postgres.query_plan import QueryPlan, arun, run
+from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.values.bounds import check_whole
+
+_TRIES = 20
+
+
+class ScheduleHandle:
+    """One schedule of an app, which may or may not exist. With `connection`, a psycopg connection of your own, a change
+    happens if and only if your transaction commits."""
+
+    def __init__(self, name: str, owner: str, database: Database, job: Callable[[str], JobHandle[Any]]) -> None:
+        self.name = name
+        self.owner = owner
+        self._database = database
+        self._job = job
+
+    def __repr__(self) -> str:
+        return f"<ScheduleHandle {self.name!r} of {self.owner!r}>"
+
+    def info(self, *, connection: object | None = None) -> ScheduleInfo | None:
+        """Read everything about the schedule; None: it does not exist."""
+        refuse_in_event_loop("info", "ainfo")
+        return run(self._find(), self._database, connection)
+
+    async def ainfo(self, *, connection: object | None = None) -> ScheduleInfo | None:
+        """The same as `info`, for async code."""
+        return await arun(self._find(), self._database, connection)
+
+    def ticks(self, limit: int = 20) -> list[Tick]:
+        """Read the records of its newest ticks, newest first."""
+        refuse_in_event_loop("ticks", "aticks")
+        return self._database.fetch(
+            queries.schedules.recent_ticks(self.owner, self.name, check_whole(limit, "limit", 1, 10_000))
+        )
+
+    async def aticks(self, limit: int = 20) -> list[Tick]:
+        """The same as `ticks`, for async code."""
+        return await self._database.afetch(
+            queries.schedules.recent_ticks(self.owner, self.name, check_whole(limit, "limit", 1, 10_000))
+        )
+
+    def pause(self, *, connection: object | None = None) -> None:
+        """Pause the schedule until it is resumed. Runs that it has enqueued continue."""
+        refuse_in_event_loop("pause", "apause")
+        run(self._pause(), self._database, connection)
+
+    async def apause(self, *, connection: object | None = None) -> None:
+        """The same as `pause`, for async code."""
+        await arun(self._pause(), self._database, connection)
+
+    def resume(self, *, connection: object | None = None) -> None:
+        """Resume the schedule with its next tick. Ticks that were due during the pause are not made up for."""
+        refuse_in_event_loop("resume", "aresume")
+        run(self._resume(), self._database, connection)
+
+    async def aresume(self, *, connection: object | None = None) -> None:
+        """The same as `resume`, for async code."""
+        await arun(self._resume(), self._database, connection)
+
+    def trigger(self, *, connection: object | None = None) -> JobHandle[Any]:
+        """Enqueue a run now, apart from the timing and whatever else runs. Its tick is the present time."""
+        refuse_in_event_loop("trigger", "atrigger")
+        return self._job(run(self._trigger(), self._database, connection))
+
+    async def atrigger(self, *, connection: object | None = None) -> JobHandle[Any]:
+        """The same as `trigger`, for async code."""
+        return self._job(await arun(self._trigger(), self._database, connection))
+
+    def delete(self, *, connection: object | None = None) -> bool:
+        """Delete the schedule; the jobs that it enqueued stay. False: it did not exist. A schedule that is declared in
+        code comes back when a worker starts."""
+        refuse_in_event_loop("delete", "adelete")
+        return run(self._delete(), self._database, connection)
+
+    async def adelete(self, *, connection: object | None = None) -> bool:
+        """The same as `delete`, for async code."""
+        return await arun(self._delete(), self._database, connection)
+
+    def _find(self) -> QueryPlan[ScheduleInfo | None]:
+        found = yield queries.schedules.schedules(self.owner, self.name)
+        return found[0] if found else None
+
+    def _pause(self) -> QueryPlan[None]:
+        [paused] = yield queries.schedules.pause_schedule(self.owner, self.name)
+        if not paused:
+            raise self._missing()
+
+    def _resume(self) -> QueryPlan[None]:
+        for _ in range(_TRIES):
+            found = yield queries.schedules.schedules(self.owner, self.name)
+            if not found:
+                raise self._missing()
+            schedule: ScheduleInfo = found[0]
+            if schedule.paused_at is None:
+                return
+            [now] = yield queries.reads.clock()
+            next_at = to_timing(schedule.cron, schedule.tz, schedule.every).after(now)
+            [resumed] = yield queries.schedules.resume_schedule(schedule.id, schedule.version, next_at)
+            if resumed:
+                return
+        raise StepwellError(f"schedule {self.name!r} is being changed by others all the time: try again")
+
+    def _trigger(self) -> QueryPlan[str]:
+        [job_id] = yield queries.schedules.trigger_schedule(self.owner, self.name)
+        if job_id is None:
+            raise self._missing()
+        return job_id
+
+    def _delete(self) -> QueryPlan[bool]:
+        [removed] = yield queries.schedules.remove_schedules(self.owner, [self.name])
+        return bool(removed)
+
+    def _missing(self) -> ScheduleNotFound:
+        return ScheduleNotFound(
+            f"app {self.owner!r} has no schedule {self.name!r} in the database: a schedule that is declared in code is "
+            "made when a worker starts; 'stepwell schedules list' shows them all"
+        )

@@ -1,0 +1,82 @@
+-- Insert jobs and notify the workers of those that are ready. Every new job passes here; only stepwell.retry also
+-- inserts jobs, which come back from history. A unique key would be enforced here, and the key of a limit stored here.
+-- The caller has checked the options (check_options, check_policies). An array is null (the default for all jobs), has
+-- one element (the same for all) or one element per job; _origins is null or has one per job. A job whose id is null is
+-- not inserted. A blocked job waits until stepwell.admit admits it. Returns _ids.
+-- _origins is one array of a row type, because five arrays in its place made an enqueue of one job 3% slower.
+create or replace function stepwell.insert_jobs(
+  _now timestamptz,
+  _ids uuid[],
+  _tasks text[],
+  _args text[],
+  _queues text[] default null,
+  _priorities integer[] default null,
+  _delays double precision[] default null,
+  _run_ats timestamptz[] default null,
+  _metadata text[] default null,
+  _max_attempts integer[] default null,
+  _owners text[] default null,
+  _policies text[] default null,
+  _origins stepwell.origin[] default null
+) returns uuid[]
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _task text := case when cardinality(_tasks) = 1 then _tasks[1] end;
+  _one_queue text := case when cardinality(_queues) = 1 then _queues[1] end;
+  _priority integer := case when cardinality(_priorities) = 1 then _priorities[1] end;
+  _delay double precision := case when cardinality(_delays) = 1 then _delays[1] end;
+  _run_at timestamptz := case when cardinality(_run_ats) = 1 then _run_ats[1] end;
+  _one_metadata text := case when cardinality(_metadata) = 1 then _metadata[1] end;
+  _max integer := case when cardinality(_max_attempts) = 1 then _max_attempts[1] end;
+  _owner text := case when cardinality(_owners) = 1 then _owners[1] end;
+  _one_policy text := case when cardinality(_policies) = 1 then _policies[1] end;
+  _places stepwell.place[];
+  _due_in double precision;
+begin
+  if _delays is not null or _run_ats is not null then
+    _run_ats := array(
+      select coalesce(_now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now)
+      from unnest(_ids, _delays, _run_ats) with ordinality as u (id, delay, run_at, n)
+      order by u.n
+    );
+    select array_agg(
+        row(coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), u.run_at)::stepwell.place
+      ) filter (where u.run_at <= _now),
+      extract(epoch from min(u.run_at) filter (where u.run_at > _now) - _now)
+    into _places, _due_in
+    from unnest(_ids, _run_ats, _queues, _priorities, _origins)
+      as u (id, run_at, queue, priority, parent_id, parent_key, schedule_id, scheduled_for, blocked)
+    where u.id is not null and u.blocked is not true;
+  elsif cardinality(_queues) > 1 or cardinality(_priorities) > 1 then
+    _places := array(
+      select distinct
+        row(coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), _now)::stepwell.place
+      from unnest(_ids, _queues, _priorities) as u (id, queue, priority)
+      where u.id is not null
+    );
+  else
+    _places := array[row(coalesce(_one_queue, 'default'), -coalesce(_priority, 0), _now)::stepwell.place];
+  end if;
+
+  insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, owner,
+    policy, parent_id, parent_key, schedule_id, scheduled_for)
+  select u.id, coalesce(u.run_at, _now), _now, coalesce(u.max_attempts, _max), -coalesce(u.priority, _priority, 0),
+    case
+      when u.blocked then 'blocked'::stepwell.state
+      when u.run_at > _now then 'scheduled'::stepwell.state
+      else 'ready'::stepwell.state
+    end,
+    coalesce(u.task, _task), coalesce(u.queue, _one_queue, 'default'), u.args::json,
+    coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.policy, _one_policy)::json,
+    u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for
+  from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _policies,
+      _origins)
+    as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy, parent_id, parent_key,
+      schedule_id, scheduled_for, blocked)
+  where u.id is not null;
+  perform stepwell.notify_ready(_places, _due_in);
+  return _ids;
+end
+$$;

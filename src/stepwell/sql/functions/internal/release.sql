@@ -1,0 +1,46 @@
+-- Continue whatever waits for runs that have ended or were given back: parents, blocked runs of schedules, processes
+-- that await a result. Every function that takes a job from its worker calls this last. A limit by key would free its
+-- slot here. _ended, _schedule_ids and _endings are the result of stepwell.to_history. _places are the places of jobs
+-- that were given back and are ready, _due_in the seconds until the next of the others is due. _cancelling: jobs that
+-- were given back and whose cancel was requested while they ran.
+create or replace function stepwell.release(
+  _ended uuid[] default null,
+  _schedule_ids uuid[] default null,
+  _endings json default null,
+  _places stepwell.place[] default null,
+  _due_in double precision default null,
+  _cancelling uuid[] default null
+) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _first integer := 1;
+begin
+  if _endings is not null then
+    perform stepwell.end_children(_endings);
+  end if;
+  if cardinality(_schedule_ids) > 0 then
+    perform stepwell.admit(_schedule_ids);
+  end if;
+  if cardinality(_places) > 0 or _due_in is not null then
+    perform stepwell.notify_ready(_places, _due_in);
+  end if;
+  if cardinality(_cancelling) > 0 then
+    perform stepwell.cancel(_cancelling);
+  end if;
+  if cardinality(_ended) > 0 then
+    -- A process that waits for results holds this lock shared. If the exclusive lock is free, no process waits, and
+    -- nothing is sent.
+    if pg_try_advisory_lock(1937007980, 0) then
+      perform pg_advisory_unlock(1937007980, 0);
+      return;
+    end if;
+    -- A payload has less than 8000 bytes; an id and its comma take 37.
+    while _first <= cardinality(_ended) loop
+      perform stepwell.notify('stepwell_done', array_to_string(_ended[_first : _first + 199], ','));
+      _first := _first + 200;
+    end loop;
+  end if;
+end
+$$;

@@ -1,0 +1,114 @@
+-- Make due jobs ready, in the order of run_at: scheduled jobs, and waiting jobs whose time has come. Also make jobs
+-- ready whose args did not fit, if a worker that may claim them has registered, and jobs that late events wake.
+-- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none). A job that
+-- cannot be made ready does not block the others: failed lists such jobs and why the reasons.
+-- _since: consider only jobs that became due within this many seconds; null: all jobs. While a transaction holds an old
+-- snapshot, the index keeps an entry for every job that was ever due, and a look at all of them walks over these dead
+-- entries. So workers rarely ask for all. `walked` counts the index entries of other jobs that it read.
+create or replace function stepwell.promote(
+  _limit integer default 5000,
+  _since double precision default null,
+  out promoted integer,
+  out next_due double precision,
+  out failed uuid[],
+  out why text[],
+  out walked bigint
+)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _from timestamptz := coalesce(_now - _since * interval '1 second', '-infinity');
+  _read_before bigint := pg_stat_get_xact_tuples_returned(to_regclass('stepwell.job_due'));
+  _places stepwell.place[];
+  _durable uuid[];
+  _unsure uuid[];
+  _released integer;
+  _again_in double precision;
+  _id uuid;
+  _made record;
+begin
+  failed := '{}';
+  why := '{}';
+  begin
+    with due as materialized (
+      select j.ctid, j.id, j.state = 'waiting' and j.unsure is not null as unsure
+      from stepwell.job j
+      where j.state in ('scheduled', 'waiting') and j.run_at > _from and j.run_at <= _now
+      order by j.run_at
+      limit _limit
+      for no key update skip locked
+    ), made as (
+      update stepwell.job j
+      set state = 'ready'
+      where j.ctid = any (array(select d.ctid from due d where not d.unsure))
+      returning j.id, j.queue, j.rank, j.run_at, j.durable
+    )
+    select count(*), array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place),
+      array_agg(m.id) filter (where m.durable),
+      array(select d.id from due d where d.unsure)
+    into promoted, _places, _durable, _unsure
+    from made m;
+    if cardinality(_unsure) > 0 then
+      perform stepwell.look_again(_unsure);
+    end if;
+    if _durable is not null then
+      perform stepwell.end_waits(_durable);
+    end if;
+  exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
+    -- At least one job was refused. Try each by itself, and no more than take a moment.
+    promoted := 0;
+    _places := '{}';
+    for _id in
+      select j.id
+      from stepwell.job j
+      where j.state in ('scheduled', 'waiting') and j.run_at > _from and j.run_at <= _now
+      order by j.run_at
+      limit least(_limit, 500)
+      for no key update skip locked
+    loop
+      begin
+        select p.queue, p.rank, p.run_at, p.why into _made from stepwell.promote_one(_id) p;
+        if _made.why is null then
+          promoted := promoted + 1;
+          if _made.queue is not null then
+            _places := _places || row(_made.queue, _made.rank, _made.run_at)::stepwell.place;
+          end if;
+        else
+          failed := failed || _id;
+          why := why || _made.why;
+        end if;
+      exception when others then
+        continue;
+      end;
+    end loop;
+  end;
+  perform stepwell.notify_ready(_places, null);
+  perform from stepwell.job j
+  where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
+  order by j.task, j.misfits, j.queue limit 1;
+  if found then
+    select r.released, r.again_in into _released, _again_in from stepwell.release_misfits() r;
+    promoted := promoted + _released;
+  end if;
+  perform from stepwell.event e where e.late is not null order by e.late_turn, e.id limit 1;
+  if found then
+    -- Every second, until all are delivered. A failed delivery must not block due jobs.
+    _again_in := least(_again_in, 1);
+    begin
+      perform stepwell.deliver_late();
+    exception when data_exception or integrity_constraint_violation or program_limit_exceeded or lock_not_available
+      or deadlock_detected then
+      null;
+    end;
+  end if;
+  select greatest(0, extract(epoch from j.run_at - _now)) into next_due
+  from stepwell.job j
+  where j.state in ('scheduled', 'waiting') and j.run_at > _from and j.run_at < 'infinity'
+  order by j.run_at limit 1;
+  -- Each promoted job was read twice: as a due job, and as a dead row before the next one.
+  walked := greatest(0, pg_stat_get_xact_tuples_returned(to_regclass('stepwell.job_due')) - _read_before - 2 * promoted);
+  next_due := least(next_due, _again_in);
+end
+$$;

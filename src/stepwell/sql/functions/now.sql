@@ -1,7 +1,0 @@
--- The one clock, for every role. Tests may stop it by a row in stepwell.clock.
-create or replace function stepwell.now() returns timestamptz
-language sql volatile security definer
-set search_path = pg_catalog, pg_temp
-as $$
-  select coalesce((select c.at from stepwell.clock c limit 1), clock_timestamp())
-$$;

@@ -1,9 +1,0 @@
--- The same as rescue_jobs, which says more; returns the ids of the rescued jobs. Workers of schema 6 call it.
-create or replace function stepwell.rescue(_patience double precision default 1, _limit integer default 20) returns uuid[]
-language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
-as $$
-begin
-  return array(select r.job_id from stepwell.rescue_jobs(_patience, _limit) r);
-end
-$$;

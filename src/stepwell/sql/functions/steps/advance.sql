@@ -1,0 +1,93 @@
+-- Move running jobs to the next step of their chain, or state of their machine, with fresh attempts. A job stays with
+-- its worker, unless _delays[k] delays its next step by seconds or _queues[k] names another queue for it.
+-- _priorities[k] is the priority from then on; null: unchanged. _lefts[k] is the step that the job leaves, if that was
+-- its first. Returns the ids refused by the fence.
+create or replace function stepwell.advance(
+  _ids uuid[],
+  _epochs integer[],
+  _lefts text[],
+  _cursors text[],
+  _inputs text[],
+  _ns integer[],
+  _delays double precision[] default null,
+  _queues text[] default null,
+  _priorities integer[] default null
+) returns uuid[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _accepted uuid[];
+  _cancelling uuid[];
+  _places stepwell.place[];
+  _due_in double precision;
+begin
+  if exists (select from unnest(_queues) as q (name) where length(q.name) not between 1 and 200) then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: a queue''s name must have 1 to 200 characters';
+  end if;
+  if exists (select from unnest(_priorities) as p (priority) where p.priority not between -32767 and 32767) then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: priority must be between -32767 and 32767';
+  end if;
+  if (
+    cardinality(_cursors) = cardinality(_ids) and array_position(_cursors, null) is null
+    and cardinality(_ns) = cardinality(_ids) and array_position(_ns, null) is null
+  ) is not true and cardinality(_ids) > 0 then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: each job needs its next step and the position of that step';
+  end if;
+  perform stepwell.check_values(_inputs);
+  if pg_column_size(_inputs) > 65536 then
+    perform stepwell.check_sizes('step', _inputs);
+  end if;
+  perform stepwell.lock_to_give_back(_ids);
+  with given as materialized (
+    -- A job that is named twice moves once.
+    select distinct on (u.id) u.id, u.epoch, u.left_step, u.cursor, u.input, u.n, u.delay, u.queue, u.priority,
+      j.args
+    from unnest(_ids, _epochs, _lefts, _cursors, _inputs, _ns, _delays, _queues, _priorities)
+      as u (id, epoch, left_step, cursor, input, n, delay, queue, priority)
+    join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
+    where j.id = any (_ids)
+    order by u.id
+  ), begun as (
+    insert into stepwell.step (job_id, saved_at, n, epoch, kind, key, value)
+    select g.id, _now, g.n - 1, g.epoch, 'state', g.left_step, g.args from given g
+    where g.left_step is not null and g.left_step <> g.cursor
+    on conflict (job_id, key) do nothing
+  ), entered as (
+    -- Of a state that is entered repeatedly only the last input is kept, so that a machine can loop forever.
+    insert into stepwell.step as s (job_id, saved_at, n, epoch, kind, key, value)
+    select g.id, _now, g.n, g.epoch, 'state', g.cursor, g.input::json from given g
+    on conflict (job_id, key) do update
+    set saved_at = excluded.saved_at, n = excluded.n, epoch = excluded.epoch, value = excluded.value
+  ), moved as (
+    update stepwell.job j
+    set cursor = g.cursor, input = g.input::json, durable = true,
+      attempt = case when g.delay is null and g.queue is null then 1 else 0 end,
+      worker_id = case when g.delay is null and g.queue is null then j.worker_id end,
+      state = case
+        when g.delay > 0 then 'waiting'::stepwell.state
+        when g.delay is null and g.queue is null then j.state
+        else 'ready'::stepwell.state
+      end,
+      run_at = case
+        when g.delay is null and g.queue is null then j.run_at
+        else _now + coalesce(g.delay, 0) * interval '1 second'
+      end,
+      queue = coalesce(g.queue, j.queue), rank = coalesce(-g.priority, j.rank), progress = null, awaits = null
+    from given g
+    where j.id = any (_ids) and j.id = g.id
+    returning j.id, j.queue, j.rank, j.state, j.run_at, j.cancelling and j.worker_id is null as cancelling
+  )
+  select array_agg(m.id), array_agg(m.id) filter (where m.cancelling),
+    array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place) filter (where m.state = 'ready'),
+    extract(epoch from min(m.run_at) filter (where m.state = 'waiting') - _now)
+  into _accepted, _cancelling, _places, _due_in
+  from moved m;
+  perform stepwell.release(_places => _places, _due_in => _due_in, _cancelling => _cancelling);
+  return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
+end
+$$;

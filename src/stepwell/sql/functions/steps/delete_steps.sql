@@ -1,0 +1,47 @@
+-- Delete the steps of jobs that ended (_gone), which their history contains, and their unread signals. Two things stay
+-- as long as the history of the jobs that are kept: large values, including those of events that the jobs took; and the
+-- signals of jobs that can be retried (_retriable).
+create or replace function stepwell.delete_steps(
+  _gone uuid[],
+  _kept uuid[],
+  _expires_ats timestamptz[],
+  _retriable uuid[]
+) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _large uuid[];
+  _sent_kept uuid[];
+  _takers uuid[];
+  _event_ids bigint[];
+begin
+  perform stepwell.check_isolation();
+  with gone as (
+    delete from stepwell.step s where s.job_id = any (_gone) returning s.job_id, s.large, s.kind, s.event_id
+  )
+  select array_agg(distinct g.job_id) filter (where g.large),
+    array_agg(g.job_id) filter (where g.large and g.kind = 'wait'),
+    array_agg(g.event_id) filter (where g.large and g.kind = 'wait')
+  into _large, _takers, _event_ids
+  from gone g;
+  if _takers is not null then
+    perform stepwell.keep_events(_takers, _event_ids, _kept, _expires_ats);
+  end if;
+  _sent_kept := array(select k.id from unnest(_kept) as k (id) intersect select r.id from unnest(_retriable) as r (id));
+  if cardinality(_sent_kept) > 0 then
+    update stepwell.event e set expires_at = k.expires_at
+    from unnest(_kept, _expires_ats) as k (id, expires_at)
+    where e.job_id = any (_sent_kept) and e.job_id = k.id;
+  end if;
+  delete from stepwell.event e
+  where e.job_id = any (array(select g.id from unnest(_gone) as g (id) except select k.id from unnest(_sent_kept) as k (id)));
+  if _large is not null then
+    update stepwell.large_value v set expires_at = k.expires_at
+    from unnest(_kept, _expires_ats) as k (id, expires_at)
+    where v.job_id = any (_large) and v.job_id = k.id;
+    delete from stepwell.large_value v
+    where v.job_id = any (array(select l.id from unnest(_large) as l (id) except select k.id from unnest(_kept) as k (id)));
+  end if;
+end
+$$;

@@ -1,0 +1,13 @@
+-- The number of successful steps of a live job. A job with more of them than at its last failure has made progress.
+-- Pending and failed steps do not count: a failed child, for example, is spawned again by each attempt.
+create or replace function stepwell.steps_done(_id uuid) returns integer
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return (
+    select count(*) from stepwell.step s
+    where s.job_id = _id and not s.pending and s.error is null and s.kind not in ('retry', 'taken')
+  );
+end
+$$;

@@ -1,0 +1,28 @@
+-- Make waiting jobs ready if a group of steps that they wait for is complete. The caller has locked the jobs.
+create or replace function stepwell.wake(_job_ids uuid[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _places stepwell.place[];
+begin
+  with woken as (
+    update stepwell.job j
+    set state = 'ready', run_at = _now, unsure = null
+    -- As text: with the state itself the planner would take the index on due jobs.
+    where j.id = any (_job_ids) and j.state::text = 'waiting'
+      and case
+        when j.awaits = 1 then not exists (
+          select from stepwell.step s where s.job_id = j.id and s.pending and s.awaited is not null
+        )
+        else j.awaits > (
+          select count(distinct s.awaited) from stepwell.step s where s.job_id = j.id and s.pending
+        )
+      end
+    returning j.queue, j.rank, j.run_at
+  )
+  select array_agg(row(w.queue, w.rank, w.run_at)::stepwell.place) into _places from woken w;
+  perform stepwell.notify_ready(_places, null);
+end
+$$;

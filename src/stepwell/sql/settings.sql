@@ -1,0 +1,80 @@
+-- Runs after the functions are made: the planner settings of each function, in groups. A function may be in several
+-- groups. A nested call inherits the settings of its caller, so each function is in every group that it depends on,
+-- also where its callers have the same settings. A function that reads stepwell.job must have enable_seqscan = off
+-- (tests/sql/test_plans.py).
+--
+-- Statistics on tables of jobs, steps and events are always stale: thousands of rows come and go between two runs of
+-- ANALYZE. A plan that was made while a table was empty stays when the table is full. So the plans must not depend on
+-- statistics: they are generic, and the groups leave the planner only the access paths that are right at every size.
+-- Before Postgres 18 the cost of a disabled plan node triggers JIT compilation at each call (10 ms), hence jit = off.
+do $$
+declare
+  _group record;
+  _function text;
+begin
+  for _group in
+    select g.settings, g.functions
+    from (
+      values
+        -- generic: no table is read. Without this, each call is planned for the length of its arrays.
+        (
+          '{plan_cache_mode = force_generic_plan}'::text[],
+          '{check_options, insert_jobs, uuids7}'::text[]
+        ),
+        -- no_jit: small tables may be scanned.
+        (
+          '{jit = off}',
+          '{notify_ready, remove_stale_schedules}'
+        ),
+        -- index: rows are found by an index.
+        (
+          '{plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off}',
+          '{
+            cancel_children, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits, has_live_run,
+            lock_family, lock_holders, lock_to_deliver, lock_to_give_back, promote_one, prune_events, prune_rows,
+            prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs, rescue_unregistered, results,
+            retry, run_now, send, step_saved, steps_done, still_held, tick_one
+          }'
+        ),
+        -- walk: the function follows an index in its order, from a given place on, and stops early.
+        (
+          '{
+            plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off, enable_bitmapscan = off,
+            enable_sort = off
+          }',
+          '{
+            admit, claim_jobs, due_schedules, find_jobs, first_ready, promote, ready_queues, register_worker,
+            release_misfits, runs_to_replace, task_options
+          }'
+        ),
+        -- hash: arrays of any length are joined to rows by a hash; a nested loop would sort the array for each row. The
+        -- only access path to the jobs is job_pkey by _ids, in its order: no other row is read, and rows are locked in
+        -- the order of their ids. A hash that spilled to disk would lose that order, hence work_mem.
+        (
+          '{
+            plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off, enable_bitmapscan = off,
+            enable_nestloop = off, enable_hashjoin = on, enable_mergejoin = off, work_mem = ''256MB''
+          }',
+          '{
+            advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, hand_back_unknown, hold_misfits,
+            keep_events, report_progress, restart, save_steps, snooze, spawn, suspend, tick, tick_many, to_history
+          }'
+        ),
+        -- loop: few rows are looked up one by one, whichever join the caller has disabled.
+        (
+          '{
+            plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off, enable_nestloop = on,
+            enable_hashjoin = off, enable_mergejoin = off
+          }',
+          '{
+            admit, cancel, deliver, end_children, fork, look_again, mark_beside, take_events, waiting_for, wake
+          }'
+        )
+    ) as g (settings, functions)
+  loop
+    foreach _function in array _group.functions loop
+      execute format('alter function stepwell.%I set %s', _function, array_to_string(_group.settings, ' set '));
+    end loop;
+  end loop;
+end
+$$;

@@ -1,0 +1,220 @@
+"""The supervisor: keeps a number of worker processes running. It knows no app and no database.
+
+Each process fills a slot; when it ends, another takes its slot or not, depending on its exit code (`exit_codes`). The
+first signal drains the processes, the second makes them hand back their jobs, the third kills them. Nothing else kills
+a process, because a process that does not stop still runs a job. There is one exception: after a change in the code,
+a process that blocks the reload must end itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from stepwell.error_text import describe_exit
+from stepwell.errors import StepwellError
+from stepwell.supervisor import code_changes, exit_codes
+from stepwell.supervisor.lifeline import Command
+from stepwell.supervisor.restart_delay import RestartDelay
+from stepwell.supervisor.worker_process import WorkerProcess
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.supervisor import (
+    CodeChanged,
+    ProcessDied,
+    ProcessDiedAtEnd,
+    ProcessEnded,
+    ProcessesStopping,
+    ProcessNotStarted,
+    ProcessRecycled,
+    ProcessRefused,
+    ProcessStarted,
+    ProcessWaitsForChange,
+)
+
+# After a change in the code, running jobs are handed back after _RELOAD_GRACE seconds. A process that is still blocked
+# by a job after _RELOAD_PATIENCE seconds must end on the spot.
+_RELOAD_GRACE = 2.0
+_RELOAD_PATIENCE = 10.0
+_CANNOT_START = (exit_codes.MISCONFIGURED, exit_codes.REFUSED)
+
+
+def supervise(arguments: Sequence[str], processes: int, *, reloading: bool = False) -> int:
+    """Run `stepwell` with these arguments in several processes until all have ended; return the exit code."""
+    if reloading:
+        code_changes.check_installed()
+    # -P keeps the current directory out of sys.path, as in the console script: files there must not hide our modules.
+    argv = [sys.executable, "-P", "-m", "stepwell", *arguments]
+    here = Path.cwd()
+    return asyncio.run(Supervisor(argv, processes, code_changes.changes(here) if reloading else None).run())
+
+
+class Slot:
+    """A slot that one process after another fills."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.process: WorkerProcess | None = None
+        self.delay = RestartDelay()
+        # Set to cut short the wait before the next process starts.
+        self.hurry = asyncio.Event()
+
+
+class Supervisor:
+    """Keeps several processes of one command. `changes` yields bursts of changed files; each restarts all processes."""
+
+    def __init__(self, argv: Sequence[str], processes: int, changes: AsyncIterator[list[str]] | None = None) -> None:
+        self._argv = argv
+        self._slots = [Slot(number) for number in range(1, processes + 1)]
+        self._changes = changes
+        self._signals = 0
+        self._stopping = False
+        self._one_started = False
+        self._code = exit_codes.DONE
+
+    async def run(self) -> int:
+        """Run until all processes have ended; return the exit code, 0 if all ended because they were asked to."""
+        with self._listening():
+            watching = asyncio.create_task(self._follow_changes()) if self._changes else None
+            async with asyncio.TaskGroup() as group:
+                for slot in self._slots:
+                    group.create_task(self._keep(slot))
+            if watching is not None:
+                watching.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await watching
+        return self._code
+
+    def receive(self, number: int) -> None:
+        """Handle a signal to stop."""
+        self._signals += 1
+        command: Command = "drain" if self._signals == 1 else "hand back" if self._signals == 2 else "end"
+        if processes := self._processes():
+            log(ProcessesStopping(len(processes), command))
+        self._stop(command)
+        if command == "end":
+            self._code = 128 + number
+            for process in processes:
+                process.kill()
+
+    def restart(self) -> None:
+        """Replace all processes, and start those that wait for their delay or a change."""
+        loop = asyncio.get_running_loop()
+        for slot in self._slots:
+            slot.hurry.set()
+            if slot.process is not None:
+                slot.process.send("drain")
+                loop.call_later(_RELOAD_GRACE, slot.process.send, "hand back")
+                loop.call_later(_RELOAD_PATIENCE, slot.process.send, "end")
+
+    def _stop(self, command: Command) -> None:
+        self._stopping = True
+        for slot in self._slots:
+            slot.hurry.set()
+        for process in self._processes():
+            process.send(command)
+
+    def _processes(self) -> list[WorkerProcess]:
+        return [slot.process for slot in self._slots if slot.process is not None]
+
+    async def _keep(self, slot: Slot) -> None:
+        """Keep this slot filled until the supervisor stops or the slot needs no other process."""
+        while not self._stopping:
+            slot.hurry.clear()
+            try:
+                process = slot.process = WorkerProcess(self._argv)
+            except OSError as error:
+                delay = slot.delay.after(0)
+                log(ProcessNotStarted(slot.number, str(error), delay))
+                await self._pause(slot, delay)
+                continue
+            log(ProcessStarted(slot.number, process.pid))
+            code = await process.ended
+            slot.process = None
+            # Once a process could start, neither the app nor its settings are to blame for later exits.
+            self._one_started = self._one_started or code not in _CANNOT_START
+            if self._stopping:
+                self._judge(slot, process, code)
+            elif slot.hurry.is_set():
+                slot.delay = RestartDelay()  # it ended for the new code, which has not failed yet
+            elif not await self._follow(slot, process, code):
+                return
+
+    async def _follow(self, slot: Slot, process: WorkerProcess, code: int) -> bool:
+        """After a process ended unasked, wait until it is time for the next. False: the slot stays empty."""
+        number, pid = slot.number, process.pid
+        if code == exit_codes.DONE:
+            log(ProcessEnded(number, pid))
+            return False
+        if code == exit_codes.USAGE:
+            log(ProcessRefused(number, pid))
+            self._code = exit_codes.USAGE
+            self._stop("drain")
+            return False
+        if code in _CANNOT_START and self._changes is None and not self._one_started:
+            # No process can start: end visibly instead of trying for ever.
+            log(ProcessRefused(number, pid))
+            self._code = exit_codes.TROUBLE
+            self._stop("drain")
+            return False
+        if code == exit_codes.RECYCLE:
+            log(ProcessRecycled(number, pid))
+        elif code == exit_codes.MISCONFIGURED and self._changes is not None:
+            log(ProcessWaitsForChange(number, pid))
+            await slot.hurry.wait()
+        else:
+            delay = slot.delay.after(process.age)
+            log(ProcessDied(number, pid, describe_exit(code), delay))
+            await self._pause(slot, delay)
+        return True
+
+    def _judge(self, slot: Slot, process: WorkerProcess, code: int) -> None:
+        """Note a process that did not end as asked while the supervisor was stopping."""
+        # A SIGTERM from elsewhere may reach a process before it handles signals.
+        as_asked = code in (exit_codes.DONE, exit_codes.RECYCLE, -signal.SIGTERM)
+        # If one process is refused, the others are refused for the same reason.
+        refused_like_others = code == self._code == exit_codes.USAGE or (code in _CANNOT_START and self._code)
+        if as_asked or self._signals > 2 or refused_like_others:
+            return
+        log(ProcessDiedAtEnd(slot.number, process.pid, describe_exit(code)))
+        self._code = self._code or exit_codes.TROUBLE
+
+    async def _pause(self, slot: Slot, delay: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await slot.hurry.wait()
+
+    async def _follow_changes(self) -> None:
+        assert self._changes is not None
+        try:
+            async for files in self._changes:
+                if not self._stopping:
+                    log(CodeChanged(tuple(files)))
+                    self.restart()
+        except Exception as error:
+            self._stop("drain")
+            raise StepwellError(f"cannot watch the code for changes any longer: {error}") from error
+
+    @contextmanager
+    def _listening(self) -> Generator[None]:
+        """Handle signals. Entered before the first process starts, so that a signal leaves none behind."""
+        loop = asyncio.get_running_loop()
+        numbers = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            loop.add_signal_handler(number, self.receive, number)
+        loop.add_signal_handler(signal.SIGCHLD, self._check_processes)
+        try:
+            yield
+        finally:
+            for number in (*numbers, signal.SIGCHLD):
+                loop.remove_signal_handler(number)
+
+    def _check_processes(self) -> None:
+        for process in self._processes():
+            process.check()

@@ -1,0 +1,266 @@
+"""Events of single jobs: enqueued, claimed, run, written, handed back, rescued.
+
+`worker/outcomes/outcome_table.py` says which event each outcome of a run makes.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from stepwell.error_text import error_line, user_place
+from stepwell.telemetry.bus import JobEvent, Telemetry, counted
+from stepwell.values.duration import describe
+
+
+class JobsEnqueued(Telemetry, frozen=True):
+    level = logging.DEBUG
+    task: str
+    queue: str
+    count: int
+
+    def text(self) -> str:
+        return f"enqueued {counted(self.count, 'job')} of {self.task} in {self.queue}"
+
+
+class JobsClaimed(Telemetry, frozen=True):
+    """A claim was answered."""
+
+    level = logging.DEBUG
+    worker_id: str
+    queues: tuple[str, ...]
+    """The queues that were asked."""
+    count: int
+
+    def text(self) -> str:
+        return f"claimed {counted(self.count, 'job')} from {', '.join(self.queues)}"
+
+
+class JobStarted(JobEvent, frozen=True):
+    level = logging.DEBUG
+
+    def text(self) -> str:
+        return f"{self.job} started, attempt {self.attempt}"
+
+
+class JobStopAsked(JobEvent, frozen=True):
+    reason: str
+
+    def text(self) -> str:
+        return f"{self.job} is asked to stop: {self.reason}"
+
+
+class HandlerAbandoned(JobEvent, frozen=True):
+    level = logging.ERROR
+
+    def text(self) -> str:
+        return (
+            f"{self.job} did not stop when asked: its outcome is written, but it keeps its slot until it ends; look "
+            "at ctx.cancelled in the handler, or declare the task with process=True so that it can be killed"
+        )
+
+
+# How runs end.
+
+
+class JobSucceeded(JobEvent, frozen=True):
+    level = logging.DEBUG
+    seconds: float
+
+    def text(self) -> str:
+        return f"{self.job} succeeded in {self.seconds * 1000:.1f} ms"
+
+
+class AttemptFailed(JobEvent, frozen=True):
+    level = logging.ERROR
+    max_attempts: int
+    """The job's own limit, else its step's, else the task's."""
+    reason: str
+    type: str
+    message: str
+    traceback: str | None
+    delay: float | None
+
+    @property
+    def final(self) -> bool:
+        """Whether the job has failed for good."""
+        return self.delay is None or self.attempt >= self.max_attempts
+
+    @property
+    def own_level(self) -> int:
+        return self.level if self.final else logging.WARNING
+
+    def text(self) -> str:
+        failure = f"{self.job} attempt {self.attempt} of {self.max_attempts} failed ({self.reason}): "
+        failure += error_line(self.type, self.message)
+        if self.final:
+            return f"{failure}; it is not tried again"
+        place = user_place(self.traceback or "")
+        return f"{failure}{f' at {place}' if place else ''}; next try in {self.delay:.3g} s"
+
+    def detail(self) -> str | None:
+        return self.traceback if self.final else None
+
+
+class JobMisfit(JobEvent, frozen=True):
+    """The job's args do not fit the code of this worker."""
+
+    level = logging.WARNING
+    message: str
+    grace: float
+
+    def text(self) -> str:
+        return (
+            f"{self.job} does not fit the code of this worker: {self.message}; it waits up to {describe(self.grace)} "
+            "for a worker whose code accepts it, then fails"
+        )
+
+
+class JobCancelled(JobEvent, frozen=True):
+    level = logging.DEBUG
+    reason: str | None
+
+    def text(self) -> str:
+        return f"{self.job} is cancelled{f': {self.reason}' if self.reason else ''}"
+
+
+class JobUndone(JobEvent, frozen=True):
+    """The steps of a failed or cancelled job have been compensated."""
+
+    level = logging.DEBUG
+
+    def text(self) -> str:
+        return f"{self.job} is undone"
+
+
+class JobSnoozed(JobEvent, frozen=True):
+    level = logging.DEBUG
+    delay: float
+
+    def text(self) -> str:
+        return f"{self.job} is snoozed for {describe(self.delay)}"
+
+
+class JobHandedBack(JobEvent, frozen=True):
+    level = logging.DEBUG
+
+    def text(self) -> str:
+        return f"{self.job} is handed back, no attempt used"
+
+
+class JobSuspended(JobEvent, frozen=True):
+    level = logging.DEBUG
+
+    def text(self) -> str:
+        return f"{self.job} is suspended"
+
+
+class JobAdvanced(JobEvent, frozen=True):
+    level = logging.DEBUG
+    cursor: str
+
+    def text(self) -> str:
+        return f"{self.job} goes on at {self.cursor}"
+
+
+class JobRestarted(JobEvent, frozen=True):
+    level = logging.DEBUG
+
+    def text(self) -> str:
+        return f"{self.job} restarts with new args"
+
+
+# Outcomes that could not be written.
+
+
+class OutcomeRefused(JobEvent, frozen=True):
+    level = logging.WARNING
+
+    def text(self) -> str:
+        return f"the outcome of {self.job} came too late: another worker holds the job, or has ended it"
+
+
+class OutcomeKept(JobEvent, frozen=True):
+    level = logging.ERROR
+    error: str
+    delay: float
+
+    def text(self) -> str:
+        return f"the outcome of {self.job} could not be written, trying again in {self.delay:g} s: {self.error}"
+
+
+class OutcomesHeldUp(Telemetry, frozen=True):
+    level = logging.WARNING
+    count: int
+
+    def text(self) -> str:
+        return (
+            f"{self.count} outcomes wait for a lock that is not on their jobs: look in pg_locks for the session that "
+            "has locked a table of schema stepwell"
+        )
+
+
+class JobLocked(Telemetry, frozen=True):
+    """A write waits for another session's lock on the job. `what` is "outcome", "step" or "transaction"."""
+
+    level = logging.WARNING
+    job_id: str
+    what: str
+    pid: int | None
+    """The session that holds the lock; None: unknown, or a prepared transaction."""
+    role: str | None
+    application: str | None
+    since: str | None
+    """When that session's transaction began."""
+
+    def text(self) -> str:
+        waits = f"the {self.what} of {self.job_id} waits for a lock"
+        if self.role is None:
+            return f"{waits}, and the session that holds it is unknown: look in pg_locks and pg_stat_activity"
+        session = self.application if self.pid is None else f"session {self.pid} ({self.role}, {self.application!r})"
+        since = f" since {self.since}" if self.since else ""
+        end = "" if self.pid is None else f", or select pg_terminate_backend({self.pid})"
+        return f"{waits} that {session} holds, in a transaction{since}: end that transaction{end}"
+
+
+# Jobs that a worker hands back or takes over in numbers.
+
+
+class JobsHandedBack(Telemetry, frozen=True):
+    count: int
+
+    def text(self) -> str:
+        return f"handed back {counted(self.count, 'unstarted job')}, no attempt used"
+
+
+class JobsRescued(Telemetry, frozen=True):
+    level = logging.WARNING
+    count: int
+
+    def text(self) -> str:
+        return f"rescued {counted(self.count, 'job')} from dead workers"
+
+
+class RescuedJobFailed(Telemetry, frozen=True):
+    """A job has failed for good because its worker died on its last attempt. That worker cannot report it."""
+
+    level = logging.ERROR
+    job_id: str
+    task: str
+    message: str
+
+    def text(self) -> str:
+        return (
+            f"{self.task} {self.job_id} has failed for good: {self.message}, and no attempt is left; if the job did "
+            f'not cause that, run "stepwell jobs retry {self.job_id}"'
+        )
+
+
+class JobBroken(Telemetry, frozen=True):
+    """A job could not be promoted, and has failed."""
+
+    level = logging.ERROR
+    job_id: str
+    error: str
+
+    def text(self) -> str:
+        return f"job {self.job_id} has failed: {self.error}"

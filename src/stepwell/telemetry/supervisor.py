@@ -1,0 +1,138 @@
+"""Events of the supervisor and of the worker processes that it starts, watches and replaces."""
+
+from __future__ import annotations
+
+import logging
+
+from stepwell.telemetry.bus import Telemetry, counted
+
+
+class ProcessEvent(Telemetry, frozen=True):
+    """Something that happened to a worker process, which keeps its number when it is replaced."""
+
+    number: int
+    pid: int
+
+    @property
+    def process(self) -> str:
+        return f"worker process {self.number} (pid {self.pid})"
+
+
+class ProcessStarted(ProcessEvent, frozen=True):
+    level = logging.DEBUG
+
+    def text(self) -> str:
+        return f"worker process {self.number} is pid {self.pid}"
+
+
+class ProcessNotStarted(Telemetry, frozen=True):
+    level = logging.ERROR
+    number: int
+    error: str
+    delay: float
+
+    def text(self) -> str:
+        return f"worker process {self.number} could not be started, trying again in {self.delay:.1f} s: {self.error}"
+
+
+class ProcessDied(ProcessEvent, frozen=True):
+    level = logging.WARNING
+    how: str
+    delay: float
+
+    def text(self) -> str:
+        return f"{self.process} {self.how}: starting another in {self.delay:.1f} s"
+
+
+class ProcessDiedAtEnd(ProcessEvent, frozen=True):
+    level = logging.ERROR
+    how: str
+
+    def text(self) -> str:
+        return f"{self.process} {self.how} while it was stopping"
+
+
+class ProcessEnded(ProcessEvent, frozen=True):
+    def text(self) -> str:
+        return f"{self.process} was asked to end, not by us: it is not replaced"
+
+
+class ProcessRecycled(ProcessEvent, frozen=True):
+    def text(self) -> str:
+        return f"{self.process} has reached its limit and ended: starting another"
+
+
+class ProcessRefused(ProcessEvent, frozen=True):
+    level = logging.ERROR
+
+    def text(self) -> str:
+        return f"{self.process} cannot run with these settings, nor could another: ending"
+
+
+class ProcessWaitsForChange(ProcessEvent, frozen=True):
+    level = logging.WARNING
+
+    def text(self) -> str:
+        return f"{self.process} could not use the app (the reason is above): waiting for a change in the code"
+
+
+class ProcessesStopping(Telemetry, frozen=True):
+    running: int
+    order: str
+
+    def text(self) -> str:
+        processes = counted(self.running, "worker process", "worker processes")
+        match self.order:
+            case "drain":
+                return f"stopping {processes}; after another signal running jobs are handed back"
+            case "hand back":
+                return f"handing back the jobs of {processes}; another signal kills"
+            case _:
+                return f"killing {processes}"
+
+
+class CodeChanged(Telemetry, frozen=True):
+    files: tuple[str, ...]
+
+    def text(self) -> str:
+        others = f" and {len(self.files) - 3} others" if len(self.files) > 3 else ""
+        return f"{', '.join(self.files[:3])}{others} changed: restarting"
+
+
+class SupervisorGone(Telemetry, frozen=True):
+    level = logging.WARNING
+
+    def text(self) -> str:
+        return "the supervisor has ended: stopping"
+
+
+class RunLimitReached(Telemetry, frozen=True):
+    ended: int
+    most: int
+
+    def text(self) -> str:
+        return f"this process has run {self.ended} jobs, its limit being {self.most}: stopping, to be replaced"
+
+
+class MemoryLimitReached(Telemetry, frozen=True):
+    held: int
+    most: int
+
+    def text(self) -> str:
+        return f"this process holds {_megabytes(self.held)}, over {_megabytes(self.most)}: stopping, to be replaced"
+
+
+class MemoryLimitTooLow(Telemetry, frozen=True):
+    level = logging.WARNING
+    held: int
+    most: int
+
+    def text(self) -> str:
+        return (
+            f"this process holds {_megabytes(self.held)} before its first job has ended, over {_megabytes(self.most)}: "
+            "raise the limit, or the process is replaced again and again"
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1024**2:.0f} MB"

@@ -1,0 +1,220 @@
+"""Events of a worker: its life, its lease, its database, and the upkeep it does for all workers."""
+
+from __future__ import annotations
+
+import logging
+
+from stepwell.telemetry.bus import Telemetry, counted
+from stepwell.values.duration import describe
+
+
+class WorkerStarted(Telemetry, frozen=True):
+    worker_id: str
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+    concurrency: int
+    database: str
+    slots: tuple[int, ...] = ()
+    """The slots of each queue; empty: the queues share all slots."""
+
+    def text(self) -> str:
+        queues = [f"{queue} ({slots})" for queue, slots in zip(self.queues, self.slots, strict=False)] or self.queues
+        return (
+            f"worker {self.worker_id} claims from {', '.join(queues)} in {self.database}, {self.concurrency} at "
+            f"once; its tasks are {', '.join(self.tasks)}"
+        )
+
+
+class TasksShared(Telemetry, frozen=True):
+    """Workers of another app may claim the same jobs."""
+
+    level = logging.WARNING
+    owner: str
+    other: str
+    tasks: tuple[str, ...]
+    named: bool
+    """Whether this app has a name; if so, the other app has none."""
+
+    def text(self) -> str:
+        tasks = ", ".join(self.tasks)
+        if not self.named:
+            return (
+                f"this app has no name, and workers of app {self.other!r} also run {tasks} from the same queue: each "
+                "may claim the other's jobs; name this app with App(name=...), or use other task names or queues"
+            )
+        return (
+            f"workers of app {self.other!r}, which has no name, run {tasks} from the same queue as this app, "
+            f"{self.owner!r}: each may claim the other's jobs; name that app with App(name=...), or use other task "
+            "names or queues"
+        )
+
+
+class WorkerStopping(Telemetry, frozen=True):
+    running: int
+    grace: float
+
+    def text(self) -> str:
+        return f"stopping: waiting up to {self.grace:g} s for {counted(self.running, 'running job')}"
+
+
+class WorkerStopped(Telemetry, frozen=True):
+    succeeded: int
+    failed: int
+
+    def text(self) -> str:
+        return f"stopped: {self.succeeded} jobs succeeded, {self.failed} attempts failed"
+
+
+class StopAsked(Telemetry, frozen=True):
+    def text(self) -> str:
+        return "stopping: a stop command asked for it"
+
+
+class PauseChanged(Telemetry, frozen=True):
+    everything: bool
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+
+    def text(self) -> str:
+        if self.everything:
+            return "paused: this worker claims nothing until it is resumed"
+        paused = [
+            f"{kind} {', '.join(names)}" for kind, names in (("queues", self.queues), ("tasks", self.tasks)) if names
+        ]
+        return f"paused: {' and '.join(paused)}" if paused else "resumed: nothing is paused"
+
+
+class HookFailed(Telemetry, frozen=True):
+    level = logging.ERROR
+    kind: str
+    """on_worker_start or on_worker_stop."""
+    hook: str
+    error: str
+    traceback: str
+
+    def text(self) -> str:
+        return f"{self.kind} hook {self.hook} failed: {' '.join(self.error.split())}"
+
+    def detail(self) -> str | None:
+        return self.traceback
+
+
+class HookSlow(Telemetry, frozen=True):
+    level = logging.WARNING
+    hook: str
+    seconds: float
+
+    def text(self) -> str:
+        return (
+            f"on_worker_start hook {self.hook} still runs after {describe(self.seconds)}: the worker claims no jobs "
+            "until it returns"
+        )
+
+
+class LeaseLost(Telemetry, frozen=True):
+    level = logging.ERROR
+    worker_id: str
+    running: int
+
+    def text(self) -> str:
+        return (
+            f"worker {self.worker_id} lost its lease: it stops {counted(self.running, 'running job')}, which other "
+            "workers will run"
+        )
+
+
+class LoopBlocked(Telemetry, frozen=True):
+    level = logging.WARNING
+    seconds: float
+    task: str | None
+    job_id: str | None
+    stack: str
+
+    def text(self) -> str:
+        culprit = f"{self.task} {self.job_id}" if self.task else "something"
+        return (
+            f"{culprit} has blocked the event loop for {self.seconds:.1f} s: make the task a plain 'def', which runs "
+            f"in a thread, or use async calls in it. The loop is at:\n{self.stack}"
+        )
+
+
+class LoopFailed(Telemetry, frozen=True):
+    """One of the worker's background loops raised, and is run again."""
+
+    level = logging.ERROR
+    loop: str
+    error: str
+    pause: float
+    traceback: str
+
+    def text(self) -> str:
+        return f"{self.loop} failed, trying again in {self.pause:g} s: {' '.join(self.error.split())}"
+
+    def detail(self) -> str | None:
+        return self.traceback
+
+
+class ListenerDeaf(Telemetry, frozen=True):
+    level = logging.WARNING
+
+    def text(self) -> str:
+        return (
+            "notifications do not arrive, so the worker polls; a pooler in transaction mode drops them: connect the "
+            "worker to Postgres directly"
+        )
+
+
+class ListenerHears(Telemetry, frozen=True):
+    def text(self) -> str:
+        return "notifications arrive again"
+
+
+class DatabaseAwaited(Telemetry, frozen=True):
+    """The worker was started before its database could be used."""
+
+    level = logging.WARNING
+    database: str
+    error: str
+
+    def text(self) -> str:
+        return f"waiting for {self.database}, which cannot be used yet: {self.error}"
+
+
+class DatabaseLost(Telemetry, frozen=True):
+    """The first part of the worker that cannot use the database says so, for all parts."""
+
+    level = logging.WARNING
+    part: str
+    error: str
+
+    def text(self) -> str:
+        return f"the database cannot be used ({self.part}), trying again: {self.error}"
+
+
+class DatabaseBack(Telemetry, frozen=True):
+    def text(self) -> str:
+        return "the database can be used again"
+
+
+class UpkeepFailed(Telemetry, frozen=True):
+    level = logging.WARNING
+    duty: str
+    error: str
+
+    def text(self) -> str:
+        return f"upkeep: {self.duty} failed, trying again: {self.error}"
+
+
+class LeaderChanged(Telemetry, frozen=True):
+    level = logging.DEBUG
+    leads: bool
+
+    def text(self) -> str:
+        return "this worker now leads the upkeep" if self.leads else "another worker now leads the upkeep"
+
+
+class SchedulesRemoved(Telemetry, frozen=True):
+    names: tuple[str, ...]
+
+    def text(self) -> str:
+        return f"removed schedules that are no longer in code: {', '.join(self.names)}"

@@ -1,0 +1,120 @@
+"""Encode values as JSON and back, in one way for args, results and steps. Refuses what JSON or Postgres cannot
+store."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection
+from typing import Any, cast
+
+import msgspec
+
+from stepwell.errors import BadValue
+
+# The largest limit that can be set in a database. Most databases accept less ("stepwell limits").
+LARGEST_VALUE = 512 * 1024 * 1024
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def encode_other(value: Any) -> Any:
+    # pydantic models, without importing pydantic
+    dump: Any = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"objects of type {type(value).__name__} are not supported")
+    return dump(mode="json")
+
+
+encoder = msgspec.json.Encoder(enc_hook=encode_other)
+
+
+def encode_value(value: Any, most: int, setting: str, what: str, *about: str) -> str:
+    """Encode a value. Raises `BadValue` if it cannot be stored; `what`, formatted with `about`, begins its message."""
+    if value is None:
+        return "null"
+    try:
+        encoded = encoder.encode(value)
+    except Exception as error:
+        problem = f", which does not encode as JSON: {error}"
+    else:
+        text = encoded.decode()  # searching short bytes takes Python ten times as long as searching short text
+        if "\\u0000" in text and NUL.search(text):
+            problem = " that holds a NUL character, which text cannot store"
+        elif may_hold_nan(text) and holds_nan(value):
+            problem = " that holds NaN or infinity, which JSON cannot express"
+        elif len(encoded) > most:
+            problem = f" of {len(encoded)} bytes, more than the {most} of {setting}: store the data elsewhere and keep "
+            problem += "a reference, or raise that" if setting.startswith("App(") else "a reference"
+        else:
+            return text
+    raise BadValue(f"{what.format(*about)} {article(type(value).__name__)}{problem}")
+
+
+def new_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Make a decoder for values of an annotation. Raises `TypeError` if JSON cannot hold such values."""
+    return msgspec.json.Decoder(kind, dec_hook=_decode_other)
+
+
+def may_hold_nan(text: str) -> bool:
+    """Whether JSON that msgspec wrote may come from NaN or infinity: it writes null, or "nan" or "inf" as a key."""
+    return "null" in text or 'nan":' in text or 'inf":' in text
+
+
+def holds_nan(value: Any) -> bool:
+    """Whether the value holds NaN or infinity, also as a key."""
+    try:
+        pending: list[Any] = [msgspec.to_builtins(value, enc_hook=encode_other)]
+    except RecursionError:
+        return False  # nested too deep to search; reading it back fails as well
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, float) and not math.isfinite(inner):
+            return True
+        if isinstance(inner, dict):
+            pending.extend(cast("dict[Any, Any]", inner).keys())
+            pending.extend(cast("dict[Any, Any]", inner).values())
+        elif isinstance(inner, list | tuple):
+            pending.extend(cast("list[Any]", inner))
+    return False
+
+
+def wrong_names(encoded: str, known: Collection[str] | None, needed: Collection[str]) -> str | None:
+    """Say which names of a JSON object are unknown and which are missing; None: no name is wrong, or the JSON is not an
+    object. Without `known`, any name is allowed."""
+    try:
+        given = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return say_wrong_names(
+        [name for name in given if known is not None and name not in known],
+        [name for name in needed if name not in given],
+    )
+
+
+def say_wrong_names(unknown: list[str], missing: list[str]) -> str | None:
+    """Say which names are unknown and which are missing; None: no name is wrong."""
+    said = [f"it does not know {_listed(unknown)}"] if unknown else []
+    return "; ".join([*said, f"it needs {_listed(missing)}"] if missing else said) or None
+
+
+def shape_of(known: Collection[str], needed: Collection[str]) -> str:
+    """Describe the names for `wrong_names` in one line. Two equal shapes find the same names wrong."""
+    return ",".join(sorted(name if name in needed else f"{name}=" for name in known))
+
+
+def _listed(names: list[str]) -> str:
+    # Callers choose the names: some may be long, some not text, and there may be many.
+    shown = ", ".join(repr(f"{str(name)[:50]}..." if len(str(name)) > 50 else name) for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+
+
+def article(noun: str) -> str:
+    """Return a noun with its indefinite article."""
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+def _decode_other(kind: type[Any], value: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)
+    if validate is None:
+        raise TypeError(f"values of type {kind.__name__} are not supported")
+    return validate(value)

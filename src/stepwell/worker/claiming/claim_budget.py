@@ -1,0 +1,61 @@
+"""How many jobs, and how many bytes of them, a worker may hold, and so how much its next claim may bring."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from stepwell.worker.outcomes.writer import Outcomes
+from stepwell.worker.runner import Runner
+
+# Beyond one for each slot, this many claimed jobs may wait: for a slot, or for their outcomes to be written.
+_MOST_WAITING = 3000
+# One claim asks for no more bytes: Postgres and this process each hold its answer as a whole.
+_MOST_AT_ONCE = 16 * 1024 * 1024
+# Claimed bytes are added as they come. All held bytes are counted this often, and whenever the room seems used up.
+_COUNT_EVERY = 0.1
+
+
+class ClaimBudget:
+    """The jobs and bytes that a worker may hold. Its pools share the bytes by their slots.
+
+    Each pool has its own part of the bytes, so that large jobs of one do not keep another from claiming. Outcomes that
+    wait to be written count for every pool: while they pile up, nothing is claimed.
+    """
+
+    def __init__(self, most_bytes: int, runners: Sequence[Runner], outcomes: Outcomes) -> None:
+        self._runners = runners
+        self._outcomes = outcomes
+        self._most_bytes = most_bytes
+        self._slots = sum(runner.slots for runner in runners)
+        self._counted = [0] * len(runners)
+        self._since = [0] * len(runners)
+        self._count_at = 0.0
+
+    def jobs(self) -> int:
+        """How many more jobs may be claimed."""
+        waiting = sum(len(runner.waiting) for runner in self._runners)
+        return self._slots + _MOST_WAITING - waiting - self._outcomes.count
+
+    def bytes(self, pool: int) -> int:
+        """How many bytes the next claim for this pool may bring; 0: none. A pool without jobs may always claim one."""
+        runner = self._runners[pool]
+        part = max(1, self._most_bytes * runner.slots // self._slots)
+        now = asyncio.get_running_loop().time()
+        if now >= self._count_at or self._counted[pool] + self._since[pool] >= part:
+            self._count(now)
+        free = part - self._counted[pool] - self._since[pool]
+        if free <= 0:
+            return 0 if runner.busy or self._outcomes.count else 1
+        return min(free, _MOST_AT_ONCE)
+
+    def claimed(self, pool: int, size: int) -> None:
+        """A claim for this pool brought so many bytes."""
+        self._since[pool] += size
+
+    def _count(self, now: float) -> None:
+        unwritten = self._outcomes.size
+        for pool, runner in enumerate(self._runners):
+            self._counted[pool] = unwritten + sum(job.size for job in runner.jobs)
+            self._since[pool] = 0
+        self._count_at = now + _COUNT_EVERY

@@ -1,0 +1,58 @@
+"""The options of a worker, checked and in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepwell.app import App
+from stepwell.errors import ConfigError
+from stepwell.values.duration import describe
+from stepwell.worker.claiming.balance import Balance
+from stepwell.worker.claiming.pools import Pools, read_pools
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """As `Worker` documents them."""
+
+    pools: Pools | None
+    """None: the queues of the app's tasks, which share all slots."""
+    concurrency: int
+    balance: Balance
+    process_slots: int
+    grace: float
+    lease: float
+    renew: float
+    poll: float
+    blocked_after: float
+    max_held_size: int
+    always_replay: bool
+    wait: bool
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_held_size, bool) or not isinstance(self.max_held_size, int) or self.max_held_size < 1:
+            raise ConfigError(f"max_held_size is {self.max_held_size!r}: it must be a number of bytes, 1 or more")
+        slots = self.process_slots
+        if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= 1000:
+            raise ConfigError(f"process_slots is {slots!r}: it must be a whole number between 1 and 1000")
+        if self.pools is not None:
+            self.balance.check(self.pools)
+        if not 0 < self.renew <= self.lease / 3:
+            raise ConfigError(
+                f"renew is {describe(self.renew)} and lease {describe(self.lease)}: a lease must be at least three "
+                "times the renewal"
+            )
+        if self.poll <= 0:
+            raise ConfigError("poll is 0: it must be more")
+
+    def pools_for(self, app: App) -> Pools:
+        """The pools that the options name, else one for all queues that the app's tasks name."""
+        if self.pools is not None:
+            return self.pools
+        queues = sorted({queue for task in app.tasks.values() for queue in task.queues} | {app.queue})
+        for queue in queues:
+            if "*" in queue:
+                raise ConfigError(f"a task's queue is {queue!r}, and a worker reads * as a pattern: pass queues=")
+        pools = read_pools(queues, self.concurrency)
+        self.balance.check(pools)
+        return pools

@@ -1,0 +1,148 @@
+"""The process side of tasks with `process=True`: run the job of an order, and report its outcome and progress.
+
+Only text crosses the pipes: the function's place, its args, outcome and progress as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from stepwell.durable.log_filter import LoggedRun, log_as
+from stepwell.errors import ConfigError
+from stepwell.execution.executor import execute_plain
+from stepwell.execution.step_task import chain_in_process, for_run
+from stepwell.jobs.task import Task
+from stepwell.values.job import ClaimedJob
+
+
+class Pipe(Protocol):
+    """One end of a pipe that multiprocessing hands to its processes."""
+
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Everything that a process needs to run a job."""
+
+    module: str
+    function: str
+    """For a step of a chain, the name of the chain, which the module defines."""
+    is_chain: bool
+    job: ClaimedJob
+    max_result_size: int
+
+
+class Began(msgspec.Struct, frozen=True, tag=True):
+    """A process begins to run a job."""
+
+    job_id: str
+    epoch: int
+    pid: int
+
+
+class Reported(msgspec.Struct, frozen=True, tag=True):
+    """A process reports the progress of a job."""
+
+    job_id: str
+    epoch: int
+    text: str
+
+
+_pipe: Pipe | None = None
+_set_up_logging: Callable[[], None] | None = None
+
+
+def begin(pipe: Pipe, set_up_logging: Callable[[], None] | None) -> None:
+    """Set a new process up."""
+    global _pipe, _set_up_logging
+    _pipe, _set_up_logging = pipe, set_up_logging
+    os.set_blocking(pipe.fileno(), False)
+    # Ctrl-C on a terminal reaches the whole process group. The worker decides what becomes of running jobs.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def do_nothing() -> None:
+    """Called so that the pool starts its processes."""
+
+
+def _die_with_parent() -> None:
+    """End with the worker: one that was killed cannot kill its processes."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _report_pid(job: ClaimedJob) -> None:
+    """Report which job runs here. Unlike progress this must arrive: the worker needs the pid to end the process."""
+    assert _pipe is not None
+    line = msgspec.json.encode(Began(job.id, job.epoch, os.getpid())) + b"\n"
+    while True:
+        try:
+            os.write(_pipe.fileno(), line)
+        except BlockingIOError:
+            select.select([], [_pipe.fileno()], [])
+        else:
+            return
+
+
+def obey(encoded: str) -> str:
+    """Run the job of an order. Returns its outcome."""
+    order = msgspec.json.decode(encoded, type=Order)
+    _report_pid(order.job)
+    found = _find(order)
+    _log_as_the_worker_does()
+    task, job = for_run(found.for_job(order.job), order.job)
+
+    def report(job: ClaimedJob, text: str) -> None:
+        # No longer than a pipe takes in one piece: so processes cannot mix their lines, and need no lock, which a
+        # killed process would never release.
+        line = msgspec.json.encode(Reported(job.id, job.epoch, text)) + b"\n"
+        if len(line) > select.PIPE_BUF:
+            numbers = {key: value for key, value in msgspec.json.decode(text).items() if key != "message"}
+            line = msgspec.json.encode(Reported(job.id, job.epoch, msgspec.json.encode(numbers).decode())) + b"\n"
+        if _pipe is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.write(_pipe.fileno(), line)
+
+    ctx = task.context_for(job, report, None)
+    log_as(run := LoggedRun(job))
+    try:
+        outcome = execute_plain(task, job.args, ctx, order.max_result_size)
+    finally:
+        run.end()
+    # An exception has no JSON form: it stays here.
+    return msgspec.json.encode(outcome, enc_hook=lambda _: None).decode()
+
+
+def _find(order: Order) -> Task[..., Any]:
+    found: Any = importlib.import_module(order.module)
+    if order.is_chain:
+        return chain_in_process(order.module, order.function)
+    for name in order.function.split("."):
+        found = getattr(found, name)
+    if not isinstance(found, Task):
+        raise ConfigError(
+            f"{order.module}.{order.function} is not a task: with process=True the task must keep its name"
+        )
+    return cast("Task[..., Any]", found)
+
+
+def _log_as_the_worker_does() -> None:
+    """Set up logging once the task's module is imported: an app that sets up logging itself has done so by then."""
+    global _set_up_logging
+    set_up, _set_up_logging = _set_up_logging, None
+    if set_up is not None:
+        set_up()

@@ -1,0 +1,126 @@
+"""A job in a slot, and its outcome if it was asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, assert_never
+
+from stepwell.durable.backoff import pause_after
+from stepwell.durable.job_context import JobContext, run_of
+from stepwell.durable.log_filter import LoggedRun
+from stepwell.durable.time_limit import TimeLimitExpired
+from stepwell.jobs.task import Task
+from stepwell.values.job import ClaimedJob
+from stepwell.values.outcome import (
+    Advanced,
+    Cancelled,
+    Failed,
+    HandedBack,
+    Misfit,
+    NothingToWrite,
+    Outcome,
+    Restarted,
+    Snoozed,
+    Succeeded,
+    Suspended,
+    Undone,
+)
+
+StopReason = Literal["timeout", "cancel", "shutdown", "lease"]
+
+
+class RunningJob:
+    """A job in a slot. Only its runner, on the event loop, changes it."""
+
+    __slots__ = (
+        "abandoned",
+        "attempt",
+        "began",
+        "ctx",
+        "finishing",
+        "handler",
+        "job",
+        "late_stop",
+        "logged",
+        "started",
+        "stop_process",
+        "stop_reason",
+        "task",
+        "timer",
+    )
+
+    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: JobContext) -> None:
+        self.job = job
+        self.logged = LoggedRun(job)
+        self.task = task
+        self.ctx = ctx
+        self.attempt = job.attempt
+        """The attempt that its events name."""
+        self.handler: asyncio.Task[None] | None = None
+        self.stop_process: asyncio.Event | None = None
+        """Set to end the process that the job runs in; None: it runs in this one."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.stop_reason: StopReason | None = None
+        self.late_stop: StopReason | None = None
+        """Why it was asked to stop while its transaction was ending. It counts only if the handler runs again."""
+        self.started = False
+        self.began = 0.0
+        self.finishing = False
+        """The handler has ended, and can no longer be stopped."""
+        self.abandoned = False
+        """Its outcome is written, though its handler still runs."""
+
+    def begin(self, ctx: JobContext) -> None:
+        """A step of a chain begins, with a context of its own."""
+        if self.stop_reason is not None:
+            run_of(ctx).ask_to_stop()
+        self.ctx = ctx
+        self.logged.attempt = ctx.attempt
+
+    @property
+    def about(self) -> tuple[str, str, str, int]:
+        """The first fields of each event about the job."""
+        return self.job.id, self.job.task, self.job.queue, self.attempt
+
+
+def stands(run: RunningJob, outcome: Outcome) -> bool:
+    """Whether the outcome of a run that was asked to stop counts all the same, because its work was done by then.
+
+    A handler that saw that it was asked and returned has most likely stopped half-way: that is no success.
+    """
+    match outcome:
+        case Succeeded():
+            return not run_of(run.ctx).saw_cancelled
+        case NothingToWrite() | Suspended() | Advanced() | Restarted() | Undone():
+            return True
+        case Failed() | Misfit() | Snoozed() | HandedBack() | Cancelled():
+            return False
+        case _:
+            assert_never(outcome)
+
+
+def stopped_outcome(run: RunningJob, outcome: Outcome | None = None) -> Outcome:
+    """The outcome of a job that was asked to stop. `outcome` is how its handler ended, if it did."""
+    match run.stop_reason:
+        case "timeout":
+            return _timed_out(run, outcome)
+        case "cancel":
+            return Cancelled(None)
+        case "shutdown":
+            return HandedBack()
+        case "lease" | None:
+            return NothingToWrite()
+        case _:
+            assert_never(run.stop_reason)
+
+
+def _timed_out(run: RunningJob, outcome: Outcome | None) -> Failed:
+    error = TimeLimitExpired("it", run.task.timeout or 0)
+    trace = None
+    if isinstance(outcome, Failed):
+        # It shows where the handler was.
+        trace = outcome.traceback
+        error.__traceback__ = outcome.error.__traceback__ if outcome.error else None
+    attempt = run_of(run.ctx).counted_attempt
+    delay = pause_after(error, run.task.retry, attempt, run.task.name)
+    return Failed("timeout", "TimeoutError", str(error), trace, delay, attempt=attempt, error=error)

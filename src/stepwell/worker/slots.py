@@ -1,0 +1,141 @@
+"""All slots of a worker: a runner and a fetcher for each pool, and what concerns every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from stepwell.postgres.queries.claims import FirstReady, Position
+from stepwell.telemetry.jobs import JobsHandedBack
+from stepwell.telemetry.worker import LoopBlocked
+from stepwell.values.job import ClaimedJob
+from stepwell.values.outcome import HandedBack
+from stepwell.worker.claiming.balance import Balance
+from stepwell.worker.claiming.claim_budget import ClaimBudget
+from stepwell.worker.claiming.claims import Claims
+from stepwell.worker.claiming.fetcher import Fetcher
+from stepwell.worker.claiming.pools import Pools
+from stepwell.worker.claiming.ready_ranges import ReadyRange
+from stepwell.worker.runner import Runner, SharedParts
+from stepwell.worker.running_job import StopReason
+
+# In one turn of the event loop no more jobs than this are started. Hundreds of quick ones at once would keep it from
+# its connections for milliseconds, and Postgres would wait for the next claim and the next outcomes.
+_STARTS_PER_TURN = 50
+
+
+class Slots:
+    """The pools of a worker. Unstarted jobs are those that were claimed and wait for a slot."""
+
+    def __init__(self, shared: SharedParts, pools: Pools, balance: Balance, claims: Claims, max_held_size: int) -> None:
+        self._pools = pools
+        self._claims = claims
+        self._events = shared.events
+        starts = max(1, _STARTS_PER_TURN // len(pools.all))
+        self.runners = [Runner(shared, pool.slots, starts) for pool in pools.all]
+        budget = ClaimBudget(max_held_size, self.runners, shared.outcomes)
+        self.fetchers = [
+            Fetcher(claims, runner, pools, number, balance, budget) for number, runner in enumerate(self.runners)
+        ]
+
+    @property
+    def ended(self) -> int:
+        """How many runs of jobs have ended, however they went."""
+        return sum(runner.ended for runner in self.runners)
+
+    @property
+    def running(self) -> int:
+        """How many jobs run."""
+        return sum(len(runner.running) for runner in self.runners)
+
+    @property
+    def jobs(self) -> list[ClaimedJob]:
+        """The claimed jobs that run or wait for a slot."""
+        return [job for runner in self.runners for job in runner.jobs]
+
+    def notified(self, queue: str, ready: ReadyRange) -> None:
+        """A notification says that jobs are ready there."""
+        pool = self._pools.pool_of(queue)
+        if pool is not None:
+            self.fetchers[pool].notified(queue, ready)
+
+    def found(self, first: FirstReady) -> None:
+        """The poller has found jobs there."""
+        pool = self._pools.pool_of(first.queue)
+        if pool is not None:
+            ready = ReadyRange(Position(first.rank, first.run_at), first.last_rank)
+            self.fetchers[pool].found(first.queue, ready)
+
+    def lease_gained(self) -> None:
+        """The worker may claim again."""
+        for fetcher in self.fetchers:
+            fetcher.lease_gained()
+
+    def stop_fetching(self) -> None:
+        """Claim no more."""
+        self._claims.stopping = True
+        for fetcher in self.fetchers:
+            fetcher.stop()
+
+    async def idle(self) -> None:
+        """Wait until no handler runs, and none is about to."""
+        for runner in self.runners:
+            await runner.idle()
+
+    def cancel(self, job_ids: list[str]) -> bool:
+        """Ask jobs to stop, because they are cancelled. False: some of them are not here."""
+        found = [any(runner.stop(job_id, "cancel") for runner in self.runners) for job_id in job_ids]
+        return all(found)
+
+    def stop_all(self, reason: StopReason) -> None:
+        """Ask every running job to stop."""
+        for runner in self.runners:
+            runner.stop_all(reason)
+
+    def abandon_all(self) -> None:
+        """Write for every job still running that it was stopped, and no longer wait for its handler."""
+        for runner in self.runners:
+            runner.abandon_all()
+
+    def drop_unstarted(self) -> None:
+        """Forget unstarted jobs: the lease is gone, and they are no longer this worker's."""
+        for runner in self.runners:
+            runner.drop_unstarted()
+
+    def hand_back(self, which: Callable[[ClaimedJob], bool] = lambda _: True) -> None:
+        """Hand unstarted jobs back, for other workers to run."""
+        handed_back = sum(self._hand_back(runner, which) for runner in self.runners)
+        if handed_back:
+            self._events.emit(JobsHandedBack(handed_back))
+
+    async def hand_back_stalled(self) -> None:
+        """Hand prefetched jobs back when no job of their pool has ended for a second, until cancelled: other workers
+        may have free slots."""
+        while True:
+            ended = [runner.ended for runner in self.runners]
+            await asyncio.sleep(1)
+            for runner, fetcher, before in zip(self.runners, self.fetchers, ended, strict=True):
+                if runner.ended == before and runner.waiting:
+                    fetcher.slow_down()
+                    self._events.emit(JobsHandedBack(self._hand_back(runner)))
+
+    def _hand_back(self, runner: Runner, which: Callable[[ClaimedJob], bool] = lambda _: True) -> int:
+        jobs = runner.drop_unstarted(which)
+        for job in jobs:
+            runner.end_unstarted(job, HandedBack())
+        return len(jobs)
+
+    def loop_blocked(self, seconds: float, stack: str) -> None:
+        """The event loop is blocked: log which job runs on it. Called in the lease's thread."""
+        run = next((run for runner in self.runners if (run := runner.on_loop())), None)
+        self._events.emit(LoopBlocked(seconds, run.job.task if run else None, run.job.id if run else None, stack))
+
+    def sever(self) -> None:
+        """Look up commits in doubt on new connections: the old ones give no answer."""
+        for runner in self.runners:
+            runner.sever()
+
+    def close(self) -> None:
+        """Let go of the threads of all runners."""
+        for runner in self.runners:
+            runner.close()

@@ -1,0 +1,297 @@
+"""One run of a worker: its parts, wired together, and what the lease and the listener tell them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from stepwell.app import App
+from stepwell.postgres import queries
+from stepwell.postgres.migrate import DEFAULT_KEEPS
+from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.fleet import Orders
+from stepwell.telemetry.bus import EventBus
+from stepwell.telemetry.worker import LeaseLost, PauseChanged, StopAsked, TasksShared
+from stepwell.values.job import ClaimedJob
+from stepwell.worker.claiming.claims import Claims
+from stepwell.worker.claiming.ready_poller import ReadyPoller
+from stepwell.worker.connections import Connections
+from stepwell.worker.declared_schedules import DeclaredSchedules
+from stepwell.worker.lease import Lease, LeaseCallbacks
+from stepwell.worker.listener import Listener, ListenerCallbacks
+from stepwell.worker.loops import keep_going, report_failure
+from stepwell.worker.options import WorkerOptions
+from stepwell.worker.outage import Outage
+from stepwell.worker.outcomes.stats import Stats
+from stepwell.worker.outcomes.writer import Outcomes
+from stepwell.worker.process import Processes
+from stepwell.worker.runner import SharedParts
+from stepwell.worker.slots import Slots
+from stepwell.worker.steps.step_store import StepStore
+from stepwell.worker.steps.step_threads import StepThreads
+from stepwell.worker.upkeep.duty_runner import DutyRunner
+from stepwell.worker.upkeep.leadership import Leadership
+from stepwell.worker.upkeep.promoter import Promoter
+from stepwell.worker.upkeep.ticker import Ticker
+from stepwell.worker.upkeep.upkeep import Upkeep
+from stepwell.worker.worker_connection import WorkerConnection
+
+_LEASE_LOOK = 0.25
+_ARRIVAL_PAUSE = 0.5
+
+
+class WorkerRun:
+    """The parts that live as long as one run of a worker. `stop` asks the worker to stop."""
+
+    def __init__(self, app: App, options: WorkerOptions, events: EventBus, stop: Callable[[], None]) -> None:
+        self._app = app
+        self.pools = options.pools_for(app)
+        self._events = events
+        self._stop = stop
+        self._stop_ordered = False
+        self._paused = PauseChanged(False, (), ())
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._connections = Connections(app.database, Outage(events))
+        self._duties = self._duty_runner("upkeep", slow=True)
+        self.stats = Stats(self._duties)
+        self.schedules = DeclaredSchedules(app, self._duties, events)
+        self.outcomes = Outcomes(self._connection("outcomes"), events, self.stats.count)
+        # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
+        self._transactions = app.database.with_pool_of(options.concurrency, for_handlers=True)
+        # Not the handlers' own threads: they wait for these.
+        self._step_threads = StepThreads()
+        self._steps = StepStore(
+            self._connection("steps"), self._transactions, app.max_result_size, self._step_threads, events
+        )
+        self._processes = Processes(options.process_slots, self.outcomes.report)
+        shared = SharedParts(
+            app,
+            events,
+            self.outcomes,
+            self._steps,
+            self._processes,
+            self._transactions,
+            self._connection("settle"),
+            options.always_replay,
+        )
+        self._claims = Claims(self._connection("claim"), self._known_jobs, self._renew_lease, events)
+        self.slots = Slots(shared, self.pools, options.balance, self._claims, options.max_held_size)
+        self._poller = ReadyPoller(
+            self._duty_runner("look", slow=True),
+            lambda: self.worker_id,
+            self.pools.queues,
+            list(app.tasks),
+            options.poll,
+            self.slots.found,
+        )
+        self._leadership = Leadership()
+        self._promoter = Promoter(self._duty_runner("due"), self._leadership, events, self._poller.promoted)
+        self._ticker = Ticker(self._duty_runner("ticks"), self._leadership)
+        keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
+        self._upkeep = Upkeep(
+            self._duties, self._leadership, self._promoter, self._ticker, sorted(keeps), events, lambda: self.worker_id
+        )
+        self._listener = Listener(
+            app.database,
+            self._connection("self-test", slow=True),
+            events,
+            ListenerCallbacks(
+                ready=self._poller.look,
+                ready_at=self.slots.notified,
+                due=self._promoter.due_in,
+                tick=self._ticker.look,
+                cancel=self._cancel_notified,
+                control=self._renew_lease,
+                hearing=self._hearing,
+            ),
+        )
+        self.lease = Lease(
+            app.database,
+            self._register_query(options.lease),
+            options.lease,
+            options.renew,
+            options.blocked_after,
+            lambda: self.slots.running,
+            LeaseCallbacks(
+                gained=self._lease_gained,
+                lost=self._lease_lost,
+                obey=self._obey,
+                failed=self._lease_failed,
+                stumbled=lambda error: report_failure(events, "renewing the lease", error),
+                blocked=self.slots.loop_blocked,
+            ),
+        )
+
+    def _connection(self, name: str, *, slow: bool = False) -> WorkerConnection:
+        return WorkerConnection(name, self._connections, slow=slow)
+
+    def _duty_runner(self, name: str, *, slow: bool = False) -> DutyRunner:
+        return DutyRunner(self._connection(name, slow=slow), self._app.database, self._events)
+
+    def _register_query(self, lease: float) -> Callable[[float, int | None], Query[str]]:
+        app = self._app
+        tasks = {
+            name: {
+                "max_attempts": task.retry.max_attempts,
+                "keep_failed": "Infinity" if task.keep_failed == float("inf") else task.keep_failed,
+                "queue": task.queue,
+                "priority": task.priority,
+            }
+            for name, task in app.tasks.items()
+        }
+
+        def register(age: float, begun: int | None) -> Query[str]:
+            return queries.fleet.register_worker(
+                socket.gethostname(),
+                os.getpid(),
+                version("stepwell"),
+                self.pools.queues,
+                msgspec.json.encode(tasks).decode(),
+                self.pools.slots,
+                lease,
+                age,
+                begun,
+                app.name,
+                app.scheduler.names,
+                app.scheduler.stale_after,
+                app.owner is not None,
+                [task.signature for task in app.tasks.values()],
+            )
+
+        return register
+
+    @property
+    def worker_id(self) -> str | None:
+        """The id under which the worker is registered now; None while it holds no lease."""
+        return self._claims.worker_id
+
+    @worker_id.setter
+    def worker_id(self, worker_id: str | None) -> None:
+        self._claims.worker_id = worker_id
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """The background loops, except for claiming."""
+        loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "writing outcomes": self.outcomes.run,
+            "listening": self._listener.run,
+            "testing the listener": self._listener.test,
+            "looking for ready jobs": self._poller.run,
+            "promoting due jobs": self._promoter.run,
+            "upkeep": self._upkeep.run,
+            "firing schedules": self._ticker.run,
+            "putting in schedules": self.schedules.run,
+            "counting": self.stats.run,
+            "handing jobs back": self.slots.hand_back_stalled,
+        }
+        return [*(keep_going(name, loop, self._events) for name, loop in loops.items()), self._watch_lease()]
+
+    def claiming(self) -> list[Coroutine[Any, Any, None]]:
+        """A loop for each pool that claims until `slots.stop_fetching`."""
+        return [keep_going("claiming jobs", fetcher.run, self._events) for fetcher in self.slots.fetchers]
+
+    async def hand_back_lost_claims(self) -> None:
+        """After the last claim, hand back jobs that were claimed without our knowledge."""
+        await self._claims.hand_back_last()
+
+    async def warn_of_rivals(self) -> None:
+        """Log which other apps' workers may claim the same jobs. That is no reason to stop: an app may be being
+        renamed."""
+        named = self._app.owner is not None
+        if self.worker_id is not None:
+            for rival in (
+                await self._duties.do("looking for tasks of two apps", queries.fleet.rivals(self.worker_id)) or []
+            ):
+                self._events.emit(TasksShared(self._app.name, rival.owner, tuple(rival.tasks), named))
+
+    async def end_processes(self) -> None:
+        """End the processes that still run jobs: before other workers may claim these."""
+        await self._processes.close()
+
+    async def close(self) -> None:
+        """Let go of everything that the parts hold."""
+        self.slots.stop_all("lease")
+        self.slots.close()
+        self._steps.close()
+        self._step_threads.close()
+        await self.end_processes()
+        await self._transactions.aclose()
+        self._connections.close()
+
+    def _known_jobs(self) -> list[ClaimedJob]:
+        return [*self.slots.jobs, *self.outcomes.jobs]
+
+    def _renew_lease(self) -> None:
+        self.lease.renew_now()
+
+    async def _watch_lease(self) -> None:
+        switchovers = self._app.database.switchovers
+        seen = switchovers.count
+        while not self._failed.done():
+            await asyncio.wait([self._failed], timeout=_LEASE_LOOK)
+            self.lease.check()
+            if seen != switchovers.count:
+                # Another connection found that the server takes no writes. These may be idle, and would get no error.
+                seen = switchovers.count
+                self.lease.renew_now()
+                self._listener.reconnect()
+                self._connections.leave_old_server()
+        await self._failed
+
+    def _hearing(self, hears: bool) -> None:
+        """Notifications stopped or started to arrive."""
+        self.lease.hurry(not hears)
+        self._leadership.deaf = not hears
+        self._promoter.look()
+        self._poller.set_deaf(not hears)
+
+    def _lease_gained(self, worker_id: str) -> None:
+        self.worker_id = worker_id
+        self.schedules.may_be_gone()
+        self.slots.lease_gained()
+        self._poller.look()
+
+    def _lease_lost(self, unanswered: bool) -> None:
+        self._events.emit(LeaseLost(self.worker_id or "?", self.slots.running))
+        self.worker_id = None
+        self.slots.drop_unstarted()
+        self.slots.stop_all("lease")
+        if unanswered:
+            # Statements that hang now could hang for a quarter of an hour, long after the network is back.
+            self._connections.sever()
+            self._listener.reconnect()
+            self.slots.sever()
+
+    def _lease_failed(self, error: Exception) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(error)
+
+    def _cancel_notified(self, worker_id: str) -> None:
+        # Anybody may notify. The database says which jobs are to be cancelled, and a renewal asks it.
+        if worker_id == self.worker_id:
+            self.lease.renew_now()
+
+    def _obey(self, orders: Orders) -> None:
+        """Follow the orders that came with a renewal of the lease."""
+        if not self.slots.cancel(orders.cancelling):
+            # The claim of a job that is not here may still be on its way to us.
+            asyncio.get_running_loop().call_later(_ARRIVAL_PAUSE, self.lease.renew_now)
+        paused = PauseChanged(orders.paused, tuple(orders.paused_queues), tuple(orders.paused_tasks))
+        if paused != self._paused:
+            self._paused = paused
+            self._events.emit(paused)
+            self._poller.look()  # something may have been resumed
+        if paused.everything or paused.queues or paused.tasks:
+            # Jobs that were claimed before the pause, and wait for a slot, do not wait for it here.
+            self.slots.hand_back(
+                lambda job: paused.everything or job.queue in paused.queues or job.task in paused.tasks
+            )
+        if orders.stopping and not self._stop_ordered:
+            self._stop_ordered = True
+            self._events.emit(StopAsked())
+            self._stop()

@@ -1,0 +1,92 @@
+"""Subscribers of a worker hear of steps, with the job, its task, queue and attempt."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from stepwell import App, Context, Retry, Worker
+from stepwell.telemetry import steps as telemetry
+
+
+def _about(event: Any) -> tuple[str, str, str, int]:
+    return event.job_id, event.task, event.queue, event.attempt
+
+
+async def test_each_saved_step_and_each_resumption_is_heard(app: App) -> None:
+    heard: list[Any] = []
+
+    @app.task(queue="own")
+    async def work(ctx: Context) -> int:
+        one = await ctx.step(abs, -1)
+        await ctx.sleep("1.01s")
+        async with ctx.transaction("end"):
+            pass
+        return one
+
+    worker = Worker(app, queues=["own"])
+    worker.subscribe(heard.append)
+    async with worker:
+        job = await work.aenqueue()
+        assert await job.aresult(timeout="10s") == 1
+    saved = [event for event in heard if isinstance(event, telemetry.StepSaved)]
+    assert [(event.key, event.kind, event.failed) for event in saved] == [
+        ("abs", "step", False),
+        ("end", "transaction", False),
+    ]
+    resumed = [event for event in heard if isinstance(event, telemetry.JobResumed)]
+    assert [event.steps for event in resumed] == [2]
+    assert {_about(event) for event in (*saved, *resumed)} == {(str(job.id), "work", "own", 1)}
+
+
+async def test_warnings_of_a_run_are_heard_too(app: App) -> None:
+    heard: list[Any] = []
+
+    def broken(_: int, __: BaseException) -> float:
+        raise RuntimeError("no delay")
+
+    async def fail() -> None:
+        raise OSError("full")
+
+    async def unbook(_: Any) -> None:
+        raise OSError("closed")
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def work(ctx: Context) -> None:
+        await ctx.step(abs, -1, undo=unbook, retry=Retry(max_attempts=1))
+        try:
+            await ctx.sleep("1.01s")
+        except BaseException:
+            with contextlib.suppress(BaseException):
+                await ctx.sleep("1.01s")
+            raise
+        await ctx.step(fail, retry=Retry(max_attempts=2, backoff=broken))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stepwell.durable.backoff._FAILED_PAUSE", 0.001)
+        worker = Worker(app)
+        worker.subscribe(heard.append)
+        async with worker:
+            job = await work.aenqueue()
+            with pytest.raises(Exception, match="full"):
+                await job.aresult(timeout="10s")
+    kinds = (telemetry.SuspensionCaught, telemetry.BackoffFailed, telemetry.UndoFailed)
+    for kind in kinds:
+        assert [_about(event)[:3] for event in heard if isinstance(event, kind)] == [(str(job.id), "work", "default")]
+
+
+async def test_nobody_pays_for_steps_that_nobody_hears(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(*_: Any) -> Any:
+        raise AssertionError("made an event that nobody wants")
+
+    @app.task
+    async def work(ctx: Context) -> int:
+        return await ctx.step(abs, -1)
+
+    # Its level stays that of the class: by that the worker decides.
+    made.level = telemetry.StepSaved.level  # pyright: ignore[reportFunctionMemberAccess]
+    monkeypatch.setattr("stepwell.durable.journal.StepSaved", made)
+    async with Worker(app):
+        assert await (await work.aenqueue()).aresult(timeout="10s") == 1
