@@ -61,7 +61,6 @@ class TaskDefaults:
         keep: Keep | None,
         keep_failed: Keep | None,
     ) -> dict[str, Any]:
-        """Return the options of one task, checked."""
         return {
             "queue": self.queue if queue is None else queue,
             "priority": priority,

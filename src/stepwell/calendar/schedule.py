@@ -148,7 +148,6 @@ def following(timing: Timing, at: datetime, n: int) -> list[datetime]:
 
 @lru_cache(maxsize=10_000)
 def to_timing(cron: str | None, tz: str | None, every: float | None) -> Timing:
-    """Return the timing that a row describes."""
     if cron is not None and tz is not None:
         return Cron(cron, tz)
     assert every is not None
@@ -156,7 +155,6 @@ def to_timing(cron: str | None, tz: str | None, every: float | None) -> Timing:
 
 
 def from_timing(timing: Timing) -> tuple[str | None, str | None, float | None]:
-    """Return a timing as the columns cron, tz and every."""
     return (timing.text, timing.tz, None) if isinstance(timing, Cron) else (None, None, timing.seconds)
 
 

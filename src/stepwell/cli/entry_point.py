@@ -20,7 +20,6 @@ _TyperUsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 
 def main() -> NoReturn:
-    """Run the command that `sys.argv` names, and exit."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # A terminal that cannot show a character gets its number instead of a traceback.

@@ -26,7 +26,6 @@ _COMPARED = 20
 
 
 def warn_of(connection: psycopg.Connection[Any], typed: Typed) -> None:
-    """Warn about each name that nothing uses."""
     for doubt in doubts(connection, typed):
         warn(doubt)
 

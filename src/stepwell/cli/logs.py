@@ -17,7 +17,6 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 def check_level(typed: str | None) -> str | None:
-    """The level, if it is one."""
     if typed is not None and typed.lower() not in LEVELS:
         raise UsageError(f"--log-level is {typed!r}: it must be one of {', '.join(LEVELS)}")
     return typed
@@ -51,7 +50,6 @@ def set_up_logging(level: str | None, *, one_of_many: bool = False) -> None:
 
 
 def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
-    """The handlers that write the records of a logger."""
     while logger is not None:
         yield from [handler for handler in logger.handlers if not isinstance(handler, logging.NullHandler)]
         logger = logger.parent if logger.propagate else None

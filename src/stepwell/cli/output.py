@@ -71,7 +71,6 @@ def complain(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Print a warning as one line on stderr; the command goes on."""
     complain(f"warning: {message}")
 
 
@@ -123,12 +122,10 @@ def record(value: Any, *without: str) -> dict[str, Any]:
 
 
 def compact(value: object) -> str:
-    """A JSON value on one line."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def ago(at: datetime | None, now: datetime) -> str:
-    """How long ago a time was, or in how long it will be."""
     if at is None:
         return ""
     length = (now - at).total_seconds()
@@ -138,7 +135,6 @@ def ago(at: datetime | None, now: datetime) -> str:
 
 
 def local(at: datetime | None) -> str:
-    """A time in the local time zone, with its offset."""
     return "" if at is None else at.astimezone().isoformat(" ", "milliseconds")
 
 

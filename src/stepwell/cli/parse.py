@@ -39,7 +39,6 @@ def name(typed: str, what: str) -> str:
 
 
 def duration(typed: str, option: str) -> float:
-    """A duration in seconds."""
     with usage_errors():
         return seconds(typed, option)
 
@@ -54,7 +53,6 @@ def size(typed: str, option: str) -> int:
 
 
 def moment(typed: str, option: str) -> datetime:
-    """A time with a time zone."""
     try:
         at = datetime.fromisoformat(typed)
     except ValueError:
@@ -65,7 +63,6 @@ def moment(typed: str, option: str) -> datetime:
 
 
 def json_object(typed: str, what: str) -> dict[str, Any]:
-    """A JSON object."""
     value = _decode(typed, what, "'{\"n\": 1}'")
     if not isinstance(value, dict):
         raise UsageError(f"{what} is a JSON {_kind(value)}, not an object: write it as '{{\"n\": 1}}'")
@@ -81,7 +78,6 @@ def json_value(typed: str | None, what: str) -> str | None:
 
 
 def job_id(typed: str) -> str:
-    """A job's id."""
     try:
         return str(UUID(typed))
     except ValueError:
@@ -89,7 +85,6 @@ def job_id(typed: str) -> str:
 
 
 def worker_id(typed: str) -> UUID:
-    """A worker's id."""
     try:
         return UUID(typed)
     except ValueError:

@@ -15,7 +15,6 @@ from stepwell.values.retry import Backoff, Retry
 
 
 def retry_text(retry: Retry) -> str:
-    """A task's retry policy."""
     if retry.max_attempts == 1:
         return "1 attempt"
     backoff = _backoff(retry.backoff, seconds(retry.initial, "initial"), seconds(retry.cap, "cap"))
@@ -42,7 +41,6 @@ def policy_text(stored: Mapping[str, Any], max_attempts: int | None) -> str:
 
 
 def keep_text(keep: StoredKeep) -> str:
-    """How long a finished job is kept."""
     length = math.inf if keep == "Infinity" else keep
     return describe(length) if length else "not at all"
 

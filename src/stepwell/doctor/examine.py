@@ -45,7 +45,6 @@ def examine(database: Database) -> list[Finding]:
 
 
 def _run(check: Check, connection: psycopg.Connection[Any], database: Database) -> Finding:
-    """The check's finding, or why it could not be made."""
     try:
         return check(connection, database)
     except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):

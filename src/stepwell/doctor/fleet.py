@@ -28,7 +28,6 @@ def check_leases(connection: psycopg.Connection[Any], _: Database) -> Finding:
 
 
 def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether anything is paused."""
     paused = fetch(connection, queries.fleet.pauses())
     if not paused:
         return Finding("ok", "nothing is paused")
@@ -44,7 +43,6 @@ def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
 
 
 def check_shared_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether several apps have a task of the same name."""
     shared = fetch(connection, queries.health.shared_tasks())
     if not shared:
         return Finding("ok", "no two apps have a task of the same name")

@@ -82,11 +82,9 @@ class Effects:
         self.journal.leave(suspend)
 
     def transaction(self) -> AbstractAsyncContextManager[Connection]:
-        """Open a transaction on an async connection."""
         return self.backend.transaction(False)
 
     def was_saved(self, key: str) -> Awaitable[bool]:
-        """Whether a commit in doubt has saved this step."""
         return self.backend.was_saved(self.job, key)
 
 

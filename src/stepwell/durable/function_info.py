@@ -65,7 +65,6 @@ _cached_info = lru_cache(maxsize=4096)(_info)
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """The default name of a step: its function's."""
     return function_info(fn).name
 
 
@@ -134,7 +133,6 @@ _cached_decoder = lru_cache(maxsize=4096)(_decoder)
 
 
 def takes_context(fn: Callable[..., Any], kind: type[Any]) -> bool:
-    """Whether the first parameter of a function is annotated as a context."""
     try:
         hints = typing.get_type_hints(fn)
         first = next(iter(inspect.signature(fn).parameters), None)
@@ -157,7 +155,6 @@ def can_undo(fn: object) -> bool:
 
 
 def takes_one(fn: Callable[..., Any]) -> bool:
-    """Whether an `undo` function takes the value of its step."""
     try:
         inspect.signature(fn).bind(None)
     except (TypeError, ValueError):

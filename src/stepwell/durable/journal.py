@@ -103,7 +103,6 @@ class Journal:
         return 1 if self._progressed else self.job.attempt
 
     def tell(self, event: Callable[..., Telemetry], *fields: Any) -> None:
-        """Emit an event about this job."""
         self._events.emit(event(self.job.id, self.job.task, self.job.queue, self.attempt, *fields))
 
     def enter(self, kind: StepKind, name: str, key: str | None = None, was: str | None = None) -> StepEntry:
@@ -191,7 +190,6 @@ class Journal:
             return number(branch, f"{name}[]", self._caller.current(), self.job.task).replace("[]", "")
 
     def prefix_of(self, name: str) -> str:
-        """The prefix of the keys in a branch below this one."""
         return f"{self.branch.prefix}{name}/"
 
     def enter_branch(self, name: str) -> Branch:
@@ -287,7 +285,6 @@ class Journal:
             self.leave(Suspend(at_once=True))
 
     def tell_saved(self, steps: Sequence[NewStep]) -> None:
-        """Emit an event for each saved step."""
         for step in steps:
             self.tell(StepSaved, step.key, step.kind, step.seconds, step.error is not None)
 
@@ -307,7 +304,6 @@ class Journal:
 
     @property
     def leaving(self) -> Suspend | None:
-        """The suspension that left the handler."""
         return self._root.leaving
 
     @property
@@ -327,5 +323,4 @@ class Journal:
             raise StopReplay
 
     def close(self) -> None:
-        """End the run: its context can no longer be used."""
         self._closed = True

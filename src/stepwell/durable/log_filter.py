@@ -57,7 +57,6 @@ class LoggedRun:
         return job.id, job.task, job.queue, attempt
 
     def end(self) -> None:
-        """The handler has ended."""
         self._job = None
 
 

@@ -17,7 +17,6 @@ from stepwell.values.step import NewStep
 
 
 async def now(effects: Effects) -> datetime:
-    """The database's time when the job first asked for it."""
     journal = effects.journal
     try:
         entry = journal.enter("now", "now")

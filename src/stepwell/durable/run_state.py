@@ -70,7 +70,6 @@ class RunState:
         self._attempt = attempt
 
     def ask_to_stop(self) -> None:
-        """Make `ctx.cancelled` true."""
         self.stop_asked = True
         if self._stop_event is not None:
             self._stop_event.set()
@@ -85,7 +84,6 @@ class RunState:
 
     @property
     def took_steps(self) -> bool:
-        """Whether the handler has used the durable API."""
         return self._journal is not None
 
     @property
@@ -110,7 +108,6 @@ class RunState:
 
     @property
     def effects(self) -> Effects:
-        """How the durable API of this run takes effect in async code."""
         if self._effects is None:
             journal = self.journal
             assert self._durability is not None
@@ -119,18 +116,15 @@ class RunState:
 
     @property
     def spawner(self) -> Spawner:
-        """Enqueues the children of this run."""
         if self._spawner is None:
             self._spawner = Spawner(self.effects)
         return self._spawner
 
     @property
     def spawned(self) -> Sequence[Spawned]:
-        """The children that this run enqueued."""
         return () if self._spawner is None else self._spawner.spawned
 
     async def all_spawned(self) -> None:
-        """Wait until the children of this run are enqueued."""
         if self._spawner is not None:
             await self._spawner.finished()
 
@@ -156,16 +150,13 @@ class RunState:
         return self._unawaited is not None and self._unawaited.any_open
 
     def refuse_unused(self) -> None:
-        """Raise `NotAwaited` if the handler has made a step or a wait and never awaited it."""
         if self._unawaited is not None:
             self._unawaited.refuse_unused(self.job.task)
 
     def refuse_open(self) -> None:
-        """Raise `NotAwaited` if a step or wait of this run has not ended."""
         if self._unawaited is not None:
             self._unawaited.refuse_open(self.job.task)
 
     def let_go(self) -> None:
-        """Close the coroutines that the handler has never awaited."""
         if self._unawaited is not None:
             self._unawaited.close()

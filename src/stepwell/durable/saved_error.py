@@ -15,7 +15,6 @@ from stepwell.values.step import SavedError
 
 
 def describe_error(error: BaseException) -> SavedError:
-    """The record of an error."""
     return SavedError(error_name(error), error_message(error))
 
 
@@ -83,7 +82,6 @@ def tag_beside(error: BaseException, others: Iterable[BaseException]) -> None:
 
 
 def origin_of(error: BaseException) -> ErrorOrigin | None:
-    """The step that an error came from, if any."""
     tagged: ErrorOrigin | None = getattr(error, "stepwell_step", None)
     if tagged is None and isinstance(error, StepFailed):
         return ErrorOrigin(error.key, error.final)

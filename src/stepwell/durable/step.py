@@ -164,7 +164,6 @@ def next_attempt(journal: Journal, tries: str) -> int:
 
 
 def since(began: float) -> float:
-    """Seconds since then."""
     # Whole microseconds: writing out the digits of noise behind them takes longer than many a step.
     return int((perf_counter() - began) * 1_000_000) / 1_000_000
 

@@ -59,7 +59,6 @@ def hold(file: Path, how: int = fcntl.LOCK_EX) -> int:
 
 
 def try_hold(file: Path) -> int | None:
-    """Lock a file if that is possible at once."""
     try:
         return hold(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

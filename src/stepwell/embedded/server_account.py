@@ -32,7 +32,6 @@ _said: set[str] = set()
 
 
 def server_user(data: Path, *, account: str = ACCOUNT, stand_in: str = _STAND_IN, tools: str = _TOOLS) -> User:
-    """The user that the server with this data directory runs as."""
     user = current_user()
     if user.uid != 0:
         return user
@@ -97,7 +96,6 @@ def _commands(name: str, tools: str) -> list[list[str]]:
 
 
 def _owner(data: Path) -> User | None:
-    """The owner of an existing database."""
     try:
         uid = data.lstat().st_uid
     except FileNotFoundError:

@@ -8,7 +8,6 @@ from stepwell.errors import EmbeddedError
 
 
 def is_embedded(url: str) -> bool:
-    """Whether this URL names an embedded Postgres."""
     return url == "embedded" or url.startswith("embedded:")
 
 

@@ -75,7 +75,6 @@ class User:
 
 
 def current_user() -> User:
-    """The user that this process runs as."""
     uid = os.geteuid()
     try:
         entry = pwd.getpwuid(uid)

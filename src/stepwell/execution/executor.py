@@ -55,7 +55,6 @@ class _Wait(msgspec.Struct):
 
 
 async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
-    """Run a coroutine function."""
     try:
         positional, named = _arguments(task, args, ctx)
     except BaseException as error:
@@ -167,7 +166,6 @@ def outcome_of_args(error: BaseException, task: HasRetry, attempt: int) -> Outco
 
 
 def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None = None) -> Outcome:
-    """The outcome that an exception which left a handler means."""
     outcome = _judge(error, task, attempt, journal)
     if not isinstance(outcome, Failed):
         return outcome

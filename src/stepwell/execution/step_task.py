@@ -53,7 +53,6 @@ class StepTask(Task[..., Any]):
         return super().context_for(job, report, None)
 
     def outcome_of_result(self, result: Any, most: int) -> Outcome:
-        """The outcome of a step that returned this."""
         moved = self.chain.follow(self._step, result, most)
         if isinstance(moved, Done):
             return Succeeded(self.chain.codec.encode_result(moved.value, most))

@@ -64,5 +64,4 @@ def _is_union(annotation: Any) -> bool:
 
 
 def written(annotation: Any) -> str:
-    """An annotation as people write it."""
     return annotation.__name__ if isinstance(annotation, type) and not typing.get_args(annotation) else str(annotation)

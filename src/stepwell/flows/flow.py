@@ -125,7 +125,6 @@ def check_step_options(what: str, retry: Retry | None, queue: str | None) -> Non
 
 
 def seconds_or(timeout: Duration | None, default: float | None) -> float | None:
-    """The timeout of a step: its own, else the default."""
     return default if timeout is None else seconds(timeout, "timeout")
 
 

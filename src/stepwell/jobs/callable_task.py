@@ -122,7 +122,6 @@ class TaskDecorator(Protocol):
 
 
 def new_task(job_store: JobStore, fn: Callable[..., Any], name: str, **options: Any) -> Task[..., Any]:
-    """Make the task of a function, in the class that fits the function."""
     codec = Codec(name, fn)
     is_async, takes_context = inspect.iscoroutinefunction(fn), codec.context_parameter is not None
     kind: Any = (

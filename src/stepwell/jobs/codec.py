@@ -251,7 +251,6 @@ def _without_restart(annotation: Any) -> Any:
 
 
 def encode_metadata(metadata: Mapping[str, Any]) -> str:
-    """Encode metadata as a JSON object."""
     if not isinstance(metadata, Mapping):
         raise BadArgs(f"metadata is {article(type(metadata).__name__)}: give a dict")
     try:

@@ -56,7 +56,6 @@ class JobStore:
         return JobHandle(job_id, self, codec)
 
     def task(self, name: str) -> Task[..., Any]:
-        """Return a task of this app, by name."""
         if name not in self.tasks:
             raise ConfigError(
                 f"the job is of task {name!r}, which this app does not have, so the arguments cannot be checked: call "
@@ -65,7 +64,6 @@ class JobStore:
         return self.tasks[name]
 
     def enqueue(self, call: Call[Any], connection: object | None) -> JobHandle[Any]:
-        """Enqueue one call."""
         refuse_in_event_loop("enqueue", "aenqueue")
         query = queries.jobs.enqueue([call.job])
         [[job_id]] = self.database.fetch(query) if connection is None else fetch_on(connection, query)
@@ -98,7 +96,6 @@ class JobStore:
         return self._handles(rows, made)
 
     async def aenqueue_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
-        """The same as `enqueue_many`, for async code."""
         made: list[Call[Any]] = []
         with _naming_the_item(made):
             batched = _batch_queries(calls, made)

@@ -60,7 +60,6 @@ def to_match(caller: str, filters: JobFilters, named: Callable[[str], str] = str
 
 
 def check_worker(worker: UUID | str, what: str = "worker") -> UUID:
-    """Return a worker's id."""
     try:
         return worker if isinstance(worker, UUID) else UUID(worker)
     except (ValueError, AttributeError, TypeError):

@@ -117,7 +117,6 @@ def open_within(dsn: str, limit: float | None) -> SyncConnection:
 
 
 async def aopen_within(dsn: str, limit: float | None) -> AsyncConnection:
-    """The same as `open_within`, for async code."""
     timer = asyncio.timeout(limit)
     try:
         async with timer:
@@ -164,7 +163,6 @@ def pipeline(connection: psycopg.Connection[Any]) -> AbstractContextManager[Any]
 
 
 def apipeline(connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContextManager[Any]:
-    """The same as `pipeline`, for async code."""
     return connection.pipeline() if psycopg.AsyncPipeline.is_supported() else nullcontext()
 
 

@@ -72,12 +72,10 @@ class Database:
 
     @property
     def url(self) -> str:
-        """The database as a URL that other libraries read, without the settings that Stepwell adds."""
         return self._address.url
 
     @property
     def url_in_code(self) -> str | None:
-        """The URL that the app names; None: the environment names it."""
         return self._address.given
 
     @property
@@ -86,11 +84,9 @@ class Database:
         return self._address.embedded is not None
 
     def revive(self) -> None:
-        """Start the embedded Postgres again if it has crashed. Does nothing for any other database."""
         self._address.revive()
 
     def adopt(self, other: Database) -> None:
-        """Look after the embedded Postgres that another database started, and whose URL this one was given."""
         self._address.adopt(other._address)
 
     def with_pool_of(self, size: int, *, for_handlers: bool = False) -> Database:
@@ -224,7 +220,6 @@ class Database:
 
     @asynccontextmanager
     async def aexplaining(self) -> AsyncGenerator[None]:
-        """The same as `explaining`, for async code."""
         try:
             yield
         except psycopg.Error as error:
@@ -278,7 +273,6 @@ class Database:
         raise AssertionError
 
     async def afetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
-        """The same as `fetch`, for async code."""
         deadline = Deadline(within or self.call_timeout)
         async with self.aexplaining():
             for pause in (*_PAUSES, None):
@@ -309,7 +303,6 @@ class Database:
         raise AssertionError
 
     async def afetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
-        """The same as `fetch_each`, for async code."""
         async with self.aexplaining():
             for pause in (*_PAUSES, None) if isinstance(queries, list) else (None,):
                 try:

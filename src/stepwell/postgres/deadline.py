@@ -24,7 +24,6 @@ class Deadline:
 
     @property
     def left(self) -> float | None:
-        """The seconds left; None: there is no limit."""
         return None if self._at is None else max(self._at - time.monotonic(), 0.0)
 
     @property

@@ -67,7 +67,6 @@ def explain(error: BaseException, dsn: str) -> StepwellError:
 
 
 async def aexplain(error: BaseException, dsn: str) -> StepwellError:
-    """The same as `explain`, for async code."""
     return await in_thread(lambda: explain(error, dsn))
 
 

@@ -93,7 +93,6 @@ class Migration:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """All migrations, in order."""
     return tuple(Migration(int(name[:4]), name, sql) for name, sql in _files("migrations"))
 
 
@@ -247,7 +246,6 @@ def script(version: int = 0) -> str:
 
 
 def rights_script() -> str:
-    """The SQL that lists what each kind of role may do."""
     return _read("rights.sql")
 
 

@@ -91,7 +91,6 @@ class IdleConnections(Generic[Connection]):
         self.clear()
 
     def clear(self) -> None:
-        """Close the idle connections now."""
         with self._lock:
             connections, self._connections = self._connections, []
         for connection, _ in connections:
@@ -104,7 +103,6 @@ class IdleConnections(Generic[Connection]):
             connection.pgconn.finish()
 
     def is_old(self, connection: Connection) -> bool:
-        """Whether the connection was opened before the last switchover."""
         return self._opened[connection][1] != self._switchovers.count
 
     def _is_usable(self, connection: Connection) -> bool:
@@ -168,7 +166,6 @@ class LoopPool:
 
     @asynccontextmanager
     async def connection(self, within: float) -> AsyncGenerator[AsyncConnection]:
-        """Lend a connection. Raises `NoConnection` if there is none `within` so many seconds."""
         deadline = time.monotonic() + within
         if not self._slots.locked():
             await self._slots.acquire()  # does not wait

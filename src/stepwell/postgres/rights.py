@@ -37,7 +37,6 @@ def revoke(connection: psycopg.Connection[Any], role: str, kinds: Sequence[Kind]
 
 
 def grants(connection: psycopg.Connection[Any]) -> list[Grant]:
-    """List all grants, by role."""
     with _as_owner(connection):
         return fetch(connection, queries.rights.grants())
 

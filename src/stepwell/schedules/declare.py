@@ -105,12 +105,10 @@ class Scheduler:
 
     @property
     def names(self) -> list[str]:
-        """The names of the declared schedules."""
         return list(self._declared)
 
     @property
     def declared(self) -> list[Declaration]:
-        """The declared schedules."""
         return list(self._declared.values())
 
     @property

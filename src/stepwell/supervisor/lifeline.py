@@ -36,7 +36,6 @@ class Lifeline:
         self.read_end, self._write_end = os.pipe()
 
     def send(self, command: Command) -> None:
-        """Send a command, unless the process is gone."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._write_end, _BYTES[command])
 

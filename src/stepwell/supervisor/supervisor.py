@@ -90,7 +90,6 @@ class Supervisor:
         return self._code
 
     def receive(self, number: int) -> None:
-        """Handle a signal to stop."""
         self._signals += 1
         command: Command = "drain" if self._signals == 1 else "hand back" if self._signals == 2 else "end"
         if processes := self._processes():

@@ -40,7 +40,6 @@ class WorkerProcess:
 
     @property
     def age(self) -> float:
-        """Seconds since the process was started."""
         return time.monotonic() - self._began
 
     def check(self) -> None:

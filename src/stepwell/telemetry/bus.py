@@ -27,7 +27,6 @@ class Telemetry(msgspec.Struct, frozen=True):
         return self.level
 
     def text(self) -> str:
-        """The log line."""
         raise NotImplementedError
 
     def detail(self) -> str | None:
@@ -45,7 +44,6 @@ class JobEvent(Telemetry, frozen=True):
 
     @property
     def job(self) -> str:
-        """The job as log lines name it."""
         return f"{self.task} {self.job_id}"
 
 

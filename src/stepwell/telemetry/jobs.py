@@ -82,7 +82,6 @@ class AttemptFailed(JobEvent, frozen=True):
 
     @property
     def final(self) -> bool:
-        """Whether the job has failed for good."""
         return self.delay is None or self.attempt >= self.max_attempts
 
     @property

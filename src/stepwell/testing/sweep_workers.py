@@ -52,7 +52,6 @@ class SweepWorkers:
         self.pid = self._await("started")["started"]
 
     def kill(self) -> None:
-        """Kill the running worker, if any, and note its death."""
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError):  # it has died already, which was not reported yet
                 os.kill(self.pid, signal.SIGKILL)
@@ -93,7 +92,6 @@ class SweepWorkers:
         return self.pid is None
 
     def close(self) -> None:
-        """End the fork server and its workers."""
         if self._server.stdin is not None:
             self._server.stdin.close()
         self._server.wait(20)

@@ -11,7 +11,6 @@ Choice = TypeVar("Choice", bound=str)
 
 
 def check_whole(number: int, what: str, low: int, high: int | None = None) -> int:
-    """Return the number, if it is whole and within these bounds."""
     if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= (high or 2**62):
         bounds = f"of at least {low}" if high is None else f"between {low} and {high}"
         raise ConfigError(f"{what} is {number!r}: it must be a whole number {bounds}")
@@ -19,7 +18,6 @@ def check_whole(number: int, what: str, low: int, high: int | None = None) -> in
 
 
 def check_choice(choice: Choice, what: str, choices: Sequence[Choice]) -> Choice:
-    """Return the choice, if it is one of these."""
     if choice not in choices:
         raise ConfigError(f"{what} is {choice!r}: it must be one of {', '.join(choices)}")
     return choice

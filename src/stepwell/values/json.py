@@ -61,7 +61,6 @@ def may_hold_nan(text: str) -> bool:
 
 
 def holds_nan(value: Any) -> bool:
-    """Whether the value holds NaN or infinity, also as a key."""
     try:
         pending: list[Any] = [msgspec.to_builtins(value, enc_hook=encode_other)]
     except RecursionError:
@@ -109,7 +108,6 @@ def _listed(names: list[str]) -> str:
 
 
 def article(noun: str) -> str:
-    """Return a noun with its indefinite article."""
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 

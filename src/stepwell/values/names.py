@@ -6,7 +6,6 @@ from stepwell.errors import ConfigError
 
 
 def check_name(name: str, what: str) -> str:
-    """Return the name, if it is valid."""
     if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
         raise ConfigError(f"{what} is {name!r}: it must be text of 1 to 200 printable characters")
     return name

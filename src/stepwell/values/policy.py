@@ -76,7 +76,6 @@ def stored_retry(retry: Retry) -> StoredRetry:
 
 
 def stored_keep(keep: Keep, what: str) -> StoredKeep:
-    """Convert how long to keep a job, to store it with the job."""
     length = check_keep(keep, what)
     return "Infinity" if length == float("inf") else length
 

@@ -76,7 +76,6 @@ class SavedJournal(msgspec.Struct, frozen=True):
 
     @property
     def last_n(self) -> int:
-        """The number of the latest step."""
         return max((step.n for step in self.steps or ()), default=0)
 
 

@@ -68,7 +68,6 @@ class Listener:
         self._hears = True
 
     async def run(self) -> None:
-        """Listen until cancelled, reconnecting as needed."""
         while True:
             try:
                 connection = await aopen_within(self._database.dsn, None)

@@ -40,7 +40,6 @@ async def keep_going(name: str, loop: Callable[[], Awaitable[None]], events: Eve
 
 
 def report_failure(events: EventBus, name: str, error: Exception, pause: float = 0.0) -> None:
-    """Log that a loop failed and is run again."""
     trace = format_traceback(error, error.__traceback__)
     events.emit(LoopFailed(name, error_line_of(error), pause, trace))
 
@@ -55,7 +54,6 @@ async def end_loops(loops: Collection[asyncio.Task[None]]) -> None:
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error in a group of loops that failed."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             return first_error(error)  # pyright: ignore[reportUnknownArgumentType]

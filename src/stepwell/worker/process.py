@@ -94,7 +94,6 @@ class Processes:
             self._slots.release()
 
     async def close(self) -> None:
-        """End the processes, and return when they have ended."""
         async with self._opening:
             pool, self._pool = self._pool, None
             if pool is not None:

@@ -64,7 +64,6 @@ _set_up_logging: Callable[[], None] | None = None
 
 
 def begin(pipe: Pipe, set_up_logging: Callable[[], None] | None) -> None:
-    """Set a new process up."""
     global _pipe, _set_up_logging
     _pipe, _set_up_logging = pipe, set_up_logging
     os.set_blocking(pipe.fileno(), False)

@@ -104,7 +104,6 @@ class Runner:
 
     @property
     def busy(self) -> bool:
-        """Whether any job runs or waits here."""
         return bool(self.running or self.waiting)
 
     @property
@@ -148,7 +147,6 @@ class Runner:
         return False
 
     def stop_all(self, reason: StopReason) -> None:
-        """Ask every running job to stop."""
         for run in list(self.running.values()):
             self._stop(run, reason)
 
@@ -158,7 +156,6 @@ class Runner:
             self._abandon(run)
 
     def sever(self) -> None:
-        """Look up commits in doubt on new connections: the old ones give no answer."""
         self._transactions.sever()
 
     async def idle(self) -> None:

@@ -79,7 +79,6 @@ class RunningJob:
 
     @property
     def about(self) -> tuple[str, str, str, int]:
-        """The first fields of each event about the job."""
         return self.job.id, self.job.task, self.job.queue, self.attempt
 
 

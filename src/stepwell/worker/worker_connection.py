@@ -42,7 +42,6 @@ class WorkerConnection:
 
     @property
     def outage(self) -> Outage:
-        """The outage that all parts of the worker report to."""
         return self._connections.outage
 
     async def fetch(self, query: Query[Row]) -> list[Row]:
@@ -111,7 +110,6 @@ class WorkerConnection:
             self.outage.end(self)
 
     def dedicated(self, name: str) -> DedicatedConnection:
-        """A connection of its own to the same database."""
         return DedicatedConnection(name, Connections(self._database, self.outage, most=1))
 
 
@@ -123,6 +121,5 @@ class DedicatedConnection(WorkerConnection):
         self._connections.sever()
 
     def close(self) -> None:
-        """Close the connection."""
         self.outage.forget(self)
         self._connections.close()

@@ -214,7 +214,6 @@ class WorkerRun:
         await self._processes.close()
 
     async def close(self) -> None:
-        """Let go of everything that the parts hold."""
         self.slots.stop_all("lease")
         self.slots.close()
         self._steps.close()

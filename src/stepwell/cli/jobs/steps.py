@@ -18,7 +18,6 @@ _LONGEST_VALUE = 80
 
 
 def print_steps(job: JobInfo, steps: Sequence[StepInfo]) -> None:
-    """Print a job's steps in order."""
     # Chains and machines save the input of each step.
     value = "input" if any(step.kind == "state" for step in steps) else "value"
     table(

@@ -33,7 +33,6 @@ def steps_of(task: Task[..., Any]) -> list[FlowStep]:
 
 
 def can_start_at(task: Task[..., Any], step: FlowStep) -> bool:
-    """Whether jobs may start at this step."""
     return step.name in task.starts if isinstance(task, Machine) else step.begin_first is not None
 
 

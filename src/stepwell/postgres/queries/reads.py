@@ -69,7 +69,6 @@ def steps(job_id: str) -> Query[StepInfo]:
 
 
 def to_info(*columns: Any) -> JobInfo:
-    """Convert a row of `INFO`."""
     id_, state, task, queue, priority, args, metadata, result, error, progress, *rest, policy = columns
     return JobInfo(
         id_, state, task, queue, priority, _object(args), None if metadata is None else _object(metadata),

@@ -65,7 +65,6 @@ def set_clock(at: datetime | None, by: float = 0.0) -> Query[datetime]:
 
 
 def release_clock() -> Query[datetime]:
-    """Let the clock go on with the real time."""
     return Query(_SET_CLOCK, (None, None, False), only)
 
 
@@ -120,10 +119,8 @@ def rescue_all() -> Query[object]:
 
 
 def any_registered(pids: Sequence[int]) -> Query[bool]:
-    """Whether a worker of these processes is still registered."""
     return Query("select exists (select from stepwell.worker w where w.pid = any (%s))", (list(pids),), only)
 
 
 def delete_live_jobs() -> Query[object]:
-    """Delete all live jobs and their steps."""
     return Query(_DELETE_JOBS, (), only)

@@ -33,7 +33,6 @@ class ClaimBudget:
         self._count_at = 0.0
 
     def jobs(self) -> int:
-        """How many more jobs may be claimed."""
         waiting = sum(len(runner.waiting) for runner in self._runners)
         return self._slots + _MOST_WAITING - waiting - self._outcomes.count
 
@@ -50,7 +49,6 @@ class ClaimBudget:
         return min(free, _MOST_AT_ONCE)
 
     def claimed(self, pool: int, size: int) -> None:
-        """A claim for this pool brought so many bytes."""
         self._since[pool] += size
 
     def _count(self, now: float) -> None:

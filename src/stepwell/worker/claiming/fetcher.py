@@ -70,7 +70,6 @@ class Fetcher:
             self.found(queue, ready)
 
     def found(self, queue: str, ready: ReadyRange) -> None:
-        """Jobs are ready there."""
         # Kept apart until the next claim: the one under way may have begun before the job was there.
         self._new_ranges.add(queue, ready)
         self._wake.set()
@@ -89,7 +88,6 @@ class Fetcher:
         self._runner.freed.set()
 
     async def run(self) -> None:
-        """Claim until stopped."""
         claims = self._claims
         while True:
             # Cleared before everything that is read below: a wake-up in between is not missed.

@@ -12,7 +12,6 @@ T = TypeVar("T")
 
 
 def check_pattern(name: str) -> str:
-    """Check a queue's name or pattern, and return it."""
     if "*" in check_name(name, "queue")[:-1]:
         raise ConfigError(
             f"queue is {name!r}: a * may only be the last character, to match every queue with that prefix"
@@ -26,7 +25,6 @@ def is_pattern(name: str) -> bool:
 
 
 def fits(queue: str, pattern: str) -> bool:
-    """Whether a queue has this name, or matches this pattern."""
     return queue == pattern or (is_pattern(pattern) and queue.startswith(pattern[:-1]))
 
 

@@ -40,7 +40,6 @@ class QueueRotation:
                 self._times[queue] = self._start(queue)
 
     def next(self) -> list[str]:
-        """The queues to ask now, in order."""
         times = self._times
         if len(times) < 2:
             return list(times)

@@ -58,7 +58,6 @@ class ReadyPoller:
         self.look()
 
     async def run(self) -> None:
-        """Look until cancelled."""
         while True:
             pause = 0.0
             began = self._loop.time()

@@ -22,7 +22,6 @@ class ReadyRange(NamedTuple):
     last_rank: int
 
     def covers(self, other: ReadyRange) -> bool:
-        """Whether this range contains all jobs of the other."""
         return self.after <= other.after and self.last_rank >= other.last_rank
 
 

@@ -73,7 +73,6 @@ class EndedRun(NamedTuple, Generic[Kind]):
 
 
 def unstarted(job: ClaimedJob, task: Task[..., Any], outcome: T) -> EndedRun[T]:
-    """The end of a job that did not run."""
     return EndedRun(job, task, outcome, job.attempt, None)
 
 
@@ -95,7 +94,6 @@ class OutcomeRow(Generic[Kind]):
 
 
 def announce(run: EndedRun[Outcome], events: EventBus) -> None:
-    """Emit the event of an outcome, if somebody wants it."""
     row = TABLE[type(run.outcome)]
     if events.wanted(row.event):
         event = row.event(*run.about, *row.fields(run))

@@ -32,7 +32,6 @@ class Stats:
         setattr(sums, counter, getattr(sums, counter) + 1)
 
     async def run(self) -> None:
-        """Write the sums until cancelled."""
         while True:
             await asyncio.sleep(_EVERY)
             await self.write()

@@ -60,7 +60,6 @@ class Outcomes:
 
     @property
     def count(self) -> int:
-        """Outcomes not yet written."""
         return len(self._waiting) + len(self._under_way) + len(self._kept)
 
     @property
@@ -70,7 +69,6 @@ class Outcomes:
 
     @property
     def jobs(self) -> list[ClaimedJob]:
-        """The jobs whose outcomes are not yet written."""
         return [run.job for run in (*self._waiting, *self._under_way, *self._kept)]
 
     @property
@@ -105,11 +103,9 @@ class Outcomes:
         self._come.set()
 
     async def written(self) -> None:
-        """Wait until nothing is left to write."""
         await self._empty.wait()
 
     async def run(self) -> None:
-        """Write outcomes as they come, until cancelled."""
         loop = asyncio.get_running_loop()
         if self._under_way:
             # An error ended the last flush midway. The fence refuses what it has written.

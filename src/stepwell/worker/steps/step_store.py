@@ -71,7 +71,6 @@ class StepStore:
         )
 
     def close(self) -> None:
-        """Save no more."""
         self._closed = True
 
     def _save(self, job: ClaimedJob, steps: Sequence[NewStep]) -> Awaitable[datetime]:

@@ -38,7 +38,6 @@ class Promoter:
         self._alarm.ring_in(0)
 
     async def run(self) -> None:
-        """Promote until cancelled."""
         loop = asyncio.get_running_loop()
         walk_at = 0.0
         while True:
