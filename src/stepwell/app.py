@@ -23,9 +23,8 @@ from stepwell.postgres.threads import in_thread
 from stepwell.registry import DRIFTS, TaskDefaults, TaskRegistry
 from stepwell.schedules.app_schedules import AppSchedules
 from stepwell.schedules.declare import Scheduler
-from stepwell.values.bounds import check_choice, check_whole
+from stepwell.values.bounds import check_choice, check_name, check_whole
 from stepwell.values.duration import Duration, seconds
-from stepwell.values.names import check_name
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
 from stepwell.values.retry import Retry
 from stepwell.worker_hook import Hook, check_hook

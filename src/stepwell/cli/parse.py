@@ -13,8 +13,8 @@ import msgspec
 
 from stepwell.errors import BadArgs, ConfigError, StepwellError
 from stepwell.jobs.check import encode_event
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import seconds
-from stepwell.values.names import check_name
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
 

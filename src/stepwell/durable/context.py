@@ -21,8 +21,8 @@ from stepwell.durable.job_context import JobContext
 from stepwell.durable.step import step
 from stepwell.durable.transaction import Transaction
 from stepwell.durable.waits import Event
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration
-from stepwell.values.names import check_name
 from stepwell.values.retry import Retry
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import msgspec
 
 from stepwell.durable.signals import Suspend
 from stepwell.errors import AmbiguousKey, ConfigError
-from stepwell.values.names import check_name
+from stepwell.values.bounds import check_name
 
 _LONGEST = 500
 _TRY = re.compile(r"~\d+$")

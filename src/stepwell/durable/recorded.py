@@ -12,7 +12,7 @@ import msgspec
 from stepwell.durable.effects import Effects
 from stepwell.durable.journal import Journal
 from stepwell.durable.signals import Suspend
-from stepwell.values.names import check_name
+from stepwell.values.bounds import check_name
 from stepwell.values.step import NewStep
 
 

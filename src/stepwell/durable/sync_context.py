@@ -22,8 +22,8 @@ from stepwell.durable.step import step
 from stepwell.durable.transaction import SyncTransaction
 from stepwell.durable.waits import Event
 from stepwell.errors import ConfigError
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration
-from stepwell.values.names import check_name
 from stepwell.values.retry import Retry
 
 T = TypeVar("T")

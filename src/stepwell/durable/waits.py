@@ -11,8 +11,8 @@ import msgspec
 from stepwell.durable.effects import LONGEST_PAUSE, Effects, saved_text
 from stepwell.durable.signals import Suspend
 from stepwell.errors import BadValue, ConfigError
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
-from stepwell.values.names import check_name
 from stepwell.values.outcome import Fail
 from stepwell.values.step import NewStep
 

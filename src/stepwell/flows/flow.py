@@ -13,11 +13,11 @@ from stepwell.durable.job_context import JobContext
 from stepwell.errors import BadArgs, BadValue
 from stepwell.jobs.codec import Codec
 from stepwell.jobs.task import Task
+from stepwell.values.bounds import check_name
 from stepwell.values.directives import Done
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import ClaimedJob
 from stepwell.values.json import LARGEST_VALUE, encode_value
-from stepwell.values.names import check_name
 from stepwell.values.outcome import Advanced
 from stepwell.values.policy import JobPolicy, check_retry
 from stepwell.values.retry import Retry

@@ -13,9 +13,8 @@ from stepwell.jobs.codec import Codec
 from stepwell.jobs.handle import JobHandle
 from stepwell.jobs.waiter import Waiter
 from stepwell.postgres import queries
-from stepwell.postgres.batches import batches
 from stepwell.postgres.callers_connection import afetch_on, fetch_on
-from stepwell.postgres.coalesce import Coalescer
+from stepwell.postgres.coalesce import Coalescer, batches
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_refusal
 from stepwell.postgres.queries import Query

@@ -20,9 +20,9 @@ from stepwell.jobs.enqueuer import Enqueuer
 from stepwell.jobs.options import Options, check_priority
 from stepwell.telemetry.bus import log
 from stepwell.telemetry.steps import PolicyUnreadable
+from stepwell.values.bounds import check_name
 from stepwell.values.directives import Restart
 from stepwell.values.job import ClaimedJob
-from stepwell.values.names import check_name
 from stepwell.values.outcome import Outcome, Restarted, Succeeded
 from stepwell.values.policy import JobPolicy, read_policy
 from stepwell.values.retry import Retry

@@ -1,9 +1,12 @@
-"""Connections: their settings, opening one with a time limit, and what one knows without a round trip."""
+"""Connections: their settings, opening one with a time limit, severing one, and what one knows without a round trip."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import select
+import socket
 import threading
 import time
 from collections.abc import Generator, Mapping
@@ -170,3 +173,9 @@ def in_pipeline(connection: AnyConnection) -> bool:
     """Whether it is in a pipeline. A cancel at the wrong moment leaves it there, and further statements do not
     commit."""
     return connection.pgconn.pipeline_status != PipelineStatus.OFF
+
+
+def sever(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Make every thread or task that waits on the connection fail at once."""
+    with contextlib.suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)

@@ -24,9 +24,8 @@ from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.query_plan import QueryPlan
-from stepwell.values.bounds import check_choice
+from stepwell.values.bounds import check_choice, check_name
 from stepwell.values.duration import Duration, seconds
-from stepwell.values.names import check_name
 
 _PATIENCE = 2.0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Generator, Sequence
@@ -20,7 +21,6 @@ from stepwell.error_text import describe_exit
 from stepwell.errors import StepwellError
 from stepwell.supervisor import code_changes, exit_codes
 from stepwell.supervisor.lifeline import Command
-from stepwell.supervisor.restart_delay import RestartDelay
 from stepwell.supervisor.worker_process import WorkerProcess
 from stepwell.telemetry.bus import log
 from stepwell.telemetry.supervisor import (
@@ -35,6 +35,29 @@ from stepwell.telemetry.supervisor import (
     ProcessStarted,
     ProcessWaitsForChange,
 )
+
+_FIRST_DELAY = 0.5
+_LONGEST_DELAY = 30.0
+_HEALTHY_AGE = 60.0
+
+
+class RestartDelay:
+    """Half a second, doubled after each crash up to 30 s, and reset once a process has lived for a minute.
+
+    Jitter keeps processes that crashed together from all starting together.
+    """
+
+    def __init__(self) -> None:
+        self._next = _FIRST_DELAY
+
+    def after(self, age: float) -> float:
+        """The seconds to wait after a process that lived for `age` seconds."""
+        if age >= _HEALTHY_AGE:
+            self._next = _FIRST_DELAY
+        delay = self._next
+        self._next = min(delay * 2, _LONGEST_DELAY)
+        return delay * random.uniform(0.8, 1.2)  # noqa: S311
+
 
 # After a change in the code, running jobs are handed back after _RELOAD_GRACE seconds. A process that is still blocked
 # by a job after _RELOAD_PATIENCE seconds must end on the spot.

@@ -1,4 +1,4 @@
-"""Events of single jobs: enqueued, claimed, run, written, handed back, rescued.
+"""Events of single jobs: claimed, run, written, handed back, rescued.
 
 `worker/outcomes/outcome_table.py` says which event each outcome of a run makes.
 """
@@ -10,16 +10,6 @@ import logging
 from stepwell.error_text import error_line, user_place
 from stepwell.telemetry.bus import JobEvent, Telemetry, counted
 from stepwell.values.duration import describe
-
-
-class JobsEnqueued(Telemetry, frozen=True):
-    level = logging.DEBUG
-    task: str
-    queue: str
-    count: int
-
-    def text(self) -> str:
-        return f"enqueued {counted(self.count, 'job')} of {self.task} in {self.queue}"
 
 
 class JobsClaimed(Telemetry, frozen=True):

@@ -1,4 +1,4 @@
-"""Bounds of options: whole numbers within limits, and words from a list."""
+"""Checks of what people give: names, whole numbers within limits, and words from a list."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ def check_choice(choice: Choice, what: str, choices: Sequence[Choice]) -> Choice
     if choice not in choices:
         raise ConfigError(f"{what} is {choice!r}: it must be one of {', '.join(choices)}")
     return choice
+
+
+def check_name(name: str, what: str) -> str:
+    if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
+        raise ConfigError(f"{what} is {name!r}: it must be text of 1 to 200 printable characters")
+    return name

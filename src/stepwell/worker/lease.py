@@ -21,14 +21,13 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
-from stepwell.postgres.connection import has_input, open_within
+from stepwell.postgres.connection import has_input, open_within, sever
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_missing, is_permanent
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.hints import explain
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.fleet import Orders
-from stepwell.worker.sever import sever
 
 _TICK = 0.25
 # A lease that could not be renewed is given up after this part of it, well before other workers may take the jobs.

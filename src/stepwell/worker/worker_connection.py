@@ -14,8 +14,7 @@ from stepwell.postgres.fetch import afetch
 from stepwell.postgres.hints import aexplain
 from stepwell.postgres.queries import Query
 from stepwell.postgres.threads import in_thread
-from stepwell.worker.connections import Connections
-from stepwell.worker.outage import Outage
+from stepwell.worker.connections import Connections, Outage
 from stepwell.worker.write_observer import about_to_write
 
 Row = TypeVar("Row")

@@ -21,13 +21,12 @@ from stepwell.telemetry.worker import LeaseLost, PauseChanged, StopAsked, TasksS
 from stepwell.values.job import ClaimedJob
 from stepwell.worker.claiming.claims import Claims
 from stepwell.worker.claiming.ready_poller import ReadyPoller
-from stepwell.worker.connections import Connections
+from stepwell.worker.connections import Connections, Outage
 from stepwell.worker.declared_schedules import DeclaredSchedules
 from stepwell.worker.lease import Lease, LeaseCallbacks
 from stepwell.worker.listener import Listener, ListenerCallbacks
 from stepwell.worker.loops import keep_going, report_failure
 from stepwell.worker.options import WorkerOptions
-from stepwell.worker.outage import Outage
 from stepwell.worker.outcomes.stats import Stats
 from stepwell.worker.outcomes.writer import Outcomes
 from stepwell.worker.process import Processes

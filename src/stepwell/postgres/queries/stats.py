@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from stepwell.postgres.queries.query import Query, only
 
 
 @dataclass(slots=True)
 class Sums:
-    """How many runs of a task in a queue ended in which way, and their total time."""
+    """How many runs of a task in a queue ended in which way, and their time; in the order of stepwell.add_stats."""
 
     task: str
     queue: str
@@ -18,13 +18,13 @@ class Sums:
     failed: int = 0
     cancelled: int = 0
     handed_back: int = 0
+    seconds: float = 0.0
     suspended: int = 0
     snoozed: int = 0
     advanced: int = 0
     restarted: int = 0
     undone: int = 0
     refused: int = 0
-    seconds: float = 0.0
 
 
 def add_stats(sums: Sequence[Sums]) -> Query[None]:
@@ -32,20 +32,6 @@ def add_stats(sums: Sequence[Sums]) -> Query[None]:
         "select stepwell.add_stats(%s::text[], %s::text[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
         " %s::double precision[], %s::integer[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
         " %s::integer[])",
-        (
-            [each.task for each in sums],
-            [each.queue for each in sums],
-            [each.succeeded for each in sums],
-            [each.failed for each in sums],
-            [each.cancelled for each in sums],
-            [each.handed_back for each in sums],
-            [each.seconds for each in sums],
-            [each.suspended for each in sums],
-            [each.snoozed for each in sums],
-            [each.advanced for each in sums],
-            [each.restarted for each in sums],
-            [each.undone for each in sums],
-            [each.refused for each in sums],
-        ),
+        [[getattr(each, field.name) for each in sums] for field in fields(Sums)],
         only,
     )

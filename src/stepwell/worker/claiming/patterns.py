@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from stepwell.errors import ConfigError
-from stepwell.values.names import check_name
+from stepwell.values.bounds import check_name
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import psycopg
 from msgspec.structs import replace
 
-from stepwell.postgres.batches import batches
+from stepwell.postgres.coalesce import batches
 from stepwell.postgres.errors import in_short, is_rolled_back
 from stepwell.postgres.queries.outcomes import HeldMisfits
 from stepwell.telemetry.bus import EventBus

@@ -14,8 +14,7 @@ from stepwell.durable.backend import Connection, StepBackend
 from stepwell.durable.signals import Lost
 from stepwell.errors import BadValue, TooLarge
 from stepwell.postgres import queries
-from stepwell.postgres.batches import batches
-from stepwell.postgres.coalesce import Coalescer
+from stepwell.postgres.coalesce import Coalescer, batches
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_transient, stepwell_error
 from stepwell.postgres.queries import Query
