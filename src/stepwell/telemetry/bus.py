@@ -20,6 +20,8 @@ class Telemetry(msgspec.Struct, frozen=True):
     """Something that happened. `level` is the highest level at which events of this class are logged."""
 
     level: ClassVar[int] = logging.INFO
+    line: ClassVar[str] = ""
+    """The log line, formatted with the event as `{0}`. An event that needs more than that overrides `text`."""
 
     @property
     def own_level(self) -> int:
@@ -27,7 +29,7 @@ class Telemetry(msgspec.Struct, frozen=True):
         return self.level
 
     def text(self) -> str:
-        raise NotImplementedError
+        return self.line.format(self)
 
     def detail(self) -> str | None:
         """A traceback to log below the text."""

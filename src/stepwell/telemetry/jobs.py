@@ -27,26 +27,20 @@ class JobsClaimed(Telemetry, frozen=True):
 
 class JobStarted(JobEvent, frozen=True):
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"{self.job} started, attempt {self.attempt}"
+    line = "{0.job} started, attempt {0.attempt}"
 
 
 class JobStopAsked(JobEvent, frozen=True):
     reason: str
-
-    def text(self) -> str:
-        return f"{self.job} is asked to stop: {self.reason}"
+    line = "{0.job} is asked to stop: {0.reason}"
 
 
 class HandlerAbandoned(JobEvent, frozen=True):
     level = logging.ERROR
-
-    def text(self) -> str:
-        return (
-            f"{self.job} did not stop when asked: its outcome is written, but it keeps its slot until it ends; look "
-            "at ctx.cancelled in the handler, or declare the task with process=True so that it can be killed"
-        )
+    line = (
+        "{0.job} did not stop when asked: its outcome is written, but it keeps its slot until it ends; look "
+        "at ctx.cancelled in the handler, or declare the task with process=True so that it can be killed"
+    )
 
 
 # How runs end.
@@ -116,9 +110,7 @@ class JobUndone(JobEvent, frozen=True):
     """The steps of a failed or cancelled job have been compensated."""
 
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"{self.job} is undone"
+    line = "{0.job} is undone"
 
 
 class JobSnoozed(JobEvent, frozen=True):
@@ -131,31 +123,23 @@ class JobSnoozed(JobEvent, frozen=True):
 
 class JobHandedBack(JobEvent, frozen=True):
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"{self.job} is handed back, no attempt used"
+    line = "{0.job} is handed back, no attempt used"
 
 
 class JobSuspended(JobEvent, frozen=True):
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"{self.job} is suspended"
+    line = "{0.job} is suspended"
 
 
 class JobAdvanced(JobEvent, frozen=True):
     level = logging.DEBUG
     cursor: str
-
-    def text(self) -> str:
-        return f"{self.job} goes on at {self.cursor}"
+    line = "{0.job} goes on at {0.cursor}"
 
 
 class JobRestarted(JobEvent, frozen=True):
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"{self.job} restarts with new args"
+    line = "{0.job} restarts with new args"
 
 
 # Outcomes that could not be written.
@@ -163,29 +147,23 @@ class JobRestarted(JobEvent, frozen=True):
 
 class OutcomeRefused(JobEvent, frozen=True):
     level = logging.WARNING
-
-    def text(self) -> str:
-        return f"the outcome of {self.job} came too late: another worker holds the job, or has ended it"
+    line = "the outcome of {0.job} came too late: another worker holds the job, or has ended it"
 
 
 class OutcomeKept(JobEvent, frozen=True):
     level = logging.ERROR
     error: str
     delay: float
-
-    def text(self) -> str:
-        return f"the outcome of {self.job} could not be written, trying again in {self.delay:g} s: {self.error}"
+    line = "the outcome of {0.job} could not be written, trying again in {0.delay:g} s: {0.error}"
 
 
 class OutcomesHeldUp(Telemetry, frozen=True):
     level = logging.WARNING
     count: int
-
-    def text(self) -> str:
-        return (
-            f"{self.count} outcomes wait for a lock that is not on their jobs: look in pg_locks for the session that "
-            "has locked a table of schema stepwell"
-        )
+    line = (
+        "{0.count} outcomes wait for a lock that is not on their jobs: look in pg_locks for the session that "
+        "has locked a table of schema stepwell"
+    )
 
 
 class JobLocked(Telemetry, frozen=True):
@@ -236,12 +214,10 @@ class RescuedJobFailed(Telemetry, frozen=True):
     job_id: str
     task: str
     message: str
-
-    def text(self) -> str:
-        return (
-            f"{self.task} {self.job_id} has failed for good: {self.message}, and no attempt is left; if the job did "
-            f'not cause that, run "stepwell jobs retry {self.job_id}"'
-        )
+    line = (
+        "{0.task} {0.job_id} has failed for good: {0.message}, and no attempt is left; if the job did "
+        'not cause that, run "stepwell jobs retry {0.job_id}"'
+    )
 
 
 class JobBroken(Telemetry, frozen=True):
@@ -250,6 +226,4 @@ class JobBroken(Telemetry, frozen=True):
     level = logging.ERROR
     job_id: str
     error: str
-
-    def text(self) -> str:
-        return f"job {self.job_id} has failed: {self.error}"
+    line = "job {0.job_id} has failed: {0.error}"
