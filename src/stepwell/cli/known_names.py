@@ -37,8 +37,7 @@ def refuse(connection: psycopg.Connection[Any], typed: Typed) -> None:
 
 
 def doubts(connection: psycopg.Connection[Any], typed: Typed, *, served: bool = False) -> list[str]:
-    """A sentence about each name that nothing uses. With `served`, a job that no worker ever claimed does not count as
-    use."""
+    """A sentence about each name that nothing uses. With `served`, a job that no worker ever claimed is no use."""
     given: list[tuple[NameKind, str]] = [(kind, name) for kind, name in typed.items() if name is not None]
     if not given:
         return []

@@ -23,11 +23,9 @@ def check_level(typed: str | None) -> str | None:
 
 
 def set_up_logging(level: str | None, *, one_of_many: bool = False) -> None:
-    """Log from `level` on, by default info; with the pid in each line if this is `one_of_many` processes.
-
-    An app that has configured logging keeps its handlers and levels, but a given `level` always applies to the logger
-    `stepwell`.
-    """
+    """Log from `level` on, by default info; with the pid in each line if this is `one_of_many` processes. An app that
+    has configured logging keeps its handlers and levels, but a given `level` always applies to the logger
+    `stepwell`."""
     log_filter.set_up_in_processes = partial(set_up_logging, level, one_of_many=True)
     root, ours = logging.getLogger(), logging.getLogger("stepwell")
     # By default dictConfig and fileConfig disable every logger that they do not name.

@@ -31,11 +31,8 @@ async def now(effects: Effects) -> datetime:
 
 
 def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
-    """A random value, the same in each run of one life of a job.
-
-    It is derived from the job's id, its life and the step's key, so the handler need not wait until it is saved. It is
-    noted all the same, for a fork, which has another id.
-    """
+    """A random value, the same in each run of one life of a job: derived from the job's id, its life and the step's
+    key, so the handler need not wait until it is saved. It is noted all the same, for a fork, which has another id."""
     entry = journal.enter(kind, kind)
     if entry.saved is not None:
         return bytes(entry.saved.value)

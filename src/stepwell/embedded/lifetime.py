@@ -113,11 +113,8 @@ def listener(master: Postmaster) -> int | None:
 
 
 def stop(home: Path) -> None:
-    """Stop the server, if one runs, and wait until it is gone. Call this with `stepwell.lock` held.
-
-    It tries a fast shutdown first. If that takes too long, an immediate one follows, which costs a recovery at the next
-    start but no data.
-    """
+    """Stop the server, if one runs, and wait until it is gone. Call this with `stepwell.lock` held. If a fast shutdown
+    takes too long, an immediate one follows, which costs a recovery at the next start but no data."""
     begun, sent = time.monotonic(), set[tuple[int, str]]()
     while not _is_free(home / SERVER):
         patience = time.monotonic() - begun

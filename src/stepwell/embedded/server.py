@@ -33,10 +33,8 @@ def major_version(bin_dir: Path, user: User) -> int:
 
 
 def run_server(paths: ServerPaths, bin_dir: Path, user: User) -> lifetime.Postmaster:
-    """Make sure that the server runs and answers, whatever state it or a previous server left behind.
-
-    Call this with the mutex held: then nobody else starts or stops the server, and only a crash can interfere.
-    """
+    """Make sure that the server runs and answers, whatever state it or a previous server left behind. Call this with
+    the mutex held: then nobody else starts or stops the server, and only a crash can interfere."""
     major = major_version(bin_dir, user)
     _check_version(paths, major, bin_dir)
     begun, log_begins = time.monotonic(), None

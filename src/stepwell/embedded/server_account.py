@@ -58,11 +58,8 @@ def own_account(name: str = ACCOUNT, *, tools: str = _TOOLS) -> User | None:
 
 
 def _make(name: str, tools: str) -> None:
-    """Create the account, unless another process has done so meanwhile.
-
-    A lock serialises this: of two concurrent `useradd` the second changes the account's id, and files already given to
-    the first id would belong to nobody.
-    """
+    """Create the account, unless another process has done so meanwhile. A lock serialises this: of two concurrent
+    `useradd` the second changes the account's id, and files already given to the first id would belong to nobody."""
     try:
         lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:

@@ -18,12 +18,9 @@ _LONGEST = 103 if sys.platform == "darwin" else 107
 
 
 def socket_dir(home: Path, user: User) -> Path:
-    """Create the directory, accessible only to the user.
-
-    Only a process that starts a server calls this. Processes that join read the path in `postmaster.pid`, and a later
-    start finds the previous directory by the link in the home. So all agree, although XDG_RUNTIME_DIR and TMPDIR may
-    differ between processes.
-    """
+    """Create the directory, accessible only to the user, for a process that starts a server. Processes that join read
+    the path in `postmaster.pid`, and a later start finds the previous directory by the link in the home. So all agree,
+    although XDG_RUNTIME_DIR and TMPDIR may differ between processes."""
     run = home / "run"
     if _fits(run):
         if run.is_symlink():

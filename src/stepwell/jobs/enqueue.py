@@ -132,11 +132,9 @@ def of_item(index: int, error: BadArgs) -> BadArgs:
 
 @contextmanager
 def _naming_the_item(calls: list[Call[Any]]) -> Generator[None]:
-    """Add the index of the item to the error for a value that the database finds too large.
-
-    Several batches may be under way, and the server does not know which one it refuses. It says which column is too
-    large, and how large that is: the first call with a value of that size is the bad item.
-    """
+    """Add the index of the item to the error for a value that the database finds too large. Several batches may be
+    under way, and the server names only the column and its size: the first call with a value of that size is the bad
+    item."""
     try:
         yield
     except TooLarge as error:

@@ -12,8 +12,7 @@ from stepwell.errors import ConfigError
 
 
 def check_function(given: object) -> Callable[..., Any]:
-    """Return the function to register. Raises `ConfigError`, which says what to write instead, if it cannot be a
-    task."""
+    """Return the function to register. Raises `ConfigError`, which says what to write instead, if it is none."""
     # In a class, @app.task may be above @staticmethod or below it.
     function = given.__func__ if isinstance(given, staticmethod) else given  # pyright: ignore[reportUnknownMemberType]
     # Since Python 3.14 partial is a descriptor, which isroutine accepts.

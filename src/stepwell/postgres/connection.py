@@ -28,9 +28,7 @@ CONNECTION: Mapping[str, Any] = {"autocommit": True, "prepare_threshold": None}
 
 class SyncConnection(psycopg.Connection[Any]):
     """A connection that is closed, with `Unanswered` raised, once the server has been silent for `patience` seconds.
-
-    The server need not finish in that time, but it must accept or send a byte. None: there is no limit.
-    """
+    The server need not finish in that time, but it must accept or send a byte. None: there is no limit."""
 
     patience: float | None = None
     opened_read_only = False
@@ -87,10 +85,8 @@ def _heard(gen: Generator[Any, Any, T], patience: float) -> Generator[Any, Any, 
 
 
 def open_within(dsn: str, limit: float | None) -> SyncConnection:
-    """Open a connection. Raises `NoConnection` after `limit` seconds.
-
-    A thread opens it, because resolving a name, or trying several addresses, may take any time.
-    """
+    """Open a connection. Raises `NoConnection` after `limit` seconds. A thread opens it, because resolving a name, or
+    trying several addresses, may take any time."""
     if limit is None:
         return _noting_mode(SyncConnection.connect(dsn, **CONNECTION))
     opened: Future[SyncConnection] = Future()
@@ -170,8 +166,7 @@ def apipeline(connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContextM
 
 
 def in_pipeline(connection: AnyConnection) -> bool:
-    """Whether it is in a pipeline. A cancel at the wrong moment leaves it there, and further statements do not
-    commit."""
+    """Whether it is in a pipeline, as after a cancel at the wrong moment: then further statements do not commit."""
     return connection.pgconn.pipeline_status != PipelineStatus.OFF
 
 

@@ -252,11 +252,9 @@ class Database:
             raise
 
     def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
-        """Run a query on a pooled connection, `within` so many seconds, by default `call_timeout`.
-
-        The query runs again after an error that another try may fix, such as a deadlock, and after a lost connection if
-        the query is repeatable.
-        """
+        """Run a query on a pooled connection, `within` so many seconds, by default `call_timeout`. It runs again after
+        an error that another try may fix, such as a deadlock, and after a lost connection if the query is
+        repeatable."""
         deadline = Deadline(within or self.call_timeout)
         with self.explaining():
             for pause in (*_PAUSES, None):

@@ -28,8 +28,7 @@ class Deadline:
 
     @property
     def patience(self) -> float | None:
-        """How long a statement that is sent now may go unanswered. Never so short that every answer would come too
-        late."""
+        """How long a statement that is sent now may go unanswered. Never so short that every answer would be late."""
         return None if self.limit is None else max(self.left or 0.0, min(_LEAST, self.limit))
 
     @property

@@ -153,13 +153,10 @@ def migrate(
     *,
     target: int | None = None,
 ) -> list[str]:
-    """Apply the missing migrations in one transaction and return their names. Concurrent migrations wait.
-
-    A newer schema is left alone if it works with this code, and refused if it does not. If another session holds a lock
-    that the migration needs, it retries for a minute, unless the caller has begun a transaction.
-
-    `target` stops at that version, for tests of upgrades.
-    """
+    """Apply the missing migrations in one transaction and return their names. Concurrent migrations wait. A newer
+    schema is left alone if it works with this code, and refused if not. If another session holds a lock that the
+    migration needs, it retries for a minute, unless the caller has begun a transaction. `target` is the last version,
+    for tests."""
     alone = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     deadline = time.monotonic() + (_PATIENCE if alone else 0)
     while True:
@@ -250,11 +247,8 @@ def rights_script() -> str:
 
 
 def _replaceable() -> list[LiteralString]:
-    """What is replaced whole after the migrations, in order.
-
-    Stale functions are dropped after the views, which may have used them, and before the settings, which name each
-    function without its parameters.
-    """
+    """What is replaced whole after the migrations, in order. Stale functions are dropped after the views, which may
+    have used them, and before the settings, which name each function without its parameters."""
     return [
         *_functions(),
         *(sql for _, sql in _files("views")),

@@ -134,8 +134,7 @@ class Scheduler:
 
     async def put_declared(self, database: Database) -> list[str]:
         """Write the declared schedules, and remove stale ones if the app wants that. Returns the removed schedules,
-        which may belong to other apps whose grace has passed. `database` is the app's database with the caller's
-        pools."""
+        which may belong to other apps whose grace has passed. `database` is the app's, with the caller's pools."""
         schedules = [declaration.schedule() for declaration in self._declared.values()]
         [now] = await database.afetch(queries.reads.clock())
         nexts = [schedule.timing.after(now) for schedule in schedules]

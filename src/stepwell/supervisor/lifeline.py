@@ -48,11 +48,8 @@ class Lifeline:
 
 
 class LifelineListener:
-    """The worker process's end, read by a thread from the start.
-
-    While the app is still being imported, any command ends the process on the spot. Once a worker runs, the commands
-    stop that worker in order.
-    """
+    """The worker process's end, read by a thread from the start. While the app is still being imported, any command
+    ends the process on the spot. Once a worker runs, the commands stop that worker in order."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)

@@ -42,10 +42,8 @@ _HEALTHY_AGE = 60.0
 
 
 class RestartDelay:
-    """Half a second, doubled after each crash up to 30 s, and reset once a process has lived for a minute.
-
-    Jitter keeps processes that crashed together from all starting together.
-    """
+    """Half a second, doubled after each crash up to 30 s, and reset once a process has lived for a minute. Jitter keeps
+    processes that crashed together from all starting together."""
 
     def __init__(self) -> None:
         self._next = _FIRST_DELAY

@@ -18,8 +18,7 @@ STOP_PATIENCE = 10.0
 
 
 class Hooks:
-    """The hooks of one run of a worker. The k-th stop hook belongs to the k-th start hook, and is called only if that
-    returned."""
+    """The hooks of one run. The k-th stop hook belongs to the k-th start hook, and is called only if that returned."""
 
     def __init__(self, starts: Sequence[Hook], stops: Sequence[Hook], events: EventBus) -> None:
         self._starts = starts

@@ -85,8 +85,7 @@ class Lease:
         self._was_missing = False
 
     def start(self) -> str:
-        """Register and begin to renew. Raises if it cannot register; then it may be called again. Blocks: call it in a
-        thread."""
+        """Register and begin to renew. If it raises, it may be called again. Blocks: call it in a thread."""
         with self._gate:
             try:
                 self._connection = self._connect()
@@ -122,10 +121,8 @@ class Lease:
         self._every = min(1.0, self._renew) if hurried else self._renew
 
     def stop(self) -> None:
-        """Stop renewing and unregister the worker. Blocks: call it in a thread.
-
-        Also safe when `start` failed, or still runs because its caller no longer waits for it.
-        """
+        """Stop renewing and unregister the worker. Blocks: call it in a thread. Also safe when `start` failed, or still
+        runs because its caller no longer waits for it."""
         with self._gate:
             self._stopping = True
         self._kick.set()

@@ -83,10 +83,8 @@ class RunningJob:
 
 
 def stands(run: RunningJob, outcome: Outcome) -> bool:
-    """Whether the outcome of a run that was asked to stop counts all the same, because its work was done by then.
-
-    A handler that saw that it was asked and returned has most likely stopped half-way: that is no success.
-    """
+    """Whether the outcome of a run that was asked to stop counts all the same, because its work was done by then. A
+    handler that saw that it was asked and returned has most likely stopped half-way: that is no success."""
     match outcome:
         case Succeeded():
             return not run_of(run.ctx).saw_cancelled

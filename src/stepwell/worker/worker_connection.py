@@ -25,10 +25,8 @@ _MISSING_TRIES = 10
 
 
 class WorkerConnection:
-    """Runs the queries of one part of the worker, each on a connection that it borrows. Not for concurrent use.
-
-    `slow`: its queries may take long.
-    """
+    """Runs the queries of one part of the worker, each on a connection that it borrows. Not for concurrent use. `slow`:
+    its queries may take long."""
 
     def __init__(self, name: str, connections: Connections, *, slow: bool = False) -> None:
         self.name = name
@@ -66,12 +64,10 @@ class WorkerConnection:
         waits_for_locks: bool = True,
         memory_tries: int | None = None,
     ) -> list[Row] | None:
-        """Run a query until it works, pausing between tries, as long as it is `worthwhile`; else None.
-
-        Raises errors that another try would not cure; permanent ones, such as a missing schema, with a hint. Unless it
-        `waits_for_locks`, it also raises `LockNotAvailable`. After `memory_tries` for which the server lacked memory
-        it raises `OutOfMemory`: the answer may be too large.
-        """
+        """Run a query until it works, pausing between tries, as long as it is `worthwhile`; else None. Raises errors
+        that another try would not cure; permanent ones, such as a missing schema, with a hint. Unless it
+        `waits_for_locks`, it also raises `LockNotAvailable`, and after `memory_tries` without memory on the server
+        `OutOfMemory`: the answer may be too large."""
         pause = 0.05
         missing = 0
         while worthwhile():

@@ -19,8 +19,7 @@ def limit_statements(seconds: float) -> Query[str]:
 
 @dataclass(frozen=True, slots=True)
 class OldestReady:
-    """The ready job that has been due for longest, and its age in seconds. A job that is not paused comes before paused
-    ones."""
+    """The ready job that has been due for longest, and its age in seconds. Paused jobs come after all others."""
 
     id: UUID
     queue: str

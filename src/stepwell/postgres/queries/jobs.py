@@ -37,8 +37,7 @@ def columns(jobs: Sequence[NewJob]) -> tuple[str | None, ...]:
 
 
 def enqueue_one(job: NewJob) -> Query[UUID]:
-    """Enqueue as plain SQL does: if queue or priority is None, the task's own applies, as registered by live
-    workers."""
+    """Enqueue as plain SQL does: a queue or priority of None is the task's own, as registered by live workers."""
     return Query(
         "select stepwell.enqueue(%s::text, %s::json, %s::text, %s::integer,"
         " make_interval(secs => %s::double precision), %s::timestamptz, %s::jsonb, %s::integer, %s::text)",

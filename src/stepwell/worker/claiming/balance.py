@@ -14,10 +14,8 @@ BalanceOption = Literal["round_robin", "strict"] | Mapping[str, int]
 
 
 class Balance:
-    """The balance that `Worker(balance=...)` asks for: queues take turns, go in strict order, or by weight.
-
-    Each queue that matches a pattern has the pattern's weight; a queue without a weight has 1.
-    """
+    """The balance that `Worker(balance=...)` asks for: queues take turns, go in strict order, or by weight. Each queue
+    that matches a pattern has the pattern's weight; a queue without a weight has 1."""
 
     def __init__(self, given: BalanceOption) -> None:
         self.strict = given == "strict"

@@ -17,11 +17,9 @@ _COUNT_EVERY = 0.1
 
 
 class ClaimBudget:
-    """The jobs and bytes that a worker may hold. Its pools share the bytes by their slots.
-
-    Each pool has its own part of the bytes, so that large jobs of one do not keep another from claiming. Outcomes that
-    wait to be written count for every pool: while they pile up, nothing is claimed.
-    """
+    """The jobs and bytes that a worker may hold. Its pools share the bytes by their slots, so that large jobs of one do
+    not keep another from claiming. Outcomes that wait to be written count for every pool: while they pile up, nothing
+    is claimed."""
 
     def __init__(self, most_bytes: int, runners: Sequence[Runner], outcomes: Outcomes) -> None:
         self._runners = runners

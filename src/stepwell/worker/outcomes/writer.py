@@ -34,10 +34,8 @@ _Ended: TypeAlias = EndedRun[Outcome]
 
 
 class Outcomes:
-    """The outcomes that runners leave here. `run` writes them, one flush after the other.
-
-    `count` is called with the counter of each run whose outcome is written or refused.
-    """
+    """The outcomes that runners leave here. `run` writes them, one flush after the other. `count` is called with the
+    counter of each run whose outcome is written or refused."""
 
     def __init__(
         self, connection: WorkerConnection, events: EventBus, count: Callable[[ClaimedJob, str, float], None]

@@ -113,8 +113,7 @@ class StepStore:
         return rows[0]
 
     async def _ask(self, query: Query[Row], *, waits_for_locks: bool = True) -> list[Row]:
-        """Run a query until it is answered, or the worker has ended. Unless it `waits_for_locks` it raises
-        `LockNotAvailable`."""
+        """Run a query until it is answered or the worker has ended. Unless it `waits_for_locks`: `LockNotAvailable`."""
         async with self._lock:
             try:
                 rows = await self._connection.insist(query, lambda: not self._closed, waits_for_locks=waits_for_locks)

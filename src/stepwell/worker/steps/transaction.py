@@ -59,11 +59,9 @@ async def execute_in_transaction(
     *,
     blocking: bool = False,
 ) -> Outcome | RolledBack | psycopg.Error:
-    """Run a handler: a coroutine function, or if `blocking` a plain function in this thread.
-
-    `finishing` is called with the session's pid when the handler has ended and must no longer be cancelled. An error
-    that is returned, not raised, leaves the commit in doubt.
-    """
+    """Run a handler: a coroutine function, or if `blocking` a plain function in this thread. `finishing` is called with
+    the session's pid when the handler has ended and must no longer be cancelled. An error that is returned, not raised,
+    leaves the commit in doubt."""
     begun = handed_over = False
     run = run_of(ctx)
     try:

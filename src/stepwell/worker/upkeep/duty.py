@@ -42,8 +42,7 @@ class Duty:
 
 @dataclass(slots=True)
 class PruneDuty:
-    """Deletes expired rows in batches until there are no more. Rows may be large, so the size of a batch adapts to how
-    long it takes."""
+    """Deletes expired rows in batches until none is left. Rows may be large: the size of a batch adapts to its time."""
 
     name: str
     every: float
