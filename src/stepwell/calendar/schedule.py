@@ -159,7 +159,6 @@ def from_timing(timing: Timing) -> tuple[str | None, str | None, float | None]:
 
 
 def check_catchup(catchup: Catchup) -> int:
-    """Return how many missed ticks run."""
     if catchup == "skip":
         return 0
     if catchup == "once":

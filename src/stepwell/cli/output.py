@@ -104,7 +104,6 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def status(word: str, text: str) -> None:
-    """Print a sentence after its status."""
     from rich.text import Text
 
     line = Text.assemble((f"{word:<8}", _STYLES.get(word, "")), _GAP, clean(text))

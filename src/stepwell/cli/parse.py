@@ -33,7 +33,6 @@ def usage_errors() -> Generator[None]:
 
 
 def name(typed: str, what: str) -> str:
-    """The name of a queue, task, owner, schedule or event."""
     with usage_errors():
         return check_name(typed, what)
 

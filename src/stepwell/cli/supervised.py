@@ -54,7 +54,6 @@ def pass_database(database: str | None) -> dict[str, object]:
 
 
 def passed_database(given: bool) -> str | None:
-    """The database that the supervisor of this process was given."""
     return os.environ[ENVIRONMENT] if given else None
 
 

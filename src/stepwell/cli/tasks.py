@@ -92,7 +92,6 @@ def _schedule_record(schedule: NewSchedule) -> dict[str, Any]:
 
 
 def next_tick(schedule: NewSchedule) -> datetime | None:
-    """When the schedule is due next, by this machine's clock."""
     return next(iter(following(schedule.timing, datetime.now(UTC), 1)), None)
 
 
@@ -111,7 +110,6 @@ def can_start_at(task: Task[..., Any], step: FlowStep) -> bool:
 
 
 def priority_of(task: Task[..., Any], step: FlowStep) -> int:
-    """The priority of a step, for a job without a priority of its own."""
     return task.priority if step.priority is None else step.priority
 
 

@@ -46,12 +46,10 @@ def keep_text(keep: StoredKeep) -> str:
 
 
 def timing_text(cron: str | None, tz: str | None, every: float | None) -> str:
-    """When a schedule is due: the cron expression and its time zone, or the interval."""
     return f"{cron} {tz}" if every is None else f"every {describe(every)}"
 
 
 def catchup_text(catchup: int) -> str:
-    """How a schedule makes up for missed ticks, as `catchup` is written in code."""
     return {0: "skip", 1: "once"}.get(catchup, f"up to {catchup}")
 
 

@@ -13,7 +13,6 @@ from stepwell.postgres.fetch import fetch
 
 
 def check_leases(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether leases have expired, and whether a live worker is there to rescue the jobs."""
     workers = fetch(connection, queries.reads.workers())
     alive = sum(worker.alive for worker in workers)
     dead = [worker for worker in workers if not worker.alive]

@@ -16,7 +16,6 @@ _LONG, _TOO_LONG = 60.0, 600.0
 
 
 def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """How long the job that has waited longest has been due."""
     found = fetch(connection, queries.health.oldest_ready())
     if not found:
         return Finding("ok", "no job is ready and waiting")
@@ -39,7 +38,6 @@ def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Find
 
 
 def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether there are ready jobs that no live worker will claim."""
     uncovered = fetch(connection, queries.health.uncovered_tasks())
     if not uncovered:
         return Finding("ok", "a live worker runs the task and queue of every ready job")
@@ -59,7 +57,6 @@ def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Fin
 
 
 def check_misfits(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether there are jobs whose args do not fit the code of the live workers."""
     misfits = fetch(connection, queries.health.misfit_tasks())
     if not misfits:
         return Finding("ok", "the args of all jobs fit the code of the workers")

@@ -15,7 +15,6 @@ _LATE = 60.0
 
 
 def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether all schedules fire, and live workers would run their jobs."""
     schedules = fetch(connection, queries.schedules.schedules())
     now = fetch(connection, queries.reads.clock())[0]
     late = [

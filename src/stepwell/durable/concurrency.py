@@ -84,7 +84,6 @@ async def map(  # noqa: A001 errors quote the coroutine's name
     key: Callable[[Any], str] | None,
     limit: int | None,
 ) -> list[Any]:
-    """Run a branch for each item, at most `limit` at once."""
     if limit is not None:
         check_whole(limit, "limit", 1)
     journal = run.journal

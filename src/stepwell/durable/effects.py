@@ -68,7 +68,6 @@ class Effects:
         return at
 
     def read_large(self, key: str) -> Awaitable[str]:
-        """Read a value that did not come with the claim."""
         return self.backend.read_large(self.job, key)
 
     def pause(self, seconds: float) -> Awaitable[None]:

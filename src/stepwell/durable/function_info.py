@@ -35,7 +35,6 @@ class FunctionInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 def function_info(fn: Callable[..., Any]) -> FunctionInfo:
-    """The facts about a step's function. Raises `ConfigError` if it cannot be one."""
     return _cached_info(fn) if _may_be_cached(fn) else _info(fn)
 
 

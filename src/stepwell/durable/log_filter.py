@@ -64,7 +64,6 @@ _run: ContextVar[LoggedRun | None] = ContextVar("stepwell_run", default=None)
 
 
 def log_as(run: LoggedRun) -> None:
-    """Name this run in log records from here on, in this context."""
     _run.set(run)
 
 

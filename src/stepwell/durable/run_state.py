@@ -130,7 +130,6 @@ class RunState:
 
     @property
     def unawaited(self) -> Unawaited:
-        """Coroutines and transactions that the handler has made and not used yet."""
         if self._unawaited is None:
             self._unawaited = Unawaited()
         return self._unawaited

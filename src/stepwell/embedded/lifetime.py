@@ -155,7 +155,6 @@ def stop_unused(path: Path, keeper: int | None = None) -> bool:
 
 
 def keep(path: Path, keeper: int) -> None:
-    """Wait until nobody uses the server, stop it, and return."""
     home, users = home_of(path), os.open(path / USERS, os.O_RDWR | os.O_CLOEXEC)
     while True:
         fcntl.flock(users, fcntl.LOCK_EX)

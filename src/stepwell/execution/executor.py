@@ -88,7 +88,6 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
 
 
 def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
-    """Run a plain function, in this thread or process."""
     try:
         positional, named = _arguments(task, args, ctx)
     except BaseException as error:

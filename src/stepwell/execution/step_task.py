@@ -60,7 +60,6 @@ class StepTask(Task[..., Any]):
         return Advancing(self.chain, self._step, self._job).to(moved, left, max(self._n, 1) + 1)
 
     def with_failed_step(self, outcome: Outcome) -> Outcome:
-        """The same outcome, with the name of the failed step."""
         return msgspec.structs.replace(outcome, step=self._step.name) if isinstance(outcome, Failed) else outcome
 
 

@@ -251,7 +251,6 @@ def _chain_step(chain: str, index: int, policy: Step[..., Any], retry: Retry, ti
 
 
 def _check_apart(what: str, policy: Step[..., Any], codec: Codec, *, is_async: bool) -> None:
-    """Raise `ConfigError` if a step cannot run in a transaction or a process as declared."""
     if policy.transaction and policy.process:
         raise ConfigError(f"{what}: transaction=True and process=True exclude each other")
     if policy.transaction and codec.context_parameter is None:

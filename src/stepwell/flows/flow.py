@@ -50,7 +50,6 @@ class FlowStep:
         return self.transaction or self.process
 
     def with_policy(self, policy: JobPolicy) -> FlowStep:
-        """The same step for a job that has a policy of its own."""
         timeout = self.timeout if policy.timeout is None else policy.timeout
         return replace(self, retry=policy.applied_to(self.retry), timeout=timeout)
 
@@ -118,7 +117,6 @@ class Flow(Protocol):
 
 
 def check_step_options(what: str, retry: Retry | None, queue: str | None) -> None:
-    """Raise `ConfigError` if a step cannot have this retry policy or queue."""
     check_retry(retry, f"{what}: retry")
     if queue is not None:
         check_name(queue, f"{what}: queue")

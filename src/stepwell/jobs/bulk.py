@@ -51,7 +51,6 @@ class Change:
 
     @property
     def to_retry(self) -> bool:
-        """Whether the filter finds only jobs that can be retried."""
         return self.verb == "retry"
 
     def narrow(self, which: JobMatch, what: str = "state") -> JobMatch:
@@ -64,7 +63,6 @@ class Change:
 
 
 def retrying(step: str | None = None, *, from_start: bool = False, input: str | None = None) -> Change:  # noqa: A002
-    """Retry jobs: from where they stopped, from a step, or from the start."""
     return Change(
         "retry",
         lambda ids: queries.jobs.retry(ids, step, from_start=from_start, input=input),
@@ -92,7 +90,6 @@ def cancelling(reason: str | None) -> Change:
 
 
 def hurrying() -> Change:
-    """Run jobs now that wait for their time."""
     return Change("run", queries.jobs.run_now, _all_ready)
 
 
@@ -103,7 +100,6 @@ def _all_ready(rows: list[Any]) -> dict[str, Became]:
 def list_jobs(
     caller: str, filters: JobFilters, limit: int, before: JobInfo | UUID | str | None, timeout: Duration
 ) -> QueryPlan[list[JobInfo]]:
-    """The plan of `App.jobs`."""
     return list_matching(
         to_match(caller, filters),
         check_whole(limit, "limit", 1),
@@ -113,7 +109,6 @@ def list_jobs(
 
 
 def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: Duration) -> QueryPlan[int]:
-    """The plan of `App.count_jobs`."""
     most = None if at_most is None else check_whole(at_most, "at_most", 1)
     return count_matching(to_match(caller, filters), most, seconds(timeout, "timeout"))
 
@@ -121,7 +116,6 @@ def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: D
 def change_jobs(
     caller: str, change: Change, queue: str | None, everything: bool, filters: JobFilters
 ) -> QueryPlan[int]:
-    """The plan of `App.retry_jobs` and `App.cancel_jobs`."""
     if queue is not None:
         if filters.get("queue") is not None:
             raise ConfigError(f"{caller} was given two queues: give one")

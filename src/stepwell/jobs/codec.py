@@ -125,7 +125,6 @@ class Codec:
         return encode_value(result, most, "App(max_result_size=...)", "task {!r} returned", self._name)
 
     def decode_result(self, encoded: str | None) -> Any:
-        """Decode the result by the function's return annotation."""
         self.prepare()
         if encoded is None:
             return None
@@ -133,7 +132,6 @@ class Codec:
 
     @property
     def arguments(self) -> list[str]:
-        """The names of the arguments, without the context."""
         self.prepare()
         return list(self._fields)
 

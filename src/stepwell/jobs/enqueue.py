@@ -126,7 +126,6 @@ class JobStore:
 
 
 def of_item(index: int, error: BadArgs) -> BadArgs:
-    """Return the same error with the index of the bad item, from 0."""
     return type(error)(f"item {index}: {error}")
 
 

@@ -32,7 +32,6 @@ class Options:
     connection: object | None = None
 
     def changed(self, policy: dict[str, Any], options: dict[str, Any]) -> Options:
-        """Return these options with some fields, and some fields of the policy, replaced."""
         if policy:
             made = msgspec.structs.replace(self.policy, **policy)
             options = {**options, "policy": made, "stored_policy": made.encoded()}

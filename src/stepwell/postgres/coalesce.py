@@ -36,7 +36,6 @@ class Coalescer(Generic[Item, Answer]):
         self._sender: asyncio.Task[None] | None = None
 
     def submit(self, item: Item) -> asyncio.Future[Answer]:
-        """Gather an item. Returns a future of its answer."""
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting.append((item, future))
         if self._sender is None or self._sender.done():

@@ -14,7 +14,6 @@ from stepwell.postgres.hints import explain
 
 @contextmanager
 def translated(database: Database) -> Generator[None]:
-    """Raise every error of psycopg in this block as a `StepwellError`."""
     try:
         yield
     except psycopg.Error as error:

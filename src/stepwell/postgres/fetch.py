@@ -65,7 +65,6 @@ def _unless_lost(connection: AnyConnection, error: TypeError) -> Exception:
 
 
 def may_retry(error: psycopg.Error, *, repeatable: bool) -> bool:
-    """Whether another try of a query is safe and may succeed."""
     # A caller with a lock_timeout does not want to wait that long several times, nor for a silent server.
     if isinstance(error, psycopg.errors.LockNotAvailable | Unanswered):
         return False

@@ -143,7 +143,6 @@ def check(connection: psycopg.Connection[Any]) -> None:
 
 
 def _accepts(connection: psycopg.Connection[Any], version: int) -> bool:
-    """Whether this newer schema says that code for `version` works with it."""
     with connection.cursor(row_factory=scalar_row) as cursor:
         return bool(cursor.execute("select stepwell.accepts(%s::integer)", (version,)).fetchone())
 
@@ -224,7 +223,6 @@ def _settings_kept(connection: psycopg.Connection[Any]) -> Generator[None]:
 
 
 def script(version: int = 0) -> str:
-    """The migrations after `version` as SQL, to be read or run by hand."""
     parts: list[str] = [
         "begin;",
         _LOCK_TIMEOUT + ";",
@@ -271,7 +269,6 @@ def _drop_stale_functions() -> LiteralString:
 
 
 def _signature(sql: str) -> str:
-    """The name and the input types of the function that a file defines."""
     found = _FUNCTION.search(re.sub(r"--.*", "", sql))
     assert found is not None, sql
     name, listed = found.groups()

@@ -56,7 +56,6 @@ class IdleConnections(Generic[Connection]):
         return connection
 
     def take(self) -> Connection | None:
-        """Take a usable connection; None: there is none."""
         while True:
             with self._lock:
                 if not self._connections:
@@ -200,7 +199,6 @@ class LoopPool:
         self._idle.close()
 
     def finish(self) -> None:
-        """Close every connection, because the event loop is closed."""
         self._idle.finish()
 
 

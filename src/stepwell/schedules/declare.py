@@ -120,7 +120,6 @@ class Scheduler:
         self._stale_after = 0.0
 
     def declare(self, declaration: Declaration) -> None:
-        """Declare a schedule. It is written to the database when a worker starts."""
         name = declaration.name
         if name in self._declared:
             other = self._declared[name].task.name
@@ -154,7 +153,6 @@ class Scheduler:
         return answers[-1] if self._stale == "remove_stale" else [f"{name} of {self._owner}" for name in answers[-1]]
 
     def put(self, declaration: Declaration) -> QueryPlan[ScheduleInfo]:
-        """Make a schedule at run time, or change the schedule of that name."""
         schedule = declaration.schedule()
         [now] = yield queries.reads.clock()
         nexts = [schedule.timing.after(now)]

@@ -59,7 +59,6 @@ class LifelineListener:
         threading.Thread(target=self._listen, name="stepwell-lifeline", daemon=True).start()
 
     def control(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
-        """From now on, apply commands to this worker, which runs on this loop."""
         with self._lock:
             self._worker = (loop, worker)
 

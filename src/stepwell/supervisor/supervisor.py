@@ -49,7 +49,6 @@ class RestartDelay:
         self._next = _FIRST_DELAY
 
     def after(self, age: float) -> float:
-        """The seconds to wait after a process that lived for `age` seconds."""
         if age >= _HEALTHY_AGE:
             self._next = _FIRST_DELAY
         delay = self._next

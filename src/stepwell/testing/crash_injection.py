@@ -64,7 +64,6 @@ class SharedPage:
         return arming
 
     def count(self, *, claim: bool) -> tuple[int, int]:
-        """Count a write. Returns the arming and the number of the write."""
         arming, write, when, count = self.numbers
         _NUMBERS.pack_into(self._memory, 0, arming, write, when, count + 1)
         if count < _MOST_NOTED:
@@ -73,7 +72,6 @@ class SharedPage:
 
     @property
     def claims(self) -> list[int]:
-        """The numbers of the writes that were claims."""
         notes = self._memory[_NUMBERS.size + _LONGEST_NAME :]
         return [place + 1 for place in range(min(self.numbers[3], _MOST_NOTED)) if notes[place]]
 

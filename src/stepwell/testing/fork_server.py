@@ -26,7 +26,6 @@ from stepwell.worker import Worker
 
 
 def main(program: str, output: int) -> None:
-    """Serve until the input ends."""
     os.set_inheritable(output, False)
     app = _load(program)
     # Only this process holds the write end, so end of file tells the workers that it is gone.

@@ -258,7 +258,6 @@ def _describe(places: Sequence[CrashPoint], workers: SweepWorkers) -> str:
 
 
 def _find_program(app: App) -> str:
-    """The module and name under which worker processes can import the app."""
     for name, module in sorted(sys.modules.items(), key=lambda item: item[0] != app.name):
         if name == "__main__":
             continue

@@ -47,7 +47,6 @@ class SweepWorkers:
         self._await("loaded")
 
     def start(self, database: str, *, concurrency: int, always_replay: bool) -> None:
-        """Start a worker, without waiting until it claims."""
         self._send(do="start", database=database, concurrency=concurrency, always_replay=always_replay)
         self.pid = self._await("started")["started"]
 
@@ -64,13 +63,11 @@ class SweepWorkers:
         self._arming = self._await("armed")["armed"]
 
     def writes(self) -> tuple[int, list[int]]:
-        """The number of writes, and the numbers of those that were claims."""
         self._send(do="count")
         said = self._await("writes")
         return said["writes"], said["claims"]
 
     def check(self, within: float) -> None:
-        """Wait up to `within` seconds for a death, and note it."""
         self._read_reports(within)
         for said in [said for said in self._reports if "died" in said]:
             self._reports.remove(said)

@@ -91,7 +91,6 @@ def wrong_names(encoded: str, known: Collection[str] | None, needed: Collection[
 
 
 def say_wrong_names(unknown: list[str], missing: list[str]) -> str | None:
-    """Say which names are unknown and which are missing; None: no name is wrong."""
     said = [f"it does not know {_listed(unknown)}"] if unknown else []
     return "; ".join([*said, f"it needs {_listed(missing)}"] if missing else said) or None
 

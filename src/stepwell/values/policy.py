@@ -43,7 +43,6 @@ class JobPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self == _AS_TASK else msgspec.json.encode(self).decode()
 
     def applied_to(self, retry: Retry) -> Retry:
-        """Return a task's retry policy with the fields of this policy replaced."""
         return retry if self.retry is None else replace(retry, **msgspec.structs.asdict(self.retry))
 
 
@@ -88,7 +87,6 @@ def check_retry(retry: object, what: str = "retry") -> Retry | None:
 
 
 def check_timeout(timeout: Duration | None) -> float | None:
-    """Return a timeout in seconds; None: no timeout."""
     if timeout is None:
         return None
     limit = seconds(timeout, "timeout")

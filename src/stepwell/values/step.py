@@ -24,7 +24,6 @@ SHORT = LARGE // 4
 
 
 def is_large(value: str) -> bool:
-    """Whether a value, as JSON, is stored separately."""
     return len(value) > SHORT and len(value.encode()) > LARGE
 
 
@@ -89,7 +88,6 @@ _undoing = msgspec.json.Decoder(_Undoing)
 
 
 def is_undoing(journal: str | None) -> bool:
-    """Whether a job was claimed to compensate its steps."""
     try:
         return journal is not None and _undoing.decode(journal).undoing
     except RecursionError:

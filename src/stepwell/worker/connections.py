@@ -40,7 +40,6 @@ class Outage:
                 self._events.emit(DatabaseBack())
 
     def forget(self, part: object) -> None:
-        """A part asks no more: it is not waited for."""
         self._parts.discard(part)
 
 
@@ -102,7 +101,6 @@ class Connections:
                 sever(connection)
 
     def close(self) -> None:
-        """Close all connections; lent ones when they come back."""
         self._idle.close()
 
     async def _open(self) -> AsyncConnection:

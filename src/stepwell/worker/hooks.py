@@ -53,7 +53,6 @@ class Hooks:
         return not stop_asked.is_set()
 
     async def stop(self) -> None:
-        """Call the stop hooks, the last first, even if others fail."""
         all_started = self._started == len(self._starts)
         cancelled: asyncio.CancelledError | None = None
         for hook in reversed(self._stops if all_started else self._stops[: self._started]):

@@ -44,7 +44,6 @@ class WorkerOptions:
             raise ConfigError("poll is 0: it must be more")
 
     def pools_for(self, app: App) -> Pools:
-        """The pools that the options name, else one for all queues that the app's tasks name."""
         if self.pools is not None:
             return self.pools
         queues = sorted({queue for task in app.tasks.values() for queue in task.queues} | {app.queue})

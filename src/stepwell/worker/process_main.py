@@ -98,7 +98,6 @@ def _report_pid(job: ClaimedJob) -> None:
 
 
 def obey(encoded: str) -> str:
-    """Run the job of an order. Returns its outcome."""
     order = msgspec.json.decode(encoded, type=Order)
     _report_pid(order.job)
     found = _find(order)

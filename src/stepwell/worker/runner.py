@@ -108,7 +108,6 @@ class Runner:
 
     @property
     def jobs(self) -> list[ClaimedJob]:
-        """The claimed jobs that run or wait here."""
         return [*(run.job for run in self.running.values()), *self.waiting]
 
     def take(self, jobs: list[ClaimedJob]) -> None:
@@ -159,7 +158,6 @@ class Runner:
         self._transactions.sever()
 
     async def idle(self) -> None:
-        """Wait until no handler runs, and none is about to."""
         await self._idle.wait()
 
     def close(self) -> None:

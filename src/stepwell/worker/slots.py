@@ -40,7 +40,6 @@ class Slots:
 
     @property
     def ended(self) -> int:
-        """How many runs of jobs have ended, however they went."""
         return sum(runner.ended for runner in self.runners)
 
     @property
@@ -52,13 +51,11 @@ class Slots:
         return [job for runner in self.runners for job in runner.jobs]
 
     def notified(self, queue: str, ready: ReadyRange) -> None:
-        """A notification says that jobs are ready there."""
         pool = self._pools.pool_of(queue)
         if pool is not None:
             self.fetchers[pool].notified(queue, ready)
 
     def found(self, first: FirstReady) -> None:
-        """The poller has found jobs there."""
         pool = self._pools.pool_of(first.queue)
         if pool is not None:
             ready = ReadyRange(Position(first.rank, first.run_at), first.last_rank)
@@ -96,7 +93,6 @@ class Slots:
             runner.drop_unstarted()
 
     def hand_back(self, which: Callable[[ClaimedJob], bool] = lambda _: True) -> None:
-        """Hand unstarted jobs back, for other workers to run."""
         handed_back = sum(self._hand_back(runner, which) for runner in self.runners)
         if handed_back:
             self._events.emit(JobsHandedBack(handed_back))

@@ -175,7 +175,6 @@ class WorkerRun:
         self._claims.worker_id = worker_id
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """The background loops, except for claiming."""
         loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "writing outcomes": self.outcomes.run,
             "listening": self._listener.run,
@@ -242,7 +241,6 @@ class WorkerRun:
         await self._failed
 
     def _hearing(self, hears: bool) -> None:
-        """Notifications stopped or started to arrive."""
         self.lease.hurry(not hears)
         self._leadership.deaf = not hears
         self._promoter.look()
@@ -275,7 +273,6 @@ class WorkerRun:
             self.lease.renew_now()
 
     def _obey(self, orders: Orders) -> None:
-        """Follow the orders that came with a renewal of the lease."""
         if not self.slots.cancel(orders.cancelling):
             # The claim of a job that is not here may still be on its way to us.
             asyncio.get_running_loop().call_later(_ARRIVAL_PAUSE, self.lease.renew_now)

@@ -43,7 +43,6 @@ def failures(job_id: str) -> Query[Failure]:
 
 
 def last_errors(ids: Sequence[str]) -> Query[tuple[str, str]]:
-    """Read the error of the last failed attempt of each job."""
     return Query(
         "select u.id::text, f.error from unnest(%s::uuid[]) as u (id) cross join lateral ("
         "select left(concat_ws(': ', f.type, nullif(f.message, '')), 1000) as error"

@@ -69,7 +69,6 @@ def release_clock() -> Query[datetime]:
 
 
 def next_due() -> Query[datetime | None]:
-    """When the next job is due, if one is due later than now."""
     return Query(
         "select min(j.run_at) from stepwell.job j"
         " where j.state in ('scheduled', 'waiting') and j.run_at > stepwell.now() and j.run_at < 'infinity'",
@@ -88,7 +87,6 @@ def wake_workers() -> Query[tuple[str, str]]:
 
 
 def is_app_busy(tasks: Sequence[str], owner: str | None) -> Query[bool]:
-    """Whether a job of these tasks is ready, running or due."""
     return Query(_APP_BUSY, (list(tasks), owner), only)
 
 

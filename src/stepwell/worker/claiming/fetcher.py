@@ -75,7 +75,6 @@ class Fetcher:
         self._wake.set()
 
     def lease_gained(self) -> None:
-        """The worker may claim again."""
         self._wake.set()
 
     def slow_down(self) -> None:

@@ -29,7 +29,6 @@ def fits(queue: str, pattern: str) -> bool:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether some queue can match both."""
     if is_pattern(one) and is_pattern(other):
         return one[:-1].startswith(other[:-1]) or other[:-1].startswith(one[:-1])
     return fits(other, one) if is_pattern(one) else fits(one, other)
@@ -45,7 +44,6 @@ class Patterns(Generic[T]):
         self._prefixes = sorted(prefixes, key=lambda prefix: -len(prefix[0]))
 
     def get(self, queue: str) -> T | None:
-        """The value for a queue; None: nothing matches it."""
         value = self._names.get(queue)
         if value is not None:
             return value

@@ -69,5 +69,4 @@ def read_pools(queues: Iterable[str] | Mapping[str, int], concurrency: int | Non
 
 
 def check_concurrency(concurrency: int | None) -> int:
-    """How many slots one pool has; None: the default."""
     return DEFAULT_SLOTS if concurrency is None else check_whole(concurrency, "concurrency", 1, MOST_SLOTS)

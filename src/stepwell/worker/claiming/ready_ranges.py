@@ -47,7 +47,6 @@ class ReadyRanges:
         return queues
 
     def add(self, queue: str, ready: ReadyRange) -> None:
-        """Jobs may be ready there."""
         ranges = self._ranges.setdefault(queue, [])
         if any(other.covers(ready) for other in ranges):
             return
@@ -56,7 +55,6 @@ class ReadyRanges:
             ranges[:] = [ReadyRange(ranges[0].after, LAST_RANK)]
 
     def first(self, queue: str) -> ReadyRange:
-        """The range of the queue from which to claim next."""
         return self._ranges[queue][0]
 
     def advance(self, queue: str, position: Position) -> None:

@@ -67,7 +67,6 @@ class EndedRun(NamedTuple, Generic[Kind]):
 
     @property
     def about(self) -> tuple[str, str, str, int]:
-        """The fields that every `JobEvent` has."""
         attempt = self.outcome.attempt if isinstance(self.outcome, Failed) else None
         return self.job.id, self.job.task, self.job.queue, attempt or self.attempt
 
@@ -102,7 +101,6 @@ def announce(run: EndedRun[Outcome], events: EventBus) -> None:
 
 
 def size_of(run: EndedRun[Outcome]) -> int:
-    """About how many bytes it takes to write this run's outcome."""
     return TABLE[type(run.outcome)].size(run.outcome)
 
 

@@ -96,7 +96,6 @@ class Outcomes:
         self._empty.clear()
 
     def report(self, job: ClaimedJob, text: str) -> None:
-        """Note how far a running job is; only the last report counts."""
         self._progress.report(job, text)
         self._come.set()
 

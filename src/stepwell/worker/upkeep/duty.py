@@ -30,7 +30,6 @@ class Duty:
     at: float = 0.0
 
     async def do(self, runner: DutyRunner) -> None:
-        """Run the query, and set when it is due again."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         done = await runner.do(self.name, self.query())

@@ -16,5 +16,4 @@ _QUICK = 0.005
 
 
 def pause_after_walk(seconds: float) -> float:
-    """How long to wait after a walk that took `seconds`."""
     return min(max(0.0, seconds - _QUICK) / _SHARE, _LONGEST_PAUSE)

@@ -30,7 +30,6 @@ class Promoter:
         self._alarm = Alarm()
 
     def due_in(self, seconds: float) -> None:
-        """A job will be due in so many seconds."""
         self._alarm.ring_in(seconds + self._leadership.behind)
 
     def look(self) -> None:
