@@ -17,7 +17,7 @@ from stepwell.cli.output import warn
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
-from stepwell.postgres.queries.names import NameKind
+from stepwell.postgres.queries.reads import NameKind
 from stepwell.worker.claiming.patterns import fits, is_pattern
 
 Typed = dict[NameKind, str | None]
@@ -42,7 +42,7 @@ def doubts(connection: psycopg.Connection[Any], typed: Typed, *, served: bool = 
     if not given:
         return []
     try:
-        names = fetch(connection, queries.names.known_names(typed.get("queue")))
+        names = fetch(connection, queries.reads.known_names(typed.get("queue")))
     except psycopg.errors.InsufficientPrivilege:
         return []  # a producer may enqueue but not read
     said: list[str] = []

@@ -99,7 +99,7 @@ class Context(JobContext):
         it with `tx.save(value)` and read it from `tx.value`.
         """
         made = Transaction(self._run.effects, check_name(key, "key"))
-        self._run.unawaited.add(made)
+        self._run.expect(made)
         return made
 
     def sleep(self, delay: Duration, *, key: str | None = None) -> Coroutine[object, None, None]:

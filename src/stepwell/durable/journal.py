@@ -256,10 +256,6 @@ class Journal:
         self.tell(StepDrifted, entry.key, self._drift)
         return self._drift == "rerun"
 
-    def note_error(self, step: NewStep, *, kept: bool) -> None:
-        """Note that a step of this branch failed: see `Notes.add_error`."""
-        self.notes.add_error(self.branch.prefix, step, kept=kept)
-
     def _keep_caught(self, branch: Branch) -> None:
         # A handler that reaches another step, in the branch that failed or above it, has caught the error.
         for step in self.notes.keep_errors(branch.prefix):

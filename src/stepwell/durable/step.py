@@ -109,7 +109,7 @@ def note_failure(
     if isinstance(error, Exception):
         if not isinstance(error, SAYING):
             step = NewStep(entry.key, entry.n, kind, error=describe_error(error), replaced=replaced)
-            journal.note_error(step, kept=can_be_raised_again(error))
+            journal.notes.add_error(journal.branch.prefix, step, kept=can_be_raised_again(error))
         tag_error(error, entry.key, final=False)
 
 

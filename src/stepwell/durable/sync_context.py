@@ -123,7 +123,7 @@ class SyncContext(JobContext):
     def transaction(self, key: str) -> SyncTransaction:
         """`with ctx.transaction("key") as tx`: see `Context.transaction`."""
         made = SyncTransaction(self._effects(), check_name(key, "key"))
-        self._run.unawaited.add(made)
+        self._run.expect(made)
         return made
 
     def sleep(self, delay: Duration, *, key: str | None = None) -> None:

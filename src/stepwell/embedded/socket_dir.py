@@ -41,18 +41,14 @@ def socket_dir(home: Path, user: User) -> Path:
             run.symlink_to(directory)
             return directory
     raise EmbeddedError(
-        f"{home} is too long a path for a socket (over {_longest_home()} bytes), and neither XDG_RUNTIME_DIR "
-        "nor TMPDIR names a short directory to use instead: set one of them, or choose a shorter path"
+        f"{home} is too long a path for a socket (over {_LONGEST - len('/run/.s.PGSQL.5432')} bytes), and neither "
+        "XDG_RUNTIME_DIR nor TMPDIR names a short directory to use instead: set one of them, or choose a shorter path"
     )
 
 
 def _fits(directory: Path) -> bool:
     # libpq reads a host with a comma as two hosts.
     return len(os.fsencode(directory / ".s.PGSQL.5432")) <= _LONGEST and "," not in str(directory)
-
-
-def _longest_home() -> int:
-    return _LONGEST - len("/run/.s.PGSQL.5432")
 
 
 def _private(directory: Path, user: User) -> Path:

@@ -26,11 +26,11 @@ from stepwell.durable.job_context import JobContext
 from stepwell.durable.sync_context import SyncContext
 from stepwell.errors import ConfigError, StepNotFound
 from stepwell.flows.annotations import ends_of, fits, hints_of, output_of, written
-from stepwell.flows.flow import Flow, FlowStep, StepInput, check_step_options, enter_step, seconds_or
+from stepwell.flows.flow import Flow, FlowStep, check_step_options, enter_step, seconds_or
 from stepwell.jobs.callable_task import Anything
 from stepwell.jobs.codec import Codec
 from stepwell.jobs.options import check_priority
-from stepwell.jobs.task import Task
+from stepwell.jobs.task import StepInput, Task
 from stepwell.values.bounds import check_name
 from stepwell.values.directives import Done, Next
 from stepwell.values.duration import Duration

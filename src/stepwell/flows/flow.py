@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 from stepwell.durable.job_context import JobContext
 from stepwell.errors import BadArgs, BadValue
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.task import Task
+from stepwell.jobs.task import StepInput, Task
 from stepwell.values.bounds import check_name
 from stepwell.values.directives import Done
 from stepwell.values.duration import Duration, seconds
@@ -52,15 +52,6 @@ class FlowStep:
     def with_policy(self, policy: JobPolicy) -> FlowStep:
         timeout = self.timeout if policy.timeout is None else policy.timeout
         return replace(self, retry=policy.applied_to(self.retry), timeout=timeout)
-
-
-@dataclass(frozen=True, slots=True)
-class StepInput:
-    """The step that a job goes on with: its name, its input as JSON, and the delay before it."""
-
-    name: str
-    input: str
-    after: float | None
 
 
 @dataclass(frozen=True, slots=True)

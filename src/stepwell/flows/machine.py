@@ -10,9 +10,9 @@ import msgspec
 
 from stepwell.durable.job_context import JobContext
 from stepwell.errors import BadArgs, ConfigError, MisfitArgs, StepNotFound
-from stepwell.flows.flow import Flow, FlowStep, StepInput, check_step_options, enter_step, seconds_or
+from stepwell.flows.flow import Flow, FlowStep, check_step_options, enter_step, seconds_or
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.task import Task
+from stepwell.jobs.task import StepInput, Task
 from stepwell.values.bounds import check_name
 from stepwell.values.directives import Done, Next
 from stepwell.values.duration import Duration

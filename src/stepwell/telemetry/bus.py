@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from types import TracebackType
 from typing import ClassVar
 
 import msgspec
@@ -86,9 +85,10 @@ def log(event: Telemetry, error: BaseException | None = None) -> None:
         return
     fields = asdict(event)
     about = {name: fields[name] for name in _JOB_FIELDS if fields.get(name) is not None}
+    exc_info = None if error is None else (type(error), error, error.__traceback__)
     file, line, function, _ = logger.findCaller()
     record = logger.makeRecord(
-        logger.name, event.own_level, file, line, event.text(), (), _exc_info(error), function,
+        logger.name, event.own_level, file, line, event.text(), (), exc_info, function,
         {"event": type(event).__name__, "fields": fields, **about},
     )  # fmt: skip
     # Formatters print this text as it is. It is bounded and can be encoded, whatever the exception says.
@@ -99,7 +99,3 @@ def log(event: Telemetry, error: BaseException | None = None) -> None:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A count and its noun: "1 job", "2 jobs"."""
     return f"1 {one}" if count == 1 else f"{count} {many or one + 's'}"
-
-
-def _exc_info(error: BaseException | None) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
-    return None if error is None else (type(error), error, error.__traceback__)

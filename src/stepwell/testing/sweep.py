@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
-from types import TracebackType
 from typing import Any, Self
 
 from stepwell.app import App
@@ -60,9 +59,7 @@ class CrashSweep:
             self._opened_here = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._opened_here.close()
 
     def run(

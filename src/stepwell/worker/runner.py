@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 from stepwell.app import App
 from stepwell.durable.backend import Durability
 from stepwell.durable.job_context import JobContext, run_of
-from stepwell.durable.log_filter import log_as
+from stepwell.durable.log_filter import LoggedRun, log_as
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.execution.executor import execute, execute_plain, outcome_of
 from stepwell.execution.flow_executor import execute_flow
@@ -191,7 +191,7 @@ class Runner:
 
     def _new(self, job: ClaimedJob) -> RunningJob:
         task, given = for_run(self._tasks[job.task].for_job(job, self._events.emit), job)
-        return RunningJob(given, task, self._new_context(given, task))
+        return RunningJob(given, task, self._new_context(given, task), LoggedRun(given), given.attempt)
 
     def _new_context(self, job: ClaimedJob, task: Task[..., Any]) -> JobContext:
         return task.context_for(job, self._report, self._durability[job.task])

@@ -68,19 +68,19 @@ class WorkerRun:
         self._steps = StepStore(
             self._connection("steps"), self._transactions, app.max_result_size, self._step_threads, events
         )
-        self._processes = Processes(options.process_slots, self.outcomes.report)
+        self.processes = Processes(options.process_slots, self.outcomes.report)
         shared = SharedParts(
             app,
             events,
             self.outcomes,
             self._steps,
-            self._processes,
+            self.processes,
             self._transactions,
             self._connection("settle"),
             options.always_replay,
         )
-        self._claims = Claims(self._connection("claim"), self._known_jobs, self._renew_lease, events)
-        self.slots = Slots(shared, self.pools, options.balance, self._claims, options.max_held_size)
+        self.claims = Claims(self._connection("claim"), self._known_jobs, self._renew_lease, events)
+        self.slots = Slots(shared, self.pools, options.balance, self.claims, options.max_held_size)
         self._poller = ReadyPoller(
             self._duty_runner("look", slow=True),
             lambda: self.worker_id,
@@ -168,11 +168,11 @@ class WorkerRun:
     @property
     def worker_id(self) -> str | None:
         """The id under which the worker is registered now; None while it holds no lease."""
-        return self._claims.worker_id
+        return self.claims.worker_id
 
     @worker_id.setter
     def worker_id(self, worker_id: str | None) -> None:
-        self._claims.worker_id = worker_id
+        self.claims.worker_id = worker_id
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
@@ -193,10 +193,6 @@ class WorkerRun:
         """A loop for each pool that claims until `slots.stop_fetching`."""
         return [keep_going("claiming jobs", fetcher.run, self._events) for fetcher in self.slots.fetchers]
 
-    async def hand_back_lost_claims(self) -> None:
-        """After the last claim, hand back jobs that were claimed without our knowledge."""
-        await self._claims.hand_back_last()
-
     async def warn_of_rivals(self) -> None:
         """Log which other apps' workers may claim the same jobs. That is no reason to stop: an app may be being
         renamed."""
@@ -207,16 +203,12 @@ class WorkerRun:
             ):
                 self._events.emit(TasksShared(self._app.name, rival.owner, tuple(rival.tasks), named))
 
-    async def end_processes(self) -> None:
-        """End the processes that still run jobs: before other workers may claim these."""
-        await self._processes.close()
-
     async def close(self) -> None:
         self.slots.stop_all("lease")
         self.slots.close()
         self._steps.close()
         self._step_threads.close()
-        await self.end_processes()
+        await self.processes.close()
         await self._transactions.aclose()
         self._connections.close()
 

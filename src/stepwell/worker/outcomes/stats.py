@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from stepwell.postgres import queries
-from stepwell.postgres.queries.stats import Sums
+from stepwell.postgres.queries.outcomes import Sums
 from stepwell.values.job import ClaimedJob
 from stepwell.worker.upkeep.duty_runner import DutyRunner
 
@@ -39,7 +39,10 @@ class Stats:
     async def write(self) -> None:
         """Write the counts since the last time. Counts that cannot be written are kept."""
         sums, self._sums = self._sums, {}
-        if sums and await self._duties.do("writing statistics", queries.stats.add_stats(list(sums.values()))) is None:
+        if (
+            sums
+            and await self._duties.do("writing statistics", queries.outcomes.add_stats(list(sums.values()))) is None
+        ):
             self._put_back(list(sums.values()))
 
     def _put_back(self, unwritten: Sequence[Sums]) -> None:
