@@ -52,8 +52,7 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True)
 class DueSchedule:
-    """The fields from which a worker computes a schedule's ticks. `due_in` is zero or less if the schedule is due, None
-    if it never is."""
+    """The fields from which a worker computes ticks. `due_in`: at most 0 if the schedule is due, None if never."""
 
     id: str
     name: str

@@ -19,8 +19,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """Cron text in a time zone. `text` is as written, without extra blanks; `tz` is an IANA name. Raises `ConfigError`,
-    which names the wrong field."""
+    """Cron text in a time zone, without extra blanks; `tz` is an IANA name. `ConfigError` names a wrong field."""
 
     text: str
     tz: str = "UTC"

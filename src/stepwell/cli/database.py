@@ -14,7 +14,7 @@ from stepwell.embedded import EmbeddedPostgres
 from stepwell.errors import ConfigError
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.database import Database
-from stepwell.postgres.error_translation import translated
+from stepwell.postgres.hints import translated
 
 DatabaseOption = Annotated[
     str | None,

@@ -235,8 +235,7 @@ class Journal:
         )
 
     def give_up(self, name: str) -> None:
-        """Run a branch no more: the run need not reach the steps that it saved. If the branch still runs in a thread,
-        its next step leaves it."""
+        """Run a branch no more: its saved steps need not be reached. In a thread, its next step leaves it."""
         prefix = self.prefix_of(name)
         for branch in self._branches:
             if branch.prefix.startswith(prefix):

@@ -86,8 +86,7 @@ def home_of(path: Path) -> Path:
 
 
 def postmaster(home: Path) -> Postmaster | None:
-    """The content of `postmaster.pid`. It is valid while `server.lock` is held: starting a server removes a stale
-    file first."""
+    """The content of `postmaster.pid`, valid while `server.lock` is held: a start removes a stale file first."""
     try:
         lines = os.fsdecode((home / "data" / "postmaster.pid").read_bytes()).split("\n")
         ready = len(lines) > 7 and lines[7].strip() == "ready"

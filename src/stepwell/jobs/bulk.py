@@ -169,8 +169,7 @@ def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_r
 def change_matching(
     change: Change, which: JobMatch, report: Callable[[Counter[Became]], None] | None = None
 ) -> QueryPlan[Counter[Became]]:
-    """Change every job that matches a filter from `change.narrow`, and count what the jobs became. `report` gets the
-    counts after each batch."""
+    """Change every job that matches a filter from `change.narrow`. `report` gets the counts after each batch."""
     total: Counter[Became] = Counter()
     before: str | None = None
     while True:

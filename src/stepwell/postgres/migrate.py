@@ -147,11 +147,7 @@ def _accepts(connection: psycopg.Connection[Any], version: int) -> bool:
         return bool(cursor.execute("select stepwell.accepts(%s::integer)", (version,)).fetchone())
 
 
-def migrate(
-    connection: psycopg.Connection[Any],
-    *,
-    target: int | None = None,
-) -> list[str]:
+def migrate(connection: psycopg.Connection[Any], *, target: int | None = None) -> list[str]:
     """Apply the missing migrations in one transaction and return their names. Concurrent migrations wait. A newer
     schema is left alone if it works with this code, and refused if not. If another session holds a lock that the
     migration needs, it retries for a minute, unless the caller has begun a transaction. `target` is the last version,

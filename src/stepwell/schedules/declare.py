@@ -74,8 +74,7 @@ def new_declaration(
     jitter: Duration,
     options: Enqueuer[..., Any],
 ) -> Declaration:
-    """Check everything that can be checked without a database. Raises `ConfigError`, which names the field. `options`
-    are the options of its jobs."""
+    """Check everything that needs no database. `options` are those of its jobs. `ConfigError` names the field."""
     if args is not None and not isinstance(args, Mapping):
         raise BadArgs(f"args is {args!r}: give a dict of arguments by name")
     return Declaration(

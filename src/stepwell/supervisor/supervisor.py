@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepwell.error_text import describe_exit
@@ -73,15 +74,14 @@ def supervise(arguments: Sequence[str], processes: int, *, reloading: bool = Fal
     return asyncio.run(Supervisor(argv, processes, code_changes.changes(here) if reloading else None).run())
 
 
+@dataclass(slots=True)
 class Slot:
-    """A slot that one process after another fills."""
+    """A slot that one process after another fills. `hurry` cuts short the wait before the next process starts."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.process: WorkerProcess | None = None
-        self.delay = RestartDelay()
-        # Set to cut short the wait before the next process starts.
-        self.hurry = asyncio.Event()
+    number: int
+    process: WorkerProcess | None = None
+    delay: RestartDelay = field(default_factory=RestartDelay)
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Supervisor:

@@ -16,8 +16,8 @@ from types import FrameType
 
 from stepwell.app import App
 from stepwell.errors import ConfigError, DatabaseError
-from stepwell.postgres.error_translation import translated
 from stepwell.postgres.errors import is_transient
+from stepwell.postgres.hints import translated
 from stepwell.supervisor import exit_codes
 from stepwell.supervisor.lifeline import LifelineListener
 from stepwell.supervisor.limits import Limits, LimitWatch
@@ -68,7 +68,7 @@ def run_worker(
         report(error)
         if lifeline is not None and isinstance(error, ConfigError):
             code = exit_codes.MISCONFIGURED
-        elif lifeline is not None and started.cancelled() and _was_refused(error, wait=wait):
+        elif lifeline is not None and _was_refused(error, started, wait=wait):
             code = exit_codes.REFUSED
     threads.shutdown(wait=False, cancel_futures=True)
     if _cancel_tasks(loop) and _threads_end():
@@ -91,11 +91,12 @@ async def _run(app: App, worker: Worker, watch: LimitWatch, started: asyncio.Tas
         await app.aclose()
 
 
-def _was_refused(error: Exception, *, wait: bool) -> bool:
+def _was_refused(error: Exception, started: asyncio.Task[None], *, wait: bool) -> bool:
     """Whether the database refused a worker that had not started."""
     cause = error.__cause__
     passes = wait and cause is not None and is_transient(cause)
-    return isinstance(error, DatabaseError) and not passes
+    has_started = started.done() and not started.cancelled()
+    return isinstance(error, DatabaseError) and not has_started and not passes
 
 
 def _listen_for_signals(loop: asyncio.AbstractEventLoop, worker: Worker) -> None:

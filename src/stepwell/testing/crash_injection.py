@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stepwell.worker import write_observer
-from stepwell.worker.write_observer import Written
+from stepwell.worker.write_observer import Written, ignore
 
 When = Literal["before", "sent", "committed"]
 WHENS: tuple[When, ...] = ("before", "sent", "committed")
@@ -95,7 +95,7 @@ class CrashInjector:
 
     def _observe(self, where: str, text: str) -> Written:
         if where not in _WATCHED:
-            return _nothing
+            return ignore
         name = _name_of(where, text)
         if where == "claim":
             # A claim that finds no job writes nothing, which is known only from its reply.
@@ -141,7 +141,3 @@ class CrashInjector:
 def _name_of(where: str, text: str) -> str:
     found = re.search(r"stepwell\.(\w+)", text)
     return found[1] if found else f"{text} of a {where}"
-
-
-def _nothing(_: Sequence[Any]) -> None:
-    pass

@@ -86,12 +86,12 @@ def check_retry(retry: object, what: str = "retry") -> Retry | None:
     return retry
 
 
-def check_timeout(timeout: Duration | None) -> float | None:
+def check_timeout(timeout: Duration | None, what: str = "timeout") -> float | None:
     if timeout is None:
         return None
-    limit = seconds(timeout, "timeout")
+    limit = seconds(timeout, what)
     if limit == 0:
-        raise ConfigError("timeout is 0: leave it out for no timeout")
+        raise ConfigError(f"{what} is 0: give some seconds, or None for no limit")
     return limit
 
 

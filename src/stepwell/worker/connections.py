@@ -63,8 +63,7 @@ class Connections:
         self._lent: dict[AsyncConnection, bool] = {}
 
     async def lend(self, *, slow: bool = False) -> AsyncConnection:
-        """A connection in autocommit that nobody else uses. Raises Postgres' own error if none can be opened. `slow`:
-        the statement may take long."""
+        """An unused connection in autocommit. Raises Postgres' own error if it cannot open one. `slow`: for long."""
         if slow:
             await self._slow.acquire()
         try:

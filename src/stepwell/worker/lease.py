@@ -218,15 +218,13 @@ class Lease:
             self._loop.call_soon_threadsafe(callback, *args)
 
 
+@dataclass(slots=True)
 class _Ping:
     """One question to the event loop. The loop writes `answered`, the lease thread the rest."""
 
-    __slots__ = ("answered", "asked_at", "next_report")
-
-    def __init__(self, asked_at: float, next_report: float) -> None:
-        self.asked_at = asked_at
-        self.next_report = next_report
-        self.answered = False
+    asked_at: float
+    next_report: float
+    answered: bool = False
 
     def answer(self) -> None:
         self.answered = True

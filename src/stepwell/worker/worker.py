@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
+from importlib.util import find_spec
 from typing import Self, TypeVar
 
 from stepwell.app import App
@@ -186,7 +186,7 @@ class Worker:
         tasks = self._app.tasks
         for task in tasks.values():
             task.codec.prepare()
-        if any(task.uses_processes for task in tasks.values()) and not _installed("pebble"):
+        if any(task.uses_processes for task in tasks.values()) and find_spec("pebble") is None:
             raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'")
         if not tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
@@ -291,11 +291,3 @@ def _unwritten(count: int, locked: int) -> str:
         f"stopped with {outcomes} that could not be written, {jobs} being locked by other sessions, which the log "
         "names: those jobs run again when these sessions let go"
     )
-
-
-def _installed(module: str) -> bool:
-    try:
-        import_module(module)
-    except ImportError:
-        return False
-    return True

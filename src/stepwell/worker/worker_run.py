@@ -194,8 +194,7 @@ class WorkerRun:
         return [keep_going("claiming jobs", fetcher.run, self._events) for fetcher in self.slots.fetchers]
 
     async def warn_of_rivals(self) -> None:
-        """Log which other apps' workers may claim the same jobs. That is no reason to stop: an app may be being
-        renamed."""
+        """Log which other apps' workers may claim the same jobs. An app may be being renamed: do not stop."""
         named = self._app.owner is not None
         if self.worker_id is not None:
             for rival in (

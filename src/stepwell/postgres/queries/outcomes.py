@@ -90,13 +90,9 @@ class HeldMisfits:
     expired: list[UUID]
 
 
-_MISFITS: LiteralString = (
-    "stepwell.hold_misfits(%s::uuid[], %s::integer[], %s::integer[], %s::text[], %s::double precision[])"
-)
-
-
 _HOLD_MISFITS: LiteralString = (
-    "select (h.held).refused, (h.held).expired from (select " + _MISFITS + " as held" + WITHIN + ") as h"  # noqa: S608
+    "select (h.held).refused, (h.held).expired from (select stepwell.hold_misfits(%s::uuid[], %s::integer[],"  # noqa: S608
+    " %s::integer[], %s::text[], %s::double precision[]) as held" + WITHIN + ") as h"
 )
 
 

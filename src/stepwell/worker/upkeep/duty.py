@@ -62,15 +62,13 @@ class PruneDuty:
                 self.at = loop.time() + _AGAIN
                 return
             full = done[0] >= self.limit
-            self._adapt(loop.time() - started, full=full)
+            seconds = loop.time() - started
+            if seconds > _SLOW:
+                self.limit = max(1, self.limit // 2)
+            elif full and seconds < _QUICK:
+                self.limit = min(_MOST_ROWS, self.limit * 2)
             if not full:
                 self.at = loop.time() + self.every
                 return
             if loop.time() >= until:
                 return
-
-    def _adapt(self, seconds: float, *, full: bool) -> None:
-        if seconds > _SLOW:
-            self.limit = max(1, self.limit // 2)
-        elif full and seconds < _QUICK:
-            self.limit = min(_MOST_ROWS, self.limit * 2)
