@@ -140,7 +140,9 @@ def print_steps(flows: Sequence[tuple[Task[..., Any], FlowStep]]) -> None:
             Column("begins", lambda flow: "begins" if can_start_at(*flow) else ""),
             Column("queue", lambda flow: flow[1].queue or flow[0].queue, cut=True),
             Column("priority", lambda flow: priority_of(*flow), right=True),
-            Column("runs in", lambda flow: _runs_in(flow[1])),
+            Column(
+                "runs in", lambda flow: "transaction" if flow[1].transaction else "process" if flow[1].process else ""
+            ),
             Column("retry", lambda flow: retry_text(flow[1].retry), cut=True),
             Column("timeout", lambda flow: _timeout(flow[1].timeout)),
         ],
@@ -161,10 +163,6 @@ def print_schedules(schedules: Sequence[NewSchedule]) -> None:
             Column("args", lambda schedule: schedule.args, cut=True),
         ],
     )
-
-
-def _runs_in(step: FlowStep) -> str:
-    return "transaction" if step.transaction else "process" if step.process else ""
 
 
 def _timeout(timeout: float | None) -> str:

@@ -16,7 +16,7 @@ from stepwell.embedded import lifetime, system_dir
 from stepwell.embedded.paths import ServerPaths, claim, prepare
 from stepwell.embedded.server import open_log, run_server
 from stepwell.embedded.server_account import server_user
-from stepwell.embedded.user import User, current_user
+from stepwell.embedded.user import current_user
 from stepwell.errors import EmbeddedError
 
 
@@ -85,7 +85,8 @@ class EmbeddedPostgres:
         try:
             # Under the mutex: otherwise another process could create the database meanwhile, as another user.
             user = server_user(lifetime.home_of(self.path) / "data")
-            bin_dir = _reachable(installed, user)
+            reaches = not user.is_another or user.reaches(installed)
+            bin_dir = installed if reaches else system_dir.binaries(installed)
             paths = prepare(self.path, user)
             joined = self._join()
             try:
@@ -123,12 +124,6 @@ def _installed(bin_dir: Path) -> Path:
     if not (bin_dir / "initdb").exists():
         raise EmbeddedError(f"{bin_dir} holds no Postgres: give a directory that contains initdb and postgres")
     return bin_dir
-
-
-def _reachable(bin_dir: Path, user: User) -> Path:
-    if not user.is_another or user.reaches(bin_dir):
-        return bin_dir
-    return system_dir.binaries(bin_dir)
 
 
 def _start_keeper(paths: ServerPaths) -> bool:

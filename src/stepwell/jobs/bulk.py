@@ -43,7 +43,6 @@ class Change:
     default: tuple[State, ...] = ()
     """The states that apply if a filter names none."""
     step: str | None = None
-    """The step that the jobs go back to."""
     goes_back: bool = False
     """Whether the jobs do not continue where they stopped."""
     has_input: bool = False

@@ -60,7 +60,7 @@ class EventBus:
 
     def wanted(self, kind: type[Telemetry]) -> bool:
         """Whether an event of this class would reach anybody. Hot paths ask this before they build an event."""
-        return bool(self._subscribers) or is_logged(kind)
+        return bool(self._subscribers) or logger.isEnabledFor(kind.level)
 
     def emit(self, event: Telemetry, error: BaseException | None = None) -> None:
         """Log an event, with the exception it is about if there is one, and hand it to the subscribers."""
@@ -72,11 +72,6 @@ class EventBus:
                 # It must not hurt the worker, and would most likely fail again with the next event.
                 self._subscribers.remove(receive)
                 logger.exception("a subscriber to events failed and was unsubscribed: %r", receive)
-
-
-def is_logged(kind: type[Telemetry]) -> bool:
-    """Whether an event of this class is logged. Code without a bus asks this before it builds an event."""
-    return logger.isEnabledFor(kind.level)
 
 
 def log(event: Telemetry, error: BaseException | None = None) -> None:

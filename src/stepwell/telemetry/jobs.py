@@ -18,7 +18,6 @@ class JobsClaimed(Telemetry, frozen=True):
     level = logging.DEBUG
     worker_id: str
     queues: tuple[str, ...]
-    """The queues that were asked."""
     count: int
 
     def text(self) -> str:

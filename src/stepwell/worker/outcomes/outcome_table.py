@@ -82,7 +82,6 @@ class OutcomeRow(Generic[Kind]):
 
     write: Callable[[Sequence[EndedRun[Kind]], float], Query[Any]]
     counter: str
-    """The counter of `Sums` that counts it."""
     event: type[JobEvent]
     fields: Callable[[EndedRun[Kind]], tuple[object, ...]] = lambda _: ()
     """The fields of the event after those that every `JobEvent` has."""
