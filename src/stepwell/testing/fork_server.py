@@ -32,7 +32,7 @@ def main(program: str, output: int) -> None:
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     # With a handler set, even one that does nothing, the signal writes to the wakeup descriptor.
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     signal.set_wakeup_fd(wake)
     page = SharedPage()
     pids: set[int] = set()
