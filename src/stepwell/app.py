@@ -13,7 +13,6 @@ from typing import Self, TypeVar
 
 from stepwell.calendar.schedule import STALES, Stale
 from stepwell.durable.journal import Drift
-from stepwell.errors import ConfigError
 from stepwell.fleet import FleetControl
 from stepwell.jobs.app_jobs import AppJobs
 from stepwell.jobs.enqueue import JobStore
@@ -23,9 +22,8 @@ from stepwell.postgres.threads import in_thread
 from stepwell.registry import DRIFTS, TaskDefaults, TaskRegistry
 from stepwell.schedules.app_schedules import AppSchedules
 from stepwell.schedules.declare import Scheduler
-from stepwell.values.bounds import check_choice, check_whole
+from stepwell.values.bounds import check_choice, check_name, check_whole
 from stepwell.values.duration import Duration, seconds
-from stepwell.values.names import check_name
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
 from stepwell.values.retry import Retry
 from stepwell.worker_hook import Hook, check_hook
@@ -87,7 +85,7 @@ class App(TaskRegistry, AppJobs, AppSchedules, FleetControl):
         self.database = Database(
             database,
             pool_size=check_whole(pool_size, "pool_size", 1),
-            call_timeout=_call_timeout(call_timeout),
+            call_timeout=check_timeout(call_timeout, "call_timeout"),
         )
         self.start_hooks: list[Hook] = []
         self.stop_hooks: list[Hook] = []
@@ -186,10 +184,3 @@ def _module_of_caller() -> str:
         return name
     spec = frame.f_globals.get("__spec__")
     return str(spec.name).removesuffix(".__main__") if spec is not None else Path(sys.argv[0] or "app").stem or "app"
-
-
-def _call_timeout(call_timeout: Duration | None) -> float | None:
-    limit = None if call_timeout is None else seconds(call_timeout, "call_timeout")
-    if limit == 0:
-        raise ConfigError("call_timeout is 0: give some seconds, or None for no limit")
-    return limit

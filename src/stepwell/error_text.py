@@ -44,7 +44,6 @@ def error_line(kind: str, message: str | None) -> str:
 
 
 def error_line_of(error: BaseException) -> str:
-    """Format an exception in one line."""
     return error_line(error_name(error), error_message(error))
 
 

@@ -101,7 +101,6 @@ WHY_NO_JOB = "it was never committed, or its history is no longer kept"
 
 
 def no_such_job(job_id: object) -> JobNotFound:
-    """Make the error for a job that does not exist."""
     return JobNotFound(f"there is no job {job_id}: {WHY_NO_JOB}")
 
 

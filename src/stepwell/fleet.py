@@ -12,7 +12,7 @@ from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.queries.fleet import Target
 from stepwell.postgres.threads import refuse_in_event_loop
-from stepwell.values.names import check_name
+from stepwell.values.bounds import check_name
 
 
 class FleetControl:

@@ -22,11 +22,11 @@ from stepwell.jobs.callable_task import (
     SyncContextTask,
     SyncTask,
     TaskDecorator,
+    check_function,
     new_task,
 )
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.task import Task
-from stepwell.jobs.task_function import check_function
 from stepwell.values.bounds import check_choice
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
@@ -61,7 +61,6 @@ class TaskDefaults:
         keep: Keep | None,
         keep_failed: Keep | None,
     ) -> dict[str, Any]:
-        """Return the options of one task, checked."""
         return {
             "queue": self.queue if queue is None else queue,
             "priority": priority,

@@ -33,6 +33,5 @@ def check_hook(who: str, hook: Any) -> Hook:
 
 
 def name_of(hook: Hook) -> str:
-    """Name a hook in a message, by its module and name."""
     name = getattr(hook, "__qualname__", None)
     return repr(hook) if name is None else f"{getattr(hook, '__module__', '?')}.{name}"

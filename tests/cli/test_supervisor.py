@@ -23,7 +23,7 @@ from stepwell.error_text import describe_exit
 from stepwell.postgres import queries
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.fetch import fetch
-from stepwell.supervisor.restart_delay import RestartDelay
+from stepwell.supervisor.supervisor import RestartDelay
 
 pytestmark = pytest.mark.crash
 

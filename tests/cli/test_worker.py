@@ -119,7 +119,7 @@ def test_what_a_person_must_fix_is_one_line(run: Run, empty_dsn: str) -> None:
         (("-q", "mail=2", "-c", "5"), "--concurrency is 5 and --queue 'mail=2'"),
         (("-q", "mail=two"), "--queue is 'mail=two': write it as mail=2"),
         (("-q", "=2"), "--queue is '=2'"),
-        (("-q", "mail=0"), "queues gives 'mail' the slots 0"),
+        (("-q", "mail=0"), "queues['mail'] is 0"),
         (("-q", "mail=2", "-q", "mail=3"), "--queue names 'mail' twice"),
         (("--balance", "fair"), "balance is 'fair'"),
         (("--balance", "default=3,mail"), "--balance is 'mail': write it as"),

@@ -25,7 +25,7 @@ from stepwell import (
     StepwellError,
     SyncContext,
 )
-from stepwell.postgres.batches import batches
+from stepwell.postgres.coalesce import batches
 from stepwell.values.job import NewJob
 
 

@@ -17,9 +17,8 @@ from stepwell.postgres import queries
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.claims import Position
 from stepwell.postgres.queries.fleet import Target
-from stepwell.postgres.queries.outcomes import Move
+from stepwell.postgres.queries.outcomes import Move, Sums
 from stepwell.postgres.queries.search import JobMatch
-from stepwell.postgres.queries.stats import Sums
 from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.values.job import NewJob
 from stepwell.values.step import NewStep, SavedError

@@ -12,7 +12,7 @@ from stepwell import App, Worker
 from stepwell.telemetry.bus import EventBus, Telemetry
 from stepwell.telemetry.worker import DatabaseBack, DatabaseLost, UpkeepFailed
 from stepwell.worker import worker_connection
-from stepwell.worker.outage import Outage
+from stepwell.worker.connections import Outage
 
 
 def test_the_first_part_to_lose_the_database_and_the_last_to_have_it_back_are_logged() -> None:

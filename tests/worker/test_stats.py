@@ -10,7 +10,7 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Cancel, Context, Fail, JobFailed, Restart, Snooze, Step, Worker
-from stepwell.postgres.queries.stats import Sums
+from stepwell.postgres.queries.outcomes import Sums
 from stepwell.telemetry.jobs import OutcomeRefused
 from stepwell.telemetry.worker import WorkerStopped
 from stepwell.worker.outcomes.outcome_table import REFUSED, TABLE

@@ -52,8 +52,7 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True)
 class DueSchedule:
-    """The fields from which a worker computes a schedule's ticks. `due_in` is zero or less if the schedule is due, None
-    if it never is."""
+    """The fields from which a worker computes ticks. `due_in`: at most 0 if the schedule is due, None if never."""
 
     id: str
     name: str
@@ -148,7 +147,6 @@ def following(timing: Timing, at: datetime, n: int) -> list[datetime]:
 
 @lru_cache(maxsize=10_000)
 def to_timing(cron: str | None, tz: str | None, every: float | None) -> Timing:
-    """Return the timing that a row describes."""
     if cron is not None and tz is not None:
         return Cron(cron, tz)
     assert every is not None
@@ -156,12 +154,10 @@ def to_timing(cron: str | None, tz: str | None, every: float | None) -> Timing:
 
 
 def from_timing(timing: Timing) -> tuple[str | None, str | None, float | None]:
-    """Return a timing as the columns cron, tz and every."""
     return (timing.text, timing.tz, None) if isinstance(timing, Cron) else (None, None, timing.seconds)
 
 
 def check_catchup(catchup: Catchup) -> int:
-    """Return how many missed ticks run."""
     if catchup == "skip":
         return 0
     if catchup == "once":

@@ -19,8 +19,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """Cron text in a time zone. `text` is as written, without extra blanks; `tz` is an IANA name. Raises `ConfigError`,
-    which names the wrong field."""
+    """Cron text in a time zone, without extra blanks; `tz` is an IANA name. `ConfigError` names a wrong field."""
 
     text: str
     tz: str = "UTC"
@@ -75,12 +74,8 @@ def parse_timing(given: Duration, tz: str | None = None) -> Timing:
 
 
 def ticks(timing: Timing, after: datetime, until: datetime, most: int) -> list[datetime]:
-    """Return the ticks after `after` up to and including `until`, oldest first; only the newest `most` if there are
-    more.
-
-    The cost depends only on the number returned, not on the length of the period: cron is walked backwards from
-    `until`.
-    """
+    """Return the ticks after `after` up to and including `until`, oldest first; at most the newest `most`. The cost
+    depends on the number returned, not on the length of the period: cron is walked backwards from `until`."""
     after, until = _utc(after), _utc(until)
     if isinstance(timing, Interval):
         newest = (until - timing.anchor) // timing.step

@@ -9,8 +9,7 @@ twice or not at all. So this module converts wall times to instants by its own r
   wall time runs at the first instant after the gap; all wall times of one gap run once together. A repeated wall time
   runs the first time.
 - A schedule for every hour (a star, or all 24) follows the wall clock: it runs whenever the clock shows a matching
-time,
-  twice if that time is repeated. Skipped times are not made up for, because the next tick is near.
+  time, twice if that time is repeated. Skipped times are not made up for, because the next tick is near.
 
 The rule of Debian's cron, and of cronsim, looks only at the star: then "0 */2 * * *" would lose a run on the day
 without a 2 o'clock, and "*/15 2 * * *" would not run at all. A sixth field changes nothing.

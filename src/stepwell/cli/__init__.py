@@ -1,6 +1,6 @@
 """The command line: parse the arguments, call the library once, print the answer.
 
-`commands` lists all commands; each has a file named after it, or a folder (`jobs`, `tasks`) where it needs several. A
+`commands` lists all commands; each has a file named after it, or a folder (`jobs`) where it needs several. A
 command connects through `database`, reads its arguments with `parse`, and prints with `output`, which writes tables for
 people and `--json` for programs, and escapes control characters in all text from jobs. `entry_point` turns every error
 into one line on stderr and an exit code: 0, 1 for a failure, 2 for a wrong command line.

@@ -14,7 +14,7 @@ from stepwell.embedded import EmbeddedPostgres
 from stepwell.errors import ConfigError
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.database import Database
-from stepwell.postgres.error_translation import translated
+from stepwell.postgres.hints import translated
 
 DatabaseOption = Annotated[
     str | None,
@@ -32,11 +32,9 @@ DatabaseOption = Annotated[
 def connect(
     database: str | None, *, any_schema: bool = False, create: bool = False
 ) -> Generator[psycopg.Connection[Any]]:
-    """Yield a connection in autocommit mode.
-
-    The schema is checked first, unless `any_schema`. An embedded Postgres must exist, unless the command may `create`
-    one: in the wrong directory it would otherwise make and read an empty one.
-    """
+    """Yield a connection in autocommit mode. The schema is checked first, unless `any_schema`. An embedded Postgres
+    must exist, unless the command may `create` one: in the wrong directory it would otherwise make and read an empty
+    one."""
     with open_database(database, any_schema=any_schema, create=create) as found, found.connect() as connection:
         yield connection
 

@@ -9,7 +9,7 @@ from stepwell.cli.options import JsonOption
 from stepwell.cli.output import dump, record, status
 from stepwell.doctor import examine
 from stepwell.postgres.database import Database
-from stepwell.postgres.error_translation import translated
+from stepwell.postgres.hints import translated
 
 
 def doctor(json: JsonOption = False, database: DatabaseOption = None) -> None:

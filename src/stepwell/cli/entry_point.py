@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, NoReturn, TextIO, cast
+from typing import Any, NoReturn, cast
 
 import psycopg
 import typer
@@ -20,7 +20,6 @@ _TyperUsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 
 def main() -> NoReturn:
-    """Run the command that `sys.argv` names, and exit."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # A terminal that cannot show a character gets its number instead of a traceback.
@@ -30,7 +29,8 @@ def main() -> NoReturn:
         sys.stdout.flush()
     except BrokenPipeError:
         code = 1
-        _redirect_to_null(sys.stdout)
+        # The reader of our output is gone: let Python's last flush succeed silently.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)
@@ -72,8 +72,3 @@ def _reword(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "stepwell"
     return f'{said}: see "{command} --help"'
-
-
-def _redirect_to_null(stream: TextIO) -> None:
-    """The reader of our output is gone: let Python's last flush succeed silently."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -8,14 +8,15 @@ import psycopg
 import typer
 
 from stepwell.cli import known_names, parse
-from stepwell.cli.confirm import YesOption, ask, check_can_ask
 from stepwell.cli.database import DatabaseOption, connect
+from stepwell.cli.options import YesOption, ask, check_can_ask
 from stepwell.cli.output import say
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.fleet import Target
 from stepwell.postgres.queries.reads import WorkerInfo
+from stepwell.telemetry.bus import counted
 from stepwell.worker.claiming.patterns import fits
 
 QueueArgument = Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
@@ -89,9 +90,9 @@ def stop(
         if scope.worker is None:
             check_can_ask("stop", yes=yes)
         if concerned and not yes:
-            ask(f"stop {_workers(concerned)}?")
+            ask(f"stop {counted(concerned, 'worker')}?")
         asked = fetch(connection, queries.fleet.stop(scope))[0]
-    say(f"asked {_workers(asked)} to stop")
+    say(f"asked {counted(asked, 'worker')} to stop")
 
 
 def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, everything: bool) -> Target:
@@ -135,10 +136,6 @@ def _has(worker: WorkerInfo, scope: Target) -> bool:
     if scope.queue is None:
         return scope.task in worker.tasks
     return any(fits(scope.queue, name) for name in worker.queues)
-
-
-def _workers(count: int) -> str:
-    return "1 worker" if count == 1 else f"{count} workers"
 
 
 def _name(scope: Target) -> str:

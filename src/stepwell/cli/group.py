@@ -8,7 +8,6 @@ from stepwell.cli.output import say
 
 
 def new_group(help_text: str) -> typer.Typer:
-    """A group of commands that shows its help when called alone."""
     group = typer.Typer(help=help_text, rich_markup_mode=None)
 
     @group.callback(invoke_without_command=True)

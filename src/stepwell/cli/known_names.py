@@ -17,7 +17,7 @@ from stepwell.cli.output import warn
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
-from stepwell.postgres.queries.names import NameKind
+from stepwell.postgres.queries.reads import NameKind
 from stepwell.worker.claiming.patterns import fits, is_pattern
 
 Typed = dict[NameKind, str | None]
@@ -26,7 +26,6 @@ _COMPARED = 20
 
 
 def warn_of(connection: psycopg.Connection[Any], typed: Typed) -> None:
-    """Warn about each name that nothing uses."""
     for doubt in doubts(connection, typed):
         warn(doubt)
 
@@ -38,13 +37,12 @@ def refuse(connection: psycopg.Connection[Any], typed: Typed) -> None:
 
 
 def doubts(connection: psycopg.Connection[Any], typed: Typed, *, served: bool = False) -> list[str]:
-    """A sentence about each name that nothing uses. With `served`, a job that no worker ever claimed does not count as
-    use."""
+    """A sentence about each name that nothing uses. With `served`, a job that no worker ever claimed is no use."""
     given: list[tuple[NameKind, str]] = [(kind, name) for kind, name in typed.items() if name is not None]
     if not given:
         return []
     try:
-        names = fetch(connection, queries.names.known_names(typed.get("queue")))
+        names = fetch(connection, queries.reads.known_names(typed.get("queue")))
     except psycopg.errors.InsufficientPrivilege:
         return []  # a producer may enqueue but not read
     said: list[str] = []

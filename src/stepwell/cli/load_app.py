@@ -17,7 +17,8 @@ from stepwell.cli.parse import UsageError
 from stepwell.error_text import error_line_of
 from stepwell.errors import ConfigError
 
-_OURS = str(Path(__file__).parent.parent) + os.sep
+# Files of Stepwell, and of the import system.
+_NOT_USERS = (str(Path(__file__).parent.parent) + os.sep, "<frozen importlib", str(importlib.__file__))
 
 
 def load_app(path: str) -> App:
@@ -88,11 +89,7 @@ def _users_traceback(error: BaseException) -> str:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        kept = [frame for frame in part.stack if not _is_ours(frame.filename)]
+        kept = [frame for frame in part.stack if not frame.filename.startswith(_NOT_USERS)]
         part.stack = traceback.StackSummary.from_list(kept)
         rest += [other for other in (part.__cause__, part.__context__, *(part.exceptions or ())) if other is not None]
     return "".join(whole.format())
-
-
-def _is_ours(file: str) -> bool:
-    return file.startswith((_OURS, "<frozen importlib")) or file == importlib.__file__

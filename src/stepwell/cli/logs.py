@@ -17,18 +17,15 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 def check_level(typed: str | None) -> str | None:
-    """The level, if it is one."""
     if typed is not None and typed.lower() not in LEVELS:
         raise UsageError(f"--log-level is {typed!r}: it must be one of {', '.join(LEVELS)}")
     return typed
 
 
 def set_up_logging(level: str | None, *, one_of_many: bool = False) -> None:
-    """Log from `level` on, by default info; with the pid in each line if this is `one_of_many` processes.
-
-    An app that has configured logging keeps its handlers and levels, but a given `level` always applies to the logger
-    `stepwell`.
-    """
+    """Log from `level` on, by default info; with the pid in each line if this is `one_of_many` processes. An app that
+    has configured logging keeps its handlers and levels, but a given `level` always applies to the logger
+    `stepwell`."""
     log_filter.set_up_in_processes = partial(set_up_logging, level, one_of_many=True)
     root, ours = logging.getLogger(), logging.getLogger("stepwell")
     # By default dictConfig and fileConfig disable every logger that they do not name.
@@ -51,7 +48,6 @@ def set_up_logging(level: str | None, *, one_of_many: bool = False) -> None:
 
 
 def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
-    """The handlers that write the records of a logger."""
     while logger is not None:
         yield from [handler for handler in logger.handlers if not isinstance(handler, logging.NullHandler)]
         logger = logger.parent if logger.propagate else None

@@ -71,7 +71,6 @@ def complain(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Print a warning as one line on stderr; the command goes on."""
     complain(f"warning: {message}")
 
 
@@ -105,7 +104,6 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def status(word: str, text: str) -> None:
-    """Print a sentence after its status."""
     from rich.text import Text
 
     line = Text.assemble((f"{word:<8}", _STYLES.get(word, "")), _GAP, clean(text))
@@ -123,12 +121,10 @@ def record(value: Any, *without: str) -> dict[str, Any]:
 
 
 def compact(value: object) -> str:
-    """A JSON value on one line."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def ago(at: datetime | None, now: datetime) -> str:
-    """How long ago a time was, or in how long it will be."""
     if at is None:
         return ""
     length = (now - at).total_seconds()
@@ -138,7 +134,6 @@ def ago(at: datetime | None, now: datetime) -> str:
 
 
 def local(at: datetime | None) -> str:
-    """A time in the local time zone, with its offset."""
     return "" if at is None else at.astimezone().isoformat(" ", "milliseconds")
 
 

@@ -13,8 +13,8 @@ import msgspec
 
 from stepwell.errors import BadArgs, ConfigError, StepwellError
 from stepwell.jobs.check import encode_event
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import seconds
-from stepwell.values.names import check_name
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
 
@@ -33,13 +33,11 @@ def usage_errors() -> Generator[None]:
 
 
 def name(typed: str, what: str) -> str:
-    """The name of a queue, task, owner, schedule or event."""
     with usage_errors():
         return check_name(typed, what)
 
 
 def duration(typed: str, option: str) -> float:
-    """A duration in seconds."""
     with usage_errors():
         return seconds(typed, option)
 
@@ -54,7 +52,6 @@ def size(typed: str, option: str) -> int:
 
 
 def moment(typed: str, option: str) -> datetime:
-    """A time with a time zone."""
     try:
         at = datetime.fromisoformat(typed)
     except ValueError:
@@ -65,7 +62,6 @@ def moment(typed: str, option: str) -> datetime:
 
 
 def json_object(typed: str, what: str) -> dict[str, Any]:
-    """A JSON object."""
     value = _decode(typed, what, "'{\"n\": 1}'")
     if not isinstance(value, dict):
         raise UsageError(f"{what} is a JSON {_kind(value)}, not an object: write it as '{{\"n\": 1}}'")
@@ -81,7 +77,6 @@ def json_value(typed: str | None, what: str) -> str | None:
 
 
 def job_id(typed: str) -> str:
-    """A job's id."""
     try:
         return str(UUID(typed))
     except ValueError:
@@ -89,7 +84,6 @@ def job_id(typed: str) -> str:
 
 
 def worker_id(typed: str) -> UUID:
-    """A worker's id."""
     try:
         return UUID(typed)
     except ValueError:

@@ -37,7 +37,6 @@ ConcurrencyOption = Annotated[
 
 
 def read_queues(typed: list[str], concurrency: int | None) -> list[str] | dict[str, int] | None:
-    """Names as a list, names with slots as a dict; None if nothing was typed."""
     for each in typed:
         if "," in each:
             raise UsageError(f"--queue is {each!r}: repeat the option for each queue, as in -q mail -q default")

@@ -30,10 +30,8 @@ DatabaseGivenOption = Annotated[
 
 
 def arguments_for_process(context: typer.Context, **changed: object) -> list[str]:
-    """The arguments of the running command, with some options changed; None leaves an option out.
-
-    Everybody on the machine can read arguments, so a URL, which may hold a password, goes through `pass_database`.
-    """
+    """The arguments of the running command, with some options changed; None leaves an option out. Everybody on the
+    machine can read arguments, so a URL, which may hold a password, goes through `pass_database`."""
     argv = [context.info_name or ""]
     given = {**context.params, **changed}
     for parameter in context.command.params:
@@ -56,7 +54,6 @@ def pass_database(database: str | None) -> dict[str, object]:
 
 
 def passed_database(given: bool) -> str | None:
-    """The database that the supervisor of this process was given."""
     return os.environ[ENVIRONMENT] if given else None
 
 

@@ -15,7 +15,6 @@ from stepwell.values.retry import Backoff, Retry
 
 
 def retry_text(retry: Retry) -> str:
-    """A task's retry policy."""
     if retry.max_attempts == 1:
         return "1 attempt"
     backoff = _backoff(retry.backoff, seconds(retry.initial, "initial"), seconds(retry.cap, "cap"))
@@ -42,18 +41,15 @@ def policy_text(stored: Mapping[str, Any], max_attempts: int | None) -> str:
 
 
 def keep_text(keep: StoredKeep) -> str:
-    """How long a finished job is kept."""
     length = math.inf if keep == "Infinity" else keep
     return describe(length) if length else "not at all"
 
 
 def timing_text(cron: str | None, tz: str | None, every: float | None) -> str:
-    """When a schedule is due: the cron expression and its time zone, or the interval."""
     return f"{cron} {tz}" if every is None else f"every {describe(every)}"
 
 
 def catchup_text(catchup: int) -> str:
-    """How a schedule makes up for missed ticks, as `catchup` is written in code."""
     return {0: "skip", 1: "once"}.get(catchup, f"up to {catchup}")
 
 

@@ -2,7 +2,7 @@
 
 `examine` runs every check and returns `Finding`s: a status (ok, warning, problem), a sentence for people, and the rows
 behind it for programs. The checks are grouped by theme: `database` (schema, notifications, vacuum, partitions), `jobs`
-(jobs that nobody runs), `fleet` (workers, pauses, tasks of several apps) and `schedules`. A check only reads, and one
+(jobs and schedules that nobody runs) and `fleet` (workers, pauses, tasks of several apps). A check only reads, and one
 that fails does not stop the others.
 
 Nothing here prints: `stepwell doctor` is in `cli`, and a web page can call `examine` just as well. The queries are in

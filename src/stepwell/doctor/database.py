@@ -24,7 +24,6 @@ _MANY_DEFAULT_ROWS = 100_000
 
 
 def check_schema(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether this version of Stepwell works with the schema."""
     try:
         migrate.check(connection)
     except SchemaMismatch as error:
@@ -71,7 +70,6 @@ def check_dead_rows(connection: psycopg.Connection[Any], _: Database) -> Finding
 
 
 def check_snapshots(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Which sessions keep dead rows from being vacuumed."""
     return judge_snapshots(
         fetch(connection, queries.health.snapshot_holders()), fetch(connection, queries.health.hidden_sessions())[0]
     )
@@ -96,7 +94,6 @@ def judge_snapshots(holders: Sequence[SnapshotHolder], hidden: int) -> Finding:
 
 
 def check_default_partitions(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether finished jobs had no partition for their day."""
     found = fetch(connection, queries.health.default_rows())
     rows = found[0]
     count = rows.history + rows.failure

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from stepwell.doctor import database as of_database
-from stepwell.doctor import fleet, jobs, schedules
+from stepwell.doctor import fleet, jobs
 from stepwell.doctor.finding import NOT_CHECKED, Finding
 from stepwell.errors import DatabaseError
 from stepwell.postgres import queries
@@ -31,7 +31,7 @@ _CHECKS: dict[str, Check] = {
     "misfits": jobs.check_misfits,
     "shared tasks": fleet.check_shared_tasks,
     "pauses": fleet.check_pauses,
-    "schedules": schedules.check_schedules,
+    "schedules": jobs.check_schedules,
     "default partitions": of_database.check_default_partitions,
     "workers": fleet.check_leases,
 }
@@ -45,7 +45,6 @@ def examine(database: Database) -> list[Finding]:
 
 
 def _run(check: Check, connection: psycopg.Connection[Any], database: Database) -> Finding:
-    """The check's finding, or why it could not be made."""
     try:
         return check(connection, database)
     except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):

@@ -13,7 +13,6 @@ from stepwell.postgres.fetch import fetch
 
 
 def check_leases(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether leases have expired, and whether a live worker is there to rescue the jobs."""
     workers = fetch(connection, queries.reads.workers())
     alive = sum(worker.alive for worker in workers)
     dead = [worker for worker in workers if not worker.alive]
@@ -28,7 +27,6 @@ def check_leases(connection: psycopg.Connection[Any], _: Database) -> Finding:
 
 
 def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether anything is paused."""
     paused = fetch(connection, queries.fleet.pauses())
     if not paused:
         return Finding("ok", "nothing is paused")
@@ -44,7 +42,6 @@ def check_pauses(connection: psycopg.Connection[Any], _: Database) -> Finding:
 
 
 def check_shared_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether several apps have a task of the same name."""
     shared = fetch(connection, queries.health.shared_tasks())
     if not shared:
         return Finding("ok", "no two apps have a task of the same name")

@@ -1,4 +1,4 @@
-"""Checks of jobs: those that wait too long, and those that no worker will run."""
+"""Checks of jobs and schedules: those that are late, and those that no worker will run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _LONG, _TOO_LONG = 60.0, 600.0
 
 
 def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """How long the job that has waited longest has been due."""
     found = fetch(connection, queries.health.oldest_ready())
     if not found:
         return Finding("ok", "no job is ready and waiting")
@@ -39,7 +38,6 @@ def check_oldest_ready(connection: psycopg.Connection[Any], _: Database) -> Find
 
 
 def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether there are ready jobs that no live worker will claim."""
     uncovered = fetch(connection, queries.health.uncovered_tasks())
     if not uncovered:
         return Finding("ok", "a live worker runs the task and queue of every ready job")
@@ -59,7 +57,6 @@ def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Fin
 
 
 def check_misfits(connection: psycopg.Connection[Any], _: Database) -> Finding:
-    """Whether there are jobs whose args do not fit the code of the live workers."""
     misfits = fetch(connection, queries.health.misfit_tasks())
     if not misfits:
         return Finding("ok", "the args of all jobs fit the code of the workers")
@@ -72,3 +69,40 @@ def check_misfits(connection: psycopg.Connection[Any], _: Database) -> Finding:
         "these jobs were enqueued for, or cancel them; after that time they fail",
         misfits,
     )
+
+
+_LATE = 60.0
+
+
+def check_schedules(connection: psycopg.Connection[Any], _: Database) -> Finding:
+    schedules = fetch(connection, queries.schedules.schedules())
+    now = fetch(connection, queries.reads.clock())[0]
+    late = [
+        (each, each.next_run_at)
+        for each in schedules
+        if each.next_run_at and (now - each.next_run_at).total_seconds() > _LATE
+    ]
+    if late:
+        shown = listed([f"{each.name} of {each.owner}, due at {local_time(due)}" for each, due in late])
+        return Finding(
+            "problem", f"not fired: {shown}: start a worker; if one runs, see its log", [each for each, _ in late]
+        )
+    alive = [worker for worker in fetch(connection, queries.reads.workers()) if worker.alive]
+    owners = {worker.owner for worker in alive}
+    orphans = [each for each in schedules if each.declared and each.owner not in owners] if alive else []
+    if orphans:
+        first = orphans[0]
+        return Finding(
+            "warning",
+            f"no live worker belongs to the app of {listed([f'{each.name} of {each.owner}' for each in orphans])}: "
+            f'start one, or, if the app was renamed, "stepwell schedules delete {first.name} --owner {first.owner}"',
+            orphans,
+        )
+    known = {task for worker in alive for task in worker.tasks}
+    unserved = [each for each in schedules if each.task not in known and not each.paused_at]
+    if unserved:
+        shown = listed([f"{each.name} of {each.owner} (task {each.task})" for each in unserved])
+        return Finding(
+            "warning", f"no live worker runs the task of {shown}: start one that does, or delete the schedule", unserved
+        )
+    return Finding("ok", f"{len(schedules)} in total, none is late")

@@ -12,10 +12,8 @@ _FAILED_PAUSE = 60.0
 
 
 def pause_after(error: BaseException, retry: Retry, attempt: int, name: str, journal: Journal | None = None) -> float:
-    """Seconds to wait after a failed attempt. A back-off function that raises must not lose the job: it gets a minute.
-
-    `name` is the task, or the step and its task. Subscribers hear of the failure if the run has a journal.
-    """
+    """Seconds to wait after a failed attempt of `name`, a task or a step. A back-off function that raises must not lose
+    the job: it gets a minute. Subscribers hear of the failure if the run has a journal."""
     try:
         return retry.delay(attempt, error)
     except Exception as own:

@@ -136,7 +136,6 @@ def as_start(branch: object) -> Start:
 
 
 def close_unused(branches: Sequence[object]) -> None:
-    """Close coroutines that will not run."""
     for branch in branches:
         if isinstance(branch, Coroutine):
             branch.close()

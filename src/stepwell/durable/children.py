@@ -89,7 +89,6 @@ class Child(Generic[R]):
 
 
 def spawned_by(child: Child[Any]) -> Spawned:
-    """The step that spawned a child."""
     return child._spawned  # pyright: ignore[reportPrivateUsage]
 
 
@@ -106,14 +105,12 @@ class Spawner:
         """All children that this run enqueued."""
 
     def add(self, child: Spawned, step: NewStep, job: NewJob) -> None:
-        """Enqueue a child soon."""
         self.spawned.append(child)
         self._waiting.append((child, step, job))
         if self._task is None:
             self._task = asyncio.create_task(self._enqueue())
 
     async def finished(self) -> None:
-        """Wait until all children are enqueued."""
         while self._task is not None or self._waiting:
             if self._task is None:
                 self._task = asyncio.create_task(self._enqueue())
@@ -162,7 +159,6 @@ def check_spawnable(task: Spawnable[P, Any]) -> Spawnable[P, Any]:
 
 
 def spawn_calls(task: Spawnable[..., Any], items: Iterable[Any]) -> Sequence[SpawnCall]:
-    """A call of the task for each item."""
     return list(check_spawnable(task).calls(list(items)))
 
 

@@ -24,6 +24,7 @@ from stepwell.durable.function_info import name_of
 from stepwell.durable.run_state import RunState
 from stepwell.durable.signals import Suspend
 from stepwell.errors import ConfigError, StepChanged
+from stepwell.values.bounds import check_whole
 from stepwell.values.step import NewStep
 
 
@@ -83,9 +84,8 @@ async def map(  # noqa: A001 errors quote the coroutine's name
     key: Callable[[Any], str] | None,
     limit: int | None,
 ) -> list[Any]:
-    """Run a branch for each item, at most `limit` at once."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ConfigError(f"limit is {limit!r}: it must be a whole number of at least 1")
+    if limit is not None:
+        check_whole(limit, "limit", 1)
     journal = run.journal
     listed, name = list(items), journal.number_branch(f"map:{name_of(fn)}")
     starts = [(f"{name}[{own}]", begin(item)) for own, item in zip(keys_of(listed, key), listed, strict=True)]

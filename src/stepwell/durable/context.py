@@ -21,8 +21,8 @@ from stepwell.durable.job_context import JobContext
 from stepwell.durable.step import step
 from stepwell.durable.transaction import Transaction
 from stepwell.durable.waits import Event
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration
-from stepwell.values.names import check_name
 from stepwell.values.retry import Retry
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class Context(JobContext):
         it with `tx.save(value)` and read it from `tx.value`.
         """
         made = Transaction(self._run.effects, check_name(key, "key"))
-        self._run.unawaited.add(made)
+        self._run.expect(made)
         return made
 
     def sleep(self, delay: Duration, *, key: str | None = None) -> Coroutine[object, None, None]:

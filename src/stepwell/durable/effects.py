@@ -68,7 +68,6 @@ class Effects:
         return at
 
     def read_large(self, key: str) -> Awaitable[str]:
-        """Read a value that did not come with the claim."""
         return self.backend.read_large(self.job, key)
 
     def pause(self, seconds: float) -> Awaitable[None]:
@@ -82,11 +81,9 @@ class Effects:
         self.journal.leave(suspend)
 
     def transaction(self) -> AbstractAsyncContextManager[Connection]:
-        """Open a transaction on an async connection."""
         return self.backend.transaction(False)
 
     def was_saved(self, key: str) -> Awaitable[bool]:
-        """Whether a commit in doubt has saved this step."""
         return self.backend.was_saved(self.job, key)
 
 

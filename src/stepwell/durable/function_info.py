@@ -35,7 +35,6 @@ class FunctionInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 def function_info(fn: Callable[..., Any]) -> FunctionInfo:
-    """The facts about a step's function. Raises `ConfigError` if it cannot be one."""
     return _cached_info(fn) if _may_be_cached(fn) else _info(fn)
 
 
@@ -65,7 +64,6 @@ _cached_info = lru_cache(maxsize=4096)(_info)
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """The default name of a step: its function's."""
     return function_info(fn).name
 
 
@@ -134,7 +132,6 @@ _cached_decoder = lru_cache(maxsize=4096)(_decoder)
 
 
 def takes_context(fn: Callable[..., Any], kind: type[Any]) -> bool:
-    """Whether the first parameter of a function is annotated as a context."""
     try:
         hints = typing.get_type_hints(fn)
         first = next(iter(inspect.signature(fn).parameters), None)
@@ -157,7 +154,6 @@ def can_undo(fn: object) -> bool:
 
 
 def takes_one(fn: Callable[..., Any]) -> bool:
-    """Whether an `undo` function takes the value of its step."""
     try:
         inspect.signature(fn).bind(None)
     except (TypeError, ValueError):

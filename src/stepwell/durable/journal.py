@@ -103,7 +103,6 @@ class Journal:
         return 1 if self._progressed else self.job.attempt
 
     def tell(self, event: Callable[..., Telemetry], *fields: Any) -> None:
-        """Emit an event about this job."""
         self._events.emit(event(self.job.id, self.job.task, self.job.queue, self.attempt, *fields))
 
     def enter(self, kind: StepKind, name: str, key: str | None = None, was: str | None = None) -> StepEntry:
@@ -191,7 +190,6 @@ class Journal:
             return number(branch, f"{name}[]", self._caller.current(), self.job.task).replace("[]", "")
 
     def prefix_of(self, name: str) -> str:
-        """The prefix of the keys in a branch below this one."""
         return f"{self.branch.prefix}{name}/"
 
     def enter_branch(self, name: str) -> Branch:
@@ -237,8 +235,7 @@ class Journal:
         )
 
     def give_up(self, name: str) -> None:
-        """Run a branch no more: the run need not reach the steps that it saved. If the branch still runs in a thread,
-        its next step leaves it."""
+        """Run a branch no more: its saved steps need not be reached. In a thread, its next step leaves it."""
         prefix = self.prefix_of(name)
         for branch in self._branches:
             if branch.prefix.startswith(prefix):
@@ -257,10 +254,6 @@ class Journal:
             )
         self.tell(StepDrifted, entry.key, self._drift)
         return self._drift == "rerun"
-
-    def note_error(self, step: NewStep, *, kept: bool) -> None:
-        """Note that a step of this branch failed: see `Notes.add_error`."""
-        self.notes.add_error(self.branch.prefix, step, kept=kept)
 
     def _keep_caught(self, branch: Branch) -> None:
         # A handler that reaches another step, in the branch that failed or above it, has caught the error.
@@ -287,7 +280,6 @@ class Journal:
             self.leave(Suspend(at_once=True))
 
     def tell_saved(self, steps: Sequence[NewStep]) -> None:
-        """Emit an event for each saved step."""
         for step in steps:
             self.tell(StepSaved, step.key, step.kind, step.seconds, step.error is not None)
 
@@ -307,7 +299,6 @@ class Journal:
 
     @property
     def leaving(self) -> Suspend | None:
-        """The suspension that left the handler."""
         return self._root.leaving
 
     @property
@@ -327,5 +318,4 @@ class Journal:
             raise StopReplay
 
     def close(self) -> None:
-        """End the run: its context can no longer be used."""
         self._closed = True

@@ -16,7 +16,7 @@ import msgspec
 
 from stepwell.durable.signals import Suspend
 from stepwell.errors import AmbiguousKey, ConfigError
-from stepwell.values.names import check_name
+from stepwell.values.bounds import check_name
 
 _LONGEST = 500
 _TRY = re.compile(r"~\d+$")
@@ -50,7 +50,6 @@ class Caller:
         self._thread = get_ident()
 
     def current(self) -> Any:
-        """The running asyncio task, else the thread."""
         # Called for each step, and looking up the loop each time is a good part of a step's cost. Another thread may
         # have no loop, and the journal of a plain function is made in a thread without one.
         if self._loop is not None and get_ident() == self._thread:
@@ -85,7 +84,6 @@ def check_own_key(key: str) -> str:
 
 
 def check_length(key: str) -> None:
-    """Raise `AmbiguousKey` if a key is too long to be stored."""
     if len(key) > _LONGEST:
         raise AmbiguousKey(f"the key {key[:80]!r}... has {len(key)} characters, more than {_LONGEST}")
 

@@ -57,7 +57,6 @@ class LoggedRun:
         return job.id, job.task, job.queue, attempt
 
     def end(self) -> None:
-        """The handler has ended."""
         self._job = None
 
 
@@ -65,7 +64,6 @@ _run: ContextVar[LoggedRun | None] = ContextVar("stepwell_run", default=None)
 
 
 def log_as(run: LoggedRun) -> None:
-    """Name this run in log records from here on, in this context."""
     _run.set(run)
 
 

@@ -20,7 +20,6 @@ class Notes:
         """Errors of steps that the handler may yet catch, each with the prefix of its branch."""
 
     def add(self, step: NewStep) -> None:
-        """Save this record with the next save."""
         with self._lock:
             self._noted.append(step)
 

@@ -12,12 +12,11 @@ import msgspec
 from stepwell.durable.effects import Effects
 from stepwell.durable.journal import Journal
 from stepwell.durable.signals import Suspend
-from stepwell.values.names import check_name
+from stepwell.values.bounds import check_name
 from stepwell.values.step import NewStep
 
 
 async def now(effects: Effects) -> datetime:
-    """The database's time when the job first asked for it."""
     journal = effects.journal
     try:
         entry = journal.enter("now", "now")
@@ -32,11 +31,8 @@ async def now(effects: Effects) -> datetime:
 
 
 def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
-    """A random value, the same in each run of one life of a job.
-
-    It is derived from the job's id, its life and the step's key, so the handler need not wait until it is saved. It is
-    noted all the same, for a fork, which has another id.
-    """
+    """A random value, the same in each run of one life of a job: derived from the job's id, its life and the step's
+    key, so the handler need not wait until it is saved. It is noted all the same, for a fork, which has another id."""
     entry = journal.enter(kind, kind)
     if entry.saved is not None:
         return bytes(entry.saved.value)

@@ -11,7 +11,7 @@ from stepwell.durable.backend import Connection, Durability
 from stepwell.durable.children import Spawned, Spawner
 from stepwell.durable.effects import Effects
 from stepwell.durable.journal import Journal
-from stepwell.durable.unawaited import Unawaited
+from stepwell.durable.unawaited import Unawaited, Unentered
 from stepwell.errors import BadValue, ConfigError
 from stepwell.values.job import ClaimedJob
 
@@ -22,8 +22,8 @@ class RunState:
     """The state of one run: its job, its journal, its connection, and whether it was asked to stop."""
 
     __slots__ = (
-        "_attempt", "_durability", "_effects", "_journal", "_spawner", "_stop_event", "_unawaited", "connection",
-        "deadline", "job", "report", "saw_cancelled", "stop_asked",
+        "_durability", "_effects", "_journal", "_spawner", "_stop_event", "connection",
+        "deadline", "job", "own_attempt", "report", "saw_cancelled", "stop_asked", "unawaited",
     )  # fmt: skip
 
     def __init__(
@@ -41,8 +41,10 @@ class RunState:
         self._journal: Journal | None = None
         self._effects: Effects | None = None
         self._spawner: Spawner | None = None
-        self._unawaited: Unawaited | None = None
-        self._attempt = job.attempt
+        self.unawaited: Unawaited | None = None
+        """Steps, waits and transactions that the handler has made, until they end."""
+        self.own_attempt = job.attempt
+        """The attempt of the job, or of a step of a chain, which counts its own."""
         self.connection: Connection | None = None
         """The connection of a `transaction=True` task, while its handler runs."""
         self.stop_asked = False
@@ -54,23 +56,18 @@ class RunState:
     def attempt(self) -> int:
         """The attempt as the handler sees it. A durable job counts from the last step saved before this run."""
         if self.job.journal is None or self._durability is None or self.connection is not None:
-            return self._attempt
+            return self.own_attempt
         try:
             return self.journal.first_attempt
         except BadValue:  # raised again by the first step
-            return self._attempt
+            return self.own_attempt
 
     @property
     def counted_attempt(self) -> int:
         """The attempt that counts if this run fails now: a step that it saved itself is progress, too."""
         return self.attempt if self._journal is None else self._journal.attempt
 
-    def begin_step(self, attempt: int) -> None:
-        """Begin a step of a chain, which counts its own attempts."""
-        self._attempt = attempt
-
     def ask_to_stop(self) -> None:
-        """Make `ctx.cancelled` true."""
         self.stop_asked = True
         if self._stop_event is not None:
             self._stop_event.set()
@@ -85,7 +82,6 @@ class RunState:
 
     @property
     def took_steps(self) -> bool:
-        """Whether the handler has used the durable API."""
         return self._journal is not None
 
     @property
@@ -110,7 +106,6 @@ class RunState:
 
     @property
     def effects(self) -> Effects:
-        """How the durable API of this run takes effect in async code."""
         if self._effects is None:
             journal = self.journal
             assert self._durability is not None
@@ -119,53 +114,29 @@ class RunState:
 
     @property
     def spawner(self) -> Spawner:
-        """Enqueues the children of this run."""
         if self._spawner is None:
             self._spawner = Spawner(self.effects)
         return self._spawner
 
     @property
     def spawned(self) -> Sequence[Spawned]:
-        """The children that this run enqueued."""
         return () if self._spawner is None else self._spawner.spawned
 
     async def all_spawned(self) -> None:
-        """Wait until the children of this run are enqueued."""
         if self._spawner is not None:
             await self._spawner.finished()
-
-    @property
-    def unawaited(self) -> Unawaited:
-        """Coroutines and transactions that the handler has made and not used yet."""
-        if self._unawaited is None:
-            self._unawaited = Unawaited()
-        return self._unawaited
 
     def track(self, coroutine: Coroutine[Any, Any, T], branches: Iterable[object] = ()) -> Coroutine[object, None, T]:
         """Expect the handler to await this coroutine, which awaits `branches` itself."""
         # Not a Coroutine[Any, Any, T]: where overloads are given an Any, mypy gives up.
-        unawaited = self.unawaited
+        unawaited = self.expect(coroutine)
         if branches:
             unawaited.hand_over(branches)
-        unawaited.add(coroutine)
         return coroutine
 
-    @property
-    def left_open(self) -> bool:
-        """Whether a step or wait of this run has not ended."""
-        return self._unawaited is not None and self._unawaited.any_open
-
-    def refuse_unused(self) -> None:
-        """Raise `NotAwaited` if the handler has made a step or a wait and never awaited it."""
-        if self._unawaited is not None:
-            self._unawaited.refuse_unused(self.job.task)
-
-    def refuse_open(self) -> None:
-        """Raise `NotAwaited` if a step or wait of this run has not ended."""
-        if self._unawaited is not None:
-            self._unawaited.refuse_open(self.job.task)
-
-    def let_go(self) -> None:
-        """Close the coroutines that the handler has never awaited."""
-        if self._unawaited is not None:
-            self._unawaited.close()
+    def expect(self, made: Coroutine[Any, Any, Any] | Unentered) -> Unawaited:
+        """Expect the handler to await this coroutine, or to enter this transaction."""
+        if self.unawaited is None:
+            self.unawaited = Unawaited()
+        self.unawaited.add(made)
+        return self.unawaited

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import inspect
 import sys
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.error_text import error_message, error_name
@@ -15,7 +16,6 @@ from stepwell.values.step import SavedError
 
 
 def describe_error(error: BaseException) -> SavedError:
-    """The record of an error."""
     return SavedError(error_name(error), error_message(error))
 
 
@@ -50,11 +50,7 @@ def _class_named(name: str) -> type[BaseException] | None:
         found = sys.modules.get(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
-    return found if _is_error_class(found) else None
-
-
-def _is_error_class(found: object) -> TypeGuard[type[BaseException]]:
-    return isinstance(found, type) and issubclass(found, BaseException)
+    return found if inspect.isclass(found) and issubclass(found, BaseException) else None
 
 
 class ErrorOrigin(NamedTuple):
@@ -83,7 +79,6 @@ def tag_beside(error: BaseException, others: Iterable[BaseException]) -> None:
 
 
 def origin_of(error: BaseException) -> ErrorOrigin | None:
-    """The step that an error came from, if any."""
     tagged: ErrorOrigin | None = getattr(error, "stepwell_step", None)
     if tagged is None and isinstance(error, StepFailed):
         return ErrorOrigin(error.key, error.final)

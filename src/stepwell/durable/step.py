@@ -109,7 +109,7 @@ def note_failure(
     if isinstance(error, Exception):
         if not isinstance(error, SAYING):
             step = NewStep(entry.key, entry.n, kind, error=describe_error(error), replaced=replaced)
-            journal.note_error(step, kept=can_be_raised_again(error))
+            journal.notes.add_error(journal.branch.prefix, step, kept=can_be_raised_again(error))
         tag_error(error, entry.key, final=False)
 
 
@@ -164,7 +164,6 @@ def next_attempt(journal: Journal, tries: str) -> int:
 
 
 def since(began: float) -> float:
-    """Seconds since then."""
     # Whole microseconds: writing out the digits of noise behind them takes longer than many a step.
     return int((perf_counter() - began) * 1_000_000) / 1_000_000
 

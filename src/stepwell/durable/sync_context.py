@@ -22,8 +22,8 @@ from stepwell.durable.step import step
 from stepwell.durable.transaction import SyncTransaction
 from stepwell.durable.waits import Event
 from stepwell.errors import ConfigError
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration
-from stepwell.values.names import check_name
 from stepwell.values.retry import Retry
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class SyncContext(JobContext):
     def transaction(self, key: str) -> SyncTransaction:
         """`with ctx.transaction("key") as tx`: see `Context.transaction`."""
         made = SyncTransaction(self._effects(), check_name(key, "key"))
-        self._run.unawaited.add(made)
+        self._run.expect(made)
         return made
 
     def sleep(self, delay: Duration, *, key: str | None = None) -> None:

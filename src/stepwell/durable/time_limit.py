@@ -9,11 +9,8 @@ from stepwell.values.duration import describe
 
 
 class TimeLimitExpired(TimeoutError):
-    """A step, a chain's step or a run exceeded the `timeout` it was declared with.
-
-    Handlers, tracebacks and the database see the builtin `TimeoutError`. Only the class tells our own limit from a
-    `TimeoutError` that the limited code raised itself.
-    """
+    """A step, a chain's step or a run exceeded its `timeout`. Handlers, tracebacks and the database see the builtin
+    `TimeoutError`; only the class tells our own limit from a `TimeoutError` that the limited code raised itself."""
 
     __module__ = "builtins"
     __qualname__ = "TimeoutError"

@@ -32,7 +32,6 @@ class Unawaited:
         self._most = _FEW
 
     def add(self, made: Any) -> None:
-        """Remember a coroutine or transaction until it has ended."""
         if len(self._all) >= self._most:
             self._all = {key: one for key, one in list(self._all.items()) if _is_open(one)}
             # Doubled, or each of a thousand branches of one gather would search all of them.
@@ -46,7 +45,6 @@ class Unawaited:
 
     @property
     def any_open(self) -> bool:
-        """Whether one of them has not ended."""
         return any(_is_open(one) for one in list(self._all.values()))
 
     def refuse_unused(self, task: str) -> None:

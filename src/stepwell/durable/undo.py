@@ -18,8 +18,7 @@ from stepwell.values.step import NewStep
 
 
 async def undo_all(effects: Effects, most: int, default: Retry) -> None:
-    """Call the `undo` functions that a replay has collected, the latest step's first. One that fails for good is
-    reported, and the others still run."""
+    """Call the collected `undo` functions, the latest step's first. A failure is reported, and the others still run."""
     journal = effects.journal
     journal.undoing = False  # from here on steps run again
     for key in journal.lost_undos:

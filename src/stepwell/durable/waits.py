@@ -11,8 +11,8 @@ import msgspec
 from stepwell.durable.effects import LONGEST_PAUSE, Effects, saved_text
 from stepwell.durable.signals import Suspend
 from stepwell.errors import BadValue, ConfigError
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
-from stepwell.values.names import check_name
 from stepwell.values.outcome import Fail
 from stepwell.values.step import NewStep
 
@@ -44,12 +44,10 @@ class Event:
 
 
 async def sleep(effects: Effects, delay: Duration, key: str | None) -> None:
-    """Wait for some time."""
     await _sleep(effects, seconds(delay, "delay"), None, key)
 
 
 async def sleep_until(effects: Effects, at: datetime, key: str | None) -> None:
-    """Wait until a point in time, by the database's clock."""
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise ConfigError(f"sleep_until takes a datetime with a time zone, not {at!r}")
     await _sleep(effects, None, at.timestamp(), key)
@@ -74,12 +72,10 @@ async def _sleep(effects: Effects, delay: float | None, until: float | None, key
 
 
 async def wait_for(effects: Effects, event: str, key: str | None, timeout: Duration | None) -> Event:
-    """Wait for an event that `app.emit` emits."""
     return await _wait(effects, event, key, timeout, "wait")
 
 
 async def receive(effects: Effects, name: str, timeout: Duration | None) -> Event:
-    """Wait for a message that `handle.send` sends to this job."""
     return await _wait(effects, name, None, timeout, "receive")
 
 

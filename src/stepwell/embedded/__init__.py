@@ -13,8 +13,7 @@ it (`server_account`). Files that this account cannot reach at their path go to 
 opened up for it. `paths` says where each file is, `server` creates and starts the database.
 """
 
-from stepwell.embedded.postgres import EmbeddedPostgres
-from stepwell.embedded.url import embedded_path, is_embedded
-from stepwell.embedded.wheel import wheel_bin_dir
+from stepwell.embedded.paths import embedded_path, is_embedded
+from stepwell.embedded.postgres import EmbeddedPostgres, wheel_bin_dir
 
 __all__ = ["EmbeddedPostgres", "embedded_path", "is_embedded", "wheel_bin_dir"]

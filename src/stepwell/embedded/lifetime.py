@@ -59,7 +59,6 @@ def hold(file: Path, how: int = fcntl.LOCK_EX) -> int:
 
 
 def try_hold(file: Path) -> int | None:
-    """Lock a file if that is possible at once."""
     try:
         return hold(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -87,8 +86,7 @@ def home_of(path: Path) -> Path:
 
 
 def postmaster(home: Path) -> Postmaster | None:
-    """The content of `postmaster.pid`. It is valid while `server.lock` is held: starting a server removes a stale
-    file first."""
+    """The content of `postmaster.pid`, valid while `server.lock` is held: a start removes a stale file first."""
     try:
         lines = os.fsdecode((home / "data" / "postmaster.pid").read_bytes()).split("\n")
         ready = len(lines) > 7 and lines[7].strip() == "ready"
@@ -114,11 +112,8 @@ def listener(master: Postmaster) -> int | None:
 
 
 def stop(home: Path) -> None:
-    """Stop the server, if one runs, and wait until it is gone. Call this with `stepwell.lock` held.
-
-    It tries a fast shutdown first. If that takes too long, an immediate one follows, which costs a recovery at the next
-    start but no data.
-    """
+    """Stop the server, if one runs, and wait until it is gone. Call this with `stepwell.lock` held. If a fast shutdown
+    takes too long, an immediate one follows, which costs a recovery at the next start but no data."""
     begun, sent = time.monotonic(), set[tuple[int, str]]()
     while not _is_free(home / SERVER):
         patience = time.monotonic() - begun
@@ -159,7 +154,6 @@ def stop_unused(path: Path, keeper: int | None = None) -> bool:
 
 
 def keep(path: Path, keeper: int) -> None:
-    """Wait until nobody uses the server, stop it, and return."""
     home, users = home_of(path), os.open(path / USERS, os.O_RDWR | os.O_CLOEXEC)
     while True:
         fcntl.flock(users, fcntl.LOCK_EX)

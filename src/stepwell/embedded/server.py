@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from stepwell.embedded.paths import ServerPaths
 from stepwell.embedded.settings import arguments, write_settings
 from stepwell.embedded.socket_dir import socket_dir
 from stepwell.embedded.user import User, current_user
+from stepwell.error_text import describe_exit
 from stepwell.errors import EmbeddedError
 
 START_SECONDS = 60.0
@@ -33,10 +33,8 @@ def major_version(bin_dir: Path, user: User) -> int:
 
 
 def run_server(paths: ServerPaths, bin_dir: Path, user: User) -> lifetime.Postmaster:
-    """Make sure that the server runs and answers, whatever state it or a previous server left behind.
-
-    Call this with the mutex held: then nobody else starts or stops the server, and only a crash can interfere.
-    """
+    """Make sure that the server runs and answers, whatever state it or a previous server left behind. Call this with
+    the mutex held: then nobody else starts or stops the server, and only a crash can interfere."""
     major = major_version(bin_dir, user)
     _check_version(paths, major, bin_dir)
     begun, log_begins = time.monotonic(), None
@@ -92,7 +90,7 @@ def _initialise(paths: ServerPaths, bin_dir: Path, major: int, user: User, lock:
         done = user.run([bin_dir / "initdb", "-D", new, *options], keep=[lock])
         if done.returncode:
             raise EmbeddedError(
-                f"cannot create a database in {paths.path}: initdb {_exit(done.returncode)}\n"
+                f"cannot create a database in {paths.path}: initdb {describe_exit(done.returncode)}\n"
                 f"{_end(done.stdout)}\n{_advice(paths)}"
             )
         new.rename(paths.data)
@@ -143,10 +141,6 @@ def _advice(paths: ServerPaths) -> str:
     if left < 100:
         return f"The disk has {left} MB left: free some, then start again."
     return "Fix this, then start again."
-
-
-def _exit(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with code {code}"
 
 
 def _end(output: str) -> str:

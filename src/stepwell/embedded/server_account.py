@@ -32,7 +32,6 @@ _said: set[str] = set()
 
 
 def server_user(data: Path, *, account: str = ACCOUNT, stand_in: str = _STAND_IN, tools: str = _TOOLS) -> User:
-    """The user that the server with this data directory runs as."""
     user = current_user()
     if user.uid != 0:
         return user
@@ -59,11 +58,8 @@ def own_account(name: str = ACCOUNT, *, tools: str = _TOOLS) -> User | None:
 
 
 def _make(name: str, tools: str) -> None:
-    """Create the account, unless another process has done so meanwhile.
-
-    A lock serialises this: of two concurrent `useradd` the second changes the account's id, and files already given to
-    the first id would belong to nobody.
-    """
+    """Create the account, unless another process has done so meanwhile. A lock serialises this: of two concurrent
+    `useradd` the second changes the account's id, and files already given to the first id would belong to nobody."""
     try:
         lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
@@ -97,7 +93,6 @@ def _commands(name: str, tools: str) -> list[list[str]]:
 
 
 def _owner(data: Path) -> User | None:
-    """The owner of an existing database."""
     try:
         uid = data.lstat().st_uid
     except FileNotFoundError:

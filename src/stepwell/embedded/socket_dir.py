@@ -18,12 +18,9 @@ _LONGEST = 103 if sys.platform == "darwin" else 107
 
 
 def socket_dir(home: Path, user: User) -> Path:
-    """Create the directory, accessible only to the user.
-
-    Only a process that starts a server calls this. Processes that join read the path in `postmaster.pid`, and a later
-    start finds the previous directory by the link in the home. So all agree, although XDG_RUNTIME_DIR and TMPDIR may
-    differ between processes.
-    """
+    """Create the directory, accessible only to the user, for a process that starts a server. Processes that join read
+    the path in `postmaster.pid`, and a later start finds the previous directory by the link in the home. So all agree,
+    although XDG_RUNTIME_DIR and TMPDIR may differ between processes."""
     run = home / "run"
     if _fits(run):
         if run.is_symlink():
@@ -44,18 +41,14 @@ def socket_dir(home: Path, user: User) -> Path:
             run.symlink_to(directory)
             return directory
     raise EmbeddedError(
-        f"{home} is too long a path for a socket (over {_longest_home()} bytes), and neither XDG_RUNTIME_DIR "
-        "nor TMPDIR names a short directory to use instead: set one of them, or choose a shorter path"
+        f"{home} is too long a path for a socket (over {_LONGEST - len('/run/.s.PGSQL.5432')} bytes), and neither "
+        "XDG_RUNTIME_DIR nor TMPDIR names a short directory to use instead: set one of them, or choose a shorter path"
     )
 
 
 def _fits(directory: Path) -> bool:
     # libpq reads a host with a comma as two hosts.
     return len(os.fsencode(directory / ".s.PGSQL.5432")) <= _LONGEST and "," not in str(directory)
-
-
-def _longest_home() -> int:
-    return _LONGEST - len("/run/.s.PGSQL.5432")
 
 
 def _private(directory: Path, user: User) -> Path:

@@ -43,11 +43,9 @@ class User:
         )
 
     def spawn(self, argv: Sequence[str | Path], *, output: int, keep: Sequence[int] = (), deaf: bool = False) -> None:
-        """Start a program that outlives us.
-
-        It gets its own session, so that Ctrl-C does not reach it, and is not our child, so that it never appears in
-        `wait()` or as a zombie. If `deaf`, it ignores SIGHUP, SIGINT and SIGTERM from its start.
-        """
+        """Start a program that outlives us, in a session of its own, so that Ctrl-C does not reach it, and not as our
+        child, so that it never appears in `wait()` or as a zombie. If `deaf`, it ignores SIGHUP, SIGINT and SIGTERM
+        from its start."""
         script = """trap '' HUP INT TERM; "$@" &""" if deaf else '"$@" &'
         subprocess.run(  # noqa: S603
             ["/bin/sh", "-c", script, "sh", *argv],
@@ -75,7 +73,6 @@ class User:
 
 
 def current_user() -> User:
-    """The user that this process runs as."""
     uid = os.geteuid()
     try:
         entry = pwd.getpwuid(uid)

@@ -55,7 +55,6 @@ class _Wait(msgspec.Struct):
 
 
 async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
-    """Run a coroutine function."""
     try:
         positional, named = _arguments(task, args, ctx)
     except BaseException as error:
@@ -73,7 +72,8 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
         error = raised
-    run.let_go()
+    if run.unawaited is not None:
+        run.unawaited.close()
     try:
         if _must_undo(run, error):
             await undo_all(run.effects, max_result_size, task.retry)
@@ -89,7 +89,6 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
 
 
 def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
-    """Run a plain function, in this thread or process."""
     try:
         positional, named = _arguments(task, args, ctx)
     except BaseException as error:
@@ -103,8 +102,8 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
             raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
         error = _left_early(run.journal) if run.took_steps else None
         if error is None:
-            if run.took_steps:
-                run.refuse_unused()
+            if run.unawaited is not None:
+                run.unawaited.refuse_unused(run.job.task)
             _close(run)
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
@@ -133,12 +132,14 @@ def _left_early(journal: Journal) -> BaseException | None:
 
 
 async def _refuse_open(run: RunState) -> None:
-    run.refuse_unused()
-    if run.left_open:
+    if run.unawaited is None:
+        return
+    run.unawaited.refuse_unused(run.job.task)
+    if run.unawaited.any_open:
         # A task that was cancelled a moment ago needs one more turn of the event loop to end, or a few.
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-        run.refuse_open()
+        run.unawaited.refuse_open(run.job.task)
 
 
 def _must_undo(run: RunState, error: BaseException) -> bool:
@@ -167,7 +168,6 @@ def outcome_of_args(error: BaseException, task: HasRetry, attempt: int) -> Outco
 
 
 def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None = None) -> Outcome:
-    """The outcome that an exception which left a handler means."""
     outcome = _judge(error, task, attempt, journal)
     if not isinstance(outcome, Failed):
         return outcome

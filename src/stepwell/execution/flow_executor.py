@@ -49,7 +49,7 @@ async def execute_flow(
                 return going.brought_back(stored, n)
             assert not step.apart, "the runner runs such a step as a StepTask"
             ctx = (Context if step.is_async else SyncContext)(RunState(job, step.timeout, report))
-            run_of(ctx).begin_step(attempt)
+            run_of(ctx).own_attempt = attempt
             began(ctx)
             begin = step.begin if cursor is not None else step.begin_first
             assert begin is not None

@@ -53,7 +53,6 @@ class StepTask(Task[..., Any]):
         return super().context_for(job, report, None)
 
     def outcome_of_result(self, result: Any, most: int) -> Outcome:
-        """The outcome of a step that returned this."""
         moved = self.chain.follow(self._step, result, most)
         if isinstance(moved, Done):
             return Succeeded(self.chain.codec.encode_result(moved.value, most))
@@ -61,7 +60,6 @@ class StepTask(Task[..., Any]):
         return Advancing(self.chain, self._step, self._job).to(moved, left, max(self._n, 1) + 1)
 
     def with_failed_step(self, outcome: Outcome) -> Outcome:
-        """The same outcome, with the name of the failed step."""
         return msgspec.structs.replace(outcome, step=self._step.name) if isinstance(outcome, Failed) else outcome
 
 

@@ -11,7 +11,6 @@ from stepwell.values.directives import Done, Next
 
 
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a function, or an empty dict if they cannot be read."""
     try:
         return typing.get_type_hints(fn)
     except (NameError, TypeError, AttributeError):
@@ -64,5 +63,4 @@ def _is_union(annotation: Any) -> bool:
 
 
 def written(annotation: Any) -> str:
-    """An annotation as people write it."""
     return annotation.__name__ if isinstance(annotation, type) and not typing.get_args(annotation) else str(annotation)

@@ -26,15 +26,15 @@ from stepwell.durable.job_context import JobContext
 from stepwell.durable.sync_context import SyncContext
 from stepwell.errors import ConfigError, StepNotFound
 from stepwell.flows.annotations import ends_of, fits, hints_of, output_of, written
-from stepwell.flows.flow import Flow, FlowStep, StepInput, check_step_options, enter_step, seconds_or
+from stepwell.flows.flow import Flow, FlowStep, check_step_options, enter_step, seconds_or
 from stepwell.jobs.callable_task import Anything
 from stepwell.jobs.codec import Codec
 from stepwell.jobs.options import check_priority
-from stepwell.jobs.task import Task
+from stepwell.jobs.task import StepInput, Task
+from stepwell.values.bounds import check_name
 from stepwell.values.directives import Done, Next
 from stepwell.values.duration import Duration
 from stepwell.values.json import encode_value, new_decoder
-from stepwell.values.names import check_name
 from stepwell.values.policy import JobPolicy
 from stepwell.values.retry import Retry
 
@@ -251,7 +251,6 @@ def _chain_step(chain: str, index: int, policy: Step[..., Any], retry: Retry, ti
 
 
 def _check_apart(what: str, policy: Step[..., Any], codec: Codec, *, is_async: bool) -> None:
-    """Raise `ConfigError` if a step cannot run in a transaction or a process as declared."""
     if policy.transaction and policy.process:
         raise ConfigError(f"{what}: transaction=True and process=True exclude each other")
     if policy.transaction and codec.context_parameter is None:

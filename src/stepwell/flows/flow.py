@@ -12,12 +12,12 @@ from typing import Any, Protocol, cast
 from stepwell.durable.job_context import JobContext
 from stepwell.errors import BadArgs, BadValue
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.task import Task
+from stepwell.jobs.task import StepInput, Task
+from stepwell.values.bounds import check_name
 from stepwell.values.directives import Done
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import ClaimedJob
 from stepwell.values.json import LARGEST_VALUE, encode_value
-from stepwell.values.names import check_name
 from stepwell.values.outcome import Advanced
 from stepwell.values.policy import JobPolicy, check_retry
 from stepwell.values.retry import Retry
@@ -50,18 +50,8 @@ class FlowStep:
         return self.transaction or self.process
 
     def with_policy(self, policy: JobPolicy) -> FlowStep:
-        """The same step for a job that has a policy of its own."""
         timeout = self.timeout if policy.timeout is None else policy.timeout
         return replace(self, retry=policy.applied_to(self.retry), timeout=timeout)
-
-
-@dataclass(frozen=True, slots=True)
-class StepInput:
-    """The step that a job goes on with: its name, its input as JSON, and the delay before it."""
-
-    name: str
-    input: str
-    after: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +108,12 @@ class Flow(Protocol):
 
 
 def check_step_options(what: str, retry: Retry | None, queue: str | None) -> None:
-    """Raise `ConfigError` if a step cannot have this retry policy or queue."""
     check_retry(retry, f"{what}: retry")
     if queue is not None:
         check_name(queue, f"{what}: queue")
 
 
 def seconds_or(timeout: Duration | None, default: float | None) -> float | None:
-    """The timeout of a step: its own, else the default."""
     return default if timeout is None else seconds(timeout, "timeout")
 
 

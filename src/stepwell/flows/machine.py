@@ -10,13 +10,13 @@ import msgspec
 
 from stepwell.durable.job_context import JobContext
 from stepwell.errors import BadArgs, ConfigError, MisfitArgs, StepNotFound
-from stepwell.flows.flow import Flow, FlowStep, StepInput, check_step_options, enter_step, seconds_or
+from stepwell.flows.flow import Flow, FlowStep, check_step_options, enter_step, seconds_or
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.task import Task
+from stepwell.jobs.task import StepInput, Task
+from stepwell.values.bounds import check_name
 from stepwell.values.directives import Done, Next
 from stepwell.values.duration import Duration
 from stepwell.values.json import encode_value, new_decoder, shape_of, wrong_names
-from stepwell.values.names import check_name
 from stepwell.values.policy import JobPolicy
 from stepwell.values.retry import Retry
 

@@ -2,7 +2,7 @@
 
 A call travels in three hops: `Task` (or `Enqueuer`, a task with options) encodes the arguments, `enqueue.JobStore`
 sends the job, and `postgres.database.Database` runs the query. `codec` turns arguments and results into JSON and back.
-`handle` is one job: its result (`result`, `waiter`), its state, and the changes a caller may ask for. `bulk` and
+`handle` is one job: its result (which `waiter` waits for), its state, and the changes a caller may ask for. `bulk` and
 `filter` do the same for many jobs at once, for Python and for the command line.
 
 Nothing here runs a job: see `execution` and `worker`. Chains and machines are tasks too, but this room does not know

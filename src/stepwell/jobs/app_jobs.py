@@ -17,9 +17,9 @@ from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.query_plan import QueryPlan, arun, run
 from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import JobInfo
-from stepwell.values.names import check_name
 
 R = TypeVar("R")
 

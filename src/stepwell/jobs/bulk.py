@@ -43,7 +43,6 @@ class Change:
     default: tuple[State, ...] = ()
     """The states that apply if a filter names none."""
     step: str | None = None
-    """The step that the jobs go back to."""
     goes_back: bool = False
     """Whether the jobs do not continue where they stopped."""
     has_input: bool = False
@@ -51,7 +50,6 @@ class Change:
 
     @property
     def to_retry(self) -> bool:
-        """Whether the filter finds only jobs that can be retried."""
         return self.verb == "retry"
 
     def narrow(self, which: JobMatch, what: str = "state") -> JobMatch:
@@ -64,7 +62,6 @@ class Change:
 
 
 def retrying(step: str | None = None, *, from_start: bool = False, input: str | None = None) -> Change:  # noqa: A002
-    """Retry jobs: from where they stopped, from a step, or from the start."""
     return Change(
         "retry",
         lambda ids: queries.jobs.retry(ids, step, from_start=from_start, input=input),
@@ -92,7 +89,6 @@ def cancelling(reason: str | None) -> Change:
 
 
 def hurrying() -> Change:
-    """Run jobs now that wait for their time."""
     return Change("run", queries.jobs.run_now, _all_ready)
 
 
@@ -103,7 +99,6 @@ def _all_ready(rows: list[Any]) -> dict[str, Became]:
 def list_jobs(
     caller: str, filters: JobFilters, limit: int, before: JobInfo | UUID | str | None, timeout: Duration
 ) -> QueryPlan[list[JobInfo]]:
-    """The plan of `App.jobs`."""
     return list_matching(
         to_match(caller, filters),
         check_whole(limit, "limit", 1),
@@ -113,7 +108,6 @@ def list_jobs(
 
 
 def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: Duration) -> QueryPlan[int]:
-    """The plan of `App.count_jobs`."""
     most = None if at_most is None else check_whole(at_most, "at_most", 1)
     return count_matching(to_match(caller, filters), most, seconds(timeout, "timeout"))
 
@@ -121,7 +115,6 @@ def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: D
 def change_jobs(
     caller: str, change: Change, queue: str | None, everything: bool, filters: JobFilters
 ) -> QueryPlan[int]:
-    """The plan of `App.retry_jobs` and `App.cancel_jobs`."""
     if queue is not None:
         if filters.get("queue") is not None:
             raise ConfigError(f"{caller} was given two queues: give one")
@@ -175,8 +168,7 @@ def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_r
 def change_matching(
     change: Change, which: JobMatch, report: Callable[[Counter[Became]], None] | None = None
 ) -> QueryPlan[Counter[Became]]:
-    """Change every job that matches a filter from `change.narrow`, and count what the jobs became. `report` gets the
-    counts after each batch."""
+    """Change every job that matches a filter from `change.narrow`. `report` gets the counts after each batch."""
     total: Counter[Became] = Counter()
     before: str | None = None
     while True:

@@ -24,7 +24,6 @@ class Changed:
 
 
 def change_by_id(change: Change, ids: Sequence[str]) -> QueryPlan[Changed]:
-    """Change the jobs with these ids."""
     changed = Changed()
     # A job that lacks the step fails the whole statement, so with a step each job gets its own.
     size = BATCH if change.step is None else 1

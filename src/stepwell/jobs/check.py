@@ -14,7 +14,6 @@ _LONGEST_SHOWN = 100
 
 
 def to_job_id(job: JobInfo | UUID | str) -> str:
-    """Return a job's id as queries take it."""
     job_id = job.id if isinstance(job, JobInfo) else job
     try:
         return str(job_id if isinstance(job_id, UUID) else UUID(job_id))
@@ -31,14 +30,12 @@ def encode_event(name: str, value: Any) -> str:
 
 
 def check_step(step: str) -> str:
-    """Return the name of a step, if a step can have it."""
     if not _is_storable(step):
         raise ConfigError(f"step is {step!r}: it must be text, without NUL; info().steps lists the steps of a job")
     return step
 
 
 def check_reason(reason: str | None) -> str | None:
-    """Return the reason for a cancel, if Postgres can store it."""
     if reason is None:
         return None
     if not _is_storable(reason):

@@ -125,7 +125,6 @@ class Codec:
         return encode_value(result, most, "App(max_result_size=...)", "task {!r} returned", self._name)
 
     def decode_result(self, encoded: str | None) -> Any:
-        """Decode the result by the function's return annotation."""
         self.prepare()
         if encoded is None:
             return None
@@ -133,7 +132,6 @@ class Codec:
 
     @property
     def arguments(self) -> list[str]:
-        """The names of the arguments, without the context."""
         self.prepare()
         return list(self._fields)
 
@@ -251,7 +249,6 @@ def _without_restart(annotation: Any) -> Any:
 
 
 def encode_metadata(metadata: Mapping[str, Any]) -> str:
-    """Encode metadata as a JSON object."""
     if not isinstance(metadata, Mapping):
         raise BadArgs(f"metadata is {article(type(metadata).__name__)}: give a dict")
     try:

@@ -13,9 +13,8 @@ from stepwell.jobs.codec import Codec
 from stepwell.jobs.handle import JobHandle
 from stepwell.jobs.waiter import Waiter
 from stepwell.postgres import queries
-from stepwell.postgres.batches import batches
 from stepwell.postgres.callers_connection import afetch_on, fetch_on
-from stepwell.postgres.coalesce import Coalescer
+from stepwell.postgres.coalesce import Coalescer, batches
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_refusal
 from stepwell.postgres.queries import Query
@@ -56,7 +55,6 @@ class JobStore:
         return JobHandle(job_id, self, codec)
 
     def task(self, name: str) -> Task[..., Any]:
-        """Return a task of this app, by name."""
         if name not in self.tasks:
             raise ConfigError(
                 f"the job is of task {name!r}, which this app does not have, so the arguments cannot be checked: call "
@@ -65,7 +63,6 @@ class JobStore:
         return self.tasks[name]
 
     def enqueue(self, call: Call[Any], connection: object | None) -> JobHandle[Any]:
-        """Enqueue one call."""
         refuse_in_event_loop("enqueue", "aenqueue")
         query = queries.jobs.enqueue([call.job])
         [[job_id]] = self.database.fetch(query) if connection is None else fetch_on(connection, query)
@@ -98,7 +95,6 @@ class JobStore:
         return self._handles(rows, made)
 
     async def aenqueue_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
-        """The same as `enqueue_many`, for async code."""
         made: list[Call[Any]] = []
         with _naming_the_item(made):
             batched = _batch_queries(calls, made)
@@ -130,17 +126,14 @@ class JobStore:
 
 
 def of_item(index: int, error: BadArgs) -> BadArgs:
-    """Return the same error with the index of the bad item, from 0."""
     return type(error)(f"item {index}: {error}")
 
 
 @contextmanager
 def _naming_the_item(calls: list[Call[Any]]) -> Generator[None]:
-    """Add the index of the item to the error for a value that the database finds too large.
-
-    Several batches may be under way, and the server does not know which one it refuses. It says which column is too
-    large, and how large that is: the first call with a value of that size is the bad item.
-    """
+    """Add the index of the item to the error for a value that the database finds too large. Several batches may be
+    under way, and the server names only the column and its size: the first call with a value of that size is the bad
+    item."""
     try:
         yield
     except TooLarge as error:

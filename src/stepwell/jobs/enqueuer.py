@@ -13,9 +13,9 @@ from stepwell.jobs.codec import encode_metadata
 from stepwell.jobs.enqueue import of_item
 from stepwell.jobs.handle import JobHandle
 from stepwell.jobs.options import Options, check_priority, check_run_at
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import NewJob
-from stepwell.values.names import check_name
 from stepwell.values.policy import Keep, check_timeout, stored_keep, stored_retry
 from stepwell.values.retry import Retry, check_max_attempts
 

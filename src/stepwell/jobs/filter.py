@@ -39,8 +39,7 @@ class JobFilters(TypedDict, total=False):
 
 
 def to_match(caller: str, filters: JobFilters, named: Callable[[str], str] = str) -> JobMatch:
-    """Check filters and convert them for a query. Raises `ConfigError` or `BadArgs`; `named` says how the caller writes
-    a word."""
+    """Check filters and convert them for a query. `named` says how the caller writes a word, for `ConfigError`."""
     for word in filters:
         if word not in JobFilters.__annotations__:
             raise TypeError(f"{caller}() got an unexpected keyword argument {word!r}")
@@ -60,7 +59,6 @@ def to_match(caller: str, filters: JobFilters, named: Callable[[str], str] = str
 
 
 def check_worker(worker: UUID | str, what: str = "worker") -> UUID:
-    """Return a worker's id."""
     try:
         return worker if isinstance(worker, UUID) else UUID(worker)
     except (ValueError, AttributeError, TypeError):

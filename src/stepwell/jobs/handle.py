@@ -13,16 +13,19 @@ import psycopg
 from stepwell.errors import ConfigError, JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.jobs.check import check_reason, check_step, encode_event
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.result import result_of, timed_out
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan, arun, run
 from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import JobInfo
-from stepwell.values.names import check_name
 
 if TYPE_CHECKING:
     from stepwell.jobs.enqueue import JobStore
+from stepwell.error_text import error_line
+from stepwell.errors import JobCancelled, JobFailed
+from stepwell.values.duration import describe
+from stepwell.values.job import Ended
 
 R = TypeVar("R", covariant=True)
 
@@ -249,3 +252,47 @@ def fork(job: JobHandle[R], step: str) -> QueryPlan[JobHandle[R]]:
     if forked is None:
         raise no_such_job(job_id)
     return JobHandle(str(forked), store, codec)
+
+
+def result_of(ended: Ended, codec: Codec | None) -> Any:
+    """Return the result, typed if the codec of the task is known. Raises if the job did not succeed."""
+    task = ended.task or "unknown task"
+    match ended.state:
+        case "succeeded":
+            return _decode(ended, codec)
+        case "failed":
+            # If the failure's own row is no longer kept, one line of it is left in `error`.
+            message = ended.error if ended.message is None else ended.message
+            raise JobFailed(ended.id, task, ended.type or "Error", message or "", ended.traceback)
+        case "cancelled":
+            raise JobCancelled(ended.id, task, ended.error)
+        case _:
+            raise no_such_job(ended.id)
+
+
+def _decode(ended: Ended, codec: Codec | None) -> Any:
+    if codec is None:
+        return None if ended.result is None else msgspec.json.decode(ended.result)
+    try:
+        return codec.decode_result(ended.result)
+    except msgspec.ValidationError as error:
+        raise StepwellError(
+            f"the result of job {ended.id} ({ended.task}) does not fit its return annotation: {error}; "
+            "app.job(id) gives it as plain JSON values"
+        ) from None
+
+
+def timed_out(job_id: str, limit: float | None, info: JobInfo | None) -> TimeoutError:
+    """Make the error for a job that has not ended in time. `info` is its present state, if known."""
+    text = f"job {job_id} has not ended within {describe(limit or 0)}"
+    if info is None:
+        return TimeoutError(text)
+    if info.state == "ready":
+        return TimeoutError(
+            f"{text}: {info.task!r} is ready in queue {info.queue!r}; does a worker run that task and queue?"
+        )
+    text = f"{text}: {info.task!r} is {info.state}, attempt {info.attempt}"
+    if not info.failures:
+        return TimeoutError(text)
+    last = info.failures[-1]
+    return TimeoutError(f"{text}; attempt {last.attempt} failed: {error_line(last.type, last.message)}")

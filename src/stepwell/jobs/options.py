@@ -32,7 +32,6 @@ class Options:
     connection: object | None = None
 
     def changed(self, policy: dict[str, Any], options: dict[str, Any]) -> Options:
-        """Return these options with some fields, and some fields of the policy, replaced."""
         if policy:
             made = msgspec.structs.replace(self.policy, **policy)
             options = {**options, "policy": made, "stored_policy": made.encoded()}
@@ -43,12 +42,10 @@ class Options:
 
 
 def check_priority(priority: int) -> int:
-    """Return the priority, if a job can have it."""
     return check_whole(priority, "priority", -32767, 32767)
 
 
 def check_run_at(run_at: datetime) -> datetime:
-    """Return the time, if a job can be due then."""
     if not isinstance(run_at, datetime):
         raise ConfigError(f"run_at is {run_at!r}: give a datetime with a time zone")
     if run_at.utcoffset() is None:

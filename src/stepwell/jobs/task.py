@@ -6,7 +6,8 @@ import inspect
 import zlib
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Protocol, Self, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar
 
 from stepwell.durable.backend import Drift, Durability
 from stepwell.durable.context import Context
@@ -20,9 +21,9 @@ from stepwell.jobs.enqueuer import Enqueuer
 from stepwell.jobs.options import Options, check_priority
 from stepwell.telemetry.bus import log
 from stepwell.telemetry.steps import PolicyUnreadable
+from stepwell.values.bounds import check_name
 from stepwell.values.directives import Restart
 from stepwell.values.job import ClaimedJob
-from stepwell.values.names import check_name
 from stepwell.values.outcome import Outcome, Restarted, Succeeded
 from stepwell.values.policy import JobPolicy, read_policy
 from stepwell.values.retry import Retry
@@ -36,14 +37,13 @@ _MOST_POLICIES = 1000
 Kind = Literal["async", "thread", "process"]
 
 
-class StepInput(Protocol):
-    """A step of a chain or a state of a machine, with its input as JSON."""
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """The step of a chain or state of a machine that a job goes on with: its name, its input as JSON, and the delay."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def input(self) -> str: ...
+    name: str
+    input: str
+    after: float | None
 
 
 class Task(Enqueuer[P, R]):

@@ -55,7 +55,6 @@ class Waiter:
 
     @property
     def hears(self) -> bool:
-        """Whether the database has answered recently."""
         return time.monotonic() - self._answered_at < 2 * _POLL
 
     def wait(self, job_id: str) -> Future[Ended]:
@@ -89,7 +88,6 @@ class Waiter:
             self._check_time(began, timeout)
 
     async def aended(self, future: Future[Ended], timeout: float | None) -> Ended:
-        """The same as `ended`, for async code."""
         began = time.monotonic()
         ended = asyncio.wrap_future(future)
         try:
@@ -122,7 +120,6 @@ class Waiter:
         return inf if limit is None else max(began, self._answered_at) + max(limit, 2 * _POLL)
 
     def forget(self, job_id: str, future: Future[Ended]) -> None:
-        """Drop a future that its caller no longer waits for."""
         with self._lock:
             left = [other for other in self._futures.get(job_id, []) if other is not future]
             if left:

@@ -20,10 +20,8 @@ ENVIRONMENT = "STEPWELL_DATABASE_URL"
 
 
 class Address:
-    """The address of one database, resolved when it is first needed. Safe to use from any thread.
-
-    Unless it may `create` one, an embedded Postgres must already exist.
-    """
+    """The address of one database, resolved when it is first needed. Safe to use from any thread. Unless it may
+    `create` one, an embedded Postgres must already exist."""
 
     def __init__(self, url: str | None, *, create: bool = True) -> None:
         self.given = url

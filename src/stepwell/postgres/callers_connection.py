@@ -16,7 +16,6 @@ Row = TypeVar("Row")
 
 
 def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
-    """Run a query on the caller's sync connection, in its current transaction."""
     if isinstance(connection, psycopg.AsyncConnection):
         raise ConfigError(
             "connection= is an AsyncConnection: await the call that begins with 'a', or give a psycopg.Connection"
@@ -32,7 +31,6 @@ def fetch_on(connection: object, query: Query[Row]) -> list[Row]:
 
 
 async def afetch_on(connection: object, query: Query[Row]) -> list[Row]:
-    """Run a query on the caller's async connection, in its current transaction."""
     if isinstance(connection, psycopg.Connection):
         raise ConfigError(
             "connection= is a sync Connection: use the call without the 'a', or give a psycopg.AsyncConnection"

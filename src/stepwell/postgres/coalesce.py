@@ -1,4 +1,4 @@
-"""Gather concurrent requests into batches, without a timer.
+"""Gather concurrent requests into batches, without a timer, and cut batches by number and bytes.
 
 While one batch is under way, the next one gathers, and it is sent the moment the first returns. A single request never
 waits, and under load the batches grow by themselves.
@@ -7,7 +7,7 @@ waits, and under load the batches grow by themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -36,7 +36,6 @@ class Coalescer(Generic[Item, Answer]):
         self._sender: asyncio.Task[None] | None = None
 
     def submit(self, item: Item) -> asyncio.Future[Answer]:
-        """Gather an item. Returns a future of its answer."""
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting.append((item, future))
         if self._sender is None or self._sender.done():
@@ -82,3 +81,24 @@ class Coalescer(Generic[Item, Answer]):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
+
+
+Item = TypeVar("Item")
+
+# A message to Postgres must be smaller than a gigabyte, and a much smaller one already delays everything else.
+MOST_BYTES = 8 * 1024 * 1024
+
+
+def batches(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yield the items in order, in batches of at most `most` items and about `MOST_BYTES` by their `size`."""
+    batch: list[Item] = []
+    weight = 0
+    for item in items:
+        own = size(item)
+        if batch and (len(batch) >= most or weight + own > MOST_BYTES):
+            yield batch
+            batch, weight = [], 0
+        batch.append(item)
+        weight += own
+    if batch:
+        yield batch

@@ -1,9 +1,12 @@
-"""Connections: their settings, opening one with a time limit, and what one knows without a round trip."""
+"""Connections: their settings, opening one with a time limit, severing one, and what one knows without a round trip."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import select
+import socket
 import threading
 import time
 from collections.abc import Generator, Mapping
@@ -16,6 +19,38 @@ from psycopg.pq import PipelineStatus
 
 from stepwell.postgres.errors import NoConnection, Unanswered
 
+# The time for the statement of a call that got its connection only at the last moment.
+_LEAST = 1.0
+
+
+class Deadline:
+    """A deadline in `limit` seconds; None: there is none."""
+
+    __slots__ = ("_at", "limit")
+    _at: float | None
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = limit
+        self.restart()
+
+    def restart(self) -> None:
+        """Start counting again: the time until now was not part of the call."""
+        self._at = None if self.limit is None else time.monotonic() + self.limit
+
+    @property
+    def left(self) -> float | None:
+        return None if self._at is None else max(self._at - time.monotonic(), 0.0)
+
+    @property
+    def patience(self) -> float | None:
+        """How long a statement that is sent now may go unanswered. Never so short that every answer would be late."""
+        return None if self.limit is None else max(self.left or 0.0, min(_LEAST, self.limit))
+
+    @property
+    def is_over(self) -> bool:
+        return self.left == 0.0
+
+
 T = TypeVar("T")
 
 # Every call is one statement. None is prepared: a pooler in transaction mode would lose it, and almost all planning
@@ -25,9 +60,7 @@ CONNECTION: Mapping[str, Any] = {"autocommit": True, "prepare_threshold": None}
 
 class SyncConnection(psycopg.Connection[Any]):
     """A connection that is closed, with `Unanswered` raised, once the server has been silent for `patience` seconds.
-
-    The server need not finish in that time, but it must accept or send a byte. None: there is no limit.
-    """
+    The server need not finish in that time, but it must accept or send a byte. None: there is no limit."""
 
     patience: float | None = None
     opened_read_only = False
@@ -84,10 +117,8 @@ def _heard(gen: Generator[Any, Any, T], patience: float) -> Generator[Any, Any, 
 
 
 def open_within(dsn: str, limit: float | None) -> SyncConnection:
-    """Open a connection. Raises `NoConnection` after `limit` seconds.
-
-    A thread opens it, because resolving a name, or trying several addresses, may take any time.
-    """
+    """Open a connection. Raises `NoConnection` after `limit` seconds. A thread opens it, because resolving a name, or
+    trying several addresses, may take any time."""
     if limit is None:
         return _noting_mode(SyncConnection.connect(dsn, **CONNECTION))
     opened: Future[SyncConnection] = Future()
@@ -117,7 +148,6 @@ def open_within(dsn: str, limit: float | None) -> SyncConnection:
 
 
 async def aopen_within(dsn: str, limit: float | None) -> AsyncConnection:
-    """The same as `open_within`, for async code."""
     timer = asyncio.timeout(limit)
     try:
         async with timer:
@@ -164,11 +194,15 @@ def pipeline(connection: psycopg.Connection[Any]) -> AbstractContextManager[Any]
 
 
 def apipeline(connection: psycopg.AsyncConnection[Any]) -> AbstractAsyncContextManager[Any]:
-    """The same as `pipeline`, for async code."""
     return connection.pipeline() if psycopg.AsyncPipeline.is_supported() else nullcontext()
 
 
 def in_pipeline(connection: AnyConnection) -> bool:
-    """Whether it is in a pipeline. A cancel at the wrong moment leaves it there, and further statements do not
-    commit."""
+    """Whether it is in a pipeline, as after a cancel at the wrong moment: then further statements do not commit."""
     return connection.pgconn.pipeline_status != PipelineStatus.OFF
+
+
+def sever(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Make every thread or task that waits on the connection fail at once."""
+    with contextlib.suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)

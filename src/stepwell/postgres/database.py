@@ -19,8 +19,14 @@ import psycopg
 
 from stepwell.postgres import migrate
 from stepwell.postgres.address import Address
-from stepwell.postgres.connection import AnyConnection, AsyncConnection, SyncConnection, is_read_only_now, open_within
-from stepwell.postgres.deadline import Deadline
+from stepwell.postgres.connection import (
+    AnyConnection,
+    AsyncConnection,
+    Deadline,
+    SyncConnection,
+    is_read_only_now,
+    open_within,
+)
 from stepwell.postgres.errors import NoConnection, Unanswered, is_permanent, is_transient, stepwell_error
 from stepwell.postgres.fetch import afetch, afetch_each, fetch, fetch_each, may_retry, refuse_stale_answer
 from stepwell.postgres.hints import aexplain, explain
@@ -31,8 +37,8 @@ from stepwell.postgres.threads import in_thread
 
 Row = TypeVar("Row")
 
-# Seconds before each further try, with jitter: two transactions that deadlocked must not meet again.
-_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+# Seconds before each further try, with jitter: two transactions that deadlocked must not meet again. None: the last.
+_TRIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, None)
 
 # How many seconds a call without a limit of its own waits for a connection.
 _DEFAULT_WAIT = 30.0
@@ -72,12 +78,10 @@ class Database:
 
     @property
     def url(self) -> str:
-        """The database as a URL that other libraries read, without the settings that Stepwell adds."""
         return self._address.url
 
     @property
     def url_in_code(self) -> str | None:
-        """The URL that the app names; None: the environment names it."""
         return self._address.given
 
     @property
@@ -86,11 +90,9 @@ class Database:
         return self._address.embedded is not None
 
     def revive(self) -> None:
-        """Start the embedded Postgres again if it has crashed. Does nothing for any other database."""
         self._address.revive()
 
     def adopt(self, other: Database) -> None:
-        """Look after the embedded Postgres that another database started, and whose URL this one was given."""
         self._address.adopt(other._address)
 
     def with_pool_of(self, size: int, *, for_handlers: bool = False) -> Database:
@@ -224,7 +226,6 @@ class Database:
 
     @asynccontextmanager
     async def aexplaining(self) -> AsyncGenerator[None]:
-        """The same as `explaining`, for async code."""
         try:
             yield
         except psycopg.Error as error:
@@ -257,14 +258,12 @@ class Database:
             raise
 
     def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
-        """Run a query on a pooled connection, `within` so many seconds, by default `call_timeout`.
-
-        The query runs again after an error that another try may fix, such as a deadlock, and after a lost connection if
-        the query is repeatable.
-        """
+        """Run a query on a pooled connection, `within` so many seconds, by default `call_timeout`. It runs again after
+        an error that another try may fix, such as a deadlock, and after a lost connection if the query is
+        repeatable."""
         deadline = Deadline(within or self.call_timeout)
         with self.explaining():
-            for pause in (*_PAUSES, None):
+            for pause in _TRIES:
                 try:
                     with self.connection(deadline) as connection:
                         connection.patience = deadline.patience
@@ -272,16 +271,13 @@ class Database:
                         refuse_stale_answer(connection, query)
                         return rows
                 except psycopg.Error as error:
-                    if pause is None or deadline.is_over or not may_retry(error, repeatable=query.repeatable):
-                        raise
-                    time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+                    time.sleep(_pause_or_raise(error, pause, deadline, repeatable=query.repeatable))
         raise AssertionError
 
     async def afetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
-        """The same as `fetch`, for async code."""
         deadline = Deadline(within or self.call_timeout)
         async with self.aexplaining():
-            for pause in (*_PAUSES, None):
+            for pause in _TRIES:
                 try:
                     async with self.aconnection(deadline) as connection:
                         connection.patience = deadline.patience
@@ -289,36 +285,29 @@ class Database:
                         refuse_stale_answer(connection, query)
                         return rows
                 except psycopg.Error as error:
-                    if pause is None or deadline.is_over or not may_retry(error, repeatable=query.repeatable):
-                        raise
-                    await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+                    await asyncio.sleep(_pause_or_raise(error, pause, deadline, repeatable=query.repeatable))
         raise AssertionError
 
     def fetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
         """Run queries in one transaction and one pipeline: Postgres works on one while `queries` yields the next. A
         list of queries runs again as in `fetch`; another iterable cannot be read twice, so it runs once."""
         with self.explaining():
-            for pause in (*_PAUSES, None) if isinstance(queries, list) else (None,):
+            for pause in _TRIES if isinstance(queries, list) else _TRIES[-1:]:
                 try:
                     with self.connection() as connection:
                         return fetch_each(connection, queries)
                 except psycopg.Error as error:
-                    if pause is None or not may_retry(error, repeatable=False):
-                        raise
-                    time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+                    time.sleep(_pause_or_raise(error, pause, Deadline(None), repeatable=False))
         raise AssertionError
 
     async def afetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
-        """The same as `fetch_each`, for async code."""
         async with self.aexplaining():
-            for pause in (*_PAUSES, None) if isinstance(queries, list) else (None,):
+            for pause in _TRIES if isinstance(queries, list) else _TRIES[-1:]:
                 try:
                     async with self.aconnection() as connection:
                         return await afetch_each(connection, queries)
                 except psycopg.Error as error:
-                    if pause is None or not may_retry(error, repeatable=False):
-                        raise
-                    await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
+                    await asyncio.sleep(_pause_or_raise(error, pause, Deadline(None), repeatable=False))
         raise AssertionError
 
     def close(self) -> None:
@@ -340,6 +329,13 @@ class Database:
 
 def _wait_for_connection(deadline: Deadline) -> float:
     return _DEFAULT_WAIT if deadline.left is None else deadline.left
+
+
+def _pause_or_raise(error: psycopg.Error, pause: float | None, deadline: Deadline, *, repeatable: bool) -> float:
+    """Return the seconds before the next try; raise the error if there must be none."""
+    if pause is None or deadline.is_over or not may_retry(error, repeatable=repeatable):
+        raise error
+    return pause * random.uniform(0.5, 1)  # noqa: S311
 
 
 def _has_a_hint(error: Exception) -> bool:

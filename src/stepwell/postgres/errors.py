@@ -112,8 +112,7 @@ def is_transient(error: BaseException) -> bool:
 
 def is_rolled_back(error: BaseException) -> bool:
     """Whether the transaction was rolled back only because of a concurrent one, and would most likely succeed now:
-    after a deadlock, a serialization failure, a lock timeout, or a row that was routed to a partition that has
-    changed."""
+    after a deadlock, a serialization failure, a lock timeout, or a change of the partition that a row was routed to."""
     if not isinstance(error, psycopg.Error):
         return False
     return error.sqlstate in ("40001", "40P01", "55P03") or _was_rerouted(error)

@@ -24,13 +24,11 @@ Row = TypeVar("Row")
 
 
 def fetch(connection: psycopg.Connection[Any], query: Query[Row]) -> list[Row]:
-    """Run a query and return its rows."""
     with connection.cursor(row_factory=args_row(query.row)) as cursor:
         return cursor.execute(query.text, query.params).fetchall()
 
 
 async def afetch(connection: psycopg.AsyncConnection[Any], query: Query[Row]) -> list[Row]:
-    """The same as `fetch`, for async code."""
     async with connection.cursor(row_factory=args_row(query.row)) as cursor:
         await cursor.execute(query.text, query.params)
         return await cursor.fetchall()
@@ -50,7 +48,6 @@ def fetch_each(connection: psycopg.Connection[Any], queries: Iterable[Query[Row]
 
 
 async def afetch_each(connection: psycopg.AsyncConnection[Any], queries: Iterable[Query[Row]]) -> list[Row]:
-    """The same as `fetch_each`, for async code."""
     try:
         async with apipeline(connection), connection.transaction():
             sent = [(query.row, await connection.execute(query.text, query.params)) for query in queries]
@@ -68,7 +65,6 @@ def _unless_lost(connection: AnyConnection, error: TypeError) -> Exception:
 
 
 def may_retry(error: psycopg.Error, *, repeatable: bool) -> bool:
-    """Whether another try of a query is safe and may succeed."""
     # A caller with a lock_timeout does not want to wait that long several times, nor for a silent server.
     if isinstance(error, psycopg.errors.LockNotAvailable | Unanswered):
         return False

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg.rows import args_row
@@ -25,6 +28,9 @@ from stepwell.postgres.queries.rights import Who
 from stepwell.postgres.threads import in_thread
 from stepwell.values.duration import describe
 
+if TYPE_CHECKING:
+    from stepwell.postgres.database import Database
+
 _PATIENCE = 3
 _SETTING = "(App(call_timeout=...) sets this limit)"
 # If several kinds of role have a right, the hint names the first of these, which has the fewest other rights.
@@ -33,8 +39,7 @@ _ENTRY = re.compile(r"'\{([a-z,]+)\}'(?:::text\[\])?,\s*'(function|view)',\s*'\{
 
 
 def explain(error: BaseException, dsn: str) -> StepwellError:
-    """Make the error with a hint. For a missing right, this asks the database which role lacks it: in async code use
-    `aexplain`."""
+    """Make the error with a hint. A missing right asks the database for the role: use `aexplain` in async code."""
     if (ours := stepwell_error(error)) is not None:
         return ours
     place = where(dsn)
@@ -67,7 +72,6 @@ def explain(error: BaseException, dsn: str) -> StepwellError:
 
 
 async def aexplain(error: BaseException, dsn: str) -> StepwellError:
-    """The same as `explain`, for async code."""
     return await in_thread(lambda: explain(error, dsn))
 
 
@@ -124,3 +128,17 @@ def _who(dsn: str) -> Who | None:
             return connection.cursor(row_factory=args_row(query.row)).execute(query.text, query.params).fetchone()
     except psycopg.Error:
         return None  # for example on the caller's connection, whose password is not in its dsn
+
+
+@contextmanager
+def translated(database: Database) -> Generator[None]:
+    """Raise every error of psycopg in this block as an error of Stepwell, with the next act."""
+    try:
+        yield
+    except psycopg.Error as error:
+        said = error.diag.message_primary or str(error)
+        if said.startswith("stepwell: "):  # one of our SQL functions refused the call
+            raise DatabaseError(said.removeprefix("stepwell: ")) from error
+        if isinstance(error, psycopg.DataError):
+            raise StepwellError(f"Postgres refuses this value: {said}") from error
+        raise explain(error, database.dsn) from error

@@ -93,7 +93,6 @@ class Migration:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """All migrations, in order."""
     return tuple(Migration(int(name[:4]), name, sql) for name, sql in _files("migrations"))
 
 
@@ -144,23 +143,15 @@ def check(connection: psycopg.Connection[Any]) -> None:
 
 
 def _accepts(connection: psycopg.Connection[Any], version: int) -> bool:
-    """Whether this newer schema says that code for `version` works with it."""
     with connection.cursor(row_factory=scalar_row) as cursor:
         return bool(cursor.execute("select stepwell.accepts(%s::integer)", (version,)).fetchone())
 
 
-def migrate(
-    connection: psycopg.Connection[Any],
-    *,
-    target: int | None = None,
-) -> list[str]:
-    """Apply the missing migrations in one transaction and return their names. Concurrent migrations wait.
-
-    A newer schema is left alone if it works with this code, and refused if it does not. If another session holds a lock
-    that the migration needs, it retries for a minute, unless the caller has begun a transaction.
-
-    `target` stops at that version, for tests of upgrades.
-    """
+def migrate(connection: psycopg.Connection[Any], *, target: int | None = None) -> list[str]:
+    """Apply the missing migrations in one transaction and return their names. Concurrent migrations wait. A newer
+    schema is left alone if it works with this code, and refused if not. If another session holds a lock that the
+    migration needs, it retries for a minute, unless the caller has begun a transaction. `target` is the last version,
+    for tests."""
     alone = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     deadline = time.monotonic() + (_PATIENCE if alone else 0)
     while True:
@@ -228,7 +219,6 @@ def _settings_kept(connection: psycopg.Connection[Any]) -> Generator[None]:
 
 
 def script(version: int = 0) -> str:
-    """The migrations after `version` as SQL, to be read or run by hand."""
     parts: list[str] = [
         "begin;",
         _LOCK_TIMEOUT + ";",
@@ -247,16 +237,12 @@ def script(version: int = 0) -> str:
 
 
 def rights_script() -> str:
-    """The SQL that lists what each kind of role may do."""
     return _read("rights.sql")
 
 
 def _replaceable() -> list[LiteralString]:
-    """What is replaced whole after the migrations, in order.
-
-    Stale functions are dropped after the views, which may have used them, and before the settings, which name each
-    function without its parameters.
-    """
+    """What is replaced whole after the migrations, in order. Stale functions are dropped after the views, which may
+    have used them, and before the settings, which name each function without its parameters."""
     return [
         *_functions(),
         *(sql for _, sql in _files("views")),
@@ -279,7 +265,6 @@ def _drop_stale_functions() -> LiteralString:
 
 
 def _signature(sql: str) -> str:
-    """The name and the input types of the function that a file defines."""
     found = _FUNCTION.search(re.sub(r"--.*", "", sql))
     assert found is not None, sql
     name, listed = found.groups()

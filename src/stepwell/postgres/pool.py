@@ -56,7 +56,6 @@ class IdleConnections(Generic[Connection]):
         return connection
 
     def take(self) -> Connection | None:
-        """Take a usable connection; None: there is none."""
         while True:
             with self._lock:
                 if not self._connections:
@@ -91,7 +90,6 @@ class IdleConnections(Generic[Connection]):
         self.clear()
 
     def clear(self) -> None:
-        """Close the idle connections now."""
         with self._lock:
             connections, self._connections = self._connections, []
         for connection, _ in connections:
@@ -104,7 +102,6 @@ class IdleConnections(Generic[Connection]):
             connection.pgconn.finish()
 
     def is_old(self, connection: Connection) -> bool:
-        """Whether the connection was opened before the last switchover."""
         return self._opened[connection][1] != self._switchovers.count
 
     def _is_usable(self, connection: Connection) -> bool:
@@ -168,7 +165,6 @@ class LoopPool:
 
     @asynccontextmanager
     async def connection(self, within: float) -> AsyncGenerator[AsyncConnection]:
-        """Lend a connection. Raises `NoConnection` if there is none `within` so many seconds."""
         deadline = time.monotonic() + within
         if not self._slots.locked():
             await self._slots.acquire()  # does not wait
@@ -203,7 +199,6 @@ class LoopPool:
         self._idle.close()
 
     def finish(self) -> None:
-        """Close every connection, because the event loop is closed."""
         self._idle.finish()
 
 

@@ -38,7 +38,6 @@ def run(plan: QueryPlan[T], database: Database, connection: object | None = None
 async def arun(
     plan: QueryPlan[T], database: Database, connection: object | None = None, *, within: float | None = None
 ) -> T:
-    """The same as `run`, for async code."""
     try:
         query = next(plan)
         while True:

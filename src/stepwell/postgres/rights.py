@@ -28,16 +28,14 @@ def grant(connection: psycopg.Connection[Any], role: str, kinds: Sequence[Kind])
 
 
 def revoke(connection: psycopg.Connection[Any], role: str, kinds: Sequence[Kind] | None = None) -> list[Kind]:
-    """Revoke the rights of these kinds from a role, or, with None, all its rights on the schema.
-
-    Returns the kinds that the role keeps, with all their rights."""
+    """Revoke the rights of these kinds from a role, or, with None, all its rights on the schema. Returns the kinds that
+    the role keeps, with all their rights."""
     with _as_owner(connection), connection.transaction():
         [left] = fetch(connection, queries.rights.revoke_role(role, kinds))
         return left
 
 
 def grants(connection: psycopg.Connection[Any]) -> list[Grant]:
-    """List all grants, by role."""
     with _as_owner(connection):
         return fetch(connection, queries.rights.grants())
 

@@ -37,7 +37,6 @@ class Switchovers:
         self._lock = threading.Lock()
 
     def register(self, keeper: KeepsConnections) -> None:
-        """Have an owner drop its old connections at every switchover."""
         with self._lock:
             self._keepers.add(keeper)
 

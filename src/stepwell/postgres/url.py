@@ -17,10 +17,8 @@ _DEFAULT_PORT = "5432"
 
 
 def to_url(parameters: Mapping[str, object]) -> str:
-    """Return the URL for these parameters of a connection string, as `conninfo_to_dict` returns them.
-
-    A parameter that only libpq knows is kept, although asyncpg takes it for a server setting.
-    """
+    """Return the URL for the parameters that `conninfo_to_dict` returns. A parameter that only libpq knows is kept,
+    although asyncpg takes it for a server setting."""
     given = {name: str(value) for name, value in parameters.items() if value not in (None, "")}
     if "host" not in given and "hostaddr" in given:
         given["host"] = given.pop("hostaddr")  # only libpq knows the difference

@@ -16,8 +16,8 @@ from stepwell.postgres.query_plan import arun, run
 from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.schedules.declare import Scheduler, new_declaration
 from stepwell.schedules.handle import ScheduleHandle
+from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration
-from stepwell.values.names import check_name
 from stepwell.values.policy import Keep
 from stepwell.values.retry import Retry
 

@@ -24,9 +24,8 @@ from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.query_plan import QueryPlan
-from stepwell.values.bounds import check_choice
+from stepwell.values.bounds import check_choice, check_name
 from stepwell.values.duration import Duration, seconds
-from stepwell.values.names import check_name
 
 _PATIENCE = 2.0
 
@@ -75,8 +74,7 @@ def new_declaration(
     jitter: Duration,
     options: Enqueuer[..., Any],
 ) -> Declaration:
-    """Check everything that can be checked without a database. Raises `ConfigError`, which names the field. `options`
-    are the options of its jobs."""
+    """Check everything that needs no database. `options` are those of its jobs. `ConfigError` names the field."""
     if args is not None and not isinstance(args, Mapping):
         raise BadArgs(f"args is {args!r}: give a dict of arguments by name")
     return Declaration(
@@ -105,12 +103,10 @@ class Scheduler:
 
     @property
     def names(self) -> list[str]:
-        """The names of the declared schedules."""
         return list(self._declared)
 
     @property
     def declared(self) -> list[Declaration]:
-        """The declared schedules."""
         return list(self._declared.values())
 
     @property
@@ -123,7 +119,6 @@ class Scheduler:
         self._stale_after = 0.0
 
     def declare(self, declaration: Declaration) -> None:
-        """Declare a schedule. It is written to the database when a worker starts."""
         name = declaration.name
         if name in self._declared:
             other = self._declared[name].task.name
@@ -137,8 +132,7 @@ class Scheduler:
 
     async def put_declared(self, database: Database) -> list[str]:
         """Write the declared schedules, and remove stale ones if the app wants that. Returns the removed schedules,
-        which may belong to other apps whose grace has passed. `database` is the app's database with the caller's
-        pools."""
+        which may belong to other apps whose grace has passed. `database` is the app's, with the caller's pools."""
         schedules = [declaration.schedule() for declaration in self._declared.values()]
         [now] = await database.afetch(queries.reads.clock())
         nexts = [schedule.timing.after(now) for schedule in schedules]
@@ -158,7 +152,6 @@ class Scheduler:
         return answers[-1] if self._stale == "remove_stale" else [f"{name} of {self._owner}" for name in answers[-1]]
 
     def put(self, declaration: Declaration) -> QueryPlan[ScheduleInfo]:
-        """Make a schedule at run time, or change the schedule of that name."""
         schedule = declaration.schedule()
         [now] = yield queries.reads.clock()
         nexts = [schedule.timing.after(now)]

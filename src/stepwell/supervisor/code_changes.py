@@ -18,7 +18,6 @@ _NOT_SOURCES = (".stepwell", "site-packages")
 
 
 def check_installed() -> None:
-    """Raise `ConfigError` if watchfiles is not installed."""
     if find_spec("watchfiles") is None:
         raise ConfigError("reloading on changes needs watchfiles: pip install 'stepwell[reload]'")
 

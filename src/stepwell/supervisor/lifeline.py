@@ -36,7 +36,6 @@ class Lifeline:
         self.read_end, self._write_end = os.pipe()
 
     def send(self, command: Command) -> None:
-        """Send a command, unless the process is gone."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._write_end, _BYTES[command])
 
@@ -49,11 +48,8 @@ class Lifeline:
 
 
 class LifelineListener:
-    """The worker process's end, read by a thread from the start.
-
-    While the app is still being imported, any command ends the process on the spot. Once a worker runs, the commands
-    stop that worker in order.
-    """
+    """The worker process's end, read by a thread from the start. While the app is still being imported, any command
+    ends the process on the spot. Once a worker runs, the commands stop that worker in order."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
@@ -63,7 +59,6 @@ class LifelineListener:
         threading.Thread(target=self._listen, name="stepwell-lifeline", daemon=True).start()
 
     def control(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
-        """From now on, apply commands to this worker, which runs on this loop."""
         with self._lock:
             self._worker = (loop, worker)
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepwell.error_text import describe_exit
 from stepwell.errors import StepwellError
 from stepwell.supervisor import code_changes, exit_codes
 from stepwell.supervisor.lifeline import Command
-from stepwell.supervisor.restart_delay import RestartDelay
 from stepwell.supervisor.worker_process import WorkerProcess
 from stepwell.telemetry.bus import log
 from stepwell.telemetry.supervisor import (
@@ -35,6 +36,26 @@ from stepwell.telemetry.supervisor import (
     ProcessStarted,
     ProcessWaitsForChange,
 )
+
+_FIRST_DELAY = 0.5
+_LONGEST_DELAY = 30.0
+_HEALTHY_AGE = 60.0
+
+
+class RestartDelay:
+    """Half a second, doubled after each crash up to 30 s, and reset once a process has lived for a minute. Jitter keeps
+    processes that crashed together from all starting together."""
+
+    def __init__(self) -> None:
+        self._next = _FIRST_DELAY
+
+    def after(self, age: float) -> float:
+        if age >= _HEALTHY_AGE:
+            self._next = _FIRST_DELAY
+        delay = self._next
+        self._next = min(delay * 2, _LONGEST_DELAY)
+        return delay * random.uniform(0.8, 1.2)  # noqa: S311
+
 
 # After a change in the code, running jobs are handed back after _RELOAD_GRACE seconds. A process that is still blocked
 # by a job after _RELOAD_PATIENCE seconds must end on the spot.
@@ -53,15 +74,14 @@ def supervise(arguments: Sequence[str], processes: int, *, reloading: bool = Fal
     return asyncio.run(Supervisor(argv, processes, code_changes.changes(here) if reloading else None).run())
 
 
+@dataclass(slots=True)
 class Slot:
-    """A slot that one process after another fills."""
+    """A slot that one process after another fills. `hurry` cuts short the wait before the next process starts."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.process: WorkerProcess | None = None
-        self.delay = RestartDelay()
-        # Set to cut short the wait before the next process starts.
-        self.hurry = asyncio.Event()
+    number: int
+    process: WorkerProcess | None = None
+    delay: RestartDelay = field(default_factory=RestartDelay)
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Supervisor:
@@ -90,7 +110,6 @@ class Supervisor:
         return self._code
 
     def receive(self, number: int) -> None:
-        """Handle a signal to stop."""
         self._signals += 1
         command: Command = "drain" if self._signals == 1 else "hand back" if self._signals == 2 else "end"
         if processes := self._processes():

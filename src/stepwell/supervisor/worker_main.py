@@ -16,8 +16,8 @@ from types import FrameType
 
 from stepwell.app import App
 from stepwell.errors import ConfigError, DatabaseError
-from stepwell.postgres.error_translation import translated
 from stepwell.postgres.errors import is_transient
+from stepwell.postgres.hints import translated
 from stepwell.supervisor import exit_codes
 from stepwell.supervisor.lifeline import LifelineListener
 from stepwell.supervisor.limits import Limits, LimitWatch
@@ -53,21 +53,22 @@ def run_worker(
     loop = _new_loop()
     threads = ThreadPoolExecutor(thread_name_prefix=_THREADS[0])
     loop.set_default_executor(threads)
-    _Signals(loop, worker).listen()
+    _listen_for_signals(loop, worker)
     if lifeline is not None:
         lifeline.control(loop, worker)
     watch = LimitWatch(worker, limits or Limits())
-    start = _Start(worker)
+    # Not by a subscription: with a subscriber, the worker builds every event that nobody else would read.
+    started = loop.create_task(worker.started())
     code = exit_codes.TROUBLE
     try:
         with translated(app.database):
-            loop.run_until_complete(_run(app, worker, watch, start))
+            loop.run_until_complete(_run(app, worker, watch, started))
         code = exit_codes.RECYCLE if watch.reached else exit_codes.DONE
     except Exception as error:
         report(error)
         if lifeline is not None and isinstance(error, ConfigError):
             code = exit_codes.MISCONFIGURED
-        elif lifeline is not None and start.was_refused(error, wait=wait):
+        elif lifeline is not None and _was_refused(error, started, wait=wait):
             code = exit_codes.REFUSED
     threads.shutdown(wait=False, cancel_futures=True)
     if _cancel_tasks(loop) and _threads_end():
@@ -80,8 +81,8 @@ def run_worker(
     os._exit(code)
 
 
-async def _run(app: App, worker: Worker, watch: LimitWatch, start: _Start) -> None:
-    tasks = [asyncio.create_task(watch.run()), asyncio.create_task(start.watch())]
+async def _run(app: App, worker: Worker, watch: LimitWatch, started: asyncio.Task[None]) -> None:
+    tasks = [asyncio.create_task(watch.run()), started]
     try:
         await worker.run()
     finally:
@@ -90,41 +91,27 @@ async def _run(app: App, worker: Worker, watch: LimitWatch, start: _Start) -> No
         await app.aclose()
 
 
-class _Start:
-    """Whether the worker has started, or the database refused it before that."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._started = False
-
-    async def watch(self) -> None:
-        # Not by a subscription: with a subscriber, the worker builds every event that nobody else would read.
-        await self._worker.started()
-        self._started = True
-
-    def was_refused(self, error: Exception, *, wait: bool) -> bool:
-        cause = error.__cause__
-        passes = wait and cause is not None and is_transient(cause)
-        return isinstance(error, DatabaseError) and not self._started and not passes
+def _was_refused(error: Exception, started: asyncio.Task[None], *, wait: bool) -> bool:
+    """Whether the database refused a worker that had not started."""
+    cause = error.__cause__
+    passes = wait and cause is not None and is_transient(cause)
+    has_started = started.done() and not started.cancelled()
+    return isinstance(error, DatabaseError) and not has_started and not passes
 
 
-class _Signals:
-    """Python's signal handlers, not the loop's: Python calls them even while a job blocks the loop."""
+def _listen_for_signals(loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
+    """Set Python's signal handlers, not the loop's: Python calls them even while a job blocks the loop."""
+    steps = [worker.stop, worker.stop_now]
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
-        self._loop = loop
-        self._steps = [worker.stop, worker.stop_now]
-
-    def listen(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._receive)
-
-    def _receive(self, number: int, _: FrameType | None) -> None:
-        if not self._steps:
+    def receive(number: int, _: FrameType | None) -> None:
+        if not steps:
             os._exit(128 + number)
-        step = self._steps.pop(0)
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(step)
+        step = steps.pop(0)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(step)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, receive)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

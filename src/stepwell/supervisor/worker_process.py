@@ -11,11 +11,9 @@ from stepwell.supervisor.lifeline import Command, Lifeline
 
 
 class WorkerProcess:
-    """A started process. The supervisor sends it commands over its lifeline; `ended` resolves to its exit code.
-
-    It runs in a session of its own: Ctrl-C reaches the terminal's whole process group, so the process would otherwise
-    get each signal twice.
-    """
+    """A started process. The supervisor sends it commands over its lifeline; `ended` resolves to its exit code. It runs
+    in a session of its own: Ctrl-C reaches the terminal's whole process group, so it would otherwise get each signal
+    twice."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._lifeline = Lifeline()
@@ -40,7 +38,6 @@ class WorkerProcess:
 
     @property
     def age(self) -> float:
-        """Seconds since the process was started."""
         return time.monotonic() - self._began
 
     def check(self) -> None:

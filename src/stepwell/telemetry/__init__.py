@@ -1,8 +1,8 @@
 """Telemetry: everything that happens, as values, and how each one reads in the log.
 
-An event is a frozen struct derived from `bus.Telemetry`. Its fields are for subscribers, metrics and tests; its `text`
-is what an operator reads, and stands next to the fields. The events are grouped by theme: `worker`, `jobs`, `steps`,
-`supervisor`, `embedded`. A worker emits them on its `bus.EventBus`, which writes them to the log and hands them to
+An event is a frozen struct derived from `bus.Telemetry`. Its fields are for subscribers, metrics and tests; its `line`
+(or `text`) is what an operator reads. The events are grouped by theme: `worker`, `jobs`, `steps`, `supervisor`,
+`embedded`. A worker emits them on its `bus.EventBus`, which writes them to the log and hands them to
 subscribers. Processes without a bus call `bus.log`.
 
 Nothing here knows how events come about. On hot paths, ask `EventBus.wanted` before you build an event: an event that

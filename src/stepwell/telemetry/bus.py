@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from types import TracebackType
 from typing import ClassVar
 
 import msgspec
@@ -20,6 +19,8 @@ class Telemetry(msgspec.Struct, frozen=True):
     """Something that happened. `level` is the highest level at which events of this class are logged."""
 
     level: ClassVar[int] = logging.INFO
+    line: ClassVar[str] = ""
+    """The log line, formatted with the event as `{0}`. An event that needs more than that overrides `text`."""
 
     @property
     def own_level(self) -> int:
@@ -27,8 +28,7 @@ class Telemetry(msgspec.Struct, frozen=True):
         return self.level
 
     def text(self) -> str:
-        """The log line."""
-        raise NotImplementedError
+        return self.line.format(self)
 
     def detail(self) -> str | None:
         """A traceback to log below the text."""
@@ -45,7 +45,6 @@ class JobEvent(Telemetry, frozen=True):
 
     @property
     def job(self) -> str:
-        """The job as log lines name it."""
         return f"{self.task} {self.job_id}"
 
 
@@ -61,7 +60,7 @@ class EventBus:
 
     def wanted(self, kind: type[Telemetry]) -> bool:
         """Whether an event of this class would reach anybody. Hot paths ask this before they build an event."""
-        return bool(self._subscribers) or is_logged(kind)
+        return bool(self._subscribers) or logger.isEnabledFor(kind.level)
 
     def emit(self, event: Telemetry, error: BaseException | None = None) -> None:
         """Log an event, with the exception it is about if there is one, and hand it to the subscribers."""
@@ -75,20 +74,16 @@ class EventBus:
                 logger.exception("a subscriber to events failed and was unsubscribed: %r", receive)
 
 
-def is_logged(kind: type[Telemetry]) -> bool:
-    """Whether an event of this class is logged. Code without a bus asks this before it builds an event."""
-    return logger.isEnabledFor(kind.level)
-
-
 def log(event: Telemetry, error: BaseException | None = None) -> None:
     """Log an event without a bus, with the exception it is about if there is one."""
     if not logger.isEnabledFor(event.own_level):
         return
     fields = asdict(event)
     about = {name: fields[name] for name in _JOB_FIELDS if fields.get(name) is not None}
+    exc_info = None if error is None else (type(error), error, error.__traceback__)
     file, line, function, _ = logger.findCaller()
     record = logger.makeRecord(
-        logger.name, event.own_level, file, line, event.text(), (), _exc_info(error), function,
+        logger.name, event.own_level, file, line, event.text(), (), exc_info, function,
         {"event": type(event).__name__, "fields": fields, **about},
     )  # fmt: skip
     # Formatters print this text as it is. It is bounded and can be encoded, whatever the exception says.
@@ -99,7 +94,3 @@ def log(event: Telemetry, error: BaseException | None = None) -> None:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A count and its noun: "1 job", "2 jobs"."""
     return f"1 {one}" if count == 1 else f"{count} {many or one + 's'}"
-
-
-def _exc_info(error: BaseException | None) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
-    return None if error is None else (type(error), error, error.__traceback__)

@@ -1,4 +1,4 @@
-"""Events of single jobs: enqueued, claimed, run, written, handed back, rescued.
+"""Events of single jobs: claimed, run, written, handed back, rescued.
 
 `worker/outcomes/outcome_table.py` says which event each outcome of a run makes.
 """
@@ -12,23 +12,12 @@ from stepwell.telemetry.bus import JobEvent, Telemetry, counted
 from stepwell.values.duration import describe
 
 
-class JobsEnqueued(Telemetry, frozen=True):
-    level = logging.DEBUG
-    task: str
-    queue: str
-    count: int
-
-    def text(self) -> str:
-        return f"enqueued {counted(self.count, 'job')} of {self.task} in {self.queue}"
-
-
 class JobsClaimed(Telemetry, frozen=True):
     """A claim was answered."""
 
     level = logging.DEBUG
     worker_id: str
     queues: tuple[str, ...]
-    """The queues that were asked."""
     count: int
 
     def text(self) -> str:
@@ -37,26 +26,20 @@ class JobsClaimed(Telemetry, frozen=True):
 
 class JobStarted(JobEvent, frozen=True):
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"{self.job} started, attempt {self.attempt}"
+    line = "{0.job} started, attempt {0.attempt}"
 
 
 class JobStopAsked(JobEvent, frozen=True):
     reason: str
-
-    def text(self) -> str:
-        return f"{self.job} is asked to stop: {self.reason}"
+    line = "{0.job} is asked to stop: {0.reason}"
 
 
 class HandlerAbandoned(JobEvent, frozen=True):
     level = logging.ERROR
-
-    def text(self) -> str:
-        return (
-            f"{self.job} did not stop when asked: its outcome is written, but it keeps its slot until it ends; look "
-            "at ctx.cancelled in the handler, or declare the task with process=True so that it can be killed"
-        )
+    line = (
+        "{0.job} did not stop when asked: its outcome is written, but it keeps its slot until it ends; look "
+        "at ctx.cancelled in the handler, or declare the task with process=True so that it can be killed"
+    )
 
 
 # How runs end.
@@ -82,7 +65,6 @@ class AttemptFailed(JobEvent, frozen=True):
 
     @property
     def final(self) -> bool:
-        """Whether the job has failed for good."""
         return self.delay is None or self.attempt >= self.max_attempts
 
     @property
@@ -127,9 +109,7 @@ class JobUndone(JobEvent, frozen=True):
     """The steps of a failed or cancelled job have been compensated."""
 
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"{self.job} is undone"
+    line = "{0.job} is undone"
 
 
 class JobSnoozed(JobEvent, frozen=True):
@@ -142,31 +122,23 @@ class JobSnoozed(JobEvent, frozen=True):
 
 class JobHandedBack(JobEvent, frozen=True):
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"{self.job} is handed back, no attempt used"
+    line = "{0.job} is handed back, no attempt used"
 
 
 class JobSuspended(JobEvent, frozen=True):
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"{self.job} is suspended"
+    line = "{0.job} is suspended"
 
 
 class JobAdvanced(JobEvent, frozen=True):
     level = logging.DEBUG
     cursor: str
-
-    def text(self) -> str:
-        return f"{self.job} goes on at {self.cursor}"
+    line = "{0.job} goes on at {0.cursor}"
 
 
 class JobRestarted(JobEvent, frozen=True):
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"{self.job} restarts with new args"
+    line = "{0.job} restarts with new args"
 
 
 # Outcomes that could not be written.
@@ -174,29 +146,23 @@ class JobRestarted(JobEvent, frozen=True):
 
 class OutcomeRefused(JobEvent, frozen=True):
     level = logging.WARNING
-
-    def text(self) -> str:
-        return f"the outcome of {self.job} came too late: another worker holds the job, or has ended it"
+    line = "the outcome of {0.job} came too late: another worker holds the job, or has ended it"
 
 
 class OutcomeKept(JobEvent, frozen=True):
     level = logging.ERROR
     error: str
     delay: float
-
-    def text(self) -> str:
-        return f"the outcome of {self.job} could not be written, trying again in {self.delay:g} s: {self.error}"
+    line = "the outcome of {0.job} could not be written, trying again in {0.delay:g} s: {0.error}"
 
 
 class OutcomesHeldUp(Telemetry, frozen=True):
     level = logging.WARNING
     count: int
-
-    def text(self) -> str:
-        return (
-            f"{self.count} outcomes wait for a lock that is not on their jobs: look in pg_locks for the session that "
-            "has locked a table of schema stepwell"
-        )
+    line = (
+        "{0.count} outcomes wait for a lock that is not on their jobs: look in pg_locks for the session that "
+        "has locked a table of schema stepwell"
+    )
 
 
 class JobLocked(Telemetry, frozen=True):
@@ -247,12 +213,10 @@ class RescuedJobFailed(Telemetry, frozen=True):
     job_id: str
     task: str
     message: str
-
-    def text(self) -> str:
-        return (
-            f"{self.task} {self.job_id} has failed for good: {self.message}, and no attempt is left; if the job did "
-            f'not cause that, run "stepwell jobs retry {self.job_id}"'
-        )
+    line = (
+        "{0.task} {0.job_id} has failed for good: {0.message}, and no attempt is left; if the job did "
+        'not cause that, run "stepwell jobs retry {0.job_id}"'
+    )
 
 
 class JobBroken(Telemetry, frozen=True):
@@ -261,6 +225,4 @@ class JobBroken(Telemetry, frozen=True):
     level = logging.ERROR
     job_id: str
     error: str
-
-    def text(self) -> str:
-        return f"job {self.job_id} has failed: {self.error}"
+    line = "job {0.job_id} has failed: {0.error}"

@@ -30,12 +30,10 @@ class ManySteps(JobEvent, frozen=True):
     level = logging.WARNING
     steps: int
     most: int
-
-    def text(self) -> str:
-        return (
-            f"{self.job} has {self.steps} steps, and every replay reads them all; the job fails at {self.most}: return "
-            "Restart(...) before that"
-        )
+    line = (
+        "{0.job} has {0.steps} steps, and every replay reads them all; the job fails at {0.most}: return "
+        "Restart(...) before that"
+    )
 
 
 class StepDrifted(JobEvent, frozen=True):
@@ -50,42 +48,34 @@ class StepDrifted(JobEvent, frozen=True):
 
 class SuspensionCaught(JobEvent, frozen=True):
     level = logging.WARNING
-
-    def text(self) -> str:
-        return (
-            f"{self.job} caught the exception that suspends it, and is suspended at its next step: write 'except "
-            "Exception', or raise it again"
-        )
+    line = (
+        "{0.job} caught the exception that suspends it, and is suspended at its next step: write 'except "
+        "Exception', or raise it again"
+    )
 
 
 class ErrorNotKept(JobEvent, frozen=True):
     level = logging.WARNING
     key: str
     type: str
-
-    def text(self) -> str:
-        return (
-            f"step {self.key} of {self.job} failed with {self.type}, which the handler caught. That exception cannot "
-            "be rebuilt from its saved form: a replay raises StepFailed instead. Catch StepFailed, too, or catch the "
-            "error inside the step"
-        )
+    line = (
+        "step {0.key} of {0.job} failed with {0.type}, which the handler caught. That exception cannot "
+        "be rebuilt from its saved form: a replay raises StepFailed instead. Catch StepFailed, too, or catch the "
+        "error inside the step"
+    )
 
 
 class UndoFailed(JobEvent, frozen=True):
     level = logging.ERROR
     key: str
     error: str
-
-    def text(self) -> str:
-        return f"step {self.key} of {self.job} could not be undone and stays: {self.error}"
+    line = "step {0.key} of {0.job} could not be undone and stays: {0.error}"
 
 
 class PolicyUnreadable(JobEvent, frozen=True):
     level = logging.WARNING
     error: str
-
-    def text(self) -> str:
-        return f"the policy of {self.job} cannot be read, so its task's is used: {self.error}"
+    line = "the policy of {0.job} cannot be read, so its task's is used: {0.error}"
 
 
 class BackoffFailed(Telemetry, frozen=True):
@@ -98,6 +88,4 @@ class BackoffFailed(Telemetry, frozen=True):
     """The task, or the step and its task."""
     error: str
     delay: float
-
-    def text(self) -> str:
-        return f"the backoff function of {self.of} failed, so the next try is in {self.delay:g} s: {self.error}"
+    line = "the backoff function of {0.of} failed, so the next try is in {0.delay:g} s: {0.error}"

@@ -20,9 +20,7 @@ class ProcessEvent(Telemetry, frozen=True):
 
 class ProcessStarted(ProcessEvent, frozen=True):
     level = logging.DEBUG
-
-    def text(self) -> str:
-        return f"worker process {self.number} is pid {self.pid}"
+    line = "worker process {0.number} is pid {0.pid}"
 
 
 class ProcessNotStarted(Telemetry, frozen=True):
@@ -30,50 +28,38 @@ class ProcessNotStarted(Telemetry, frozen=True):
     number: int
     error: str
     delay: float
-
-    def text(self) -> str:
-        return f"worker process {self.number} could not be started, trying again in {self.delay:.1f} s: {self.error}"
+    line = "worker process {0.number} could not be started, trying again in {0.delay:.1f} s: {0.error}"
 
 
 class ProcessDied(ProcessEvent, frozen=True):
     level = logging.WARNING
     how: str
     delay: float
-
-    def text(self) -> str:
-        return f"{self.process} {self.how}: starting another in {self.delay:.1f} s"
+    line = "{0.process} {0.how}: starting another in {0.delay:.1f} s"
 
 
 class ProcessDiedAtEnd(ProcessEvent, frozen=True):
     level = logging.ERROR
     how: str
-
-    def text(self) -> str:
-        return f"{self.process} {self.how} while it was stopping"
+    line = "{0.process} {0.how} while it was stopping"
 
 
 class ProcessEnded(ProcessEvent, frozen=True):
-    def text(self) -> str:
-        return f"{self.process} was asked to end, not by us: it is not replaced"
+    line = "{0.process} was asked to end, not by us: it is not replaced"
 
 
 class ProcessRecycled(ProcessEvent, frozen=True):
-    def text(self) -> str:
-        return f"{self.process} has reached its limit and ended: starting another"
+    line = "{0.process} has reached its limit and ended: starting another"
 
 
 class ProcessRefused(ProcessEvent, frozen=True):
     level = logging.ERROR
-
-    def text(self) -> str:
-        return f"{self.process} cannot run with these settings, nor could another: ending"
+    line = "{0.process} cannot run with these settings, nor could another: ending"
 
 
 class ProcessWaitsForChange(ProcessEvent, frozen=True):
     level = logging.WARNING
-
-    def text(self) -> str:
-        return f"{self.process} could not use the app (the reason is above): waiting for a change in the code"
+    line = "{0.process} could not use the app (the reason is above): waiting for a change in the code"
 
 
 class ProcessesStopping(Telemetry, frozen=True):
@@ -101,17 +87,13 @@ class CodeChanged(Telemetry, frozen=True):
 
 class SupervisorGone(Telemetry, frozen=True):
     level = logging.WARNING
-
-    def text(self) -> str:
-        return "the supervisor has ended: stopping"
+    line = "the supervisor has ended: stopping"
 
 
 class RunLimitReached(Telemetry, frozen=True):
     ended: int
     most: int
-
-    def text(self) -> str:
-        return f"this process has run {self.ended} jobs, its limit being {self.most}: stopping, to be replaced"
+    line = "this process has run {0.ended} jobs, its limit being {0.most}: stopping, to be replaced"
 
 
 class MemoryLimitReached(Telemetry, frozen=True):

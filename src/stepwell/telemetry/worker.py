@@ -60,14 +60,11 @@ class WorkerStopping(Telemetry, frozen=True):
 class WorkerStopped(Telemetry, frozen=True):
     succeeded: int
     failed: int
-
-    def text(self) -> str:
-        return f"stopped: {self.succeeded} jobs succeeded, {self.failed} attempts failed"
+    line = "stopped: {0.succeeded} jobs succeeded, {0.failed} attempts failed"
 
 
 class StopAsked(Telemetry, frozen=True):
-    def text(self) -> str:
-        return "stopping: a stop command asked for it"
+    line = "stopping: a stop command asked for it"
 
 
 class PauseChanged(Telemetry, frozen=True):
@@ -156,17 +153,14 @@ class LoopFailed(Telemetry, frozen=True):
 
 class ListenerDeaf(Telemetry, frozen=True):
     level = logging.WARNING
-
-    def text(self) -> str:
-        return (
-            "notifications do not arrive, so the worker polls; a pooler in transaction mode drops them: connect the "
-            "worker to Postgres directly"
-        )
+    line = (
+        "notifications do not arrive, so the worker polls; a pooler in transaction mode drops them: connect the "
+        "worker to Postgres directly"
+    )
 
 
 class ListenerHears(Telemetry, frozen=True):
-    def text(self) -> str:
-        return "notifications arrive again"
+    line = "notifications arrive again"
 
 
 class DatabaseAwaited(Telemetry, frozen=True):
@@ -175,9 +169,7 @@ class DatabaseAwaited(Telemetry, frozen=True):
     level = logging.WARNING
     database: str
     error: str
-
-    def text(self) -> str:
-        return f"waiting for {self.database}, which cannot be used yet: {self.error}"
+    line = "waiting for {0.database}, which cannot be used yet: {0.error}"
 
 
 class DatabaseLost(Telemetry, frozen=True):
@@ -186,23 +178,18 @@ class DatabaseLost(Telemetry, frozen=True):
     level = logging.WARNING
     part: str
     error: str
-
-    def text(self) -> str:
-        return f"the database cannot be used ({self.part}), trying again: {self.error}"
+    line = "the database cannot be used ({0.part}), trying again: {0.error}"
 
 
 class DatabaseBack(Telemetry, frozen=True):
-    def text(self) -> str:
-        return "the database can be used again"
+    line = "the database can be used again"
 
 
 class UpkeepFailed(Telemetry, frozen=True):
     level = logging.WARNING
     duty: str
     error: str
-
-    def text(self) -> str:
-        return f"upkeep: {self.duty} failed, trying again: {self.error}"
+    line = "upkeep: {0.duty} failed, trying again: {0.error}"
 
 
 class LeaderChanged(Telemetry, frozen=True):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
-from types import TracebackType
 
 import psycopg
 
@@ -34,26 +33,16 @@ class Clock:
         run(_set(self._at), self._database)
         return StoppedClock(self._database)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            run(_release(), self._database)
-            return
-        with suppress(psycopg.Error, StepwellError):  # a second error must not hide the first
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        with _keeping(error):
             run(_release(), self._database)
 
     async def __aenter__(self) -> AsyncStoppedClock:
         await arun(_set(self._at), self._database)
         return AsyncStoppedClock(self._database)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            await arun(_release(), self._database)
-            return
-        with suppress(psycopg.Error, StepwellError):
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        with _keeping(error):
             await arun(_release(), self._database)
 
 
@@ -103,6 +92,11 @@ class AsyncStoppedClock:
         """Move the clock to the next time at which a job is due: delayed, sleeping, waiting with a timeout, or to be
         retried. Returns False if there is none, or if it is due already."""
         return await arun(_skip(), self._database)
+
+
+def _keeping(error: BaseException | None) -> AbstractContextManager[None]:
+    """A second error must not hide the first."""
+    return nullcontext() if error is None else suppress(psycopg.Error, StepwellError)
 
 
 def _now() -> QueryPlan[datetime]:

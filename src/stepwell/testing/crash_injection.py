@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stepwell.worker import write_observer
-from stepwell.worker.write_observer import Written
+from stepwell.worker.write_observer import Written, ignore
 
 When = Literal["before", "sent", "committed"]
 WHENS: tuple[When, ...] = ("before", "sent", "committed")
@@ -64,7 +64,6 @@ class SharedPage:
         return arming
 
     def count(self, *, claim: bool) -> tuple[int, int]:
-        """Count a write. Returns the arming and the number of the write."""
         arming, write, when, count = self.numbers
         _NUMBERS.pack_into(self._memory, 0, arming, write, when, count + 1)
         if count < _MOST_NOTED:
@@ -73,7 +72,6 @@ class SharedPage:
 
     @property
     def claims(self) -> list[int]:
-        """The numbers of the writes that were claims."""
         notes = self._memory[_NUMBERS.size + _LONGEST_NAME :]
         return [place + 1 for place in range(min(self.numbers[3], _MOST_NOTED)) if notes[place]]
 
@@ -97,7 +95,7 @@ class CrashInjector:
 
     def _observe(self, where: str, text: str) -> Written:
         if where not in _WATCHED:
-            return _nothing
+            return ignore
         name = _name_of(where, text)
         if where == "claim":
             # A claim that finds no job writes nothing, which is known only from its reply.
@@ -143,7 +141,3 @@ class CrashInjector:
 def _name_of(where: str, text: str) -> str:
     found = re.search(r"stepwell\.(\w+)", text)
     return found[1] if found else f"{text} of a {where}"
-
-
-def _nothing(_: Sequence[Any]) -> None:
-    pass

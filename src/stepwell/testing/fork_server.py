@@ -16,7 +16,6 @@ import signal
 import sys
 import threading
 import traceback
-from types import FrameType
 from typing import Any
 
 from stepwell.app import App
@@ -26,14 +25,14 @@ from stepwell.worker import Worker
 
 
 def main(program: str, output: int) -> None:
-    """Serve until the input ends."""
     os.set_inheritable(output, False)
     app = _load(program)
     # Only this process holds the write end, so end of file tells the workers that it is gone.
     alive, held = os.pipe()
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
-    signal.signal(signal.SIGCHLD, _wake)
+    # With a handler set, even one that does nothing, the signal writes to the wakeup descriptor.
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     signal.set_wakeup_fd(wake)
     page = SharedPage()
     pids: set[int] = set()
@@ -80,10 +79,6 @@ def main(program: str, output: int) -> None:
                     raise ValueError(f"unknown command {line!r}")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-
-
-def _wake(_: int, __: FrameType | None) -> None:
-    """Do nothing: with a handler set, the signal writes to the wakeup descriptor."""
 
 
 def _load(program: str) -> App:

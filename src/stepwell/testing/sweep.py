@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
-from types import TracebackType
 from typing import Any, Self
 
 from stepwell.app import App
@@ -60,9 +59,7 @@ class CrashSweep:
             self._opened_here = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._opened_here.close()
 
     def run(
@@ -258,7 +255,6 @@ def _describe(places: Sequence[CrashPoint], workers: SweepWorkers) -> str:
 
 
 def _find_program(app: App) -> str:
-    """The module and name under which worker processes can import the app."""
     for name, module in sorted(sys.modules.items(), key=lambda item: item[0] != app.name):
         if name == "__main__":
             continue

@@ -43,7 +43,6 @@ class SweepFailed(StepwellError, AssertionError):
 
 
 def compare(expected: Ending, found: Ending) -> str:
-    """The fields in which two endings differ, as text."""
     lines: list[str] = []
     for what in ("state", "result", "error", "effects"):
         wanted, got = getattr(expected, what), getattr(found, what)

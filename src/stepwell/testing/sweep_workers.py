@@ -47,12 +47,10 @@ class SweepWorkers:
         self._await("loaded")
 
     def start(self, database: str, *, concurrency: int, always_replay: bool) -> None:
-        """Start a worker, without waiting until it claims."""
         self._send(do="start", database=database, concurrency=concurrency, always_replay=always_replay)
         self.pid = self._await("started")["started"]
 
     def kill(self) -> None:
-        """Kill the running worker, if any, and note its death."""
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError):  # it has died already, which was not reported yet
                 os.kill(self.pid, signal.SIGKILL)
@@ -65,13 +63,11 @@ class SweepWorkers:
         self._arming = self._await("armed")["armed"]
 
     def writes(self) -> tuple[int, list[int]]:
-        """The number of writes, and the numbers of those that were claims."""
         self._send(do="count")
         said = self._await("writes")
         return said["writes"], said["claims"]
 
     def check(self, within: float) -> None:
-        """Wait up to `within` seconds for a death, and note it."""
         self._read_reports(within)
         for said in [said for said in self._reports if "died" in said]:
             self._reports.remove(said)
@@ -93,7 +89,6 @@ class SweepWorkers:
         return self.pid is None
 
     def close(self) -> None:
-        """End the fork server and its workers."""
         if self._server.stdin is not None:
             self._server.stdin.close()
         self._server.wait(20)

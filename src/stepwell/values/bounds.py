@@ -1,4 +1,4 @@
-"""Bounds of options: whole numbers within limits, and words from a list."""
+"""Checks of what people give: names, whole numbers within limits, and words from a list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ Choice = TypeVar("Choice", bound=str)
 
 
 def check_whole(number: int, what: str, low: int, high: int | None = None) -> int:
-    """Return the number, if it is whole and within these bounds."""
     if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= (high or 2**62):
         bounds = f"of at least {low}" if high is None else f"between {low} and {high}"
         raise ConfigError(f"{what} is {number!r}: it must be a whole number {bounds}")
@@ -19,7 +18,12 @@ def check_whole(number: int, what: str, low: int, high: int | None = None) -> in
 
 
 def check_choice(choice: Choice, what: str, choices: Sequence[Choice]) -> Choice:
-    """Return the choice, if it is one of these."""
     if choice not in choices:
         raise ConfigError(f"{what} is {choice!r}: it must be one of {', '.join(choices)}")
     return choice
+
+
+def check_name(name: str, what: str) -> str:
+    if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
+        raise ConfigError(f"{what} is {name!r}: it must be text of 1 to 200 printable characters")
+    return name

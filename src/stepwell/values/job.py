@@ -46,7 +46,6 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """The approximate size of its text in bytes."""
         return len(self.args or "") + len(self.metadata or "") + len(self.journal or "")
 
 

@@ -61,7 +61,6 @@ def may_hold_nan(text: str) -> bool:
 
 
 def holds_nan(value: Any) -> bool:
-    """Whether the value holds NaN or infinity, also as a key."""
     try:
         pending: list[Any] = [msgspec.to_builtins(value, enc_hook=encode_other)]
     except RecursionError:
@@ -92,7 +91,6 @@ def wrong_names(encoded: str, known: Collection[str] | None, needed: Collection[
 
 
 def say_wrong_names(unknown: list[str], missing: list[str]) -> str | None:
-    """Say which names are unknown and which are missing; None: no name is wrong."""
     said = [f"it does not know {_listed(unknown)}"] if unknown else []
     return "; ".join([*said, f"it needs {_listed(missing)}"] if missing else said) or None
 
@@ -109,7 +107,6 @@ def _listed(names: list[str]) -> str:
 
 
 def article(noun: str) -> str:
-    """Return a noun with its indefinite article."""
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 

@@ -71,8 +71,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
 
 
 class Misfit(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
-    """The args do not fit the code of this worker, but other code may fit. If none claims the job in time, it fails
-    with `failed`."""
+    """The args do not fit the code of this worker, but other code may fit. If none claims the job in time: `failed`."""
 
     failed: Failed
 

@@ -43,7 +43,6 @@ class JobPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self == _AS_TASK else msgspec.json.encode(self).decode()
 
     def applied_to(self, retry: Retry) -> Retry:
-        """Return a task's retry policy with the fields of this policy replaced."""
         return retry if self.retry is None else replace(retry, **msgspec.structs.asdict(self.retry))
 
 
@@ -76,7 +75,6 @@ def stored_retry(retry: Retry) -> StoredRetry:
 
 
 def stored_keep(keep: Keep, what: str) -> StoredKeep:
-    """Convert how long to keep a job, to store it with the job."""
     length = check_keep(keep, what)
     return "Infinity" if length == float("inf") else length
 
@@ -88,13 +86,12 @@ def check_retry(retry: object, what: str = "retry") -> Retry | None:
     return retry
 
 
-def check_timeout(timeout: Duration | None) -> float | None:
-    """Return a timeout in seconds; None: no timeout."""
+def check_timeout(timeout: Duration | None, what: str = "timeout") -> float | None:
     if timeout is None:
         return None
-    limit = seconds(timeout, "timeout")
+    limit = seconds(timeout, what)
     if limit == 0:
-        raise ConfigError("timeout is 0: leave it out for no timeout")
+        raise ConfigError(f"{what} is 0: give some seconds, or None for no limit")
     return limit
 
 

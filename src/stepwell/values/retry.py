@@ -87,7 +87,6 @@ def _is_misuse(error: BaseException) -> bool:
 
 
 def check_max_attempts(attempts: int, what: str) -> int:
-    """Return the number of attempts, if a job can have it."""
     return check_whole(attempts, what, 1, 1_000_000)
 
 

@@ -24,7 +24,6 @@ SHORT = LARGE // 4
 
 
 def is_large(value: str) -> bool:
-    """Whether a value, as JSON, is stored separately."""
     return len(value) > SHORT and len(value.encode()) > LARGE
 
 
@@ -76,7 +75,6 @@ class SavedJournal(msgspec.Struct, frozen=True):
 
     @property
     def last_n(self) -> int:
-        """The number of the latest step."""
         return max((step.n for step in self.steps or ()), default=0)
 
 
@@ -90,7 +88,6 @@ _undoing = msgspec.json.Decoder(_Undoing)
 
 
 def is_undoing(journal: str | None) -> bool:
-    """Whether a job was claimed to compensate its steps."""
     try:
         return journal is not None and _undoing.decode(journal).undoing
     except RecursionError:

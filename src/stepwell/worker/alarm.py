@@ -15,14 +15,12 @@ class Alarm:
         self._sooner = asyncio.Event()
 
     def ring_in(self, seconds: float) -> None:
-        """Wake the sleeper in so many seconds, unless it wakes before."""
         at = self._loop.time() + seconds
         if at < self._at:
             self._at = at
             self._sooner.set()
 
     async def nap(self, seconds: float) -> None:
-        """Sleep for so many seconds, or until the alarm rings."""
         self._at = min(self._at, self._loop.time() + seconds)
         while (left := self._at - self._loop.time()) > 0:
             self._sooner.clear()

@@ -2,7 +2,7 @@
 
 Each part of the worker has a `WorkerConnection`, which borrows one of these for one statement. So an idle worker holds
 one connection, and a busy one no more than can be in use at once. Slow statements use one of them at a time, or claims
-and outcomes would wait for upkeep.
+and outcomes would wait for upkeep. An `Outage` logs once when the database is away, however many parts notice.
 """
 
 from __future__ import annotations
@@ -11,11 +11,37 @@ import asyncio
 
 from psycopg.conninfo import make_conninfo
 
-from stepwell.postgres.connection import AsyncConnection, aopen_within
+from stepwell.postgres.connection import AsyncConnection, aopen_within, sever
 from stepwell.postgres.database import Database
+from stepwell.postgres.errors import in_short
 from stepwell.postgres.pool import IdleConnections
-from stepwell.worker.outage import Outage
-from stepwell.worker.sever import sever
+from stepwell.telemetry.bus import EventBus
+from stepwell.telemetry.worker import DatabaseBack, DatabaseLost
+
+
+class Outage:
+    """The parts of a worker that cannot use the database now. An outage lasts until each of them can again."""
+
+    def __init__(self, events: EventBus) -> None:
+        self._events = events
+        self._parts: set[object] = set()
+
+    def begin(self, part: object, name: str, error: BaseException) -> None:
+        """A part cannot use the database. The first one to notice logs it."""
+        if not self._parts:
+            self._events.emit(DatabaseLost(name, in_short(error)))
+        self._parts.add(part)
+
+    def end(self, part: object) -> None:
+        """The database has answered a part. The last one to recover logs it."""
+        if part in self._parts:
+            self._parts.discard(part)
+            if not self._parts:
+                self._events.emit(DatabaseBack())
+
+    def forget(self, part: object) -> None:
+        self._parts.discard(part)
+
 
 MOST = 3
 """As many as claims, outcomes and steps keep busy at the same time."""
@@ -37,8 +63,7 @@ class Connections:
         self._lent: dict[AsyncConnection, bool] = {}
 
     async def lend(self, *, slow: bool = False) -> AsyncConnection:
-        """A connection in autocommit that nobody else uses. Raises Postgres' own error if none can be opened. `slow`:
-        the statement may take long."""
+        """An unused connection in autocommit. Raises Postgres' own error if it cannot open one. `slow`: for long."""
         if slow:
             await self._slow.acquire()
         try:
@@ -75,7 +100,6 @@ class Connections:
                 sever(connection)
 
     def close(self) -> None:
-        """Close all connections; lent ones when they come back."""
         self._idle.close()
 
     async def _open(self) -> AsyncConnection:

@@ -51,7 +51,6 @@ class DeclaredSchedules:
             self._events.emit(SchedulesRemoved(tuple(removed)))
 
     async def run(self) -> None:
-        """Put them in whenever they may be gone, until cancelled."""
         while True:
             await self._missing.wait()
             await asyncio.sleep(1)

@@ -18,8 +18,7 @@ STOP_PATIENCE = 10.0
 
 
 class Hooks:
-    """The hooks of one run of a worker. The k-th stop hook belongs to the k-th start hook, and is called only if that
-    returned."""
+    """The hooks of one run. The k-th stop hook belongs to the k-th start hook, and is called only if that returned."""
 
     def __init__(self, starts: Sequence[Hook], stops: Sequence[Hook], events: EventBus) -> None:
         self._starts = starts
@@ -54,7 +53,6 @@ class Hooks:
         return not stop_asked.is_set()
 
     async def stop(self) -> None:
-        """Call the stop hooks, the last first, even if others fail."""
         all_started = self._started == len(self._starts)
         cancelled: asyncio.CancelledError | None = None
         for hook in reversed(self._stops if all_started else self._stops[: self._started]):
@@ -66,9 +64,7 @@ class Hooks:
                 cancelled = error  # call the others first
             except Exception as error:
                 reason = f"it has not ended within {STOP_PATIENCE:g} s" if limit.expired() else error_line_of(error)
-                self._events.emit(
-                    HookFailed("on_worker_stop", name_of(hook), reason, format_traceback(error, error.__traceback__))
-                )
+                self._failed("on_worker_stop", hook, reason, error)
         if cancelled is not None:
             raise cancelled
 
@@ -78,16 +74,15 @@ class Hooks:
         try:
             await _call(hook)
         except Exception as error:
-            self._events.emit(
-                HookFailed(
-                    "on_worker_start", name_of(hook), error_line_of(error), format_traceback(error, error.__traceback__)
-                )
-            )
+            self._failed("on_worker_start", hook, error_line_of(error), error)
             raise StepwellError(
                 f"the worker did not start: its on_worker_start hook {name_of(hook)} failed: {error_line_of(error)}"
             ) from error
         finally:
             timer.cancel()
+
+    def _failed(self, kind: str, hook: Hook, reason: str, error: Exception) -> None:
+        self._events.emit(HookFailed(kind, name_of(hook), reason, format_traceback(error, error.__traceback__)))
 
 
 async def _call(hook: Hook) -> None:

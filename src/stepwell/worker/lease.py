@@ -21,14 +21,13 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
-from stepwell.postgres.connection import has_input, open_within
+from stepwell.postgres.connection import has_input, open_within, sever
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_missing, is_permanent
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.hints import explain
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.fleet import Orders
-from stepwell.worker.sever import sever
 
 _TICK = 0.25
 # A lease that could not be renewed is given up after this part of it, well before other workers may take the jobs.
@@ -86,8 +85,7 @@ class Lease:
         self._was_missing = False
 
     def start(self) -> str:
-        """Register and begin to renew. Raises if it cannot register; then it may be called again. Blocks: call it in a
-        thread."""
+        """Register and begin to renew. If it raises, it may be called again. Blocks: call it in a thread."""
         with self._gate:
             try:
                 self._connection = self._connect()
@@ -123,10 +121,8 @@ class Lease:
         self._every = min(1.0, self._renew) if hurried else self._renew
 
     def stop(self) -> None:
-        """Stop renewing and unregister the worker. Blocks: call it in a thread.
-
-        Also safe when `start` failed, or still runs because its caller no longer waits for it.
-        """
+        """Stop renewing and unregister the worker. Blocks: call it in a thread. Also safe when `start` failed, or still
+        runs because its caller no longer waits for it."""
         with self._gate:
             self._stopping = True
         self._kick.set()
@@ -222,15 +218,13 @@ class Lease:
             self._loop.call_soon_threadsafe(callback, *args)
 
 
+@dataclass(slots=True)
 class _Ping:
     """One question to the event loop. The loop writes `answered`, the lease thread the rest."""
 
-    __slots__ = ("answered", "asked_at", "next_report")
-
-    def __init__(self, asked_at: float, next_report: float) -> None:
-        self.asked_at = asked_at
-        self.next_report = next_report
-        self.answered = False
+    asked_at: float
+    next_report: float
+    answered: bool = False
 
     def answer(self) -> None:
         self.answered = True

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from stepwell.postgres import queries
-from stepwell.postgres.connection import aopen_within, is_read_only_now
+from stepwell.postgres.connection import aopen_within, is_read_only_now, sever
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_permanent, is_read_only_error
 from stepwell.postgres.hints import aexplain
@@ -25,7 +25,6 @@ from stepwell.postgres.queries.claims import Position
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import ListenerDeaf, ListenerHears
 from stepwell.worker.claiming.ready_ranges import ReadyRange
-from stepwell.worker.sever import sever
 from stepwell.worker.worker_connection import WorkerConnection
 
 _TEST_EVERY = 30.0
@@ -68,7 +67,6 @@ class Listener:
         self._hears = True
 
     async def run(self) -> None:
-        """Listen until cancelled, reconnecting as needed."""
         while True:
             try:
                 connection = await aopen_within(self._database.dsn, None)

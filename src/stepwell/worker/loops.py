@@ -18,10 +18,8 @@ _CANCEL_AGAIN = 0.2
 
 
 async def keep_going(name: str, loop: Callable[[], Awaitable[None]], events: EventBus) -> None:
-    """Run a loop until it ends. After an error log it, pause, and run the loop again; pauses grow while errors go on.
-
-    A `StepwellError` is raised: its message tells a person what to fix.
-    """
+    """Run a loop until it ends. After an error log it, pause, and run the loop again; pauses grow while errors go on. A
+    `StepwellError` is raised: its message tells a person what to fix."""
     clock = asyncio.get_running_loop().time
     pause = _FIRST_PAUSE
     while True:
@@ -40,14 +38,12 @@ async def keep_going(name: str, loop: Callable[[], Awaitable[None]], events: Eve
 
 
 def report_failure(events: EventBus, name: str, error: Exception, pause: float = 0.0) -> None:
-    """Log that a loop failed and is run again."""
     trace = format_traceback(error, error.__traceback__)
     events.emit(LoopFailed(name, error_line_of(error), pause, trace))
 
 
 async def end_loops(loops: Collection[asyncio.Task[None]]) -> None:
-    """Cancel loops until they have ended: before Python 3.12 `asyncio.wait_for`, which psycopg uses, may swallow a
-    cancel."""
+    """Cancel loops until they end: before Python 3.12 `asyncio.wait_for`, which psycopg uses, may swallow a cancel."""
     while left := [loop for loop in loops if not loop.done()]:
         for loop in left:
             loop.cancel()
@@ -55,7 +51,6 @@ async def end_loops(loops: Collection[asyncio.Task[None]]) -> None:
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error in a group of loops that failed."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             return first_error(error)  # pyright: ignore[reportUnknownArgumentType]

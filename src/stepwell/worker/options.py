@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stepwell.app import App
 from stepwell.errors import ConfigError
+from stepwell.values.bounds import check_whole
 from stepwell.values.duration import describe
 from stepwell.worker.claiming.balance import Balance
 from stepwell.worker.claiming.pools import Pools, read_pools
@@ -30,11 +31,8 @@ class WorkerOptions:
     wait: bool
 
     def __post_init__(self) -> None:
-        if isinstance(self.max_held_size, bool) or not isinstance(self.max_held_size, int) or self.max_held_size < 1:
-            raise ConfigError(f"max_held_size is {self.max_held_size!r}: it must be a number of bytes, 1 or more")
-        slots = self.process_slots
-        if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= 1000:
-            raise ConfigError(f"process_slots is {slots!r}: it must be a whole number between 1 and 1000")
+        check_whole(self.max_held_size, "max_held_size", 1)
+        check_whole(self.process_slots, "process_slots", 1, 1000)
         if self.pools is not None:
             self.balance.check(self.pools)
         if not 0 < self.renew <= self.lease / 3:
@@ -46,7 +44,6 @@ class WorkerOptions:
             raise ConfigError("poll is 0: it must be more")
 
     def pools_for(self, app: App) -> Pools:
-        """The pools that the options name, else one for all queues that the app's tasks name."""
         if self.pools is not None:
             return self.pools
         queues = sorted({queue for task in app.tasks.values() for queue in task.queues} | {app.queue})

@@ -57,11 +57,9 @@ class Processes:
         self._closed = False
 
     async def run(self, job: ClaimedJob, task: Task[..., Any], most: int, stopping: asyncio.Event) -> Outcome:
-        """Run a job in a process, which is ended when `stopping` is set: it gets SIGTERM, and a second later SIGKILL.
-
-        When this returns the function has ended, or its process has, even if it ignores signals. Raises
-        `TimeLimitExpired` when the task's timeout is over, and `ProcessCrashed` when the process died by itself.
-        """
+        """Run a job in a process, which gets SIGTERM when `stopping` is set, and a second later SIGKILL. When this
+        returns the function has ended, or its process has, even if it ignores signals. Raises `TimeLimitExpired` when
+        the task's timeout is over, and `ProcessCrashed` when the process died by itself."""
         from pebble import ProcessExpired
 
         if not await self._enter(stopping):
@@ -94,7 +92,6 @@ class Processes:
             self._slots.release()
 
     async def close(self) -> None:
-        """End the processes, and return when they have ended."""
         async with self._opening:
             pool, self._pool = self._pool, None
             if pool is not None:

@@ -64,7 +64,6 @@ _set_up_logging: Callable[[], None] | None = None
 
 
 def begin(pipe: Pipe, set_up_logging: Callable[[], None] | None) -> None:
-    """Set a new process up."""
     global _pipe, _set_up_logging
     _pipe, _set_up_logging = pipe, set_up_logging
     os.set_blocking(pipe.fileno(), False)
@@ -99,7 +98,6 @@ def _report_pid(job: ClaimedJob) -> None:
 
 
 def obey(encoded: str) -> str:
-    """Run the job of an order. Returns its outcome."""
     order = msgspec.json.decode(encoded, type=Order)
     _report_pid(order.job)
     found = _find(order)

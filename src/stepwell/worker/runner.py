@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 from stepwell.app import App
 from stepwell.durable.backend import Durability
 from stepwell.durable.job_context import JobContext, run_of
-from stepwell.durable.log_filter import log_as
+from stepwell.durable.log_filter import LoggedRun, log_as
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.execution.executor import execute, execute_plain, outcome_of
 from stepwell.execution.flow_executor import execute_flow
@@ -104,12 +104,10 @@ class Runner:
 
     @property
     def busy(self) -> bool:
-        """Whether any job runs or waits here."""
         return bool(self.running or self.waiting)
 
     @property
     def jobs(self) -> list[ClaimedJob]:
-        """The claimed jobs that run or wait here."""
         return [*(run.job for run in self.running.values()), *self.waiting]
 
     def take(self, jobs: list[ClaimedJob]) -> None:
@@ -148,7 +146,6 @@ class Runner:
         return False
 
     def stop_all(self, reason: StopReason) -> None:
-        """Ask every running job to stop."""
         for run in list(self.running.values()):
             self._stop(run, reason)
 
@@ -158,11 +155,9 @@ class Runner:
             self._abandon(run)
 
     def sever(self) -> None:
-        """Look up commits in doubt on new connections: the old ones give no answer."""
         self._transactions.sever()
 
     async def idle(self) -> None:
-        """Wait until no handler runs, and none is about to."""
         await self._idle.wait()
 
     def close(self) -> None:
@@ -196,7 +191,7 @@ class Runner:
 
     def _new(self, job: ClaimedJob) -> RunningJob:
         task, given = for_run(self._tasks[job.task].for_job(job, self._events.emit), job)
-        return RunningJob(given, task, self._new_context(given, task))
+        return RunningJob(given, task, self._new_context(given, task), LoggedRun(given), given.attempt)
 
     def _new_context(self, job: ClaimedJob, task: Task[..., Any]) -> JobContext:
         return task.context_for(job, self._report, self._durability[job.task])

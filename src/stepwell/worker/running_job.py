@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from stepwell.durable.backoff import pause_after
@@ -29,46 +30,29 @@ from stepwell.values.outcome import (
 StopReason = Literal["timeout", "cancel", "shutdown", "lease"]
 
 
+@dataclass(slots=True, eq=False)
 class RunningJob:
     """A job in a slot. Only its runner, on the event loop, changes it."""
 
-    __slots__ = (
-        "abandoned",
-        "attempt",
-        "began",
-        "ctx",
-        "finishing",
-        "handler",
-        "job",
-        "late_stop",
-        "logged",
-        "started",
-        "stop_process",
-        "stop_reason",
-        "task",
-        "timer",
-    )
-
-    def __init__(self, job: ClaimedJob, task: Task[..., Any], ctx: JobContext) -> None:
-        self.job = job
-        self.logged = LoggedRun(job)
-        self.task = task
-        self.ctx = ctx
-        self.attempt = job.attempt
-        """The attempt that its events name."""
-        self.handler: asyncio.Task[None] | None = None
-        self.stop_process: asyncio.Event | None = None
-        """Set to end the process that the job runs in; None: it runs in this one."""
-        self.timer: asyncio.TimerHandle | None = None
-        self.stop_reason: StopReason | None = None
-        self.late_stop: StopReason | None = None
-        """Why it was asked to stop while its transaction was ending. It counts only if the handler runs again."""
-        self.started = False
-        self.began = 0.0
-        self.finishing = False
-        """The handler has ended, and can no longer be stopped."""
-        self.abandoned = False
-        """Its outcome is written, though its handler still runs."""
+    job: ClaimedJob
+    task: Task[..., Any]
+    ctx: JobContext
+    logged: LoggedRun
+    attempt: int
+    """The attempt that its events name."""
+    handler: asyncio.Task[None] | None = None
+    stop_process: asyncio.Event | None = None
+    """Set to end the process that the job runs in; None: it runs in this one."""
+    timer: asyncio.TimerHandle | None = None
+    stop_reason: StopReason | None = None
+    late_stop: StopReason | None = None
+    """Why it was asked to stop while its transaction was ending. It counts only if the handler runs again."""
+    started: bool = False
+    began: float = 0.0
+    finishing: bool = False
+    """The handler has ended, and can no longer be stopped."""
+    abandoned: bool = False
+    """Its outcome is written, though its handler still runs."""
 
     def begin(self, ctx: JobContext) -> None:
         """A step of a chain begins, with a context of its own."""
@@ -79,15 +63,12 @@ class RunningJob:
 
     @property
     def about(self) -> tuple[str, str, str, int]:
-        """The first fields of each event about the job."""
         return self.job.id, self.job.task, self.job.queue, self.attempt
 
 
 def stands(run: RunningJob, outcome: Outcome) -> bool:
-    """Whether the outcome of a run that was asked to stop counts all the same, because its work was done by then.
-
-    A handler that saw that it was asked and returned has most likely stopped half-way: that is no success.
-    """
+    """Whether the outcome of a run that was asked to stop counts all the same, because its work was done by then. A
+    handler that saw that it was asked and returned has most likely stopped half-way: that is no success."""
     match outcome:
         case Succeeded():
             return not run_of(run.ctx).saw_cancelled

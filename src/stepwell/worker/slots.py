@@ -40,45 +40,37 @@ class Slots:
 
     @property
     def ended(self) -> int:
-        """How many runs of jobs have ended, however they went."""
         return sum(runner.ended for runner in self.runners)
 
     @property
     def running(self) -> int:
-        """How many jobs run."""
         return sum(len(runner.running) for runner in self.runners)
 
     @property
     def jobs(self) -> list[ClaimedJob]:
-        """The claimed jobs that run or wait for a slot."""
         return [job for runner in self.runners for job in runner.jobs]
 
     def notified(self, queue: str, ready: ReadyRange) -> None:
-        """A notification says that jobs are ready there."""
         pool = self._pools.pool_of(queue)
         if pool is not None:
             self.fetchers[pool].notified(queue, ready)
 
     def found(self, first: FirstReady) -> None:
-        """The poller has found jobs there."""
         pool = self._pools.pool_of(first.queue)
         if pool is not None:
             ready = ReadyRange(Position(first.rank, first.run_at), first.last_rank)
             self.fetchers[pool].found(first.queue, ready)
 
     def lease_gained(self) -> None:
-        """The worker may claim again."""
         for fetcher in self.fetchers:
             fetcher.lease_gained()
 
     def stop_fetching(self) -> None:
-        """Claim no more."""
         self._claims.stopping = True
         for fetcher in self.fetchers:
             fetcher.stop()
 
     async def idle(self) -> None:
-        """Wait until no handler runs, and none is about to."""
         for runner in self.runners:
             await runner.idle()
 
@@ -88,12 +80,10 @@ class Slots:
         return all(found)
 
     def stop_all(self, reason: StopReason) -> None:
-        """Ask every running job to stop."""
         for runner in self.runners:
             runner.stop_all(reason)
 
     def abandon_all(self) -> None:
-        """Write for every job still running that it was stopped, and no longer wait for its handler."""
         for runner in self.runners:
             runner.abandon_all()
 
@@ -103,7 +93,6 @@ class Slots:
             runner.drop_unstarted()
 
     def hand_back(self, which: Callable[[ClaimedJob], bool] = lambda _: True) -> None:
-        """Hand unstarted jobs back, for other workers to run."""
         handed_back = sum(self._hand_back(runner, which) for runner in self.runners)
         if handed_back:
             self._events.emit(JobsHandedBack(handed_back))
@@ -131,11 +120,9 @@ class Slots:
         self._events.emit(LoopBlocked(seconds, run.job.task if run else None, run.job.id if run else None, stack))
 
     def sever(self) -> None:
-        """Look up commits in doubt on new connections: the old ones give no answer."""
         for runner in self.runners:
             runner.sever()
 
     def close(self) -> None:
-        """Let go of the threads of all runners."""
         for runner in self.runners:
             runner.close()

@@ -22,10 +22,8 @@ _PAUSE = 0.5
 async def once_database_is_there(
     call: Callable[[], T], database: Database, events: EventBus, stop_asked: asyncio.Event, *, wait: bool
 ) -> T | None:
-    """Make a blocking call, in a thread, until the database is there for it. None: the worker was asked to stop.
-
-    Unless it may `wait`, and for permanent errors, it raises.
-    """
+    """Make a blocking call, in a thread, until the database is there for it. None: the worker was asked to stop. Unless
+    it may `wait`, and for permanent errors, it raises."""
     logged = False
     stopping = asyncio.ensure_future(stop_asked.wait())
     try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
-from types import TracebackType
+from importlib.util import find_spec
 from typing import Self, TypeVar
 
 from stepwell.app import App
@@ -153,9 +152,7 @@ class Worker:
         running.add_done_callback(ended)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         running, self._task = self._task, None
         assert running is not None
         if kind is not None and issubclass(kind, asyncio.CancelledError):
@@ -189,7 +186,7 @@ class Worker:
         tasks = self._app.tasks
         for task in tasks.values():
             task.codec.prepare()
-        if any(task.uses_processes for task in tasks.values()) and not _installed("pebble"):
+        if any(task.uses_processes for task in tasks.values()) and find_spec("pebble") is None:
             raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'")
         if not tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
@@ -221,7 +218,8 @@ class Worker:
                     await run.warn_of_rivals()
                     await self._work(run, worker_id)
             finally:
-                await run.end_processes()
+                # Before the lease ends: then other workers may claim the jobs of these processes.
+                await run.processes.close()
                 await in_thread(run.lease.stop)
         finally:
             await run.close()
@@ -245,7 +243,7 @@ class Worker:
                         self._now_asked.set()
                     run.slots.stop_fetching()
                     await asyncio.gather(*claiming)
-                    await run.hand_back_lost_claims()
+                    await run.claims.hand_back_last()
                     await self._drain(run)
                     await run.stats.write()
                 finally:
@@ -293,11 +291,3 @@ def _unwritten(count: int, locked: int) -> str:
         f"stopped with {outcomes} that could not be written, {jobs} being locked by other sessions, which the log "
         "names: those jobs run again when these sessions let go"
     )
-
-
-def _installed(module: str) -> bool:
-    try:
-        import_module(module)
-    except ImportError:
-        return False
-    return True

@@ -14,8 +14,7 @@ from stepwell.postgres.fetch import afetch
 from stepwell.postgres.hints import aexplain
 from stepwell.postgres.queries import Query
 from stepwell.postgres.threads import in_thread
-from stepwell.worker.connections import Connections
-from stepwell.worker.outage import Outage
+from stepwell.worker.connections import Connections, Outage
 from stepwell.worker.write_observer import about_to_write
 
 Row = TypeVar("Row")
@@ -26,10 +25,8 @@ _MISSING_TRIES = 10
 
 
 class WorkerConnection:
-    """Runs the queries of one part of the worker, each on a connection that it borrows. Not for concurrent use.
-
-    `slow`: its queries may take long.
-    """
+    """Runs the queries of one part of the worker, each on a connection that it borrows. Not for concurrent use. `slow`:
+    its queries may take long."""
 
     def __init__(self, name: str, connections: Connections, *, slow: bool = False) -> None:
         self.name = name
@@ -42,7 +39,6 @@ class WorkerConnection:
 
     @property
     def outage(self) -> Outage:
-        """The outage that all parts of the worker report to."""
         return self._connections.outage
 
     async def fetch(self, query: Query[Row]) -> list[Row]:
@@ -68,12 +64,10 @@ class WorkerConnection:
         waits_for_locks: bool = True,
         memory_tries: int | None = None,
     ) -> list[Row] | None:
-        """Run a query until it works, pausing between tries, as long as it is `worthwhile`; else None.
-
-        Raises errors that another try would not cure; permanent ones, such as a missing schema, with a hint. Unless it
-        `waits_for_locks`, it also raises `LockNotAvailable`. After `memory_tries` for which the server lacked memory
-        it raises `OutOfMemory`: the answer may be too large.
-        """
+        """Run a query until it works, pausing between tries, as long as it is `worthwhile`; else None. Raises errors
+        that another try would not cure; permanent ones, such as a missing schema, with a hint. Unless it
+        `waits_for_locks`, it also raises `LockNotAvailable`, and after `memory_tries` without memory on the server
+        `OutOfMemory`: the answer may be too large."""
         pause = 0.05
         missing = 0
         while worthwhile():
@@ -111,7 +105,6 @@ class WorkerConnection:
             self.outage.end(self)
 
     def dedicated(self, name: str) -> DedicatedConnection:
-        """A connection of its own to the same database."""
         return DedicatedConnection(name, Connections(self._database, self.outage, most=1))
 
 
@@ -123,6 +116,5 @@ class DedicatedConnection(WorkerConnection):
         self._connections.sever()
 
     def close(self) -> None:
-        """Close the connection."""
         self.outage.forget(self)
         self._connections.close()

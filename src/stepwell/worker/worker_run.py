@@ -21,13 +21,12 @@ from stepwell.telemetry.worker import LeaseLost, PauseChanged, StopAsked, TasksS
 from stepwell.values.job import ClaimedJob
 from stepwell.worker.claiming.claims import Claims
 from stepwell.worker.claiming.ready_poller import ReadyPoller
-from stepwell.worker.connections import Connections
+from stepwell.worker.connections import Connections, Outage
 from stepwell.worker.declared_schedules import DeclaredSchedules
 from stepwell.worker.lease import Lease, LeaseCallbacks
 from stepwell.worker.listener import Listener, ListenerCallbacks
 from stepwell.worker.loops import keep_going, report_failure
 from stepwell.worker.options import WorkerOptions
-from stepwell.worker.outage import Outage
 from stepwell.worker.outcomes.stats import Stats
 from stepwell.worker.outcomes.writer import Outcomes
 from stepwell.worker.process import Processes
@@ -69,19 +68,19 @@ class WorkerRun:
         self._steps = StepStore(
             self._connection("steps"), self._transactions, app.max_result_size, self._step_threads, events
         )
-        self._processes = Processes(options.process_slots, self.outcomes.report)
+        self.processes = Processes(options.process_slots, self.outcomes.report)
         shared = SharedParts(
             app,
             events,
             self.outcomes,
             self._steps,
-            self._processes,
+            self.processes,
             self._transactions,
             self._connection("settle"),
             options.always_replay,
         )
-        self._claims = Claims(self._connection("claim"), self._known_jobs, self._renew_lease, events)
-        self.slots = Slots(shared, self.pools, options.balance, self._claims, options.max_held_size)
+        self.claims = Claims(self._connection("claim"), self._known_jobs, self._renew_lease, events)
+        self.slots = Slots(shared, self.pools, options.balance, self.claims, options.max_held_size)
         self._poller = ReadyPoller(
             self._duty_runner("look", slow=True),
             lambda: self.worker_id,
@@ -169,14 +168,13 @@ class WorkerRun:
     @property
     def worker_id(self) -> str | None:
         """The id under which the worker is registered now; None while it holds no lease."""
-        return self._claims.worker_id
+        return self.claims.worker_id
 
     @worker_id.setter
     def worker_id(self, worker_id: str | None) -> None:
-        self._claims.worker_id = worker_id
+        self.claims.worker_id = worker_id
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """The background loops, except for claiming."""
         loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "writing outcomes": self.outcomes.run,
             "listening": self._listener.run,
@@ -195,13 +193,8 @@ class WorkerRun:
         """A loop for each pool that claims until `slots.stop_fetching`."""
         return [keep_going("claiming jobs", fetcher.run, self._events) for fetcher in self.slots.fetchers]
 
-    async def hand_back_lost_claims(self) -> None:
-        """After the last claim, hand back jobs that were claimed without our knowledge."""
-        await self._claims.hand_back_last()
-
     async def warn_of_rivals(self) -> None:
-        """Log which other apps' workers may claim the same jobs. That is no reason to stop: an app may be being
-        renamed."""
+        """Log which other apps' workers may claim the same jobs. An app may be being renamed: do not stop."""
         named = self._app.owner is not None
         if self.worker_id is not None:
             for rival in (
@@ -209,17 +202,12 @@ class WorkerRun:
             ):
                 self._events.emit(TasksShared(self._app.name, rival.owner, tuple(rival.tasks), named))
 
-    async def end_processes(self) -> None:
-        """End the processes that still run jobs: before other workers may claim these."""
-        await self._processes.close()
-
     async def close(self) -> None:
-        """Let go of everything that the parts hold."""
         self.slots.stop_all("lease")
         self.slots.close()
         self._steps.close()
         self._step_threads.close()
-        await self.end_processes()
+        await self.processes.close()
         await self._transactions.aclose()
         self._connections.close()
 
@@ -244,7 +232,6 @@ class WorkerRun:
         await self._failed
 
     def _hearing(self, hears: bool) -> None:
-        """Notifications stopped or started to arrive."""
         self.lease.hurry(not hears)
         self._leadership.deaf = not hears
         self._promoter.look()
@@ -277,7 +264,6 @@ class WorkerRun:
             self.lease.renew_now()
 
     def _obey(self, orders: Orders) -> None:
-        """Follow the orders that came with a renewal of the lease."""
         if not self.slots.cancel(orders.cancelling):
             # The claim of a job that is not here may still be on its way to us.
             asyncio.get_running_loop().call_later(_ARRIVAL_PAUSE, self.lease.renew_now)

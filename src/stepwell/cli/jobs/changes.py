@@ -10,15 +10,16 @@ from collections.abc import Sequence
 import typer
 
 from stepwell.cli import known_names, parse
-from stepwell.cli.confirm import ask, check_can_ask
 from stepwell.cli.database import open_database
 from stepwell.cli.jobs.steps import check_step_to_enter
+from stepwell.cli.options import ask, check_can_ask
 from stepwell.cli.output import complain, say
 from stepwell.jobs.bulk import Became, Change, change_matching, count_matching
 from stepwell.jobs.changes import change_by_id
 from stepwell.postgres.database import Database
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import run
+from stepwell.telemetry.bus import counted
 
 _COUNTED = 10_000
 """How many jobs are counted at most for the question before a change."""
@@ -72,7 +73,7 @@ def _change_matching(change: Change, which: JobMatch, database: str | None, *, y
                 _refuse_names(found, which)
             check_can_ask(f"jobs {change.verb}", yes=yes)
             if count:
-                ask(f"{change.verb} {_jobs(count)}{' or more' if count == _COUNTED else ''}?")
+                ask(f"{change.verb} {counted(count, 'job')}{' or more' if count == _COUNTED else ''}?")
         progress = _Progress()
         try:
             total = run(change_matching(change, which, progress), found)
@@ -94,10 +95,10 @@ def _refuse_names(database: Database, which: JobMatch) -> None:
 
 def _summary(change: Change, total: Counter[Became]) -> str:
     if change.to_retry:
-        return f"retried {_jobs(total['ready'])}"
+        return f"retried {counted(total['ready'], 'job')}"
     running = f"; asked the workers of {total['running']} running to stop them" if total["running"] else ""
     undoing = f"; {total['undoing']} undo their steps first" if total["undoing"] else ""
-    return f"cancelled {_jobs(total['cancelled'])}{running}{undoing}"
+    return f"cancelled {counted(total['cancelled'], 'job')}{running}{undoing}"
 
 
 class _Progress:
@@ -113,7 +114,7 @@ class _Progress:
         if sys.stderr.isatty() and time.monotonic() >= self._next:
             self._next = time.monotonic() + 0.2
             self._shown = True
-            sys.stderr.write(f"\r{_jobs(total.total())} so far")
+            sys.stderr.write(f"\r{counted(total.total(), 'job')} so far")
             sys.stderr.flush()
 
     def clear(self) -> None:
@@ -132,7 +133,3 @@ _BECAME: dict[Became, str] = {
 
 def _outcome(change: Change, became: Became) -> str:
     return "is ready to run" if change.verb == "run" else _BECAME[became]
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"

@@ -8,14 +8,13 @@ from typing import Annotated, TypeVar
 import typer
 
 from stepwell.cli import known_names, parse
-from stepwell.cli.confirm import YesOption
 from stepwell.cli.database import DatabaseOption, connect, open_database
 from stepwell.cli.group import new_group
 from stepwell.cli.jobs.changes import change_ids, change_jobs
 from stepwell.cli.jobs.filters import filtered
 from stepwell.cli.jobs.page import print_job
 from stepwell.cli.jobs.table import print_jobs, print_running
-from stepwell.cli.options import JsonOption, ValueOption
+from stepwell.cli.options import JsonOption, ValueOption, YesOption
 from stepwell.cli.output import dump, record, say
 from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.jobs.bulk import cancelling, count_matching, hurrying, list_matching, retrying

@@ -49,7 +49,6 @@ def job_match(
     worker: WorkerOption = None,
     error: ErrorOption = None,
 ) -> JobMatch:
-    """The filter that the options describe."""
     filters: JobFilters = {
         "state": cast("Any", state or None),
         "queue": queue,

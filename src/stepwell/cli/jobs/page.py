@@ -17,7 +17,6 @@ _LONGEST_LINE = 100
 
 
 def print_job(job: JobInfo, failures: Sequence[Failure], steps: Sequence[StepInfo]) -> None:
-    """Print the fields of a job, then its steps, then its failed attempts."""
     known = [
         ("id", job.id),
         ("state", _state(job)),

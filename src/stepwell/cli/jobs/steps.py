@@ -18,7 +18,6 @@ _LONGEST_VALUE = 80
 
 
 def print_steps(job: JobInfo, steps: Sequence[StepInfo]) -> None:
-    """Print a job's steps in order."""
     # Chains and machines save the input of each step.
     value = "input" if any(step.kind == "state" for step in steps) else "value"
     table(
@@ -37,10 +36,8 @@ def print_steps(job: JobInfo, steps: Sequence[StepInfo]) -> None:
 
 
 def check_step_to_enter(database: Database, job_id: str, step: str, *, yes: bool) -> None:
-    """Raise if a chain or machine has not reached a step of this name and the name looks mistyped, unless `yes`.
-
-    Only the code knows all steps, so any other name that the job has not reached is warned about.
-    """
+    """Raise if a chain or machine has not reached this step and its name looks mistyped, unless `yes`. Only the code
+    knows all steps, so any other name that the job has not reached is warned about."""
     found = database.fetch(queries.reads.info(job_id))
     if not found or found[0].state not in ("failed", "cancelled"):
         return  # the change itself refuses such a job

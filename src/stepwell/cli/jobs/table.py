@@ -11,7 +11,6 @@ from stepwell.values.job import JobInfo
 
 
 def print_jobs(jobs: Sequence[JobInfo], now: datetime) -> None:
-    """Print jobs in any state."""
     _print(
         jobs,
         lambda job: job.state,

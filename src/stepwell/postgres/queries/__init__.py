@@ -14,19 +14,17 @@ from stepwell.postgres.queries import (
     jobs,
     limits,
     locks,
-    names,
     outcomes,
     reads,
     rights,
     schedules,
     search,
-    stats,
     steps,
     upkeep,
 )
 from stepwell.postgres.queries.query import Query
 
 __all__ = [
-    "Query", "claims", "fleet", "health", "jobs", "limits", "locks", "names", "outcomes", "reads", "rights",
-    "schedules", "search", "stats", "steps", "upkeep",
+    "Query", "claims", "fleet", "health", "jobs", "limits", "locks", "outcomes", "reads", "rights",
+    "schedules", "search", "steps", "upkeep",
 ]  # fmt: skip

@@ -16,12 +16,10 @@ def bare(values: Iterable[Any]) -> str:
 
 
 def texts(values: Iterable[str | None]) -> str:
-    """Write an array of texts or None."""
     return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
 
 
 def times(values: Iterable[datetime | None]) -> str:
-    """Write an array of times with a zone, or None."""
     return bare(None if value is None else value.isoformat() for value in values)
 
 

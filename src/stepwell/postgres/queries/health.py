@@ -13,14 +13,12 @@ LISTEN_FOR_DOCTOR: LiteralString = "listen stepwell_doctor"
 
 
 def limit_statements(seconds: float) -> Query[str]:
-    """Limit the time of every later statement on this connection."""
     return Query("select set_config('statement_timeout', %s::text, false)", (f"{seconds * 1000:.0f}ms",), only)
 
 
 @dataclass(frozen=True, slots=True)
 class OldestReady:
-    """The ready job that has been due for longest, and its age in seconds. A job that is not paused comes before paused
-    ones."""
+    """The ready job that has been due for longest, and its age in seconds. Paused jobs come after all others."""
 
     id: UUID
     queue: str
@@ -117,7 +115,6 @@ def snapshot_holders() -> Query[SnapshotHolder]:
 
 
 def hidden_sessions() -> Query[int]:
-    """Count the sessions of this database whose activity this role may not see."""
     return Query(
         "select count(*) from pg_catalog.pg_stat_activity a where a.datname = current_database()"
         " and a.query = '<insufficient privilege>'",

@@ -15,25 +15,29 @@ def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
     return Query(
         "select array_to_string(stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[],"
         " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[], %s::text[]), ' ')",
-        (
-            shared([job.task for job in jobs], texts),
-            texts([job.args for job in jobs]),
-            shared([job.queue for job in jobs], texts),
-            shared([job.priority for job in jobs]),
-            shared([job.delay for job in jobs]),
-            shared([job.run_at for job in jobs], times),
-            shared([job.metadata for job in jobs], texts),
-            shared([job.max_attempts for job in jobs]),
-            shared([job.owner for job in jobs], texts),
-            shared([job.policy for job in jobs], texts),
-        ),
+        columns(jobs),
         _ids,
     )
 
 
+def columns(jobs: Sequence[NewJob]) -> tuple[str | None, ...]:
+    """The columns of new jobs, as stepwell.enqueue_many and stepwell.spawn take them."""
+    return (
+        shared([job.task for job in jobs], texts),
+        texts([job.args for job in jobs]),
+        shared([job.queue for job in jobs], texts),
+        shared([job.priority for job in jobs]),
+        shared([job.delay for job in jobs]),
+        shared([job.run_at for job in jobs], times),
+        shared([job.metadata for job in jobs], texts),
+        shared([job.max_attempts for job in jobs]),
+        shared([job.owner for job in jobs], texts),
+        shared([job.policy for job in jobs], texts),
+    )
+
+
 def enqueue_one(job: NewJob) -> Query[UUID]:
-    """Enqueue as plain SQL does: if queue or priority is None, the task's own applies, as registered by live
-    workers."""
+    """Enqueue as plain SQL does: a queue or priority of None is the task's own, as registered by live workers."""
     return Query(
         "select stepwell.enqueue(%s::text, %s::json, %s::text, %s::integer,"
         " make_interval(secs => %s::double precision), %s::timestamptz, %s::jsonb, %s::integer, %s::text)",

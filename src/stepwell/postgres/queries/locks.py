@@ -32,7 +32,6 @@ def bounded(query: Query[Row], seconds: float) -> Query[Row]:
 
 
 def limit_lock_wait(seconds: float) -> Query[str]:
-    """Limit how long each lock is waited for in the rest of the transaction."""
     return Query("select set_config('lock_timeout', %s, true)", (milliseconds(seconds),), only)
 
 

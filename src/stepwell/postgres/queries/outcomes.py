@@ -1,9 +1,9 @@
-"""Calls with which a worker writes how runs ended. Each names the job's epoch, which is the fence."""
+"""Calls with which a worker writes how runs ended, and counts them. Each names the job's epoch, which is the fence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import LiteralString
 from uuid import UUID
 
@@ -90,13 +90,9 @@ class HeldMisfits:
     expired: list[UUID]
 
 
-_MISFITS: LiteralString = (
-    "stepwell.hold_misfits(%s::uuid[], %s::integer[], %s::integer[], %s::text[], %s::double precision[])"
-)
-
-
 _HOLD_MISFITS: LiteralString = (
-    "select (h.held).refused, (h.held).expired from (select " + _MISFITS + " as held" + WITHIN + ") as h"  # noqa: S608
+    "select (h.held).refused, (h.held).expired from (select stepwell.hold_misfits(%s::uuid[], %s::integer[],"  # noqa: S608
+    " %s::integer[], %s::text[], %s::double precision[]) as held" + WITHIN + ") as h"
 )
 
 
@@ -176,3 +172,32 @@ def mark_transaction(mark: str) -> Query[str]:
 
 def transaction_mark() -> Query[str | None]:
     return Query("select current_setting('stepwell.transaction', true)", (), only)
+
+
+@dataclass(slots=True)
+class Sums:
+    """How many runs of a task in a queue ended in which way, and their time; in the order of stepwell.add_stats."""
+
+    task: str
+    queue: str
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    handed_back: int = 0
+    seconds: float = 0.0
+    suspended: int = 0
+    snoozed: int = 0
+    advanced: int = 0
+    restarted: int = 0
+    undone: int = 0
+    refused: int = 0
+
+
+def add_stats(sums: Sequence[Sums]) -> Query[None]:
+    return Query(
+        "select stepwell.add_stats(%s::text[], %s::text[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
+        " %s::double precision[], %s::integer[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
+        " %s::integer[])",
+        [[getattr(each, field.name) for each in sums] for field in fields(Sums)],
+        only,
+    )

@@ -29,7 +29,6 @@ it works through any pooler. In a handler's transaction the same function is cal
 
 
 def milliseconds(seconds: float) -> str:
-    """Format seconds as Postgres reads timeouts."""
     return f"{seconds * 1000:.0f}ms"
 
 

@@ -1,4 +1,4 @@
-"""Reads of the views: jobs, their failures and steps, queues and workers."""
+"""Reads of the views: jobs, their failures and steps, queues, workers, and the names in use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString, cast
+from typing import Any, Literal, LiteralString, cast
 from uuid import UUID
 
 from stepwell.postgres.queries.query import Query, only, same
@@ -43,7 +43,6 @@ def failures(job_id: str) -> Query[Failure]:
 
 
 def last_errors(ids: Sequence[str]) -> Query[tuple[str, str]]:
-    """Read the error of the last failed attempt of each job."""
     return Query(
         "select u.id::text, f.error from unnest(%s::uuid[]) as u (id) cross join lateral ("
         "select left(concat_ws(': ', f.type, nullif(f.message, '')), 1000) as error"
@@ -69,7 +68,6 @@ def steps(job_id: str) -> Query[StepInfo]:
 
 
 def to_info(*columns: Any) -> JobInfo:
-    """Convert a row of `INFO`."""
     id_, state, task, queue, priority, args, metadata, result, error, progress, *rest, policy = columns
     return JobInfo(
         id_, state, task, queue, priority, _object(args), None if metadata is None else _object(metadata),
@@ -195,5 +193,49 @@ def workers() -> Query[WorkerInfo]:
         " alive, owner, leads, paused, stopping, named from stepwell.workers order by started_at, id",
         (),
         WorkerInfo,
+        repeatable=True,
+    )
+
+
+NameKind = Literal["queue", "task", "owner"]
+
+# How many of the newest jobs are read. A name that only older jobs have, and no worker, schedule or counter, is not
+# found: a search for a name that no job has would read all jobs.
+_NEWEST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class KnownName:
+    """A name in use. `served`: a worker has run its jobs, or would; False: its jobs wait."""
+
+    kind: NameKind
+    name: str
+    served: bool
+
+
+def known_names(queue: str | None) -> Query[KnownName]:
+    """Read the names of live workers, schedules, counters and the newest jobs; and this queue, if it has ready jobs. A
+    queue that ends with * is a worker's pattern, which matches every queue with that prefix."""
+    return Query(
+        "with newest as materialized ("
+        "select j.queue, j.task, j.owner, j.claimed_at is not null as claimed from stepwell.jobs j"
+        " order by j.id desc limit %s::integer),"
+        " counted as materialized ("
+        "select s.queue, s.task from stepwell.stats s order by s.minute desc limit %s::integer)"
+        " select n.kind, n.name, bool_or(n.served) from ("
+        "select 'queue' as kind, unnest(w.queues) as name, true as served from stepwell.workers w where w.alive"
+        " union all select 'task', unnest(w.tasks), true from stepwell.workers w where w.alive"
+        " union all select 'owner', w.owner, true from stepwell.workers w where w.alive and w.named is not false"
+        " union all select u.kind, u.name, true from stepwell.schedules s"
+        " cross join lateral (values ('queue', s.queue), ('task', s.task), ('owner', s.owner)) as u (kind, name)"
+        " union all select u.kind, u.name, true from counted c"
+        " cross join lateral (values ('queue', c.queue), ('task', c.task)) as u (kind, name)"
+        " union all select u.kind, u.name, n.claimed from newest n"
+        " cross join lateral (values ('queue', n.queue), ('task', n.task), ('owner', n.owner)) as u (kind, name)"
+        " union all (select 'queue', j.queue, false from stepwell.jobs j"
+        " where j.state = 'ready'::stepwell.state and j.queue = %s::text limit 1)"
+        ") n where n.name is not null group by n.kind, n.name",
+        (_NEWEST, _NEWEST, queue),
+        KnownName,
         repeatable=True,
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import LiteralString
 from uuid import UUID
 
 from stepwell.calendar.schedule import DueSchedule, NewSchedule, ScheduleInfo, Tick, from_timing
 from stepwell.postgres.queries.arrays import bare, times
 from stepwell.postgres.queries.query import Query, only
+
+_DUE: LiteralString = "select id::text, name, version, cron, tz, every, catchup, due_at, due_in, looked_at from "
 
 
 def put_schedules(
@@ -62,12 +65,7 @@ def remove_stale_schedules() -> Query[list[str]]:
 
 
 def schedule_times(after: str | None) -> Query[DueSchedule]:
-    return Query(
-        "select id::text, name, version, cron, tz, every, catchup, due_at, due_in, looked_at"
-        " from stepwell.schedule_times(%s::uuid)",
-        (after,),
-        DueSchedule,
-    )
+    return Query(_DUE + "stepwell.schedule_times(%s::uuid)", (after,), DueSchedule)
 
 
 def rewind_schedules(wrong: Sequence[DueSchedule], nexts: Sequence[datetime]) -> Query[int]:
@@ -84,12 +82,7 @@ def rewind_schedules(wrong: Sequence[DueSchedule], nexts: Sequence[datetime]) ->
 
 
 def due_schedules(without: Sequence[str], limit: int = 100) -> Query[DueSchedule]:
-    return Query(
-        "select id::text, name, version, cron, tz, every, catchup, due_at, due_in, looked_at"
-        " from stepwell.due_schedules(%s::uuid[], %s::integer)",
-        (list(without), limit),
-        DueSchedule,
-    )
+    return Query(_DUE + "stepwell.due_schedules(%s::uuid[], %s::integer)", (list(without), limit), DueSchedule)
 
 
 @dataclass(frozen=True, slots=True)

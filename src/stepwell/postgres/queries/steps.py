@@ -9,7 +9,8 @@ from uuid import UUID
 
 import msgspec
 
-from stepwell.postgres.queries.arrays import bare, shared, texts, times
+from stepwell.postgres.queries.arrays import bare, shared, texts
+from stepwell.postgres.queries.jobs import columns
 from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, only, same
 from stepwell.values.job import NewJob
 from stepwell.values.step import SHORT, NewStep, is_large
@@ -74,7 +75,6 @@ class Spawning(msgspec.Struct, frozen=True, gc=False):
 
 
 def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
-    jobs = [child.job for child in children]
     return Query(
         "select stepwell.spawn(%s::uuid[], %s::integer[], %s::text[], %s::integer[], %s::text[], %s::text[],"
         " %s::text[], %s::integer[], %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[],"
@@ -84,16 +84,7 @@ def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
             bare(child.epoch for child in children),
             texts(child.step.key for child in children),
             bare(child.step.n for child in children),
-            shared([job.task for job in jobs], texts),
-            texts(job.args for job in jobs),
-            shared([job.queue for job in jobs], texts),
-            shared([job.priority for job in jobs]),
-            shared([job.delay for job in jobs]),
-            shared([job.run_at for job in jobs], times),
-            shared([job.metadata for job in jobs], texts),
-            shared([job.max_attempts for job in jobs]),
-            shared([job.owner for job in jobs], texts),
-            shared([job.policy for job in jobs], texts),
+            *columns([child.job for child in children]),
         ),
         only,
     )

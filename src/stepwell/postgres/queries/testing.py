@@ -65,12 +65,10 @@ def set_clock(at: datetime | None, by: float = 0.0) -> Query[datetime]:
 
 
 def release_clock() -> Query[datetime]:
-    """Let the clock go on with the real time."""
     return Query(_SET_CLOCK, (None, None, False), only)
 
 
 def next_due() -> Query[datetime | None]:
-    """When the next job is due, if one is due later than now."""
     return Query(
         "select min(j.run_at) from stepwell.job j"
         " where j.state in ('scheduled', 'waiting') and j.run_at > stepwell.now() and j.run_at < 'infinity'",
@@ -89,7 +87,6 @@ def wake_workers() -> Query[tuple[str, str]]:
 
 
 def is_app_busy(tasks: Sequence[str], owner: str | None) -> Query[bool]:
-    """Whether a job of these tasks is ready, running or due."""
     return Query(_APP_BUSY, (list(tasks), owner), only)
 
 
@@ -120,10 +117,8 @@ def rescue_all() -> Query[object]:
 
 
 def any_registered(pids: Sequence[int]) -> Query[bool]:
-    """Whether a worker of these processes is still registered."""
     return Query("select exists (select from stepwell.worker w where w.pid = any (%s))", (list(pids),), only)
 
 
 def delete_live_jobs() -> Query[object]:
-    """Delete all live jobs and their steps."""
     return Query(_DELETE_JOBS, (), only)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from stepwell.errors import ConfigError
+from stepwell.values.bounds import check_whole
 from stepwell.worker.claiming.patterns import Patterns, check_pattern, overlap
 from stepwell.worker.claiming.pools import Pools
 
@@ -13,10 +14,8 @@ BalanceOption = Literal["round_robin", "strict"] | Mapping[str, int]
 
 
 class Balance:
-    """The balance that `Worker(balance=...)` asks for: queues take turns, go in strict order, or by weight.
-
-    Each queue that matches a pattern has the pattern's weight; a queue without a weight has 1.
-    """
+    """The balance that `Worker(balance=...)` asks for: queues take turns, go in strict order, or by weight. Each queue
+    that matches a pattern has the pattern's weight; a queue without a weight has 1."""
 
     def __init__(self, given: BalanceOption) -> None:
         self.strict = given == "strict"
@@ -24,7 +23,8 @@ class Balance:
         self._weighed: list[str] = []
         if isinstance(given, Mapping):
             self._weighed = [check_pattern(queue) for queue in given]
-            self.weights = Patterns({queue: _check_weight(queue, weight) for queue, weight in given.items()})
+            weights = {queue: check_whole(n, f"balance[{queue!r}]", 1, 1_000_000) for queue, n in given.items()}
+            self.weights = Patterns(weights)
         elif given not in ("round_robin", "strict"):
             raise ConfigError(
                 f"balance is {given!r}: it must be 'round_robin', 'strict', or a dict of weights such as {{'mail': 3}}"
@@ -44,11 +44,3 @@ class Balance:
                 f"balance gives a weight to {', '.join(map(repr, strangers))}, from which this worker does not claim: "
                 f"its queues are {', '.join(queues)}"
             )
-
-
-def _check_weight(queue: str, weight: int) -> int:
-    if isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= 1_000_000:
-        raise ConfigError(
-            f"balance gives {queue!r} the weight {weight!r}: it must be a whole number between 1 and 1000000"
-        )
-    return weight

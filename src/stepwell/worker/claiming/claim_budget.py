@@ -17,11 +17,9 @@ _COUNT_EVERY = 0.1
 
 
 class ClaimBudget:
-    """The jobs and bytes that a worker may hold. Its pools share the bytes by their slots.
-
-    Each pool has its own part of the bytes, so that large jobs of one do not keep another from claiming. Outcomes that
-    wait to be written count for every pool: while they pile up, nothing is claimed.
-    """
+    """The jobs and bytes that a worker may hold. Its pools share the bytes by their slots, so that large jobs of one do
+    not keep another from claiming. Outcomes that wait to be written count for every pool: while they pile up, nothing
+    is claimed."""
 
     def __init__(self, most_bytes: int, runners: Sequence[Runner], outcomes: Outcomes) -> None:
         self._runners = runners
@@ -33,7 +31,6 @@ class ClaimBudget:
         self._count_at = 0.0
 
     def jobs(self) -> int:
-        """How many more jobs may be claimed."""
         waiting = sum(len(runner.waiting) for runner in self._runners)
         return self._slots + _MOST_WAITING - waiting - self._outcomes.count
 
@@ -50,7 +47,6 @@ class ClaimBudget:
         return min(free, _MOST_AT_ONCE)
 
     def claimed(self, pool: int, size: int) -> None:
-        """A claim for this pool brought so many bytes."""
         self._since[pool] += size
 
     def _count(self, now: float) -> None:

@@ -28,11 +28,9 @@ _MEMORY_TRIES = 3
 
 
 class Claims:
-    """`worker_id` is None while there is no lease: then nothing is claimed.
-
-    A fetcher holds `lock` while it asks, and until its runner knows the claimed jobs. `known_jobs` lists every job that
-    this worker knows; `renew_lease` is called when the database says that the lease is gone.
-    """
+    """`worker_id` is None while there is no lease: then nothing is claimed. A fetcher holds `lock` while it asks, and
+    until its runner knows the claimed jobs. `known_jobs` lists every job that this worker knows; `renew_lease` is
+    called when the database says that the lease is gone."""
 
     def __init__(
         self,
@@ -63,11 +61,8 @@ class Claims:
 
     async def reconcile(self) -> None:
         """Hand back jobs that the database says this worker holds, but that it does not know: the reply to a claim was
-        lost after its commit.
-
-        At once when a connection was lost, and regularly for claims that the server ran long after we had stopped
-        waiting. Between claims, because then the worker knows every job that it holds.
-        """
+        lost after its commit. At once when a connection was lost, and regularly for claims that the server ran long
+        after we had stopped waiting. Between claims, because then the worker knows every job that it holds."""
         if not self._due():
             return
         async with self.lock:

@@ -70,13 +70,11 @@ class Fetcher:
             self.found(queue, ready)
 
     def found(self, queue: str, ready: ReadyRange) -> None:
-        """Jobs are ready there."""
         # Kept apart until the next claim: the one under way may have begun before the job was there.
         self._new_ranges.add(queue, ready)
         self._wake.set()
 
     def lease_gained(self) -> None:
-        """The worker may claim again."""
         self._wake.set()
 
     def slow_down(self) -> None:
@@ -89,7 +87,6 @@ class Fetcher:
         self._runner.freed.set()
 
     async def run(self) -> None:
-        """Claim until stopped."""
         claims = self._claims
         while True:
             # Cleared before everything that is read below: a wake-up in between is not missed.
@@ -118,8 +115,7 @@ class Fetcher:
                     await self._wait(self._wake, _LONGEST_WAIT)
 
     def _wanted(self) -> int:
-        """How many jobs to claim now; 0: the worker holds enough jobs or bytes, or too many outcomes wait to be
-        written."""
+        """How many jobs to claim now; 0: the worker holds enough jobs or bytes, or too many outcomes are unwritten."""
         prefetch = self._prefetch()
         wanted = prefetch - self._runner.spare
         room = self._budget.jobs()
@@ -128,11 +124,9 @@ class Fetcher:
         return min(wanted, room) if wanted >= least <= room and self._budget.bytes(self._number) > 0 else 0
 
     def _prefetch(self) -> int:
-        """How many jobs to hold ready: as many as this pool ends in the time of three claims.
-
-        Quick jobs make it large, so that slots never wait for a claim. With slow jobs it is zero, so that jobs which
-        cannot run here yet stay free for other workers.
-        """
+        """How many jobs to hold ready: as many as this pool ends in the time of three claims. Quick jobs make it large,
+        so that slots never wait for a claim. With slow jobs it is 0: jobs that cannot run here yet stay free for other
+        workers."""
         now = asyncio.get_running_loop().time()
         passed = now - self._measured_at
         if passed > 0.02:

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from stepwell.errors import ConfigError
-from stepwell.values.names import check_name
+from stepwell.values.bounds import check_name
 
 T = TypeVar("T")
 
 
 def check_pattern(name: str) -> str:
-    """Check a queue's name or pattern, and return it."""
     if "*" in check_name(name, "queue")[:-1]:
         raise ConfigError(
             f"queue is {name!r}: a * may only be the last character, to match every queue with that prefix"
@@ -26,12 +25,10 @@ def is_pattern(name: str) -> bool:
 
 
 def fits(queue: str, pattern: str) -> bool:
-    """Whether a queue has this name, or matches this pattern."""
     return queue == pattern or (is_pattern(pattern) and queue.startswith(pattern[:-1]))
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether some queue can match both."""
     if is_pattern(one) and is_pattern(other):
         return one[:-1].startswith(other[:-1]) or other[:-1].startswith(one[:-1])
     return fits(other, one) if is_pattern(one) else fits(one, other)
@@ -47,7 +44,6 @@ class Patterns(Generic[T]):
         self._prefixes = sorted(prefixes, key=lambda prefix: -len(prefix[0]))
 
     def get(self, queue: str) -> T | None:
-        """The value for a queue; None: nothing matches it."""
         value = self._names.get(queue)
         if value is not None:
             return value

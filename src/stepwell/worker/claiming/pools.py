@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from stepwell.errors import ConfigError
+from stepwell.values.bounds import check_whole
 from stepwell.worker.claiming.patterns import Patterns, check_pattern, is_pattern
 
 DEFAULT_SLOTS = 10
+MOST_SLOTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,9 @@ def read_pools(queues: Iterable[str] | Mapping[str, int], concurrency: int | Non
                 f"concurrency is {concurrency!r} and queues says how many slots each queue has: leave concurrency out, "
                 "it is their sum"
             )
-        pools = Pools(
-            [Pool((check_pattern(queue),), _check_slots(queue, count)) for queue, count in slots.items()], shared=False
-        )
+        for queue, count in slots.items():
+            check_whole(count, f"queues[{check_pattern(queue)!r}]", 1, MOST_SLOTS)
+        pools = Pools([Pool((queue,), count) for queue, count in slots.items()], shared=False)
     else:
         names = tuple(dict.fromkeys(check_pattern(queue) for queue in queues))
         pools = Pools([Pool(names, check_concurrency(concurrency))] if names else [], shared=True)
@@ -67,19 +69,4 @@ def read_pools(queues: Iterable[str] | Mapping[str, int], concurrency: int | Non
 
 
 def check_concurrency(concurrency: int | None) -> int:
-    """How many slots one pool has; None: the default."""
-    if concurrency is None:
-        return DEFAULT_SLOTS
-    if not _is_count(concurrency):
-        raise ConfigError(f"concurrency is {concurrency!r}: it must be a whole number between 1 and 100000")
-    return concurrency
-
-
-def _check_slots(queue: str, slots: int) -> int:
-    if not _is_count(slots):
-        raise ConfigError(f"queues gives {queue!r} the slots {slots!r}: it must be a whole number between 1 and 100000")
-    return slots
-
-
-def _is_count(given: object) -> bool:
-    return not isinstance(given, bool) and isinstance(given, int) and 1 <= given <= 100_000
+    return DEFAULT_SLOTS if concurrency is None else check_whole(concurrency, "concurrency", 1, MOST_SLOTS)

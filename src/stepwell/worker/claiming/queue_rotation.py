@@ -34,13 +34,11 @@ class QueueRotation:
         return self._order is not None
 
     def add(self, queues: Iterable[str]) -> None:
-        """These queues may have ready jobs, too."""
         for queue in queues:
             if queue not in self._times:
                 self._times[queue] = self._start(queue)
 
     def next(self) -> list[str]:
-        """The queues to ask now, in order."""
         times = self._times
         if len(times) < 2:
             return list(times)
@@ -72,7 +70,6 @@ class QueueRotation:
         return [queue for queue in asked[:last] if queue not in counts]
 
     def remove(self, queues: Iterable[str]) -> None:
-        """Nothing is ready in these queues."""
         for queue in queues:
             del self._times[queue]
         if self._times and self._order is None:

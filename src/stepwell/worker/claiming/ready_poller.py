@@ -44,7 +44,6 @@ class ReadyPoller:
         self._not_before = 0.0
 
     def look(self) -> None:
-        """Look now: jobs may be ready in any queue."""
         self._alarm.ring_in(0)
 
     def promoted(self) -> None:
@@ -58,7 +57,6 @@ class ReadyPoller:
         self.look()
 
     async def run(self) -> None:
-        """Look until cancelled."""
         while True:
             pause = 0.0
             worker_id = self._worker_id()

@@ -22,7 +22,6 @@ class ReadyRange(NamedTuple):
     last_rank: int
 
     def covers(self, other: ReadyRange) -> bool:
-        """Whether this range contains all jobs of the other."""
         return self.after <= other.after and self.last_rank >= other.last_rank
 
 
@@ -48,7 +47,6 @@ class ReadyRanges:
         return queues
 
     def add(self, queue: str, ready: ReadyRange) -> None:
-        """Jobs may be ready there."""
         ranges = self._ranges.setdefault(queue, [])
         if any(other.covers(ready) for other in ranges):
             return
@@ -57,7 +55,6 @@ class ReadyRanges:
             ranges[:] = [ReadyRange(ranges[0].after, LAST_RANK)]
 
     def first(self, queue: str) -> ReadyRange:
-        """The range of the queue from which to claim next."""
         return self._ranges[queue][0]
 
     def advance(self, queue: str, position: Position) -> None:

@@ -62,7 +62,6 @@ class Locks:
         return pause
 
     def forget(self, job_id: str) -> None:
-        """The job's write is done, or no longer needed."""
         self._pauses.pop(job_id, None)
         self._named.pop(job_id, None)
 
@@ -74,6 +73,5 @@ class Locks:
 
 
 def report(events: EventBus, what: str, holder: Holder) -> None:
-    """Log that a job waits for a lock, and which session holds it."""
     since = None if holder.since is None else holder.since.isoformat(sep=" ", timespec="seconds")
     events.emit(JobLocked(holder.job_id, what, holder.pid, holder.role, holder.application, since))

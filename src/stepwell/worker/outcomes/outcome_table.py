@@ -67,13 +67,11 @@ class EndedRun(NamedTuple, Generic[Kind]):
 
     @property
     def about(self) -> tuple[str, str, str, int]:
-        """The fields that every `JobEvent` has."""
         attempt = self.outcome.attempt if isinstance(self.outcome, Failed) else None
         return self.job.id, self.job.task, self.job.queue, attempt or self.attempt
 
 
 def unstarted(job: ClaimedJob, task: Task[..., Any], outcome: T) -> EndedRun[T]:
-    """The end of a job that did not run."""
     return EndedRun(job, task, outcome, job.attempt, None)
 
 
@@ -84,7 +82,6 @@ class OutcomeRow(Generic[Kind]):
 
     write: Callable[[Sequence[EndedRun[Kind]], float], Query[Any]]
     counter: str
-    """The counter of `Sums` that counts it."""
     event: type[JobEvent]
     fields: Callable[[EndedRun[Kind]], tuple[object, ...]] = lambda _: ()
     """The fields of the event after those that every `JobEvent` has."""
@@ -95,7 +92,6 @@ class OutcomeRow(Generic[Kind]):
 
 
 def announce(run: EndedRun[Outcome], events: EventBus) -> None:
-    """Emit the event of an outcome, if somebody wants it."""
     row = TABLE[type(run.outcome)]
     if events.wanted(row.event):
         event = row.event(*run.about, *row.fields(run))
@@ -104,7 +100,6 @@ def announce(run: EndedRun[Outcome], events: EventBus) -> None:
 
 
 def size_of(run: EndedRun[Outcome]) -> int:
-    """About how many bytes it takes to write this run's outcome."""
     return TABLE[type(run.outcome)].size(run.outcome)
 
 

@@ -31,7 +31,6 @@ class Progress:
         self._next_at = 0.0
 
     def report(self, job: ClaimedJob, text: str) -> None:
-        """Note how far a running job is."""
         self._reports[job.id] = (job.epoch, text)
 
     async def flush(self) -> float | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import fields
 
 from stepwell.postgres import queries
-from stepwell.postgres.queries.stats import Sums
+from stepwell.postgres.queries.outcomes import Sums
 from stepwell.values.job import ClaimedJob
 from stepwell.worker.upkeep.duty_runner import DutyRunner
 
@@ -32,19 +31,15 @@ class Stats:
         setattr(sums, counter, getattr(sums, counter) + 1)
 
     async def run(self) -> None:
-        """Write the sums until cancelled."""
         while True:
             await asyncio.sleep(_EVERY)
             await self.write()
 
     async def write(self) -> None:
         """Write the counts since the last time. Counts that cannot be written are kept."""
-        sums, self._sums = self._sums, {}
-        if sums and await self._duties.do("writing statistics", queries.stats.add_stats(list(sums.values()))) is None:
-            self._put_back(list(sums.values()))
-
-    def _put_back(self, unwritten: Sequence[Sums]) -> None:
-        for sums in unwritten:
-            since = self._sums.setdefault((sums.task, sums.queue), Sums(sums.task, sums.queue))
-            for name in _SUMMED:
-                setattr(since, name, getattr(since, name) + getattr(sums, name))
+        unwritten, self._sums = list(self._sums.values()), {}
+        if unwritten and await self._duties.do("writing statistics", queries.outcomes.add_stats(unwritten)) is None:
+            for sums in unwritten:
+                since = self._sums.setdefault((sums.task, sums.queue), Sums(sums.task, sums.queue))
+                for name in _SUMMED:
+                    setattr(since, name, getattr(since, name) + getattr(sums, name))

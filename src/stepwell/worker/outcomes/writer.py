@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import psycopg
 from msgspec.structs import replace
 
-from stepwell.postgres.batches import batches
+from stepwell.postgres.coalesce import batches
 from stepwell.postgres.errors import in_short, is_rolled_back
 from stepwell.postgres.queries.outcomes import HeldMisfits
 from stepwell.telemetry.bus import EventBus
@@ -34,10 +34,8 @@ _Ended: TypeAlias = EndedRun[Outcome]
 
 
 class Outcomes:
-    """The outcomes that runners leave here. `run` writes them, one flush after the other.
-
-    `count` is called with the counter of each run whose outcome is written or refused.
-    """
+    """The outcomes that runners leave here. `run` writes them, one flush after the other. `count` is called with the
+    counter of each run whose outcome is written or refused."""
 
     def __init__(
         self, connection: WorkerConnection, events: EventBus, count: Callable[[ClaimedJob, str, float], None]
@@ -60,7 +58,6 @@ class Outcomes:
 
     @property
     def count(self) -> int:
-        """Outcomes not yet written."""
         return len(self._waiting) + len(self._under_way) + len(self._kept)
 
     @property
@@ -70,7 +67,6 @@ class Outcomes:
 
     @property
     def jobs(self) -> list[ClaimedJob]:
-        """The jobs whose outcomes are not yet written."""
         return [run.job for run in (*self._waiting, *self._under_way, *self._kept)]
 
     @property
@@ -100,16 +96,13 @@ class Outcomes:
         self._empty.clear()
 
     def report(self, job: ClaimedJob, text: str) -> None:
-        """Note how far a running job is; only the last report counts."""
         self._progress.report(job, text)
         self._come.set()
 
     async def written(self) -> None:
-        """Wait until nothing is left to write."""
         await self._empty.wait()
 
     async def run(self) -> None:
-        """Write outcomes as they come, until cancelled."""
         loop = asyncio.get_running_loop()
         if self._under_way:
             # An error ended the last flush midway. The fence refuses what it has written.

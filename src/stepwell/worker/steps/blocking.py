@@ -35,7 +35,6 @@ async def open_transaction(database: Database, *, blocking: bool) -> AsyncGenera
 
 
 async def fetch_on(connection: Connection, query: Query[Row]) -> list[Row]:
-    """Run a query on either kind of connection."""
     if isinstance(connection, psycopg.AsyncConnection):
         return await afetch(connection, query)
     return fetch(connection, query)

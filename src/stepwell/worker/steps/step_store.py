@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -14,8 +14,7 @@ from stepwell.durable.backend import Connection, StepBackend
 from stepwell.durable.signals import Lost
 from stepwell.errors import BadValue, TooLarge
 from stepwell.postgres import queries
-from stepwell.postgres.batches import batches
-from stepwell.postgres.coalesce import Coalescer
+from stepwell.postgres.coalesce import Coalescer, batches
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_transient, stepwell_error
 from stepwell.postgres.queries import Query
@@ -52,9 +51,15 @@ class StepStore:
         self._locks = Locks(connection, events, "step")
         self._lock = asyncio.Lock()
         self._closed = False
-        self._saves: Coalescer[Saving, datetime] = Coalescer(self._save_batch, _nothing_written, _by_size)
-        self._spawns: Coalescer[Spawning, str] = Coalescer(self._spawn_batch, _nothing_written, _children)
-        self._moves: Coalescer[Move, None] = Coalescer(self._advance_batch, _nothing_written, _moves)
+        self._saves: Coalescer[Saving, datetime] = Coalescer(
+            self._save_batch, _nothing_written, lambda savings: batches(savings, _MOST, _size)
+        )
+        self._spawns: Coalescer[Spawning, str] = Coalescer(
+            self._spawn_batch, _nothing_written, lambda new: batches(new, _MOST, lambda child: len(child.job.args))
+        )
+        self._moves: Coalescer[Move, None] = Coalescer(
+            self._advance_batch, _nothing_written, lambda moves: batches(moves, _MOST, lambda move: len(move.input))
+        )
         self.backend = StepBackend(
             max_value_size=max_value_size,
             loop=asyncio.get_running_loop(),
@@ -71,7 +76,6 @@ class StepStore:
         )
 
     def close(self) -> None:
-        """Save no more."""
         self._closed = True
 
     def _save(self, job: ClaimedJob, steps: Sequence[NewStep]) -> Awaitable[datetime]:
@@ -115,8 +119,7 @@ class StepStore:
         return rows[0]
 
     async def _ask(self, query: Query[Row], *, waits_for_locks: bool = True) -> list[Row]:
-        """Run a query until it is answered, or the worker has ended. Unless it `waits_for_locks` it raises
-        `LockNotAvailable`."""
+        """Run a query until it is answered or the worker has ended. Unless it `waits_for_locks`: `LockNotAvailable`."""
         async with self._lock:
             try:
                 rows = await self._connection.insist(query, lambda: not self._closed, waits_for_locks=waits_for_locks)
@@ -250,21 +253,9 @@ def _two_runs(items: Sequence[Saving] | Sequence[Move]) -> bool:
     return len(runs) > len({job_id for job_id, _ in runs})
 
 
-def _by_size(savings: list[Saving]) -> Iterator[list[Saving]]:
-    return batches(savings, _MOST, _size)
-
-
 def _size(saving: Saving) -> int:
     size = 0
     for step in saving.steps:
         if step.value is not None:
             size += len(step.value)
     return size
-
-
-def _children(children: list[Spawning]) -> Iterator[list[Spawning]]:
-    return batches(children, _MOST, lambda child: len(child.job.args))
-
-
-def _moves(moves: list[Move]) -> Iterator[list[Move]]:
-    return batches(moves, _MOST, lambda move: len(move.input))

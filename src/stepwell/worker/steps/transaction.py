@@ -13,7 +13,6 @@ from typing import Any
 
 import psycopg
 
-from stepwell.durable.effects import finish
 from stepwell.durable.job_context import JobContext, run_of
 from stepwell.errors import TooLarge
 from stepwell.execution.executor import execute, execute_plain, outcome_of
@@ -60,11 +59,9 @@ async def execute_in_transaction(
     *,
     blocking: bool = False,
 ) -> Outcome | RolledBack | psycopg.Error:
-    """Run a handler: a coroutine function, or if `blocking` a plain function in this thread.
-
-    `finishing` is called with the session's pid when the handler has ended and must no longer be cancelled. An error
-    that is returned, not raised, leaves the commit in doubt.
-    """
+    """Run a handler: a coroutine function, or if `blocking` a plain function in this thread. `finishing` is called with
+    the session's pid when the handler has ended and must no longer be cancelled. An error that is returned, not raised,
+    leaves the commit in doubt."""
     begun = handed_over = False
     run = run_of(ctx)
     try:
@@ -93,18 +90,6 @@ async def execute_in_transaction(
         return refused.outcome
     except Exception as error:
         return _judge(error, task, job, begun=begun, handed_over=handed_over)
-
-
-def execute_plain_in_transaction(
-    database: Database,
-    job: ClaimedJob,
-    task: Task[..., Any],
-    ctx: JobContext,
-    max_result_size: int,
-    finishing: Callable[[int], object],
-) -> Outcome | RolledBack | psycopg.Error:
-    """Run a plain function in this thread."""
-    return finish(execute_in_transaction(database, job, task, ctx, max_result_size, finishing, blocking=True))
 
 
 def _write(job: ClaimedJob, task: Task[..., Any], outcome: Succeeded | Advanced) -> Query[list[Any]]:

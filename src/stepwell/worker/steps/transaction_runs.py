@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import psycopg
 
+from stepwell.durable.effects import finish
 from stepwell.execution.executor import outcome_of
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
@@ -20,7 +21,7 @@ from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import NothingToWrite, Outcome
 from stepwell.worker.outcomes import locks
 from stepwell.worker.running_job import RunningJob
-from stepwell.worker.steps.transaction import RolledBack, execute_in_transaction, execute_plain_in_transaction
+from stepwell.worker.steps.transaction import RolledBack, execute_in_transaction
 from stepwell.worker.worker_connection import DedicatedConnection, WorkerConnection
 
 # Before each further run of a handler whose transaction conflicted with another one.
@@ -80,13 +81,12 @@ class TransactionRuns:
             run.finishing = True
             timer = self._loop.call_later(_LOCK_PATIENCE, self._report_lock, job.id, pid)
 
+        execute = partial(execute_in_transaction, self._transactions, job, task, ctx, most)
         if task.kind == "async":
-            outcome = await execute_in_transaction(self._transactions, job, task, ctx, most, finishing)
+            outcome = await execute(finishing)
         else:
             told = partial(self._loop.call_soon_threadsafe, finishing)
-            outcome = await self._in_thread(
-                partial(execute_plain_in_transaction, self._transactions, job, task, ctx, most, told)
-            )
+            outcome = await self._in_thread(lambda: finish(execute(told, blocking=True)))
         if timer is not None:
             timer.cancel()
         if not isinstance(outcome, psycopg.Error):

@@ -29,7 +29,6 @@ class Duty:
     at: float = 0.0
 
     async def do(self, runner: DutyRunner) -> None:
-        """Run the query, and set when it is due again."""
         done = await runner.do(self.name, self.query())
         if done:
             self.found(done)
@@ -39,8 +38,7 @@ class Duty:
 
 @dataclass(slots=True)
 class PruneDuty:
-    """Deletes expired rows in batches until there are no more. Rows may be large, so the size of a batch adapts to how
-    long it takes."""
+    """Deletes expired rows in batches until none is left. Rows may be large: the size of a batch adapts to its time."""
 
     name: str
     every: float
@@ -61,15 +59,13 @@ class PruneDuty:
                 self.at = loop.time() + _AGAIN
                 return
             full = done[0] >= self.limit
-            self._adapt(loop.time() - started, full=full)
+            seconds = loop.time() - started
+            if seconds > _SLOW:
+                self.limit = max(1, self.limit // 2)
+            elif full and seconds < _QUICK:
+                self.limit = min(_MOST_ROWS, self.limit * 2)
             if not full:
                 self.at = loop.time() + self.every
                 return
             if loop.time() >= until:
                 return
-
-    def _adapt(self, seconds: float, *, full: bool) -> None:
-        if seconds > _SLOW:
-            self.limit = max(1, self.limit // 2)
-        elif full and seconds < _QUICK:
-            self.limit = min(_MOST_ROWS, self.limit * 2)

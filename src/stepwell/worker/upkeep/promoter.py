@@ -30,7 +30,6 @@ class Promoter:
         self._alarm = Alarm()
 
     def due_in(self, seconds: float) -> None:
-        """A job will be due in so many seconds."""
         self._alarm.ring_in(seconds + self._leadership.behind)
 
     def look(self) -> None:
@@ -38,7 +37,6 @@ class Promoter:
         self._alarm.ring_in(0)
 
     async def run(self) -> None:
-        """Promote until cancelled."""
         loop = asyncio.get_running_loop()
         walk_at = 0.0
         while True:

@@ -48,7 +48,6 @@ class Ticker:
         self._alarm.ring_in(self._leadership.behind)
 
     async def run(self) -> None:
-        """Fire schedules until cancelled."""
         loop = asyncio.get_running_loop()
         page = _PAGE
         while True:

@@ -28,8 +28,7 @@ _PRUNES_FOR = 0.5
 
 
 class Upkeep:
-    """Finds out whether this worker leads, and does what there is to do. `keeps` are the times, in seconds, for which
-    this app keeps ended jobs."""
+    """Finds out whether this worker leads, and does its duties. `keeps`: how many seconds ended jobs are kept."""
 
     def __init__(
         self,

@@ -1,0 +1,32 @@
+"""Every event's log line names only what the event has."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from string import Formatter
+
+from stepwell import telemetry
+from stepwell.telemetry.bus import Telemetry
+
+
+def events(kind: type[Telemetry]) -> list[type[Telemetry]]:
+    return [each for sub in kind.__subclasses__() for each in (sub, *events(sub))]
+
+
+def test_lines_name_only_fields_and_properties_of_their_events() -> None:
+    for module in iter_modules(telemetry.__path__, "stepwell.telemetry."):
+        import_module(module.name)
+    found = events(Telemetry)
+    assert len(found) > 50
+    wrong = [
+        f"{event.__name__}: {name}"
+        for event in found
+        for _, name, _, _ in Formatter().parse(event.line)
+        if name is not None and not (name.startswith("0.") and hasattr(event, name.removeprefix("0.")))
+    ]
+    assert wrong == []
+    assert [event.__name__ for event in found if not event.line and event.text is Telemetry.text] == [
+        "JobEvent",
+        "ProcessEvent",
+    ]
