@@ -110,7 +110,7 @@ class Address:
         if not self._create and not embedded.exists:
             raise EmbeddedError(
                 f"there is no embedded Postgres in {embedded.path}: go to the directory of the program that uses "
-                'it, name its path, as in "embedded:PATH", or make one here with "stepwell migrate"'
+                f'it, name its path, as in "embedded:PATH", or make one here with "stepwell --database {url} migrate"'
             )
         self.embedded = embedded
         return embedded.start()
