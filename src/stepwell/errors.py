@@ -67,8 +67,8 @@ class EmbeddedError(StepwellError):
 class BadArgs(StepwellError, TypeError):
     """The arguments do not fit the task's signature or cannot be encoded. Nothing was enqueued."""
 
-    def __init__(self, message: str, *, reason: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, *args: object, reason: str | None = None) -> None:
+        super().__init__(*args)
         self.reason = reason
         """Why stored args do not fit, without the task that they were stored for."""
 
@@ -79,8 +79,8 @@ class TooLarge(BadArgs):
     `kind` says which limit it is, as `stepwell limits` lists them; `size` is the value's size in bytes.
     """
 
-    def __init__(self, message: str, kind: str | None = None, size: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, *args: object, kind: str | None = None, size: int | None = None) -> None:
+        super().__init__(*args)
         self.kind = kind
         self.size = size
 

@@ -300,6 +300,18 @@ def test_the_newest_migration_lets_workers_of_the_version_before_go_on() -> None
     assert (migrations()[-1].compatible_from or newest()) < newest()
 
 
+def test_a_call_of_version_7_that_waits_for_the_migration_finds_the_functions_that_its_body_calls(
+    conn: Connection,
+) -> None:
+    """It resumes with its old body, in the schema of today. Internal functions count, too."""
+    functions = (Path(__file__).parent / "version_7_functions.txt").read_text().splitlines()
+    gone = conn.execute(
+        "select f from unnest(%s::text[]) as f where to_regprocedure(f) is null", (functions,)
+    ).fetchall()
+    # It has more parameters now, all with defaults, and is only called by workers.
+    assert gone == [("stepwell.promote(integer)",)]
+
+
 def test_the_schema_understands_every_call_of_version_6(conn: Connection) -> None:
     lines = (Path(__file__).parent / "version_6_calls.sql").read_text().splitlines()
     calls = [line for line in lines if not line.startswith("--")]

@@ -151,7 +151,8 @@ def stepwell_error(error: BaseException) -> StepwellError | None:
         return None
     if error.sqlstate == _TOO_LARGE:
         size = error.diag.message_detail
-        return TooLarge(in_short(error), error.diag.column_name, int(size) if size and size.isdecimal() else None)
+        size = int(size) if size and size.isdecimal() else None
+        return TooLarge(in_short(error), kind=error.diag.column_name, size=size)
     kind = _BY_SQLSTATE.get(error.sqlstate or "")
     return None if kind is None else kind(in_short(error))
 

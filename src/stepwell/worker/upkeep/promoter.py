@@ -49,7 +49,9 @@ class Promoter:
                 await asyncio.sleep(0.5)
                 continue
             promoted = done[0]
-            if walks:
+            # A backlog is promoted batch by batch, by walks without a pause.
+            more = promoted.count > 0 and promoted.next_due == 0
+            if walks and not more:
                 walk_at = loop.time() + pause_after_walk(promoted.walked)
             for job_id, error in zip(promoted.failed, promoted.why, strict=True):
                 self._events.emit(JobBroken(str(job_id), error))
