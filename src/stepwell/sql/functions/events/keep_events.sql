@@ -22,9 +22,7 @@ begin
     group by t.event_id
   ) n
   -- As a join, this would read all events.
-  where (
-    select true from stepwell.event e where e.id = n.id and (e.kept_until is null or e.kept_until < n.until)
-  );
+  where (select true from stepwell.event e where e.id = n.id and (e.kept_until is null or e.kept_until < n.until));
   if _ids is null then
     return;
   end if;

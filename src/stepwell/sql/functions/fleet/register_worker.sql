@@ -28,11 +28,13 @@ declare
 begin
   if greatest(length(_host), length(_version)) > 255 or length(_owner) > 200
     or cardinality(_queues) > 10000 or cardinality(_schedules) > 100000 or octet_length(_tasks) > 16777216
-    or exists (select from unnest(_queues || _schedules) as n (name) where (length(n.name) between 1 and 200) is not true)
+    or exists (
+      select from unnest(_queues || _schedules) as n (name) where (length(n.name) between 1 and 200) is not true
+    )
   then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: a worker''s queues and schedules must have names of 1 to 200 characters, its owner at most 200, '
-        'its host and version at most 255, and it may have 10000 queues, 100000 schedules and 16 MB of tasks';
+      message = 'stepwell: a worker''s queues and schedules must have names of 1 to 200 characters, its owner at most '
+        '200, its host and version at most 255, and it may have 10000 queues, 100000 schedules and 16 MB of tasks';
   end if;
   -- Rescue, cancel and enqueue read these: they must not fail on a limit that is not a number or an option that no job
   -- can have.

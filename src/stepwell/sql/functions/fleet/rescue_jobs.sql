@@ -1,4 +1,4 @@
--- Give back the jobs of dead workers, through stepwell.fail, and delete their registrations.
+-- Fail the jobs of dead workers, through stepwell.fail, and delete their registrations.
 -- A worker is dead when its lease has ended, or when two looks at least _patience seconds apart have found its advisory
 -- lock free. A shorter time would take a reconnect for a death, and after a restart of Postgres every worker
 -- reconnects.
@@ -9,12 +9,7 @@
 -- At most _limit workers are rescued from at once. Returns the jobs with the message of the failure; failed is true if
 -- the job has failed for good.
 create or replace function stepwell.rescue_jobs(_patience double precision default 1, _limit integer default 20)
-returns table (
-  job_id uuid,
-  task text,
-  message text,
-  failed boolean
-)
+returns table (job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$

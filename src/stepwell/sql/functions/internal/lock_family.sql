@@ -24,7 +24,8 @@ begin
       _found := _found || _level;
     end loop;
     select coalesce(array_agg(l.id), '{}'),
-      array_agg(row(l.queue, l.rank, l.run_at)::stepwell.place) filter (where l.state = 'ready' and l.id = any (_parent_ids))
+      array_agg(row(l.queue, l.rank, l.run_at)::stepwell.place)
+        filter (where l.state = 'ready' and l.id = any (_parent_ids))
     into _locked, _places
     from (
       select j.id, j.state, j.queue, j.rank, j.run_at from stepwell.job j

@@ -10,7 +10,8 @@ declare
     when cardinality(_policies) not in (1, _count) or array_lower(_policies, 1) <> 1 or array_ndims(_policies) <> 1 then
       format('policies has neither one element nor %s, one for each item', _count)
     when exists (
-      select from unnest(_policies) as p (text) where octet_length(p.text) > 2000 or left(ltrim(p.text, E' \t\r\n'), 1) <> '{'
+      select from unnest(_policies) as p (text)
+      where octet_length(p.text) > 2000 or left(ltrim(p.text, E' \t\r\n'), 1) <> '{'
     ) then
       'a policy must be a JSON object of at most 2000 bytes'
     when exists (

@@ -69,7 +69,8 @@ begin
           select u.id, u.state, u.task, u.queue, u.owner, u.worker_id, u.metadata, u.enqueued_at, u.error, u.to_retry
           from (
             select j.id, j.state, j.task, j.queue, j.owner, j.worker_id, j.metadata, j.enqueued_at,
-              coalesce(j.reason, case when j.worker_id is null and j.run_at = j.misfit_until then j.misfit end) as error,
+              coalesce(j.reason, case when j.worker_id is null and j.run_at = j.misfit_until then j.misfit end)
+                as error,
               -- A scheduled job without an attempt was scheduled on purpose.
               j.state <> 'scheduled' or j.attempt > 0 or j.run_at = j.misfit_until as to_retry,
               null::timestamptz as expires_at, 'live' as place

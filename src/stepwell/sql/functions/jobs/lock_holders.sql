@@ -58,7 +58,9 @@ begin
   -- A row lock is visible only in the row's xmax: a transaction id or a multixact id.
   for _xmax in select distinct x.xmax::text from unnest(_xmaxes) as x (xmax) loop
     _several := array[_xmax];
-    if not exists (select from pg_locks l where l.locktype = 'transactionid' and l.granted and l.transactionid = _xmax) then
+    if not exists (
+      select from pg_locks l where l.locktype = 'transactionid' and l.granted and l.transactionid = _xmax
+    ) then
       begin
         _several := _xmax || array(select m.xid from pg_get_multixact_members(_xmax) m);
       exception when others then

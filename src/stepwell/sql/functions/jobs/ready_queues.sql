@@ -11,7 +11,8 @@ declare
   _lengths integer[];
 begin
   -- As keys of an object, because a search in an array is linear.
-  select jsonb_object_agg(p.pattern, null), jsonb_object_agg(left(p.pattern, -1), null) filter (where right(p.pattern, 1) = '*'),
+  select jsonb_object_agg(p.pattern, null),
+    jsonb_object_agg(left(p.pattern, -1), null) filter (where right(p.pattern, 1) = '*'),
     array_agg(distinct length(p.pattern) - 1) filter (where right(p.pattern, 1) = '*')
   into _names, _beginnings, _lengths
   from unnest(_patterns) as p (pattern)

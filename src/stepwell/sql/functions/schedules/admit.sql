@@ -93,7 +93,8 @@ begin
         _run_id := (
           select j.id from stepwell.job j
           where j.state = 'blocked' and j.schedule_id = _schedule_id and (
-            select true from stepwell.job o where (o.state = 'blocked') is false and o.schedule_id = _schedule_id limit 1
+            select true from stepwell.job o
+            where (o.state = 'blocked') is false and o.schedule_id = _schedule_id limit 1
           ) is null
           order by j.scheduled_for, j.id limit 1
         );

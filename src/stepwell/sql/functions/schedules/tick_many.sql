@@ -92,9 +92,7 @@ begin
     set next_tick_at = u.next, last_tick_at = coalesce(n.at, s.last_tick_at),
       last_job_id = coalesce(n.job_id, s.last_job_id)
     from unnest(_ids, _nexts) as u (id, next)
-    left join (
-      select distinct on (f.id) f.id, f.at, f.job_id from fired f order by f.id, f.at desc
-    ) n on n.id = u.id
+    left join (select distinct on (f.id) f.id, f.at, f.job_id from fired f order by f.id, f.at desc) n on n.id = u.id
     where s.id = any (_locked) and s.id = u.id
   )
   select array_agg(f.job_id) as ids, array_agg(f.task) as tasks, array_agg(f.args::text) as args,

@@ -19,7 +19,8 @@ begin
   -- The records up to this time were pruned, so it is unknown which times were used.
   _at := greatest(_at, _schedule.forgotten_until + interval '1 microsecond');
   loop
-    insert into stepwell.tick (schedule_id, at, handled_at, job_id, triggered) values (_schedule.id, _at, _now, _job_id, true)
+    insert into stepwell.tick (schedule_id, at, handled_at, job_id, triggered)
+    values (_schedule.id, _at, _now, _job_id, true)
     on conflict on constraint tick_pkey do nothing;
     exit when found;
     _at := _at + interval '1 microsecond';

@@ -16,8 +16,8 @@ begin
   into _job
   from stepwell.job j where j.id = _id for share;
   if not found then
-    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.failed_step, h.steps into _job
-    from stepwell.history h where h.id = _id and h.expires_at > _now limit 1;
+    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.failed_step, h.steps
+    into _job from stepwell.history h where h.id = _id and h.expires_at > _now limit 1;
     if not found then
       return null;
     end if;

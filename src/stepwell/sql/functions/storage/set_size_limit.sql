@@ -25,7 +25,8 @@ begin
   from stepwell.size_limit l;
   if _job < _args then
     raise exception using errcode = 'SW002', message = format(
-      'stepwell: the limit of a job would be %s kB, and those of its args and metadata together %s kB, which is more: %s',
+      'stepwell: the limit of a job would be %s kB, and those of its args and metadata together %s kB, which is '
+      'more: %s',
       _job / 1024, ceil(_args / 1024.0),
       case
         when _name = 'job' then 'lower those of args or metadata first'
