@@ -32,10 +32,9 @@ comment on column stepwell.job.enqueued_at is 'When the job was enqueued.';
 comment on column stepwell.job.claimed_at is 'When a worker last claimed the job.';
 comment on column stepwell.job.worker_id is 'The worker that runs the job. Set exactly while the state is running.';
 comment on column stepwell.job.epoch is
-  'How often the job was claimed. (id, epoch) is the fence on every later write: the write of a late worker matches no '
-  'row.';
+  'The number of claims. (id, epoch) is the fence on every later write: that of a late worker matches no row.';
 comment on column stepwell.job.attempt is
-  'Counted attempts, with the running one. Snoozes and clean shutdowns do not count.';
+  'Counted attempts, with the running one. A snooze or clean stop does not count.';
 comment on column stepwell.job.max_attempts is 'Overrides the limit of the task; null: the limit of the task applies.';
 comment on column stepwell.job.rank is 'Minus the priority, so that the whole claim order is ascending.';
 comment on column stepwell.job.cancelling is 'A cancel was requested while the job ran. The worker is notified.';
@@ -49,8 +48,7 @@ comment on column stepwell.job.reason is 'The reason given for the cancel.';
 comment on column stepwell.job.schedule_id is 'The schedule that enqueued the job; null: none did.';
 comment on column stepwell.job.scheduled_for is 'The tick for which the job runs.';
 comment on column stepwell.job.durable is 'The job may have rows in stepwell.step. Otherwise no steps are looked up.';
-comment on column stepwell.job.awaits is
-  'While the job waits: the number of groups of steps. The job continues when one group is complete.';
+comment on column stepwell.job.awaits is 'While the job waits: its groups of steps. One complete group suffices.';
 comment on column stepwell.job.cursor is 'The current step of a chain or state of a machine; null: the first.';
 comment on column stepwell.job.input is 'The input of the step or state at the cursor; null: the first, with args.';
 comment on column stepwell.job.parent_id is 'The job that spawned this job; null: none did.';
@@ -63,17 +61,16 @@ comment on column stepwell.job.unsure is
   'While the job waits: how often it looked for events while another session was about to commit one. '
   'stepwell.look_again looks again. Null: no need.';
 comment on column stepwell.job.life is
-  'How often the job began anew: by a restart, a retry from the start or a retry after an undo. Random values differ '
-  'between lives.';
+  'How often the job began anew, by a restart or a retry from the start or after an undo. Each life has other random '
+  'values.';
 comment on column stepwell.job.steps_counted is
-  'The number of successful steps at the last failed attempt. If there are more at the next failure, attempts are '
-  'counted from 1 again.';
+  'The successful steps at the last failed attempt. If the next failure finds more, attempts count from 1 again.';
 comment on column stepwell.job.owner is 'The app whose workers run the job; null: any worker that knows the task.';
 comment on column stepwell.job.misfits is
   'The signatures of the task that the args did not fit. Workers with one of these signatures do not claim the job '
   'before misfit_until. Null: none.';
 comment on column stepwell.job.misfit_until is
-  'Until then the job waits for a worker whose signature its args fit. After that it fails.';
+  'Until then the job waits for a worker that its args fit. Then it fails.';
 comment on column stepwell.job.misfit_epoch is 'The run that last found that the args do not fit.';
 comment on column stepwell.job.misfit is 'A message that says which argument did not fit.';
 comment on column stepwell.job.policy is
@@ -85,11 +82,9 @@ comment on index stepwell.job_due is
 comment on index stepwell.job_running is 'Finds the jobs that a dead worker held.';
 comment on index stepwell.job_cancelling is 'Finds the jobs that a worker must stop.';
 comment on index stepwell.job_schedule is
-  'Finds the live runs of a schedule: first those that are not blocked, then the blocked ones in the order in which '
-  'they are admitted.';
+  'Finds the live runs of a schedule: first those not blocked, then the blocked ones in the order of admission.';
 comment on index stepwell.job_parent is 'Finds the live children of a job.';
-comment on index stepwell.job_misfit is
-  'Finds the jobs that wait for a worker whose signature their args fit, and those of them that were made ready.';
+comment on index stepwell.job_misfit is 'Finds jobs that wait for a worker that their args fit, or were made ready.';
 
 comment on table stepwell.history is 'Finished jobs, append-only. Pruning drops partitions: one per day of expiry.';
 comment on column stepwell.history.id is 'The id of the job.';
@@ -110,7 +105,7 @@ comment on column stepwell.history.args is 'The arguments, for a retry.';
 comment on column stepwell.history.metadata is 'As in stepwell.job.';
 comment on column stepwell.history.result is 'The return value of the handler; null unless the job succeeded.';
 comment on column stepwell.history.error is
-  'One line that says why the job failed or was cancelled. stepwell.failure has the details.';
+  'Why the job failed or was cancelled, in one line; details: stepwell.failure.';
 comment on column stepwell.history.schedule_id is 'As in stepwell.job.';
 comment on column stepwell.history.scheduled_for is 'As in stepwell.job.';
 comment on column stepwell.history.cursor is 'As in stepwell.job.';
@@ -118,8 +113,7 @@ comment on column stepwell.history.input is 'As in stepwell.job.';
 comment on column stepwell.history.parent_id is 'As in stepwell.job.';
 comment on column stepwell.history.parent_key is 'As in stepwell.job.';
 comment on column stepwell.history.forked_from is 'As in stepwell.job.';
-comment on column stepwell.history.failed_step is
-  'The key of the step at which the job failed, saved or not. A retry repeats this step.';
+comment on column stepwell.history.failed_step is 'The step at which the job failed, saved or not. A retry repeats it.';
 comment on column stepwell.history.steps is
   'The saved steps in order, as stepwell.folded_steps writes and stepwell.unfold reads them; null: none.';
 comment on column stepwell.history.life is 'As in stepwell.job.';
@@ -128,8 +122,7 @@ comment on column stepwell.history.policy is 'As in stepwell.job.';
 comment on index stepwell.history_id is 'Finds a finished job. Ids grow with time, so it also has the newest first.';
 comment on index stepwell.history_failed is 'Lists failed jobs without reading the others.';
 
-comment on table stepwell.failure is
-  'One row for each attempt that did not succeed. Partitioned and pruned like stepwell.history.';
+comment on table stepwell.failure is 'A row for each attempt that did not succeed. Pruned like stepwell.history.';
 comment on column stepwell.failure.job_id is 'The job.';
 comment on column stepwell.failure.expires_at is 'The end of the retention of the row: that of the task for failures.';
 comment on column stepwell.failure.failed_at is 'When the attempt ended.';
@@ -161,10 +154,9 @@ comment on column stepwell.worker.started_at is 'When the worker started.';
 comment on column stepwell.worker.renewed_at is 'When the worker last renewed its lease.';
 comment on column stepwell.worker.lease_until is 'When the lease ends, and with it the right to hold jobs.';
 comment on column stepwell.worker.lock_held is
-  'The session held the advisory lock at the last renewal. Behind a connection pooler it may not; then only the lease '
-  'counts.';
+  'The session held the advisory lock at the last renewal. If not, as behind a pooler, only the lease counts.';
 comment on column stepwell.worker.lock_missing_since is
-  'When another worker first found the lock free; null: it is held.';
+  'When another worker first saw the lock free; null: it is held.';
 comment on column stepwell.worker.overdue_since is
   'When another worker first found the lease ended while the advisory lock was held, as after the clock is set '
   'forward; null: renewed since.';
@@ -188,8 +180,7 @@ comment on table stepwell.schedule is
   'Jobs to enqueue by cron or at an interval. Any worker computes the ticks; stepwell.tick decides under a lock on the '
   'row whether they are fired.';
 comment on column stepwell.schedule.id is 'A new id whenever a schedule is created.';
-comment on column stepwell.schedule.owner is
-  'The name of the app. Apps that share a database do not change the schedules of others.';
+comment on column stepwell.schedule.owner is 'The name of the app. No app changes the schedules of another.';
 comment on column stepwell.schedule.name is 'The name, unique for the owner.';
 comment on column stepwell.schedule.task is 'The task of the jobs.';
 comment on column stepwell.schedule.args is 'The arguments of the jobs.';
@@ -210,8 +201,7 @@ comment on column stepwell.schedule.paused_at is 'When the schedule was paused; 
 comment on column stepwell.schedule.next_tick_at is 'The next tick; null: the schedule is paused or has no other tick.';
 comment on column stepwell.schedule.last_tick_at is 'The tick of the last run that was enqueued.';
 comment on column stepwell.schedule.last_job_id is 'The last run that was enqueued.';
-comment on column stepwell.schedule.forgotten_until is
-  'Records of ticks up to this time were pruned, so no tick up to it is fired again.';
+comment on column stepwell.schedule.forgotten_until is 'Ticks up to then have no record left, and are not fired again.';
 comment on column stepwell.schedule.named is 'The app was given a name, so the jobs belong to that owner.';
 comment on column stepwell.schedule.metadata is 'The metadata of the jobs.';
 comment on column stepwell.schedule.max_attempts is 'The attempt limit of the jobs; null: the limit of the task.';
@@ -220,29 +210,25 @@ comment on index stepwell.schedule_name is 'A name is unique for its owner.';
 comment on index stepwell.schedule_due is 'Finds due schedules, and the time of the next tick.';
 
 comment on table stepwell.tick is
-  'The ticks of each schedule and their jobs. The newest thousand are kept. The primary key prevents firing a tick '
-  'twice.';
+  'The newest thousand ticks of each schedule, with their jobs. The key prevents firing a tick twice.';
 comment on column stepwell.tick.schedule_id is 'The schedule.';
 comment on column stepwell.tick.at is 'When the tick was due.';
 comment on column stepwell.tick.handled_at is 'When a worker handled the tick.';
 comment on column stepwell.tick.job_id is 'The job that was enqueued; null: none.';
-comment on column stepwell.tick.skipped is
-  'Why no job was enqueued: overlap (a run was live) or missed (too late, and catchup is 0).';
+comment on column stepwell.tick.skipped is 'Why there is no job: overlap (a run was live) or missed (catchup is 0).';
 comment on column stepwell.tick.triggered is 'The run was triggered by hand.';
 
 comment on table stepwell.control is
-  'Pauses and stops. A pause lasts until it is resumed; a stop is for the workers that had started when it was '
-  'requested.';
+  'Pauses and stops. A pause lasts until it is resumed. A stop is for workers that had started before.';
 comment on column stepwell.control.action is 'pause or stop.';
 comment on column stepwell.control.scope is 'everything, queue, task or worker.';
 comment on column stepwell.control.name is 'The queue, the task or the id of the worker; empty for everything.';
 comment on column stepwell.control.asked_at is 'When it was requested; for a stop, the last time.';
 comment on column stepwell.control.up_to is
-  'A stop is for workers with numbers up to this one: clocks can be set back, numbers only grow.';
+  'A stop is for workers with numbers up to this: unlike clocks, they only grow.';
 
 comment on table stepwell.leader is
-  'The worker that does the upkeep for the fleet. Another worker takes over when its lease ends. Two leaders at once '
-  'do no harm.';
+  'The worker that does the upkeep for the fleet until its lease ends. Two leaders at once do no harm.';
 comment on column stepwell.leader.only_row is 'Allows one row at most.';
 comment on column stepwell.leader.worker_id is 'The leader.';
 comment on column stepwell.leader.since is 'Since when it has been the leader.';
@@ -296,8 +282,7 @@ comment on index stepwell.step_waiting is 'Finds the steps that wait for an even
 comment on index stepwell.step_large_event is 'Tells whether a step still refers to the large value of an event.';
 
 comment on table stepwell.large_value is
-  'Values of steps over 64 KB, which are read on demand and not with each claim. They expire with the history of the '
-  'job.';
+  'Values of steps over 64 KB, read on demand and not with each claim. They expire with the history of the job.';
 comment on column stepwell.large_value.job_id is 'The job.';
 comment on column stepwell.large_value.expires_at is 'When the history of the job expires; infinity: the job is live.';
 comment on column stepwell.large_value.key is 'The key of the step.';
@@ -305,8 +290,7 @@ comment on column stepwell.large_value.value is 'The value of the step.';
 comment on index stepwell.large_value_expires is 'Finds expired values.';
 
 comment on table stepwell.event is
-  'Events, emitted for all jobs, and signals, sent to one job. Each wait takes the oldest event that its job has not '
-  'taken yet.';
+  'Events, for all jobs, and signals, for one. Each wait takes the oldest event that its job has not taken yet.';
 comment on column stepwell.event.id is 'In the order of emission.';
 comment on column stepwell.event.emitted_at is 'When the event was emitted.';
 comment on column stepwell.event.expires_at is 'The event is kept until then, for waits that begin later.';
@@ -318,8 +302,7 @@ comment on column stepwell.event.value is 'The value.';
 comment on column stepwell.event.delivered is 'Another event of the same transaction has delivered this one.';
 comment on column stepwell.event.late is
   'The delivery is repeated until no transaction up to this one is running; 0: not repeated yet; null: no need.';
-comment on column stepwell.event.late_turn is
-  'The transaction that last repeated the delivery. If many events are late, the lowest come first.';
+comment on column stepwell.event.late_turn is 'The transaction that last repeated the delivery; the lowest come first.';
 comment on column stepwell.event.large is
   'The value is over 64 KB, so steps refer to it instead of copying it. Not set on events from before schema 6.';
 comment on column stepwell.event.kept_until is
@@ -332,10 +315,9 @@ comment on index stepwell.event_transaction is 'Finds the other events of a tran
 comment on index stepwell.event_late is 'Finds the events that stepwell.deliver_late delivers.';
 
 comment on table stepwell.privilege is
-  'What each kind of role may do. Each migration rewrites it from rights.sql. A function that is not listed is '
-  'internal.';
+  'What each kind of role may do, rewritten from rights.sql by each migration. A function not listed is internal.';
 comment on column stepwell.privilege.kind is
-  'producer, worker, viewer or operator; everybody: any role that may use the schema.';
+  'producer, worker, viewer, operator; everybody: roles that may use the schema.';
 comment on column stepwell.privilege.object is 'function: the kind may execute it; view: the kind may select from it.';
 comment on column stepwell.privilege.name is 'The name of the function, without its parameters, or of the view.';
 
@@ -346,8 +328,7 @@ comment on column stepwell.grantee.role_id is 'The oid of the role. A later role
 comment on column stepwell.grantee.granted_at is 'When the grant was made.';
 
 comment on table stepwell.size_limit is
-  'The size limits, in bytes. The owner of the schema changes them with stepwell.set_size_limit or "stepwell limits '
-  'set".';
+  'The size limits, in bytes, set by the owner of the schema with stepwell.set_size_limit or "stepwell limits set".';
 comment on column stepwell.size_limit.name is
   'args and metadata of a job; event and signal: their values; result; step: the value or error of a step; progress; '
   'job: everything that a worker receives with one job (args, metadata, saved steps).';

@@ -1,6 +1,5 @@
 -- Keep events for the history of jobs that refer to their large values: the k-th of _takers took the k-th of
--- _event_ids. Many jobs may have taken one event. So it is kept up to two days longer than necessary, and most later
--- calls have nothing to write.
+-- _event_ids. Many jobs may take one event, so it is kept up to two days too long: most later calls write nothing.
 create or replace function stepwell.keep_events(
   _takers uuid[],
   _event_ids bigint[],

@@ -26,8 +26,7 @@ begin
   if not found then
     return;
   end if;
-  -- The clock is read after the lock: a test that sets the clock moves the leases, and this call may have waited for
-  -- that.
+  -- The clock is read after the lock: this call may have waited for a test that sets the clock and moves the leases.
   _now := stepwell.now();
   _held := exists (
     select from pg_locks l

@@ -2,8 +2,7 @@
 -- children locks their parents, and one that ends parents locks their children; in one order they cannot deadlock.
 -- Returns the locked jobs without the parents. A job that comes back from history a moment later is not among them, and
 -- the caller must not change it.
--- A claim skips a locked job and does not come back to it. So parents that are ready are announced again, when this
--- transaction releases their locks.
+-- A claim skips a locked job and does not come back to it. So parents that are ready are announced again at commit.
 create or replace function stepwell.lock_family(_ids uuid[], _parent_ids uuid[], _descendants boolean) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -32,8 +32,7 @@ begin
     perform stepwell.cancel(_cancelling);
   end if;
   if cardinality(_ended) > 0 then
-    -- A process that waits for results holds this lock shared. If the exclusive lock is free, no process waits, and
-    -- nothing is sent.
+    -- A process that waits for results holds this lock shared. If the exclusive lock is free, no process waits.
     if pg_try_advisory_lock(1937007980, 0) then
       perform pg_advisory_unlock(1937007980, 0);
       return;

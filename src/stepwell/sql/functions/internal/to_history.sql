@@ -68,8 +68,7 @@ begin
       g.result::json, g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.owner, g.life, g.policy,
       g.failure ->> 'failed_step',
       case
-        -- A job that succeeded was claimed with its steps, so they are not too large. Hence no call of
-        -- stepwell.timeline.
+        -- Inline, not stepwell.timeline: the job was claimed with its steps, so they are not too large.
         when g.durable and g.state = 'succeeded' then (
           select json_agg(f.folded order by f.n) from stepwell.folded_steps f where f.job_id = g.id
         )

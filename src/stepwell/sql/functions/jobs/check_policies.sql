@@ -1,6 +1,5 @@
 -- Refuse policies that no job may have. _policies has one JSON text for all of _count jobs, or one for each. Rescue and
--- cancel read keep_failed and must not fail on it. Workers read the rest, and use the task's policy instead of a value
--- that they cannot read.
+-- cancel read keep_failed and must not fail on it. Workers read the rest, or the task's policy if they cannot.
 create or replace function stepwell.check_policies(_policies text[], _count integer) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -124,8 +124,7 @@ begin
         continue;
       end if;
       _rank := coalesce(_ranks[_k], -32768);
-      -- Any role can send notifications, so a worker may pass any number: clamp it to the range of
-      -- stepwell.microseconds.
+      -- Any role can notify, so a worker may pass any number: clamp it to the range of stepwell.microseconds.
       _run_at := case
         when _run_ats[_k] is null then '-infinity'
         else 'epoch'::timestamptz

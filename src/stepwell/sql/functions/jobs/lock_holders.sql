@@ -1,7 +1,6 @@
 -- Which of these running jobs another session has locked, and which session. A worker asks when it cannot write an
 -- outcome or a step; this function does not wait. _with_family: the worker needs the job with its parent and
--- descendants, as stepwell.finish and stepwell.fail do; otherwise it needs the job alone, unless a cancel was
--- requested.
+-- descendants, as stepwell.finish and stepwell.fail do; otherwise it needs the job alone, unless it is being cancelled.
 -- A job has one row for each holder, with nulls if the holder is unknown. since is the start of the holder's
 -- transaction, null if the owner of the schema may not see it. A prepared transaction has no pid.
 create or replace function stepwell.lock_holders(_ids uuid[], _with_family boolean default true)

@@ -35,8 +35,7 @@ begin
         end
       ) as l (line)
       where f.job_id = i.id and h.state = 'failed'
-        -- The newest failure may be of a run that undid the job. The right one is that from which stepwell.fail made
-        -- the error line.
+        -- The newest failure may be of a run that undid the job. stepwell.fail made the error line from the right one.
         and (h.error = l.line or starts_with(h.error, left(l.line || '; and undoing it failed: ', 1000)))
       order by f.epoch desc limit 1
     ) f on true

@@ -4,9 +4,10 @@
 -- A run of a schedule that does not allow overlap is blocked until no other run of the schedule is live.
 -- A durable job continues with its saved steps and its signals, without the step at which it failed and the children
 -- that had not ended. With _step it goes back to that step; a step of a chain or machine gets its last input. With
--- _from_start it begins anew, as does a job that was undone. Both are for finished jobs. A job that begins anew has a
--- new life.
+-- _from_start it begins anew, with a new life, as does a job that was undone. Both are for finished jobs.
 -- With _input, a chain or machine continues at any of its steps, reached before or not, with that input.
+-- Beside stepwell.insert_jobs this is the second place that inserts jobs: they carry over columns that no new job has
+-- (epoch, life, cursor, input, forked_from and more), in the statement that deletes them from history.
 create or replace function stepwell.retry(
   _ids uuid[],
   _step text default null,

@@ -1,6 +1,5 @@
 -- Create or change schedules of an owner, by name, one element for each. If the timing is unchanged, so is the next
--- tick: ticks missed while no worker ran are still due. Otherwise it is _nexts[k], which the caller computed from
--- stepwell.now().
+-- tick: ticks missed while no worker ran are still due. Otherwise it is _nexts[k], computed from stepwell.now().
 -- _declared: the schedules are declared in code. A declared schedule cannot be changed by a call without it. _named:
 -- the jobs belong to the owner; otherwise any worker that knows the task runs them. _metadata, _max_attempts and
 -- _policies are options of the jobs, as in stepwell.enqueue_many, one element for each or null.

@@ -22,8 +22,7 @@ declare
   _fired record;
 begin
   held := '{}';
-  -- A schedule that another worker has fired is not locked. Neither is one whose ticks were computed long ago, by a
-  -- worker that was stopped since. The caller computes them again.
+  -- Schedules that another worker has fired, and ticks computed long ago, are left out, as in stepwell.tick_one.
   _due := array(
     select s.id
     from unnest(_ids, _versions, _dues, _nexts) as u (id, version, due, next)

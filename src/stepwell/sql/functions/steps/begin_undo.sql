@@ -1,6 +1,5 @@
 -- Hand back jobs that have steps to compensate, to run once more for that, instead of ending. The caller has locked the
--- jobs. _states, _errors and _failed_steps say how they end after the undo. Returns the ids of the jobs whose undo
--- begins.
+-- jobs. _states, _errors and _failed_steps say how they end after the undo. Returns the jobs whose undo begins.
 create or replace function stepwell.begin_undo(
   _ids uuid[],
   _states text[],
