@@ -397,13 +397,13 @@ def fail_of(held: list[Held], delay: float | None) -> queries.Query[Any]:
     )
 
 
-@case("snooze", "lock_to_give_back")
+@case("snooze", "lock_to_hand_back")
 def snooze(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     return lambda: calls.snooze(conn, held)
 
 
-@case("snooze", "lock_to_give_back", "cancel")
+@case("snooze", "lock_to_hand_back", "cancel")
 def snooze_of_what_was_cancelled(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     conn.execute("update stepwell.job set cancelling = true where id = any (%s::uuid[])", (calls.ids(held),))
@@ -777,7 +777,7 @@ def look_again(conn: Connection, count: int) -> Act:
     return lambda: conn.execute("select stepwell.look_again(%s::uuid[])", (calls.ids(held),))
 
 
-@case("hold_misfits", "lock_to_give_back")
+@case("hold_misfits", "lock_to_hand_back")
 def hold_misfits(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     query = queries.outcomes.hold_misfits(

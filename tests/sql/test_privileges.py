@@ -76,7 +76,7 @@ lock_family             caller
 lock_holders            owner   worker
 lock_partitions         caller
 lock_to_deliver         caller
-lock_to_give_back       caller
+lock_to_hand_back       caller
 look_again              caller
 look_delay              caller
 make_partitions         owner   worker

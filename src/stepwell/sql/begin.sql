@@ -19,7 +19,9 @@ begin
     select p.proowner from pg_proc p where p.pronamespace = to_regnamespace('stepwell')
   ) o;
   if cardinality(_owners) = 1 and _owners[1] <> (select r.oid from pg_roles r where r.rolname = current_user)
-    and pg_has_role(_owners[1], case when current_setting('server_version_num')::integer >= 160000 then 'set' else 'member' end)
+    and pg_has_role(
+      _owners[1], case when current_setting('server_version_num')::integer >= 160000 then 'set' else 'member' end
+    )
   then
     perform set_config('role', (select r.rolname from pg_roles r where r.oid = _owners[1]), true);
   end if;

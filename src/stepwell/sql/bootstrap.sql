@@ -4,7 +4,7 @@
 --   1937007980, 0       shared: a process waits for results (waiter, release)
 --   1937007981, number  a worker is alive (renew, rescue)
 --   1937007983, 0       the schema is being migrated (migrate)
---   1937007984, hash    shared: an event of that name is being delivered; exclusive: is being looked up (deliver, take_events)
+--   1937007984, hash    shared: an event of that name is delivered; exclusive: is looked up (deliver, take_events)
 -- Any role that can connect can hold them. So nothing may depend on getting one, or wait for one without a limit.
 --
 -- "create schema if not exists" would need the right to create one even where the schema exists.

@@ -4,7 +4,8 @@ select set_config(
   'stepwell.rights',
   json_build_object(
     'grants_are_recorded', to_regclass('stepwell.grantee') is not null,
-    'functions', (select json_agg(distinct p.proname) from pg_proc p where p.pronamespace = to_regnamespace('stepwell')),
+    'functions',
+    (select json_agg(distinct p.proname) from pg_proc p where p.pronamespace = to_regnamespace('stepwell')),
     'relations', (select json_agg(c.relname) from pg_class c where c.relnamespace = to_regnamespace('stepwell')),
     'grants', (
       select json_agg(distinct jsonb_build_object(

@@ -30,10 +30,10 @@ begin
         (
           '{plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off}',
           '{
-            cancel_children, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits, has_live_run,
-            lock_family, lock_holders, lock_to_deliver, lock_to_give_back, promote_one, prune_events, prune_rows,
-            prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs, rescue_unregistered, results,
-            retry, run_now, send, step_saved, steps_done, still_held, tick_one
+            cancel_children, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits,
+            has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
+            prune_rows, prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs,
+            rescue_unregistered, results, retry, run_now, send, step_saved, steps_done, still_held, tick_one
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.

@@ -41,8 +41,7 @@ begin
     where e.id = any (_ids) and e.late = '0' and e.id <> all (_late);
   end if;
   if cardinality(_ids) >= _limit then
-    -- Turns matter only if there are more late events. While a long transaction runs, this function is called every
-    -- second, and should not write then.
+    -- Otherwise turns do not matter: during a long transaction this function runs every second, and need not write.
     update stepwell.event e set late_turn = pg_current_xact_id() where e.id = any (_ids) and e.late is not null;
   end if;
   return cardinality(_ids);

@@ -1,6 +1,5 @@
 -- Emit an event, from any language: select stepwell.emit('shipped', '7', '{"by": "mule"}'). Every job that waits for it
--- continues after the commit. A job that begins to wait later finds the event while it is kept. Returns the id of the
--- event.
+-- continues after the commit. A job that begins to wait later finds the event while it is kept. Returns its id.
 create or replace function stepwell.emit(
   name text,
   key text default null,

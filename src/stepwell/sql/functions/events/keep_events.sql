@@ -1,6 +1,5 @@
 -- Keep events for the history of jobs that refer to their large values: the k-th of _takers took the k-th of
--- _event_ids. Many jobs may have taken one event. So it is kept up to two days longer than necessary, and most later
--- calls have nothing to write.
+-- _event_ids. Many jobs may take one event, so it is kept up to two days too long: most later calls write nothing.
 create or replace function stepwell.keep_events(
   _takers uuid[],
   _event_ids bigint[],
@@ -22,9 +21,7 @@ begin
     group by t.event_id
   ) n
   -- As a join, this would read all events.
-  where (
-    select true from stepwell.event e where e.id = n.id and (e.kept_until is null or e.kept_until < n.until)
-  );
+  where (select true from stepwell.event e where e.id = n.id and (e.kept_until is null or e.kept_until < n.until));
   if _ids is null then
     return;
   end if;

@@ -13,8 +13,7 @@ begin
   if _wait then
     begin
       perform from stepwell.job j where j.id = any (_waiting) order by j.id for no key update;
-      -- A stronger lock would deadlock: two running jobs may send to each other in transactions that hold their own
-      -- rows.
+      -- A stronger lock would deadlock: two jobs may send to each other in transactions that hold their own rows.
       perform from stepwell.job j where j.id = any (_sent_to) order by j.id for key share;
       return '{}';
     exception when lock_not_available or deadlock_detected then

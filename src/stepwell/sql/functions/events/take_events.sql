@@ -1,7 +1,6 @@
 -- Give the waits of these jobs the events that are already there: to each wait the oldest event that its job has not
--- taken yet. The caller has locked the jobs. Returns the jobs for which a concurrent transaction may be about to commit
--- an event; their waits must be looked up again. _emitting: the caller delivers events, and the waits are already
--- committed.
+-- taken yet. The caller has locked the jobs. Returns the jobs for which another transaction may be about to commit an
+-- event: look again (look_again). _emitting: the caller delivers events, and the waits are already committed.
 create or replace function stepwell.take_events(_job_ids uuid[], _emitting boolean) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -20,8 +19,7 @@ begin
     where s.job_id = any (_job_ids) and s.pending and s.event is not null and s.awaited is not null
     order by s.job_id, s.n
   loop
-    -- Advisory locks share the memory of the whole server, so at most 500 are taken. Without the lock, which any role
-    -- can hold, existing events are taken nevertheless.
+    -- At most 500, as in stepwell.deliver. Without the lock, which any role can hold, existing events are still taken.
     _sure := _emitting or _locks < 500 and pg_try_advisory_xact_lock(1937007984, hashtext(
       _wait.event || chr(1) || case when _wait.kind = 'receive' then _wait.job_id::text else _wait.event_key end
     ));

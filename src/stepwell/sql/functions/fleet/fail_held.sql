@@ -1,12 +1,8 @@
 -- Fail, as lease_lost, every job that a worker holds and that no other session has locked. Each job is retried at once,
 -- if it has attempts left. Returns these jobs; failed is true if the job has failed for good. A job whose parent or
 -- children another session has locked too long is left for the next rescue.
-create or replace function stepwell.fail_held(_worker_id uuid, _message text, _tasks jsonb) returns table (
-  job_id uuid,
-  task text,
-  message text,
-  failed boolean
-)
+create or replace function stepwell.fail_held(_worker_id uuid, _message text, _tasks jsonb)
+returns table (job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'

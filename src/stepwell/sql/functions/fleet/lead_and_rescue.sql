@@ -1,16 +1,8 @@
--- The work of a leader for each second, in one round trip: renew the leadership or take it over, then rescue the jobs of dead
--- workers. The last row says whether this worker leads, and why the rescue failed, if it did. Each other row is a
--- rescued job, as rescue_jobs returns it. A rescue that fails does not end the leadership, because that would stop all
--- upkeep.
+-- The work of a leader for each second, in one round trip: renew the leadership or take it over, then rescue the jobs
+-- of dead workers. The last row says whether this worker leads, and why the rescue failed, if it did. Each other row is
+-- a rescued job, as in rescue_jobs. A failed rescue does not end the leadership: that would stop all upkeep.
 create or replace function stepwell.lead_and_rescue(_worker_id uuid, _lease double precision default 5)
-returns table (
-  leads boolean,
-  why text,
-  job_id uuid,
-  task text,
-  message text,
-  failed boolean
-)
+returns table (leads boolean, why text, job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$

@@ -1,6 +1,5 @@
 -- Register a worker with its first lease. A worker that lost its lease registers again and gives its age in seconds
--- (_age) and its first number (_begun). _owner, _schedules and _stale_after describe the schedules that its code
--- declares.
+-- (_age) and its first number (_begun). _owner, _schedules and _stale_after describe the schedules in its code.
 -- _named: the app was given a name, so the worker claims the jobs of that owner and those of no owner. Null, from older
 -- workers: it claims the jobs of every owner. _signatures: checksums of the parameters of its tasks.
 create or replace function stepwell.register_worker(
@@ -28,14 +27,15 @@ declare
 begin
   if greatest(length(_host), length(_version)) > 255 or length(_owner) > 200
     or cardinality(_queues) > 10000 or cardinality(_schedules) > 100000 or octet_length(_tasks) > 16777216
-    or exists (select from unnest(_queues || _schedules) as n (name) where (length(n.name) between 1 and 200) is not true)
+    or exists (
+      select from unnest(_queues || _schedules) as n (name) where (length(n.name) between 1 and 200) is not true
+    )
   then
     raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: a worker''s queues and schedules must have names of 1 to 200 characters, its owner at most 200, '
-        'its host and version at most 255, and it may have 10000 queues, 100000 schedules and 16 MB of tasks';
+      message = 'stepwell: a worker''s queues and schedules must have names of 1 to 200 characters, its owner at most '
+        '200, its host and version at most 255, and it may have 10000 queues, 100000 schedules and 16 MB of tasks';
   end if;
-  -- Rescue, cancel and enqueue read these: they must not fail on a limit that is not a number or an option that no job
-  -- can have.
+  -- Rescue, cancel and enqueue must not fail on a limit that is not a number, or an option that no job can have.
   perform (t.limits ->> 'max_attempts')::numeric::integer, (t.limits ->> 'keep_failed')::double precision
   from jsonb_each(_tasks::jsonb) as t (task, limits);
   if exists (

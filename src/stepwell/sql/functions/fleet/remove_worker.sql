@@ -1,13 +1,8 @@
--- Give back the jobs of a dead worker, as fail_held does, and delete its registration.
--- It waits for nothing but the row of a schedule, and that briefly (admit). A claim or commit of the dead worker may
--- still be in progress, for as long as the server keeps its connection. The jobs that it has locked stay, and the
--- worker's row with them, for the next rescue.
-create or replace function stepwell.remove_worker(_worker_id uuid, _message text, _tasks jsonb) returns table (
-  job_id uuid,
-  task text,
-  message text,
-  failed boolean
-)
+-- Fail the jobs of a dead worker (fail_held) and delete its registration. The only lock that the function waits for is
+-- that on the row of a schedule, and briefly (admit). A claim or commit of the dead worker may still be in progress, as
+-- long as the server keeps its connection. The next rescue then fails the jobs locked by it, and deletes the row.
+create or replace function stepwell.remove_worker(_worker_id uuid, _message text, _tasks jsonb)
+returns table (job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$

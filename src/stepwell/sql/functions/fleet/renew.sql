@@ -1,11 +1,7 @@
 -- Renew a worker's lease, and have this session hold the worker's advisory lock (1937007981, number), which shows its
 -- peers that it is alive. Returns its orders: the jobs it must stop, the pauses, and whether it must stop; and its
 -- number. No row: the worker was declared dead and must register again.
-create or replace function stepwell.renew(
-  _worker_id uuid,
-  _lease double precision,
-  _running integer
-) returns table (
+create or replace function stepwell.renew(_worker_id uuid, _lease double precision, _running integer) returns table (
   cancelling uuid[],
   paused boolean,
   paused_queues text[],
@@ -22,8 +18,7 @@ declare
   _held boolean;
 begin
   if _lease is null or _running is null then
-    raise exception using errcode = 'invalid_parameter_value',
-      message = 'stepwell: renew needs _lease and _running';
+    raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: renew needs _lease and _running';
   end if;
   select w.number into _number from stepwell.worker w
   where w.id = _worker_id and w.lease_until > 'epoch' -- rescue_jobs sets it to epoch
@@ -31,8 +26,7 @@ begin
   if not found then
     return;
   end if;
-  -- The clock is read after the lock: a test that sets the clock moves the leases, and this call may have waited for
-  -- that.
+  -- The clock is read after the lock: this call may have waited for a test that sets the clock and moves the leases.
   _now := stepwell.now();
   _held := exists (
     select from pg_locks l

@@ -1,20 +1,13 @@
--- Give back the jobs of dead workers, through stepwell.fail, and delete their registrations.
+-- Fail the jobs of dead workers, through stepwell.fail, and delete their registrations.
 -- A worker is dead when its lease has ended, or when two looks at least _patience seconds apart have found its advisory
--- lock free. A shorter time would take a reconnect for a death, and after a restart of Postgres every worker
--- reconnects.
+-- lock free. With less patience, a reconnect, as after a restart of Postgres, would count as a death.
 -- A lease also ends when the clock is set forward. So while the lock is held, a worker whose lease has ended is dead
 -- only after two looks half a lease apart without a renewal in between; a worker renews at least every third of a
 -- lease. Any role can hold the lock, and gains no more than this delay.
 -- stepwell.rescue_unregistered rescues the jobs of workers that are not registered.
--- At most _limit workers are rescued from at once. Returns the jobs with the message of the failure; failed is true if
--- the job has failed for good.
+-- At most _limit workers are rescued from at once. Returns the jobs, as stepwell.fail_held does.
 create or replace function stepwell.rescue_jobs(_patience double precision default 1, _limit integer default 20)
-returns table (
-  job_id uuid,
-  task text,
-  message text,
-  failed boolean
-)
+returns table (job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -81,8 +74,7 @@ begin
     exit when cardinality(_dead) >= _limit;
   end loop;
 
-  -- Last, because from here on jobs are locked. The function then waits for nothing but a schedule, and that briefly
-  -- (admit), so it cannot deadlock.
+  -- Last, because this locks jobs. The only lock it waits for is that of a schedule, and briefly: no deadlock.
   for _k in 1 .. cardinality(_dead) loop
     return query
       select r.job_id, r.task, r.message, r.failed

@@ -1,14 +1,10 @@
--- Give back the jobs of workers that are not registered, as rescue_jobs does for dead workers. A worker's row stays
+-- Fail the jobs of workers that are not registered, as rescue_jobs does for dead workers. A worker's row stays
 -- while it holds a job, so there are none, unless rows were deleted by hand.
 -- The function walks along the index from worker to worker, so its cost does not grow with the jobs of each. But while
 -- a transaction holds an old snapshot, the index keeps an entry for every job that ever ran, and the walk passes over
 -- all of them. So workers call this rarely.
-create or replace function stepwell.rescue_unregistered() returns table (
-  job_id uuid,
-  task text,
-  message text,
-  failed boolean
-)
+create or replace function stepwell.rescue_unregistered()
+returns table (job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$

@@ -4,8 +4,8 @@ language sql immutable
 set search_path = pg_catalog, pg_temp
 as $$
   -- The uuid has 48 bits of milliseconds, so the time is clamped to the years 1970 to 10889.
-  select rpad(
-    lpad(to_hex((least(greatest(extract(epoch from _at) + _seconds, 0), 281474976710) * 1000)::bigint), 12, '0'), 32, '0'
-  )::uuid
+  select rpad(lpad(
+    to_hex((least(greatest(extract(epoch from _at) + _seconds, 0), 281474976710) * 1000)::bigint), 12, '0'
+  ), 32, '0')::uuid
   where _at is not null
 $$;

@@ -1,5 +1,6 @@
--- Insert jobs and notify the workers of those that are ready. Every new job passes here; only stepwell.retry also
--- inserts jobs, which come back from history. A unique key would be enforced here, and the key of a limit stored here.
+-- Insert jobs and notify the workers of those that are ready. Every new job passes here. stepwell.retry is the second
+-- place that inserts jobs: those that come back from history have many columns that no new job has, and each further
+-- array would slow down every enqueue. A unique key would be enforced here, and the key of a limit stored here.
 -- The caller has checked the options (check_options, check_policies). An array is null (the default for all jobs), has
 -- one element (the same for all) or one element per job; _origins is null or has one per job. A job whose id is null is
 -- not inserted. A blocked job waits until stepwell.admit admits it. Returns _ids.

@@ -2,8 +2,7 @@
 -- children locks their parents, and one that ends parents locks their children; in one order they cannot deadlock.
 -- Returns the locked jobs without the parents. A job that comes back from history a moment later is not among them, and
 -- the caller must not change it.
--- A claim skips a locked job and does not come back to it. So parents that are ready are announced again, when this
--- transaction releases their locks.
+-- A claim skips a locked job and does not come back to it. So parents that are ready are announced again at commit.
 create or replace function stepwell.lock_family(_ids uuid[], _parent_ids uuid[], _descendants boolean) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -24,7 +23,8 @@ begin
       _found := _found || _level;
     end loop;
     select coalesce(array_agg(l.id), '{}'),
-      array_agg(row(l.queue, l.rank, l.run_at)::stepwell.place) filter (where l.state = 'ready' and l.id = any (_parent_ids))
+      array_agg(row(l.queue, l.rank, l.run_at)::stepwell.place)
+        filter (where l.state = 'ready' and l.id = any (_parent_ids))
     into _locked, _places
     from (
       select j.id, j.state, j.queue, j.rank, j.run_at from stepwell.job j

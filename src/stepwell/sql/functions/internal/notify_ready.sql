@@ -16,7 +16,10 @@ begin
   -- Workers of schema 6 listen on stepwell_ready, for the queue alone. Most calls have one place and need no grouping.
   if cardinality(_places) = 1 then
     perform pg_notify('stepwell_ready', left(_places[1].queue, 1500)),
-      pg_notify('stepwell_ready_at', stepwell.place_text(_places[1].queue, _places[1].rank, _places[1].rank, _places[1].run_at));
+      pg_notify(
+        'stepwell_ready_at',
+        stepwell.place_text(_places[1].queue, _places[1].rank, _places[1].rank, _places[1].run_at)
+      );
   elsif cardinality(_places) > 1 then
     perform pg_notify('stepwell_ready', left(t.queue, 1500)),
       pg_notify(
@@ -26,9 +29,7 @@ begin
     from (
       select r.queue, r.rank, r.run_at, count(*) over (partition by r.queue) as ranks,
         row_number() over (partition by r.queue order by r.rank) as n
-      from (
-        select p.queue, p.rank, min(p.run_at) as run_at from unnest(_places) p group by p.queue, p.rank
-      ) r
+      from (select p.queue, p.rank, min(p.run_at) as run_at from unnest(_places) p group by p.queue, p.rank) r
     ) t
     where t.ranks <= _most_ranks or t.n = 1;
   end if;

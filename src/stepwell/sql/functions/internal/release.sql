@@ -1,12 +1,14 @@
--- Continue whatever waits for runs that have ended or were given back: parents, blocked runs of schedules, processes
--- that await a result. Every function that takes a job from its worker calls this last. A limit by key would free its
--- slot here. _ended, _schedule_ids and _endings are the result of stepwell.to_history. _places are the places of jobs
--- that were given back and are ready, _due_in the seconds until the next of the others is due. _cancelling: jobs that
--- were given back and whose cancel was requested while they ran.
+-- Continue whatever waits for runs that ended or were handed back: parents, blocked runs of schedules, processes that
+-- await a result. Every function that takes a job from its worker calls this last. _ended, _schedule_ids and _endings
+-- are the result of stepwell.to_history. _handed_back are the jobs that left their worker and live on, _places the
+-- places of those that are ready, _due_in the seconds until the next of the others is due, and _cancelling those whose
+-- cancel was requested while they ran. A job whose undo begins is handed back even if it had no worker.
+-- Limits by key will admit from here: each job in _ended and _handed_back may have freed a slot of its key.
 create or replace function stepwell.release(
   _ended uuid[] default null,
   _schedule_ids uuid[] default null,
   _endings json default null,
+  _handed_back uuid[] default null,
   _places stepwell.place[] default null,
   _due_in double precision default null,
   _cancelling uuid[] default null
@@ -30,8 +32,7 @@ begin
     perform stepwell.cancel(_cancelling);
   end if;
   if cardinality(_ended) > 0 then
-    -- A process that waits for results holds this lock shared. If the exclusive lock is free, no process waits, and
-    -- nothing is sent.
+    -- A process that waits for results holds this lock shared. If the exclusive lock is free, no process waits.
     if pg_try_advisory_lock(1937007980, 0) then
       perform pg_advisory_unlock(1937007980, 0);
       return;

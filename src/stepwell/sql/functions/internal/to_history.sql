@@ -61,15 +61,14 @@ begin
       end as error
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
-      attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, result, error, cursor,
-      input, parent_id, parent_key, forked_from, owner, life, policy, failed_step, steps)
+      attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, result, error,
+      cursor, input, parent_id, parent_key, forked_from, owner, life, policy, failed_step, steps)
     select g.id, stepwell.expiry(_now, g.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.worker_id, g.epoch,
       g.attempt, g.max_attempts, g.rank, g.state, g.task, g.queue, g.args, g.metadata, g.schedule_id, g.scheduled_for,
       g.result::json, g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.owner, g.life, g.policy,
       g.failure ->> 'failed_step',
       case
-        -- A job that succeeded was claimed with its steps, so they are not too large. Hence no call of
-        -- stepwell.timeline.
+        -- Inline, not stepwell.timeline: the job was claimed with its steps, so they are not too large.
         when g.durable and g.state = 'succeeded' then (
           select json_agg(f.folded order by f.n) from stepwell.folded_steps f where f.job_id = g.id
         )

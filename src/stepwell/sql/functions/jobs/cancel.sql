@@ -2,11 +2,8 @@
 -- runs once more for that. The worker of a running job is notified, and the job ends when its handler does. Returns a
 -- row for each of _ids that was found and is not being undone already, with its state: cancelled; running: its worker
 -- was notified; ready: it will be undone.
-create or replace function stepwell.cancel(
-  _ids uuid[],
-  _reason text default null,
-  _keep double precision default null
-) returns table (id uuid, state stepwell.state)
+create or replace function stepwell.cancel(_ids uuid[], _reason text default null, _keep double precision default null)
+returns table (id uuid, state stepwell.state)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$

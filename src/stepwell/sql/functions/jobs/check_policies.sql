@@ -1,6 +1,5 @@
 -- Refuse policies that no job may have. _policies has one JSON text for all of _count jobs, or one for each. Rescue and
--- cancel read keep_failed and must not fail on it. Workers read the rest, and use the task's policy instead of a value
--- that they cannot read.
+-- cancel read keep_failed and must not fail on it. Workers read the rest, or the task's policy if they cannot.
 create or replace function stepwell.check_policies(_policies text[], _count integer) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -10,7 +9,8 @@ declare
     when cardinality(_policies) not in (1, _count) or array_lower(_policies, 1) <> 1 or array_ndims(_policies) <> 1 then
       format('policies has neither one element nor %s, one for each item', _count)
     when exists (
-      select from unnest(_policies) as p (text) where octet_length(p.text) > 2000 or left(ltrim(p.text, E' \t\r\n'), 1) <> '{'
+      select from unnest(_policies) as p (text)
+      where octet_length(p.text) > 2000 or left(ltrim(p.text, E' \t\r\n'), 1) <> '{'
     ) then
       'a policy must be a JSON object of at most 2000 bytes'
     when exists (

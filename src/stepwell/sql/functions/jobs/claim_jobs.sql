@@ -5,9 +5,9 @@
 -- _shares[k] out of the sum of the shares from it on, rounded up; null: equal shares; only zeros: everything.
 -- A job with an owner is for workers of the app with that name. A job whose args did not fit some signatures of its
 -- task is for workers with another signature.
--- The claim ends with the job that brings the args, metadata and saved steps to _most_bytes; more is then true for the
--- jobs claimed with it. A job that alone exceeds the limit of a job (stepwell.size_limit) comes without its contents,
--- with its size in unread. With _unread, all jobs come without contents: see stepwell.read_claimed.
+-- The claim ends with the job that brings the args, metadata and saved steps to _most_bytes. Then the column `more` is
+-- true for that job and those picked with it. A job that alone exceeds the limit (stepwell.size_limit) comes without
+-- its contents, with its size in `unread`. With _unread, all jobs come without contents: see stepwell.read_claimed.
 -- The worker's row is locked against rescue, so no job is claimed for a worker that was just declared dead.
 -- Parameters and columns have the types that the worker sends and reads, with times as microseconds since 1970. A
 -- conversion in the calling statement, which is planned each time, took as long as the claim of one job.
@@ -87,7 +87,9 @@ begin
     return;
   end if;
   if _paused_tasks is not null then
-    _tasks := array(select t.name from unnest(_tasks) as t (name) except select p.name from unnest(_paused_tasks) as p (name));
+    _tasks := array(
+      select t.name from unnest(_tasks) as t (name) except select p.name from unnest(_paused_tasks) as p (name)
+    );
     -- Otherwise the claim would walk over every ready job.
     if cardinality(_tasks) = 0 then
       return;
@@ -122,8 +124,7 @@ begin
         continue;
       end if;
       _rank := coalesce(_ranks[_k], -32768);
-      -- Any role can send notifications, so a worker may pass any number: clamp it to the range of
-      -- stepwell.microseconds.
+      -- Any role can notify, so a worker may pass any number: clamp it to the range of stepwell.microseconds.
       _run_at := case
         when _run_ats[_k] is null then '-infinity'
         else 'epoch'::timestamptz
@@ -134,7 +135,9 @@ begin
       select array_agg(p.ctid), array_agg(p.size), sum(p.size), max(p.size) into _picked, _sizes, _size, _largest
       from (
         select j.ctid, stepwell.json_size(j.args) + coalesce(pg_column_size(j.metadata), 0)
-          + case when j.durable then coalesce(stepwell.json_size(j.input), 0) + stepwell.saved_size(j.id) else 0 end as size
+          + case
+            when j.durable then coalesce(stepwell.json_size(j.input), 0) + stepwell.saved_size(j.id) else 0
+          end as size
         from stepwell.job j
         where j.state = 'ready' and j.queue = _queues[_k]
           and case when _many_tasks is null then j.task = any (_tasks) else _many_tasks ? j.task end

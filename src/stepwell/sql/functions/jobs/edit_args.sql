@@ -18,9 +18,7 @@ begin
   perform stepwell.check_options(_now, '{x}', _args, null, null, null, null, null, null);
   perform stepwell.check_values(_args);
   -- Live jobs first, then finished ones, each in the order of their ids, as in stepwell.retry.
-  _live := array(
-    select l.id from (select j.id from stepwell.job j where j.id = any (_ids) order by j.id for update) l
-  );
+  _live := array(select l.id from (select j.id from stepwell.job j where j.id = any (_ids) order by j.id for update) l);
   _ended := array(
     select l.id from (
       select h.id from stepwell.history h
@@ -37,7 +35,9 @@ begin
   ), waiting as (
     update stepwell.job j
     set args = g.args, misfits = null, misfit_until = null, misfit_epoch = null, misfit = null,
-      state = case when j.run_at = j.misfit_until and j.state = 'scheduled' then 'ready'::stepwell.state else j.state end,
+      state = case
+        when j.run_at = j.misfit_until and j.state = 'scheduled' then 'ready'::stepwell.state else j.state
+      end,
       run_at = case when j.run_at = j.misfit_until and j.state = 'scheduled' then _now else j.run_at end
     from given g
     where j.id = any (_live) and j.id = g.id and j.undoing is null

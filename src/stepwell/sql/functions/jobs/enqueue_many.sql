@@ -1,8 +1,7 @@
 -- Enqueue jobs and return their ids in the order of the items. Ids grow along the batch, so jobs of one batch that have
 -- the same rank and time run in the order given. An option is null (the default for all), has one element (the same for
 -- all) or one element per item. A job with an owner runs only on workers of the app with that name; null: on any worker
--- that knows the task. _policies[k] is a JSON object with the retry, timeout and retention of that job; null: as its
--- task.
+-- that knows the task. _policies[k] is a JSON object: retry, timeout and retention of the job; null: the task's.
 create or replace function stepwell.enqueue_many(
   _tasks text[],
   _args text[],

@@ -79,7 +79,7 @@ begin
       attempt = h.attempt, steps_counted = h.steps
     from judged h
     where h.again and j.id = any (_ids) and j.id = h.id
-    returning j.queue, j.rank, j.state, j.run_at
+    returning j.id, j.queue, j.rank, j.state, j.run_at
   ), undone as (
     select array_agg(h.id) as ids, array_agg(h.state) as states, array_agg(h.error) as errors,
       array_agg(h.failed_step) as steps, array_agg(h.type) as types, array_agg(h.message) as messages
@@ -94,7 +94,7 @@ begin
     from judged h
     where not h.again and not h.undo
   )
-  select array(select h.id from held h) as accepted,
+  select array(select h.id from held h) as accepted, array(select r.id from retried r) as retried,
     array(select row(r.queue, r.rank, r.run_at)::stepwell.place from retried r where r.state = 'ready') as places,
     (select extract(epoch from min(r.run_at) - _now) from retried r where r.state = 'scheduled') as due_in,
     u.ids as undo_ids, u.states as undo_states, u.errors as undo_errors, u.steps as undo_steps, u.types as undo_types,
@@ -135,7 +135,7 @@ begin
         or (s.error ->> 'anew')::boolean
       );
   end if;
-  perform stepwell.release(_places => _found.places, _due_in => _found.due_in);
+  perform stepwell.release(_handed_back => _found.retried, _places => _found.places, _due_in => _found.due_in);
   if cardinality(_found.accepted) = cardinality(_ids) then
     return '{}';
   end if;

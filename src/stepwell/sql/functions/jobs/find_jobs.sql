@@ -2,8 +2,7 @@
 -- No index serves every filter, so the function walks from the newest job to the oldest and stops after _look jobs. So
 -- a call is short and holds its snapshot only briefly, even if nothing matches. looked_to is the id at which it
 -- stopped: pass it as _before to continue. Null: no older job matches.
--- _error matches a part of the error, ignoring case. _to_retry leaves out scheduled jobs that stepwell.retry would not
--- change.
+-- _error matches a part of the error, ignoring case. _to_retry leaves out scheduled jobs that a retry would not change.
 create or replace function stepwell.find_jobs(
   _states stepwell.state[] default null,
   _task text default null,
@@ -41,8 +40,7 @@ begin
     raise exception using errcode = 'invalid_parameter_value',
       message = 'stepwell: find_jobs takes a _limit and a _look between 1 and 1000000';
   end if;
-  -- An id begins with the real time at which it was generated. An hour is longer than an enqueue takes, or than a clock
-  -- is set back.
+  -- An id begins with its real time. An hour is longer than an enqueue takes, or than a clock is set back.
   if not exists (select from stepwell.clock) then
     _from := greatest(_from, stepwell.first_uuid_at(_enqueued_after, -3600));
     _to := least(_to, stepwell.first_uuid_at(_enqueued_before, 3600));
@@ -69,7 +67,8 @@ begin
           select u.id, u.state, u.task, u.queue, u.owner, u.worker_id, u.metadata, u.enqueued_at, u.error, u.to_retry
           from (
             select j.id, j.state, j.task, j.queue, j.owner, j.worker_id, j.metadata, j.enqueued_at,
-              coalesce(j.reason, case when j.worker_id is null and j.run_at = j.misfit_until then j.misfit end) as error,
+              coalesce(j.reason, case when j.worker_id is null and j.run_at = j.misfit_until then j.misfit end)
+                as error,
               -- A scheduled job without an attempt was scheduled on purpose.
               j.state <> 'scheduled' or j.attempt > 0 or j.run_at = j.misfit_until as to_retry,
               null::timestamptz as expires_at, 'live' as place

@@ -1,6 +1,5 @@
 -- The places of the first ready jobs that this worker may claim, in each queue that matches one of these patterns (a
--- name, or a prefix followed by *). There is one row per rank, up to eight; the last row covers all further ranks, as
--- last_rank says.
+-- name, or a prefix followed by *): one row per rank, up to eight. The last row covers all ranks up to last_rank.
 -- Notifications carry the places of new ready jobs; this function finds jobs without a notification. It walks over all
 -- dead rows at the front of a queue, so workers call it rarely.
 create or replace function stepwell.first_ready(_worker_id uuid, _patterns text[], _tasks text[])

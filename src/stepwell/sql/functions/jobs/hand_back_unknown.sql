@@ -1,4 +1,4 @@
--- Give back, without counting an attempt, the jobs that a worker holds without knowing it: their claim was committed,
+-- Hand back, without counting an attempt, the jobs that a worker holds without knowing it: their claim was committed,
 -- but the reply was lost. (_ids, _epochs) are the jobs that the worker knows. Returns the ids of the others; null if a
 -- claim is still in progress on a lost connection: ask again. Claims wait for this call, so a job that another session
 -- has locked too long is left for the next call.

@@ -1,4 +1,4 @@
--- Give back running jobs whose args do not fit the code of their worker: an argument is unknown, or a required one is
+-- Hand back running jobs whose args do not fit the code of their worker: an argument is unknown, or a required one is
 -- missing. The attempt does not count. Each job waits for a worker with another signature (release_misfits), for
 -- _graces[k] seconds from the first misfit. After a run has begun, a later misfit gets a new grace period. Returns the
 -- ids refused by the fence, and those whose grace period is over: these are still held, and the caller must fail them.
@@ -18,7 +18,7 @@ declare
   _now timestamptz := stepwell.now();
   _known uuid[];
   _cancelling uuid[];
-  _held boolean;
+  _held uuid[];
 begin
   if (
     array_position(_signatures, null) is null and cardinality(_signatures) = cardinality(_ids)
@@ -27,7 +27,7 @@ begin
     raise exception using errcode = 'invalid_parameter_value',
       message = 'stepwell: hold_misfits needs a signature, and a grace between 0 and 100 years, for each job';
   end if;
-  perform stepwell.lock_to_give_back(_ids);
+  perform stepwell.lock_to_hand_back(_ids);
   with outcome as (
     select u.id, u.epoch, u.signature, u.message, u.grace
     from unnest(_ids, _epochs, _signatures, _messages, _graces) as u (id, epoch, signature, message, grace)
@@ -54,10 +54,12 @@ begin
     returning j.id, j.cancelling
   )
   select array(select j.id from judged j), array(select j.id from judged j where j.until <= _now),
-    (select array_agg(h.id) from held h where h.cancelling), exists (select from held)
+    (select array_agg(h.id) from held h where h.cancelling), array(select h.id from held h)
   into _known, expired, _cancelling, _held;
   -- Due now, because a worker that may claim them may already be registered.
-  perform stepwell.release(_due_in => case when _held then 0 end, _cancelling => _cancelling);
+  perform stepwell.release(
+    _handed_back => _held, _due_in => case when cardinality(_held) > 0 then 0 end, _cancelling => _cancelling
+  );
   refused := array(select i.id from unnest(_ids) as i (id) except select k.id from unnest(_known) as k (id));
 end
 $$;

@@ -1,7 +1,6 @@
 -- Which of these running jobs another session has locked, and which session. A worker asks when it cannot write an
 -- outcome or a step; this function does not wait. _with_family: the worker needs the job with its parent and
--- descendants, as stepwell.finish and stepwell.fail do; otherwise it needs the job alone, unless a cancel was
--- requested.
+-- descendants, as stepwell.finish and stepwell.fail do; otherwise it needs the job alone, unless it is being cancelled.
 -- A job has one row for each holder, with nulls if the holder is unknown. since is the start of the holder's
 -- transaction, null if the owner of the schema may not see it. A prepared transaction has no pid.
 create or replace function stepwell.lock_holders(_ids uuid[], _with_family boolean default true)
@@ -58,7 +57,9 @@ begin
   -- A row lock is visible only in the row's xmax: a transaction id or a multixact id.
   for _xmax in select distinct x.xmax::text from unnest(_xmaxes) as x (xmax) loop
     _several := array[_xmax];
-    if not exists (select from pg_locks l where l.locktype = 'transactionid' and l.granted and l.transactionid = _xmax) then
+    if not exists (
+      select from pg_locks l where l.locktype = 'transactionid' and l.granted and l.transactionid = _xmax
+    ) then
       begin
         _several := _xmax || array(select m.xid from pg_get_multixact_members(_xmax) m);
       exception when others then

@@ -1,7 +1,7 @@
 -- Make due jobs ready, in the order of run_at: scheduled jobs, and waiting jobs whose time has come. Also make jobs
 -- ready whose args did not fit, if a worker that may claim them has registered, and jobs that late events wake.
 -- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none). A job that
--- cannot be made ready does not block the others: failed lists such jobs and why the reasons.
+-- cannot be made ready does not block the others: `failed` lists such jobs, and `why` the reasons.
 -- _since: consider only jobs that became due within this many seconds; null: all jobs. While a transaction holds an old
 -- snapshot, the index keeps an entry for every job that was ever due, and a look at all of them walks over these dead
 -- entries. So workers rarely ask for all. `walked` counts the index entries of other jobs that it read.
@@ -57,7 +57,7 @@ begin
       perform stepwell.end_waits(_durable);
     end if;
   exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
-    -- At least one job was refused. Try each by itself, and no more than take a moment.
+    -- A constraint refused at least one job. Try each by itself; 500 of them take a moment only.
     promoted := 0;
     _places := '{}';
     for _id in
@@ -108,7 +108,8 @@ begin
   where j.state in ('scheduled', 'waiting') and j.run_at > _from and j.run_at < 'infinity'
   order by j.run_at limit 1;
   -- Each promoted job was read twice: as a due job, and as a dead row before the next one.
-  walked := greatest(0, pg_stat_get_xact_tuples_returned(to_regclass('stepwell.job_due')) - _read_before - 2 * promoted);
+  walked := pg_stat_get_xact_tuples_returned(to_regclass('stepwell.job_due')) - _read_before - 2 * promoted;
+  walked := greatest(0, walked);
   next_due := least(next_due, _again_in);
 end
 $$;

@@ -1,10 +1,6 @@
--- The contents of a job that was claimed without them: args, metadata and saved steps. No row: the run no longer holds
--- the job.
-create or replace function stepwell.read_claimed(_id uuid, _epoch integer) returns table (
-  args json,
-  metadata jsonb,
-  journal text
-)
+-- Args, metadata and saved steps of a job that was claimed without them. No row: the run no longer holds the job.
+create or replace function stepwell.read_claimed(_id uuid, _epoch integer)
+returns table (args json, metadata jsonb, journal text)
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$

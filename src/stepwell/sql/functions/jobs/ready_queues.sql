@@ -1,6 +1,5 @@
 -- The names of the queues that have ready jobs, are not paused, and match one of these patterns: a name, or a prefix
--- followed by *. The function walks along the claim index from queue to queue, so the cost does not grow with their
--- backlogs.
+-- followed by *. The function walks along the claim index from queue to queue: the cost does not grow with backlogs.
 create or replace function stepwell.ready_queues(_patterns text[]) returns setof text
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -11,7 +10,8 @@ declare
   _lengths integer[];
 begin
   -- As keys of an object, because a search in an array is linear.
-  select jsonb_object_agg(p.pattern, null), jsonb_object_agg(left(p.pattern, -1), null) filter (where right(p.pattern, 1) = '*'),
+  select jsonb_object_agg(p.pattern, null),
+    jsonb_object_agg(left(p.pattern, -1), null) filter (where right(p.pattern, 1) = '*'),
     array_agg(distinct length(p.pattern) - 1) filter (where right(p.pattern, 1) = '*')
   into _names, _beginnings, _lengths
   from unnest(_patterns) as p (pattern)

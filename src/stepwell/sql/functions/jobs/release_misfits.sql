@@ -1,8 +1,7 @@
 -- Make jobs ready that wait because their args did not fit (hold_misfits), if a live worker claims from their queue and
 -- has another signature of their task. At most _limit jobs of a task and queue are ready at a time, because the claims
 -- of other workers walk over them. Returns how many were made ready, and in how many seconds to try again (null: no
--- more jobs wait). The cost grows with the number of tasks, signatures, queues and owners, not with the number of
--- waiting jobs.
+-- more jobs wait). The cost grows with the number of tasks, signatures, queues and owners, not of waiting jobs.
 create or replace function stepwell.release_misfits(
   _limit integer default 1000,
   out released integer,

@@ -30,11 +30,12 @@ begin
       from stepwell.failure f
       -- The error line without a message is the type alone; before schema 7 it was the type and a colon.
       cross join lateral unnest(
-        case when f.message = '' then array[f.type, f.type || ': '] else array[left(f.type || ': ' || f.message, 1000)] end
+        case
+          when f.message = '' then array[f.type, f.type || ': '] else array[left(f.type || ': ' || f.message, 1000)]
+        end
       ) as l (line)
       where f.job_id = i.id and h.state = 'failed'
-        -- The newest failure may be of a run that undid the job. The right one is that from which stepwell.fail made
-        -- the error line.
+        -- The newest failure may be of a run that undid the job. stepwell.fail made the error line from the right one.
         and (h.error = l.line or starts_with(h.error, left(l.line || '; and undoing it failed: ', 1000)))
       order by f.epoch desc limit 1
     ) f on true

@@ -4,9 +4,10 @@
 -- A run of a schedule that does not allow overlap is blocked until no other run of the schedule is live.
 -- A durable job continues with its saved steps and its signals, without the step at which it failed and the children
 -- that had not ended. With _step it goes back to that step; a step of a chain or machine gets its last input. With
--- _from_start it begins anew, as does a job that was undone. Both are for finished jobs. A job that begins anew has a
--- new life.
+-- _from_start it begins anew, with a new life, as does a job that was undone. Both are for finished jobs.
 -- With _input, a chain or machine continues at any of its steps, reached before or not, with that input.
+-- Beside stepwell.insert_jobs this is the second place that inserts jobs: they carry over columns that no new job has
+-- (epoch, life, cursor, input, forked_from and more), in the statement that deletes them from history.
 create or replace function stepwell.retry(
   _ids uuid[],
   _step text default null,
@@ -36,9 +37,7 @@ begin
   end if;
   -- Lock live jobs first, then finished ones, each in the order of their ids. A job that another retry brings back
   -- meanwhile is in neither list, and is left to that retry.
-  _live := array(
-    select l.id from (select j.id from stepwell.job j where j.id = any (_ids) order by j.id for update) l
-  );
+  _live := array(select l.id from (select j.id from stepwell.job j where j.id = any (_ids) order by j.id for update) l);
   _ended := array(
     select l.id from (
       select h.id from stepwell.history h
@@ -56,7 +55,8 @@ begin
     if found then
       raise exception using errcode = 'SW002',
         message = format(
-          'stepwell: job %s has steps of a durable function: only a step of a chain or a state of a machine takes an input',
+          'stepwell: job %s has steps of a durable function: only a step of a chain or a state of a machine takes an '
+          'input',
           _missing
         );
     end if;
@@ -80,9 +80,8 @@ begin
     delete from stepwell.history h
     where h.id = any (_ended)
     returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata,
-      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.owner, h.policy, h.failed_step,
-      h.steps,
-      h.life + case
+      h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.owner, h.policy,
+      h.failed_step, h.steps, h.life + case
         when _from_start or exists (select from stepwell.unfold(h.steps) u where u.kind = 'undo') then 1 else 0
       end as life
   ), kept as materialized (
@@ -92,7 +91,7 @@ begin
     cross join lateral stepwell.kept_steps(r.steps, r.failed_step, _step, _from_start) as s (keys)
     cross join lateral stepwell.unfold(r.steps) k
     where k.key = any (s.keys) and (_input is null or k.key <> _step)
-  ), given_back as (
+  ), put_back as (
     -- Signals that were received by steps which are repeated. They keep their ids, so they are still first in line.
     insert into stepwell.event (id, emitted_at, expires_at, large, job_id, name, key, value)
     overriding system value
@@ -120,16 +119,16 @@ begin
     where _input is not null
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
-      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, owner, policy, life, durable, cursor,
-      input)
+      args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, owner, policy, life, durable,
+      cursor, input)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank,
       case
         -- With "exists" the planner might hash all schedules.
         when (select c.overlap <> 'allow' from stepwell.schedule c where c.id = r.schedule_id)
         then 'blocked'::stepwell.state else 'ready'::stepwell.state
       end,
-      r.task, r.queue,
-      r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from, r.owner, r.policy, r.life,
+      r.task, r.queue, r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from,
+      r.owner, r.policy, r.life,
       -- A durable job is claimed with its journal, which carries the life.
       r.life > 0 or _input is not null
       -- The end of a durable job deletes its unread signals.
@@ -165,7 +164,8 @@ begin
       and _step is null and not _from_start
     returning j.id, j.queue, j.rank, j.run_at
   ), ready as (
-    select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id from back b
+    select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id
+    from back b
     union all
     select h.id, h.queue, h.rank, h.run_at, null from hurried h
   )

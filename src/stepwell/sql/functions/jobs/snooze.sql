@@ -1,4 +1,4 @@
--- Give back running jobs without counting the attempt: now (delay 0, in their old place) or after a delay. For clean
+-- Hand back running jobs without counting the attempt: now (delay 0, in their old place) or after a delay. For clean
 -- shutdowns, prefetched jobs that never started, and handlers that raise Snooze. _began: whether the handlers ran;
 -- null, from workers of schema 5: those with a delay did. Returns the ids refused by the fence.
 create or replace function stepwell.snooze(
@@ -17,7 +17,7 @@ declare
   _places stepwell.place[];
   _due_in double precision;
 begin
-  perform stepwell.lock_to_give_back(_ids);
+  perform stepwell.lock_to_hand_back(_ids);
   with outcome as (
     select u.id, u.epoch, u.delay from unnest(_ids, _epochs, _delays) as u (id, epoch, delay) order by u.id
   ), given as (
@@ -36,7 +36,9 @@ begin
     extract(epoch from min(g.run_at) filter (where g.state = 'scheduled') - _now)
   into _accepted, _cancelling, _places, _due_in
   from given g;
-  perform stepwell.release(_places => _places, _due_in => _due_in, _cancelling => _cancelling);
+  perform stepwell.release(
+    _handed_back => _accepted, _places => _places, _due_in => _due_in, _cancelling => _cancelling
+  );
   return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
 end
 $$;

@@ -61,7 +61,8 @@ begin
       and (a.grantee = 0 or a.privilege_type <> 'SELECT')
   loop
     execute format(
-      'revoke %s (%I) on %s from %s cascade', _row.privilege_type, _row.name, _row.relation, stepwell.role_name(_row.grantee)
+      'revoke %s (%I) on %s from %s cascade', _row.privilege_type, _row.name, _row.relation,
+      stepwell.role_name(_row.grantee)
     );
   end loop;
 
@@ -75,7 +76,8 @@ begin
 
   for _row in
     select p.oid::regprocedure as function, g.role_id, g.grantable
-    from jsonb_to_recordset(nullif(_noted -> 'grants', 'null')) as g (object text, name text, role_id oid, grantable boolean)
+    from jsonb_to_recordset(nullif(_noted -> 'grants', 'null'))
+      as g (object text, name text, role_id oid, grantable boolean)
     join pg_proc p on p.pronamespace = 'stepwell'::regnamespace and p.proname = g.name
     where g.object = 'function' and g.role_id <> 0
       and exists (select from stepwell.privilege r where r.object = 'function' and r.name = g.name)
@@ -85,7 +87,8 @@ begin
   end loop;
   for _row in
     select c.oid::regclass as view, g.role_id, g.grantable
-    from jsonb_to_recordset(nullif(_noted -> 'grants', 'null')) as g (object text, name text, role_id oid, grantable boolean)
+    from jsonb_to_recordset(nullif(_noted -> 'grants', 'null'))
+      as g (object text, name text, role_id oid, grantable boolean)
     join pg_class c on c.relnamespace = 'stepwell'::regnamespace and c.relkind = 'v' and c.relname = g.name
     where g.object = 'view' and g.role_id <> 0
   loop
@@ -102,7 +105,8 @@ begin
   from (
     select g.role_id, r.kind
     from stepwell.privilege r
-    join jsonb_to_recordset(nullif(_noted -> 'grants', 'null')) as g (object text, name text, role_id oid)
+    join jsonb_to_recordset(nullif(_noted -> 'grants', 'null'))
+      as g (object text, name text, role_id oid)
       on g.object = r.object and g.name = r.name
     where r.kind <> 'everybody'
     group by g.role_id, r.kind

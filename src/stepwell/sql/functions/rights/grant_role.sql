@@ -1,5 +1,4 @@
--- Make a role a producer, worker, viewer or operator, and record that, so that each migration grants it again. For the
--- owner of the schema.
+-- Make a role a producer, worker, viewer or operator, on record for later migrations. For the owner of the schema.
 create or replace function stepwell.grant_role(_role text, _kinds text[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

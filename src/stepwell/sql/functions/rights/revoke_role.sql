@@ -19,7 +19,9 @@ begin
         _kinds is null
         or p.proname in (select r.name from stepwell.privilege r where r.object = 'function' and r.kind = any (_kinds))
       )
-      and p.proname not in (select r.name from stepwell.privilege r where r.object = 'function' and r.kind = any (_left))
+      and p.proname not in (
+        select r.name from stepwell.privilege r where r.object = 'function' and r.kind = any (_left)
+      )
   loop
     execute format('revoke all on function %s from %I cascade', _row.function, _role);
   end loop;

@@ -1,12 +1,10 @@
 -- Admit the next blocked run of each of these schedules that has no other live run. Null: of every schedule, for
--- upkeep, in case a run ended without a call of this function or a schedule was skipped. Returns how many runs were
--- admitted.
+-- upkeep, in case a run ended without a call of this function or a schedule was skipped. Returns how many.
 -- The schedule's row is locked, so that a tick that blocks a run and the end of the previous run see each other. The
 -- end of a run must not wait long: a schedule that is locked for a quarter of a second is left to upkeep. A blocked run
 -- that is locked is being cancelled, and that cancel admits the next one.
 -- Two probes of job_schedule per schedule are enough, however many runs wait.
--- A run whose row a constraint refuses fails, and the next one is tried: up to ten in a call, the rest is left to
--- upkeep.
+-- A run whose row a constraint refuses fails, and the next one is tried: up to ten in a call, then in upkeep.
 create or replace function stepwell.admit(_schedule_ids uuid[]) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -93,7 +91,8 @@ begin
         _run_id := (
           select j.id from stepwell.job j
           where j.state = 'blocked' and j.schedule_id = _schedule_id and (
-            select true from stepwell.job o where (o.state = 'blocked') is false and o.schedule_id = _schedule_id limit 1
+            select true from stepwell.job o
+            where (o.state = 'blocked') is false and o.schedule_id = _schedule_id limit 1
           ) is null
           order by j.scheduled_for, j.id limit 1
         );

@@ -1,6 +1,7 @@
 -- The schedules that are due first, with all that is needed to compute their ticks. due_in is in seconds, zero or less
 -- if the schedule is due now. _except: schedules whose ticks the caller could not compute.
-create or replace function stepwell.due_schedules(_except uuid[] default '{}', _limit integer default 100) returns table (
+create or replace function stepwell.due_schedules(_except uuid[] default '{}', _limit integer default 100)
+returns table (
   id uuid,
   name text,
   version integer,

@@ -1,6 +1,5 @@
 -- Create or change schedules of an owner, by name, one element for each. If the timing is unchanged, so is the next
--- tick: ticks missed while no worker ran are still due. Otherwise it is _nexts[k], which the caller computed from
--- stepwell.now().
+-- tick: ticks missed while no worker ran are still due. Otherwise it is _nexts[k], computed from stepwell.now().
 -- _declared: the schedules are declared in code. A declared schedule cannot be changed by a call without it. _named:
 -- the jobs belong to the owner; otherwise any worker that knows the task runs them. _metadata, _max_attempts and
 -- _policies are options of the jobs, as in stepwell.enqueue_many, one element for each or null.
@@ -33,12 +32,13 @@ declare
   _wrong text;
 begin
   select format(
-    'stepwell: schedule %s of %s is not valid: owner, name, task and queue must have 1 to 200 characters, cron and tz at '
-    'most 200, and an interval or jitter at most 100 years',
+    'stepwell: schedule %s of %s is not valid: owner, name, task and queue must have 1 to 200 characters, cron and tz '
+    'at most 200, and an interval or jitter at most 100 years',
     quote_literal(left(u.name, 60)), quote_literal(left(_owner, 60))
   )
   into _wrong
-  from unnest(_names, _tasks, _queues, _crons, _tzs, _everies, _jitters) as u (name, task, queue, cron, tz, every, jitter)
+  from unnest(_names, _tasks, _queues, _crons, _tzs, _everies, _jitters)
+    as u (name, task, queue, cron, tz, every, jitter)
   where (
     length(_owner) between 1 and 200 and length(u.name) between 1 and 200 and length(u.task) between 1 and 200
     and length(u.queue) between 1 and 200
@@ -70,24 +70,26 @@ begin
         );
     end if;
   end if;
-  insert into stepwell.schedule as s (id, owner, name, task, args, queue, rank, cron, tz, every, overlap, catchup, jitter,
-    declared, declared_at, created_at, next_tick_at, named, metadata, max_attempts, policy)
+  insert into stepwell.schedule as s (id, owner, name, task, args, queue, rank, cron, tz, every, overlap, catchup,
+    jitter, declared, declared_at, created_at, next_tick_at, named, metadata, max_attempts, policy)
   select stepwell.uuid7(), _owner, u.name, u.task, u.args::json, u.queue, -u.priority, u.cron, u.tz, u.every, u.overlap,
     u.catchup, u.jitter, _declared, _now, _now, u.next, _named, u.metadata::jsonb, u.max_attempts, u.policy::json
-  from unnest(_names, _tasks, _args, _queues, _priorities, _crons, _tzs, _everies, _overlaps, _catchups, _jitters, _nexts,
-      _metadata, _max_attempts, _policies)
-    as u (name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, next, metadata, max_attempts, policy)
+  from unnest(_names, _tasks, _args, _queues, _priorities, _crons, _tzs, _everies, _overlaps, _catchups, _jitters,
+      _nexts, _metadata, _max_attempts, _policies)
+    as u (name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, next, metadata,
+      max_attempts, policy)
   order by u.name
   on conflict on constraint schedule_name do update
   set task = excluded.task, args = excluded.args, queue = excluded.queue, rank = excluded.rank, cron = excluded.cron,
     tz = excluded.tz, every = excluded.every, overlap = excluded.overlap, catchup = excluded.catchup,
-    jitter = excluded.jitter, named = excluded.named, metadata = excluded.metadata, max_attempts = excluded.max_attempts,
-    policy = excluded.policy, declared = excluded.declared, declared_at = excluded.declared_at,
+    jitter = excluded.jitter, named = excluded.named, metadata = excluded.metadata,
+    max_attempts = excluded.max_attempts, policy = excluded.policy, declared = excluded.declared,
+    declared_at = excluded.declared_at,
     version = s.version + case
       when (s.task, s.args::text, s.queue, s.rank, s.cron, s.tz, s.every, s.overlap, s.catchup, s.jitter, s.declared,
           s.metadata, s.max_attempts, s.policy::text)
-        is not distinct from (excluded.task, excluded.args::text, excluded.queue, excluded.rank, excluded.cron, excluded.tz,
-          excluded.every, excluded.overlap, excluded.catchup, excluded.jitter, excluded.declared,
+        is not distinct from (excluded.task, excluded.args::text, excluded.queue, excluded.rank, excluded.cron,
+          excluded.tz, excluded.every, excluded.overlap, excluded.catchup, excluded.jitter, excluded.declared,
           excluded.metadata, excluded.max_attempts, excluded.policy::text) then 0
       else 1
     end,
@@ -99,7 +101,6 @@ begin
     end;
   perform stepwell.notify('stepwell_tick', '');
 exception when not_null_violation or check_violation or cardinality_violation then
-  raise exception using errcode = 'invalid_parameter_value',
-    message = 'stepwell: a schedule is not valid: ' || sqlerrm;
+  raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a schedule is not valid: ' || sqlerrm;
 end
 $$;

@@ -10,8 +10,7 @@ declare
   _stale record;
   _removed text[] := '{}';
 begin
-  -- Not every time, because each update leaves a dead row. Workers of the same code have the same list, so each list is
-  -- read once.
+  -- Not every time, because each update leaves a dead row. Workers of the same code share a list, which is read once.
   update stepwell.schedule s set declared_at = _now
   where s.id in (
     select d.id from stepwell.schedule d

@@ -1,5 +1,4 @@
--- A page of all schedules that are not paused, with what is needed to compute their next tick: those with an id above
--- _after. looked_at is the time to compute from.
+-- A page of the schedules that are not paused, with ids above _after. Their next tick is computed from looked_at.
 create or replace function stepwell.schedule_times(_after uuid default null, _limit integer default 500) returns table (
   id uuid,
   name text,

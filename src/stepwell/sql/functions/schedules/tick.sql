@@ -1,5 +1,4 @@
--- Fire due schedules: all together, except those with a run to replace; one by one if that fails. So a schedule that
--- cannot be fired does not block the others.
+-- Fire due schedules together, except those with a run to replace. If that fails, fire each alone: none blocks others.
 -- _dues[k] and _versions[k] are what the caller saw of _ids[k]; if another worker has fired or changed the schedule
 -- since, nothing happens. (_tick_ids, _tick_ats) are the computed ticks, _nexts[k] the next one. Returns how many jobs
 -- were enqueued, which schedules could not be fired, and why: null if another session has locked them. The function
@@ -28,8 +27,7 @@ begin
   enqueued := 0;
   left_ids := '{}';
   left_why := '{}';
-  -- A run that ends locks its job first and then its schedule (to_history, admit). This function uses the same order,
-  -- to avoid deadlocks.
+  -- A run that ends locks its job first and then its schedule (to_history, admit). So does this function.
   _replacing := array(
     select s.id from unnest(_ids, _dues) as u (id, due)
     join stepwell.schedule s on s.id = u.id and s.next_tick_at = u.due

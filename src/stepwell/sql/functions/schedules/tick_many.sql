@@ -22,8 +22,7 @@ declare
   _fired record;
 begin
   held := '{}';
-  -- A schedule that another worker has fired is not locked. Neither is one whose ticks were computed long ago, by a
-  -- worker that was stopped since. The caller computes them again.
+  -- Schedules that another worker has fired, and ticks computed long ago, are left out, as in stepwell.tick_one.
   _due := array(
     select s.id
     from unnest(_ids, _versions, _dues, _nexts) as u (id, version, due, next)
@@ -92,9 +91,7 @@ begin
     set next_tick_at = u.next, last_tick_at = coalesce(n.at, s.last_tick_at),
       last_job_id = coalesce(n.job_id, s.last_job_id)
     from unnest(_ids, _nexts) as u (id, next)
-    left join (
-      select distinct on (f.id) f.id, f.at, f.job_id from fired f order by f.id, f.at desc
-    ) n on n.id = u.id
+    left join (select distinct on (f.id) f.id, f.at, f.job_id from fired f order by f.id, f.at desc) n on n.id = u.id
     where s.id = any (_locked) and s.id = u.id
   )
   select array_agg(f.job_id) as ids, array_agg(f.task) as tasks, array_agg(f.args::text) as args,

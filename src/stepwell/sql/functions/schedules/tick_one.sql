@@ -28,7 +28,7 @@ begin
   if not found then
     return 0;
   end if;
-  -- A run that ends locks its job first and then its schedule (to_history, admit). So does this function.
+  -- Jobs first, then the schedule, as in stepwell.tick.
   if _replaces then
     _live := stepwell.runs_to_replace(array[_id]);
     perform from stepwell.job j where j.id = any (_live) order by j.id for update nowait;
@@ -47,8 +47,7 @@ begin
   if _schedule.overlap = 'replace' then
     _live := stepwell.runs_to_replace(array[_id]);
     _blocked := array(select j.id from stepwell.job j where j.id = any (_live) and j.state::text = 'blocked');
-    -- Too many for one transaction, as after a change from queue to replace. The schedule stays due, and the caller's
-    -- next look finds fewer.
+    -- Too many for one transaction, as after a change from queue to replace. The schedule stays due for the next look.
     if cardinality(_blocked) > 1000 and _ticks[cardinality(_ticks)] between _due and _now and not exists (
       select from stepwell.tick t where t.schedule_id = _id and t.at = _ticks[cardinality(_ticks)]
     ) then

@@ -1,5 +1,4 @@
--- Enqueue a run of a schedule now, regardless of its timing and other runs. Returns the id of the job; null: there is
--- no such schedule.
+-- Enqueue a run of a schedule now, regardless of its timing and other runs. Returns the job; null: no such schedule.
 create or replace function stepwell.trigger_schedule(_owner text, _name text) returns uuid
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -19,7 +18,8 @@ begin
   -- The records up to this time were pruned, so it is unknown which times were used.
   _at := greatest(_at, _schedule.forgotten_until + interval '1 microsecond');
   loop
-    insert into stepwell.tick (schedule_id, at, handled_at, job_id, triggered) values (_schedule.id, _at, _now, _job_id, true)
+    insert into stepwell.tick (schedule_id, at, handled_at, job_id, triggered)
+    values (_schedule.id, _at, _now, _job_id, true)
     on conflict on constraint tick_pkey do nothing;
     exit when found;
     _at := _at + interval '1 microsecond';

@@ -19,6 +19,7 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _accepted uuid[];
+  _handed_back uuid[];
   _cancelling uuid[];
   _places stepwell.place[];
   _due_in double precision;
@@ -42,7 +43,7 @@ begin
   if pg_column_size(_inputs) > 65536 then
     perform stepwell.check_sizes('step', _inputs);
   end if;
-  perform stepwell.lock_to_give_back(_ids);
+  perform stepwell.lock_to_hand_back(_ids);
   with given as materialized (
     -- A job that is named twice moves once.
     select distinct on (u.id) u.id, u.epoch, u.left_step, u.cursor, u.input, u.n, u.delay, u.queue, u.priority,
@@ -80,14 +81,17 @@ begin
       queue = coalesce(g.queue, j.queue), rank = coalesce(-g.priority, j.rank), progress = null, awaits = null
     from given g
     where j.id = any (_ids) and j.id = g.id
-    returning j.id, j.queue, j.rank, j.state, j.run_at, j.cancelling and j.worker_id is null as cancelling
+    returning j.id, j.queue, j.rank, j.state, j.run_at, j.cancelling, j.worker_id is null as handed_back
   )
-  select array_agg(m.id), array_agg(m.id) filter (where m.cancelling),
+  select array_agg(m.id), array_agg(m.id) filter (where m.handed_back),
+    array_agg(m.id) filter (where m.handed_back and m.cancelling),
     array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place) filter (where m.state = 'ready'),
     extract(epoch from min(m.run_at) filter (where m.state = 'waiting') - _now)
-  into _accepted, _cancelling, _places, _due_in
+  into _accepted, _handed_back, _cancelling, _places, _due_in
   from moved m;
-  perform stepwell.release(_places => _places, _due_in => _due_in, _cancelling => _cancelling);
+  perform stepwell.release(
+    _handed_back => _handed_back, _places => _places, _due_in => _due_in, _cancelling => _cancelling
+  );
   return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
 end
 $$;

@@ -1,6 +1,5 @@
--- Give back jobs that have steps to compensate, to run once more for that, instead of ending. The caller has locked the
--- jobs. _states, _errors and _failed_steps say how they end after the undo. Returns the ids of the jobs whose undo
--- begins.
+-- Hand back jobs that have steps to compensate, to run once more for that, instead of ending. The caller has locked the
+-- jobs. _states, _errors and _failed_steps say how they end after the undo. Returns the jobs whose undo begins.
 create or replace function stepwell.begin_undo(
   _ids uuid[],
   _states text[],
@@ -32,7 +31,7 @@ begin
   )
   select coalesce(array_agg(b.id), '{}'), array_agg(row(b.queue, b.rank, b.run_at)::stepwell.place)
   into _begun, _places from begun b;
-  perform stepwell.release(_places => _places);
+  perform stepwell.release(_handed_back => _begun, _places => _places);
   return _begun;
 end
 $$;

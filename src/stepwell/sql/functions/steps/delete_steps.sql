@@ -35,13 +35,17 @@ begin
     where e.job_id = any (_sent_kept) and e.job_id = k.id;
   end if;
   delete from stepwell.event e
-  where e.job_id = any (array(select g.id from unnest(_gone) as g (id) except select k.id from unnest(_sent_kept) as k (id)));
+  where e.job_id = any (array(
+    select g.id from unnest(_gone) as g (id) except select k.id from unnest(_sent_kept) as k (id)
+  ));
   if _large is not null then
     update stepwell.large_value v set expires_at = k.expires_at
     from unnest(_kept, _expires_ats) as k (id, expires_at)
     where v.job_id = any (_large) and v.job_id = k.id;
     delete from stepwell.large_value v
-    where v.job_id = any (array(select l.id from unnest(_large) as l (id) except select k.id from unnest(_kept) as k (id)));
+    where v.job_id = any (array(
+      select l.id from unnest(_large) as l (id) except select k.id from unnest(_kept) as k (id)
+    ));
   end if;
 end
 $$;

@@ -9,8 +9,7 @@ declare
   _now timestamptz := stepwell.now();
   _parent_ids uuid[] := array(select distinct (e.value ->> 'parent_id')::uuid from json_array_elements(_ends) as e);
 begin
-  -- The result of a job without a parent is only stored. That of a child is parsed when its parent ends, is retried or
-  -- is forked.
+  -- Only the result of a child is ever parsed: when its parent ends, is retried or is forked.
   perform stepwell.check_values(array(select e.value ->> 'result' from json_array_elements(_ends) as e));
   perform from stepwell.job j where j.id = any (_parent_ids) order by j.id for no key update;
   with ended as materialized (
@@ -20,9 +19,8 @@ begin
       parent_id uuid, key text, child_id uuid, state text, result text, type text, message text
     )
   ), found as materialized (
-    -- Lateral, so that every plan looks each step up by its key: a parent may have many steps, and many children may
-    -- end together. A step is changed only under the lock on its job, which this function holds, so the ctid stays
-    -- valid.
+    -- Lateral, so that every plan looks each step up by its key: a parent may have many steps and children. A step is
+    -- changed only under the lock on its job, which this function holds, so the ctid stays valid.
     select s.ctid, e.state, e.result, e.type, e.message, e.large
     from ended e
     cross join lateral (

@@ -16,8 +16,8 @@ begin
   into _job
   from stepwell.job j where j.id = _id for share;
   if not found then
-    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.failed_step, h.steps into _job
-    from stepwell.history h where h.id = _id and h.expires_at > _now limit 1;
+    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.failed_step, h.steps
+    into _job from stepwell.history h where h.id = _id and h.expires_at > _now limit 1;
     if not found then
       return null;
     end if;
@@ -34,8 +34,7 @@ begin
   insert into stepwell.step (job_id, saved_at, until, event_id, child_id, seconds, n, epoch, fingerprint, pending,
     timed_out, undo, large, kind, key, event, event_key, value, error)
   select _new, u.saved_at, u.until,
-    -- A signal that the other job received becomes a signal of the new job with an id of its own, in case it is put
-    -- back.
+    -- A signal that the other job received gets an id of its own in the new job, in case it is put back.
     case when u.kind = 'receive' and u.event_id is not null then nextval('stepwell.event_id_seq') else u.event_id end,
     u.child_id, u.seconds, u.n, 0, u.fingerprint, u.pending, u.timed_out,
     false, u.large, u.kind, u.key, u.event, u.event_key, u.value, u.error

@@ -5,9 +5,7 @@ returns text[]
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
-  with all_steps as materialized (
-    select u.key, u.n, u.kind, u.pending, u.error from stepwell.unfold(_steps) u
-  )
+  with all_steps as materialized (select u.key, u.n, u.kind, u.pending, u.error from stepwell.unfold(_steps) u)
   select array_agg(a.key)
   from all_steps a
   where a.kind in ('state', 'taken')

@@ -1,6 +1,6 @@
--- Look up the waits of jobs again for which an event may have been about to commit when they were given back. The jobs
--- are waiting, and the caller has locked them. An event that is committed later wakes them anyway. So the interval
--- between looks grows, in case a session holds the event's lock for long.
+-- Look for events again on behalf of jobs that wait. When such a job was handed back, another session was about to
+-- commit an event, and the job may have missed it. The caller has locked the jobs. Events committed from now on wake
+-- them anyway, so the interval between looks grows: a session may hold the event's lock for long.
 create or replace function stepwell.look_again(_ids uuid[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

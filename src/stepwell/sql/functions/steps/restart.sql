@@ -10,12 +10,14 @@ declare
   _cancelling uuid[];
   _places stepwell.place[];
 begin
-  if (cardinality(_args) = cardinality(_ids) and array_position(_args, null) is null) is not true and cardinality(_ids) > 0 then
+  if (cardinality(_args) = cardinality(_ids) and array_position(_args, null) is null) is not true
+    and cardinality(_ids) > 0
+  then
     raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: each job needs its args';
   end if;
   perform stepwell.check_values(_args);
   perform stepwell.check_sizes('args', _args);
-  perform stepwell.lock_to_give_back(_ids);
+  perform stepwell.lock_to_hand_back(_ids);
   with restarted as (
     update stepwell.job j
     set args = u.args::json, state = 'ready', run_at = _now, attempt = 0, worker_id = null, cursor = null, input = null,
@@ -38,7 +40,7 @@ begin
   set kind = 'taken', key = 'taken/' || s.event_id, value = null, large = false, awaited = null
   where s.job_id = any (_accepted) and s.kind <> 'taken';
   delete from stepwell.large_value v where v.job_id = any (_accepted);
-  perform stepwell.release(_places => _places, _cancelling => _cancelling);
+  perform stepwell.release(_handed_back => _accepted, _places => _places, _cancelling => _cancelling);
   return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
 end
 $$;

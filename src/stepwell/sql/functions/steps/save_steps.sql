@@ -1,5 +1,4 @@
--- Save steps of running jobs, each once: the first write wins. The jobs are locked until the commit, so the fence (id,
--- epoch) holds while a step is being saved.
+-- Save steps of running jobs, each once: the first write wins. The jobs stay locked, so the fence holds until commit.
 -- An option is null (no step has it), has one element (the same for all) or one element per step. Values over 64 KB are
 -- flagged in _large and stored apart. A step flagged in _replaced overwrites the saved one.
 -- Returns the ids of the refused jobs and the time, which is also the value of steps of kind now.

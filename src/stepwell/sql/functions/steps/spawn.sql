@@ -73,8 +73,7 @@ begin
   if _new = _children then
     return _children;
   end if;
-  -- Some were refused, or had been spawned before. Lateral, so that each step is looked up by its key: a parent may
-  -- have many.
+  -- Some were refused, or had been spawned before. Lateral: each step is looked up by its key.
   return array(
     select s.child_id
     from unnest(_ids, _epochs, _keys) with ordinality as u (id, epoch, key, place)

@@ -1,4 +1,4 @@
--- Give back running jobs until what they wait for has happened. The attempt does not count. Each of _waits is {"steps":
+-- Hand back running jobs until what they wait for has happened. The attempt does not count. Each of _waits is {"steps":
 -- [...], "groups": [["key", ...], ...], "at_once": false}: steps to save first, and groups of steps. The job continues
 -- when all steps of one group have ended; at_once: now. Returns the ids refused by the fence.
 create or replace function stepwell.suspend(_ids uuid[], _epochs integer[], _waits text[]) returns uuid[]
@@ -26,7 +26,7 @@ begin
       where octet_length(v.text) > 65536
     ));
   end if;
-  perform stepwell.lock_to_give_back(_ids);
+  perform stepwell.lock_to_hand_back(_ids);
   -- From here on, only the waits of runs that hold their job. If a run is named twice, the last wait counts.
   select coalesce(array_agg(h.id), '{}'), array_agg(h.epoch), array_agg(h.wait) into _held, _epochs, _waits
   from (
@@ -37,8 +37,8 @@ begin
     order by u.id, u.n desc
   ) h;
   with given as materialized (
-    select u.id, u.epoch, s.key, s.n, s.kind, s.value, s.error, s.delay, s.until, s.event, s.event_key, s.seconds, s.fingerprint,
-      coalesce(s.pending, false) as pending
+    select u.id, u.epoch, s.key, s.n, s.kind, s.value, s.error, s.delay, s.until, s.event, s.event_key, s.seconds,
+      s.fingerprint, coalesce(s.pending, false) as pending
     from unnest(_held, _epochs, _waits) as u (id, epoch, wait)
     cross join lateral json_to_recordset(u.wait::json -> 'steps') as s (
       key text, n integer, kind text, value json, error json, delay double precision, until double precision,
@@ -78,9 +78,7 @@ begin
   set awaited = w.n
   from wanted w
   where s.job_id = any (_held) and s.job_id = w.id and s.key = w.key;
-  _at_once := array(
-    select u.id from unnest(_held, _waits) as u (id, wait) where (u.wait::json ->> 'at_once')::boolean
-  );
+  _at_once := array(select u.id from unnest(_held, _waits) as u (id, wait) where (u.wait::json ->> 'at_once')::boolean);
   if _events or exists (
     select from stepwell.step s where s.job_id = any (_held) and s.pending and s.event is not null
   ) then
@@ -126,7 +124,7 @@ begin
     raise exception using errcode = 'invalid_parameter_value',
       message = 'stepwell: each job needs a group of steps to wait for, or at_once';
   end if;
-  perform stepwell.release(_places => _places, _due_in => _due_in, _cancelling => _cancelling);
+  perform stepwell.release(_handed_back => _held, _places => _places, _due_in => _due_in, _cancelling => _cancelling);
   return array(select i.id from unnest(_ids) as i (id) except select h.id from unnest(_held) as h (id));
 end
 $$;

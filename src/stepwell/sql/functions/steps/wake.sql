@@ -16,9 +16,7 @@ begin
         when j.awaits = 1 then not exists (
           select from stepwell.step s where s.job_id = j.id and s.pending and s.awaited is not null
         )
-        else j.awaits > (
-          select count(distinct s.awaited) from stepwell.step s where s.job_id = j.id and s.pending
-        )
+        else j.awaits > (select count(distinct s.awaited) from stepwell.step s where s.job_id = j.id and s.pending)
       end
     returning j.queue, j.rank, j.run_at
   )

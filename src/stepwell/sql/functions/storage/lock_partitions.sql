@@ -14,7 +14,9 @@ exception when lock_not_available then
       coalesce(
         (
           select string_agg(
-            format('process %s (role %s, application %s)', a.pid, a.usename, coalesce(nullif(a.application_name, ''), '-')),
+            format(
+              'process %s (role %s, application %s)', a.pid, a.usename, coalesce(nullif(a.application_name, ''), '-')
+            ),
             ', ' order by a.pid
           )
           from pg_locks l join pg_stat_activity a on a.pid = l.pid

@@ -48,8 +48,7 @@ begin
       lock table only stepwell.failure, only stepwell.history in share row exclusive mode;
       execute format('lock table stepwell.%I in access exclusive mode', _parent || '_default');
     exception when lock_not_available then
-      -- A long transaction has written or read rows. Every session would queue behind this one: the next round tries
-      -- again.
+      -- A long transaction holds the table, and all would queue behind this session: the next round tries again.
       exit;
     end;
     perform set_config('lock_timeout', '1s', true);
@@ -60,8 +59,7 @@ begin
         where c.oid = format('stepwell.%I', _parent || '_default')::regclass
       )
     );
-    -- The owner's default privileges may have granted rights on the new table, such as a trigger that would run as the
-    -- owner.
+    -- Default privileges may have granted rights on the new table, such as a trigger, which would run as the owner.
     for _grantee in
       select distinct a.grantee from pg_class c cross join lateral aclexplode(c.relacl) a
       where c.oid = format('stepwell.%I', _name)::regclass and a.grantee <> c.relowner

@@ -22,9 +22,7 @@ begin
   );
   -- Lock, then check again: a retry of the job sets this time itself.
   _ids := array(
-    select l.id from (
-      select e.id from stepwell.event e where e.id = any (_ids) order by e.id for update skip locked
-    ) l
+    select l.id from (select e.id from stepwell.event e where e.id = any (_ids) order by e.id for update skip locked) l
   );
   update stepwell.event e set expires_at = h.expires_at
   from stepwell.history h

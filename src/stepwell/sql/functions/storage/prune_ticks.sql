@@ -1,5 +1,6 @@
 -- Delete all but the newest _keep ticks of each schedule, and note up to which time. Returns how many.
-create or replace function stepwell.prune_ticks(_keep integer default 1000, _limit integer default 10000) returns integer
+create or replace function stepwell.prune_ticks(_keep integer default 1000, _limit integer default 10000)
+returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$

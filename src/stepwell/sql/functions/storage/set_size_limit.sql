@@ -1,5 +1,4 @@
--- Change a limit in stepwell.size_limit. For the owner of the schema: it runs with the rights of its caller. Returns
--- the previous limit.
+-- Change a limit in stepwell.size_limit, with the rights of the caller: the owner of the schema. Returns the old limit.
 create or replace function stepwell.set_size_limit(_name text, _bytes bigint) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -25,7 +24,8 @@ begin
   from stepwell.size_limit l;
   if _job < _args then
     raise exception using errcode = 'SW002', message = format(
-      'stepwell: the limit of a job would be %s kB, and those of its args and metadata together %s kB, which is more: %s',
+      'stepwell: the limit of a job would be %s kB, and those of its args and metadata together %s kB, which is '
+      'more: %s',
       _job / 1024, ceil(_args / 1024.0),
       case
         when _name = 'job' then 'lower those of args or metadata first'

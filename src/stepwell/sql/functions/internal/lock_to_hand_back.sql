@@ -1,9 +1,9 @@
--- Lock running jobs that are about to be given back, in the order of their ids. If a cancel of one was requested,
--- giving it back ends it. Then all are locked with the parents and descendants of such jobs, like stepwell.cancel does.
--- No row may be locked before that: holding a child while waiting for its parent would deadlock with the end of the
+-- Lock running jobs that are about to be handed back, in the order of their ids. If a cancel of one was requested,
+-- handing it back ends it. Then all are locked with the parents and descendants of such jobs, as in stepwell.cancel. No
+-- row may be locked before that: holding a child while waiting for its parent would deadlock with the end of the
 -- parent. If a cancel is committed while this function waits for a lock, it releases all locks and takes them again
 -- with the family.
-create or replace function stepwell.lock_to_give_back(_ids uuid[]) returns void
+create or replace function stepwell.lock_to_hand_back(_ids uuid[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
