@@ -24,6 +24,7 @@ advance                 owner   worker
 apply_rights            caller
 begin_cancelled_undo    caller
 begin_undo              caller
+bury_steps              caller
 cancel                  owner   worker operator
 cancel_children         caller
 check_isolation         caller
@@ -76,6 +77,7 @@ lock_family             caller
 lock_holders            owner   worker
 lock_partitions         caller
 lock_to_deliver         caller
+lock_to_give_back       caller
 lock_to_hand_back       caller
 look_again              caller
 look_delay              caller
@@ -83,6 +85,7 @@ make_partitions         owner   worker
 mark_beside             caller
 microseconds            caller
 notify                  caller
+notify_done             caller
 notify_ready            caller
 now                     owner   everybody
 pause                   owner   operator
