@@ -96,11 +96,8 @@ def stop(
 
 
 def _target(verb: str, queue: str | None, task: str | None, worker: str | None, everything: bool) -> Target:
-    given = [
-        name
-        for name, value in (("QUEUE", queue), ("--task", task), ("--worker", worker), ("--all", everything))
-        if value
-    ]
+    values = {"QUEUE": queue, "--task": task, "--worker": worker, "--all": everything}
+    given = [name for name, value in values.items() if value]
     if len(given) != 1:
         said = f"{verb} takes one of" if given else f"{verb} what? Give"
         raise parse.UsageError(

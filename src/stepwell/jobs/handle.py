@@ -11,15 +11,7 @@ import msgspec
 import psycopg
 
 from stepwell.error_text import error_line
-from stepwell.errors import (
-    ConfigError,
-    JobCancelled,
-    JobFailed,
-    JobNotFound,
-    StepNotFound,
-    StepwellError,
-    no_such_job,
-)
+from stepwell.errors import ConfigError, JobCancelled, JobFailed, JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.jobs.check import check_reason, check_step, encode_event
 from stepwell.jobs.codec import Codec
 from stepwell.postgres import queries
