@@ -69,6 +69,10 @@ def describe_exit(code: int) -> str:
         return f"was killed by signal {-code}"
 
 
+def article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
 def storable(text: str) -> str:
     """Replace characters that Postgres cannot store: NUL and lone surrogates."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

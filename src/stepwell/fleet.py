@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from stepwell.errors import ConfigError
@@ -14,6 +14,9 @@ from stepwell.postgres.queries.fleet import Target
 from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.bounds import check_name
 
+OneTask: TypeAlias = str | Task[..., Any] | None
+OneWorker: TypeAlias = UUID | str | None
+
 
 class FleetControl:
     """The part of `App` that controls the fleet."""
@@ -21,12 +24,7 @@ class FleetControl:
     database: Database
 
     def pause(
-        self,
-        queue: str | None = None,
-        *,
-        task: str | Task[..., Any] | None = None,
-        worker: UUID | str | None = None,
-        everything: bool = False,
+        self, queue: str | None = None, *, task: OneTask = None, worker: OneWorker = None, everything: bool = False
     ) -> None:
         """Claim no more jobs from a queue, of a task, by a worker, or at all, until it is resumed. The pause holds in
         the whole database, for every app. Running jobs continue. Workers obey within a second, and so do workers that
@@ -35,23 +33,13 @@ class FleetControl:
         self.database.fetch(queries.fleet.pause(to_target("pause", queue, task, worker, everything)))
 
     async def apause(
-        self,
-        queue: str | None = None,
-        *,
-        task: str | Task[..., Any] | None = None,
-        worker: UUID | str | None = None,
-        everything: bool = False,
+        self, queue: str | None = None, *, task: OneTask = None, worker: OneWorker = None, everything: bool = False
     ) -> None:
         """The same as `pause`, for async code."""
         await self.database.afetch(queries.fleet.pause(to_target("apause", queue, task, worker, everything)))
 
     def resume(
-        self,
-        queue: str | None = None,
-        *,
-        task: str | Task[..., Any] | None = None,
-        worker: UUID | str | None = None,
-        everything: bool = False,
+        self, queue: str | None = None, *, task: OneTask = None, worker: OneWorker = None, everything: bool = False
     ) -> bool:
         """End exactly the pause of this target: a queue that was paused by itself stays paused when everything is
         resumed. False: the target was not paused."""
@@ -59,24 +47,14 @@ class FleetControl:
         return self.database.fetch(queries.fleet.resume(to_target("resume", queue, task, worker, everything)))[0]
 
     async def aresume(
-        self,
-        queue: str | None = None,
-        *,
-        task: str | Task[..., Any] | None = None,
-        worker: UUID | str | None = None,
-        everything: bool = False,
+        self, queue: str | None = None, *, task: OneTask = None, worker: OneWorker = None, everything: bool = False
     ) -> bool:
         """The same as `resume`, for async code."""
         query = queries.fleet.resume(to_target("aresume", queue, task, worker, everything))
         return (await self.database.afetch(query))[0]
 
     def stop(
-        self,
-        queue: str | None = None,
-        *,
-        task: str | Task[..., Any] | None = None,
-        worker: UUID | str | None = None,
-        everything: bool = False,
+        self, queue: str | None = None, *, task: OneTask = None, worker: OneWorker = None, everything: bool = False
     ) -> int:
         """Ask workers of every app to drain and stop: those that claim from a queue, those that know a task, one
         worker, or all. Workers that start later are not affected. Returns how many were asked."""
@@ -84,21 +62,14 @@ class FleetControl:
         return self.database.fetch(queries.fleet.stop(to_target("stop", queue, task, worker, everything)))[0]
 
     async def astop(
-        self,
-        queue: str | None = None,
-        *,
-        task: str | Task[..., Any] | None = None,
-        worker: UUID | str | None = None,
-        everything: bool = False,
+        self, queue: str | None = None, *, task: OneTask = None, worker: OneWorker = None, everything: bool = False
     ) -> int:
         """The same as `stop`, for async code."""
         query = queries.fleet.stop(to_target("astop", queue, task, worker, everything))
         return (await self.database.afetch(query))[0]
 
 
-def to_target(
-    verb: str, queue: str | None, task: str | Task[..., Any] | None, worker: UUID | str | None, everything: bool
-) -> Target:
+def to_target(verb: str, queue: str | None, task: OneTask, worker: OneWorker, everything: bool) -> Target:
     """Return the one target that is given. Raises `ConfigError` if there is none, or more than one."""
     if not isinstance(everything, bool):
         raise ConfigError(f"everything is {everything!r}: it must be True or False")

@@ -281,20 +281,20 @@ async def test_a_fork_has_all_tries_of_its_step(app: App) -> None:
 
     @app.task
     async def work(ctx: Context) -> str:
-        # So long a pause that the job is given back: then each try has an earlier place than the step itself.
+        # So long a pause that the job is handed back: then each try has an earlier place than the step itself.
         return await ctx.step(flaky, retry=Retry(max_attempts=2, initial="1m"))
 
-    async def given_back(job: Any) -> bool:
+    async def handed_back(job: Any) -> bool:
         info = await job.ainfo()
         return info is not None and info.state not in ("ready", "running")
 
     async with Worker(app), Clock(app) as clock:
         job = await work.aenqueue()
-        await auntil(lambda: given_back(job))
+        await auntil(lambda: handed_back(job))
         await clock.advance("2m")
         assert await job.aresult(timeout="10s") == "done"
         fork = await app.afork(job, step="flaky")
-        await auntil(lambda: given_back(fork))
+        await auntil(lambda: handed_back(fork))
         await clock.advance("2m")
         assert await fork.aresult(timeout="10s") == "done"
     assert len(tries) == 4

@@ -102,7 +102,7 @@ async def test_every_call_to_a_silent_server_ends_in_time(primary: Server, is_as
             most = 2 * _LIMIT if "result" in name else _LIMIT  # its poll is every second
             assert seconds < most + _GRACE, (name, seconds)
         primary.resume()
-        assert (await app.tasks["add"].aenqueue(1, 2)).inserted
+        await app.tasks["add"].aenqueue(1, 2)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

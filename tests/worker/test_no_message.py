@@ -53,7 +53,7 @@ async def test_an_error_without_a_message_is_its_name_alone(
     assert failed.error == "ValueError"
     assert [step.error for step in info.steps] == ["KeyError", "ValueError"]
     assert [error for _, error in fetch(conn, queries.reads.last_errors([str(failing.id)]))] == ["ValueError"]
-    print_job(failed, failed.failures, [])
+    print_job(failed)
     shown = capsys.readouterr().out
     assert "ValueError:" not in shown
     assert shown.count("ValueError\n") >= 2

@@ -238,4 +238,4 @@ async def test_a_policy_that_no_worker_can_read_leaves_the_job_to_its_task(
             ).fetchone()
             assert row is not None
             assert await app.job(row[0]).aresult(timeout="20s") == "done"
-            assert f"the policy of work {row[0]} cannot be read, so its task's is used" in caplog.text
+            assert f"the policy of work {row[0]} cannot be read, so the job uses the policy of its task" in caplog.text

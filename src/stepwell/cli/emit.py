@@ -34,6 +34,6 @@ def emit(
     key = None if key is None else parse.name(key, "--key")
     kept = parse.duration(keep, "--keep")
     with connect(database) as connection:
-        fetch(connection, queries.steps.emit(name, key, said, kept))
+        fetch(connection, queries.events.emit(name, key, said, kept))
     with_key = "" if key is None else f" with key {key!r}"
     say(f"emitted {name!r}{with_key}, kept for {describe(kept)}")

@@ -42,11 +42,11 @@ def pause(
     Workers claim no more of its jobs until it is resumed; running jobs finish. The pause takes effect within a second
     and also holds for workers that start later.
     """
-    scope = _scope("pause", queue, task, worker, everything)
+    target = _target("pause", queue, task, worker, everything)
     with connect(database) as connection:
-        fetch(connection, queries.fleet.pause(scope))
-        say(f"{_name(scope)} is paused")
-        known_names.warn_of(connection, _typed(scope))
+        fetch(connection, queries.fleet.pause(target))
+        say(f"{_name(target)} is paused")
+        known_names.warn_of(connection, _typed(target))
 
 
 def resume(
@@ -60,15 +60,15 @@ def resume(
 
     Each pause is resumed on its own: resuming a queue does not end a pause of everything.
     """
-    scope = _scope("resume", queue, task, worker, everything)
+    target = _target("resume", queue, task, worker, everything)
     with connect(database) as connection:
-        was_paused = fetch(connection, queries.fleet.resume(scope))[0]
+        was_paused = fetch(connection, queries.fleet.resume(target))[0]
         left = fetch(connection, queries.fleet.pauses())
-        say(f"{_name(scope)} is {'resumed' if was_paused else 'not paused'}")
+        say(f"{_name(target)} is {'resumed' if was_paused else 'not paused'}")
         if left:
             say(f"still paused: {', '.join(f'{p.scope} {p.name}'.rstrip() for p in left)}")
         if not was_paused:
-            known_names.refuse(connection, _typed(scope))
+            known_names.refuse(connection, _typed(target))
 
 
 def stop(
@@ -84,23 +84,20 @@ def stop(
     This stops those that claim from a queue, those that have a task, one worker, or all. Workers that start later are
     not affected. Asks for confirmation, except for a single worker.
     """
-    scope = _scope("stop", queue, task, worker, everything)
+    target = _target("stop", queue, task, worker, everything)
     with connect(database) as connection:
-        concerned = _concerned(connection, scope) if scope.worker is None else 0
-        if scope.worker is None:
+        concerned = _concerned(connection, target) if target.worker is None else 0
+        if target.worker is None:
             check_can_ask("stop", yes=yes)
         if concerned and not yes:
             ask(f"stop {counted(concerned, 'worker')}?")
-        asked = fetch(connection, queries.fleet.stop(scope))[0]
+        asked = fetch(connection, queries.fleet.stop(target))[0]
     say(f"asked {counted(asked, 'worker')} to stop")
 
 
-def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, everything: bool) -> Target:
-    given = [
-        name
-        for name, value in (("QUEUE", queue), ("--task", task), ("--worker", worker), ("--all", everything))
-        if value
-    ]
+def _target(verb: str, queue: str | None, task: str | None, worker: str | None, everything: bool) -> Target:
+    values = {"QUEUE": queue, "--task": task, "--worker": worker, "--all": everything}
+    given = [name for name, value in values.items() if value]
     if len(given) != 1:
         said = f"{verb} takes one of" if given else f"{verb} what? Give"
         raise parse.UsageError(
@@ -114,32 +111,32 @@ def _scope(verb: str, queue: str | None, task: str | None, worker: str | None, e
     )
 
 
-def _typed(scope: Target) -> known_names.Typed:
-    return {"queue": scope.queue, "task": scope.task}
+def _typed(target: Target) -> known_names.Typed:
+    return {"queue": target.queue, "task": target.task}
 
 
-def _concerned(connection: psycopg.Connection[Any], scope: Target) -> int:
+def _concerned(connection: psycopg.Connection[Any], target: Target) -> int:
     """How many live workers claim from the queue, or have the task. Raises if there is none."""
     alive = [worker for worker in fetch(connection, queries.reads.workers()) if worker.alive]
-    if scope.everything:
+    if target.everything:
         return len(alive)
-    if count := sum(_has(worker, scope) for worker in alive):
+    if count := sum(_has(worker, target) for worker in alive):
         return count
-    if scope.queue is not None:
-        near = known_names.nearest(scope.queue, {name for worker in alive for name in worker.queues})
-        raise StepwellError(f"no live worker claims from queue {scope.queue!r}{near or _SEE}")
-    near = known_names.nearest(scope.task or "", {name for worker in alive for name in worker.tasks})
-    raise StepwellError(f"no live worker has task {scope.task!r}{near or _SEE}")
+    if target.queue is not None:
+        near = known_names.nearest(target.queue, {name for worker in alive for name in worker.queues})
+        raise StepwellError(f"no live worker claims from queue {target.queue!r}{near or _SEE}")
+    near = known_names.nearest(target.task or "", {name for worker in alive for name in worker.tasks})
+    raise StepwellError(f"no live worker has task {target.task!r}{near or _SEE}")
 
 
-def _has(worker: WorkerInfo, scope: Target) -> bool:
-    if scope.queue is None:
-        return scope.task in worker.tasks
-    return any(fits(scope.queue, name) for name in worker.queues)
+def _has(worker: WorkerInfo, target: Target) -> bool:
+    if target.queue is None:
+        return target.task in worker.tasks
+    return any(fits(target.queue, name) for name in worker.queues)
 
 
-def _name(scope: Target) -> str:
+def _name(target: Target) -> str:
     for kind in ("queue", "task", "worker"):
-        if getattr(scope, kind) is not None:
-            return f"{kind} {getattr(scope, kind)}"
+        if getattr(target, kind) is not None:
+            return f"{kind} {getattr(target, kind)}"
     return "everything"

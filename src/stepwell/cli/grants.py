@@ -9,11 +9,12 @@ import typer
 
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
-from stepwell.cli.output import Column, dump, local, record, say, table
+from stepwell.cli.output import Column, dump, record, say, table
 from stepwell.cli.parse import UsageError
 from stepwell.postgres import queries, rights
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.rights import Kind
+from stepwell.values.duration import local_time
 
 RoleArgument = Annotated[str, typer.Argument(metavar="ROLE", help="The name of a database role.", show_default=False)]
 KindsOption = Annotated[
@@ -74,7 +75,7 @@ def grants(json: JsonOption = False, database: DatabaseOption = None) -> None:
         [
             Column("role", lambda grant: grant.role, cut=True),
             Column("as", lambda grant: grant.kind),
-            Column("granted", lambda grant: local(grant.granted_at)),
+            Column("granted", lambda grant: local_time(grant.granted_at)),
         ],
         empty='no role is recorded: see "stepwell grant --help"',
     )

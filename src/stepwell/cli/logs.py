@@ -78,11 +78,7 @@ def _handler(who: str) -> logging.Handler:
     from rich.logging import RichHandler
 
     coloured = RichHandler(
-        console=Console(stderr=True),
-        show_path=False,
-        markup=False,
-        highlighter=NullHighlighter(),
-        log_time_format="%X",
+        console=Console(stderr=True), show_path=False, markup=False, highlighter=NullHighlighter(), log_time_format="%X"
     )
     coloured.setFormatter(_Formatter(f"{who} %(message)s".lstrip()))
     return coloured

@@ -133,10 +133,6 @@ def ago(at: datetime | None, now: datetime) -> str:
     return f"{describe(length)} ago" if length > 0 else f"in {describe(-length)}"
 
 
-def local(at: datetime | None) -> str:
-    return "" if at is None else at.astimezone().isoformat(" ", "milliseconds")
-
-
 def _text(cell: object) -> str:
     return "" if cell is None else clean(str(cell))
 

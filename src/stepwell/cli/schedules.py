@@ -17,13 +17,13 @@ from stepwell.cli import parse
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.group import new_group
 from stepwell.cli.options import JsonOption
-from stepwell.cli.output import Column, ago, compact, dump, fields, local, record, say, table
+from stepwell.cli.output import Column, ago, compact, dump, fields, record, say, table
 from stepwell.cli.wording import catchup_text, policy_text, timing_text
 from stepwell.errors import ScheduleNotFound
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.schedules.handle import ScheduleHandle
-from stepwell.values.duration import describe
+from stepwell.values.duration import describe, local_time
 
 T = TypeVar("T")
 
@@ -99,7 +99,7 @@ def show(
             ("catchup", catchup_text(schedule.catchup)),
             ("jitter", describe(schedule.jitter) if schedule.jitter else "none"),
             ("source", "code" if schedule.declared else "run time"),
-            ("paused", local(schedule.paused_at) or "no"),
+            ("paused", local_time(schedule.paused_at) or "no"),
             ("live runs", schedule.live),
             ("next", "\n".join(at.isoformat(" ") for at in coming) or "never"),
             ("last", "\n".join(_describe(tick, schedule) for tick in ticks) or "none yet"),

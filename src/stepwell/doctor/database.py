@@ -8,13 +8,13 @@ from typing import Any
 
 import psycopg
 
-from stepwell.doctor.finding import NOT_CHECKED, Finding, listed, local_time
+from stepwell.doctor.finding import NOT_CHECKED, Finding, listed
 from stepwell.errors import SchemaMismatch
 from stepwell.postgres import migrate, queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.health import SnapshotHolder
-from stepwell.values.duration import describe
+from stepwell.values.duration import describe, local_time
 
 _NOTIFY_PATIENCE = 2.0
 _MANY_DEAD, _FAR_TOO_MANY_DEAD = 100_000, 5_000_000

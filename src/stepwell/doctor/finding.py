@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
 Status = Literal["ok", "warning", "problem"]
@@ -30,7 +29,3 @@ def listed(parts: Sequence[str]) -> str:
     """The first few parts, and how many more there are."""
     more = len(parts) - _LISTED
     return "; ".join(parts[:_LISTED]) + (f"; and {more} more" if more > 0 else "")
-
-
-def local_time(at: datetime) -> str:
-    return at.astimezone().isoformat(" ", "milliseconds")

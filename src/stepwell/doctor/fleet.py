@@ -6,10 +6,11 @@ from typing import Any
 
 import psycopg
 
-from stepwell.doctor.finding import Finding, listed, local_time
+from stepwell.doctor.finding import Finding, listed
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.fetch import fetch
+from stepwell.values.duration import local_time
 
 
 def check_leases(connection: psycopg.Connection[Any], _: Database) -> Finding:

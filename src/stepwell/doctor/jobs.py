@@ -6,11 +6,11 @@ from typing import Any
 
 import psycopg
 
-from stepwell.doctor.finding import Finding, listed, local_time
+from stepwell.doctor.finding import Finding, listed
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.fetch import fetch
-from stepwell.values.duration import describe
+from stepwell.values.duration import describe, local_time
 
 _LONG, _TOO_LONG = 60.0, 600.0
 

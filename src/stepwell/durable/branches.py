@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.durable.exits import Suspend
 from stepwell.durable.journal import Journal
 from stepwell.durable.saved_error import tag_beside
-from stepwell.durable.signals import Suspend
 from stepwell.errors import AmbiguousKey, ConfigError
 
 

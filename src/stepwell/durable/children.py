@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from stepwell.durable.effects import Effects, saved_text
+from stepwell.durable.exits import Suspend
 from stepwell.durable.saved_error import tag_error
-from stepwell.durable.signals import Suspend
 from stepwell.errors import BadValue, ConfigError, JobCancelled, JobFailed, StepwellError
 from stepwell.values.duration import Duration
 from stepwell.values.step import NewStep, SavedStep

@@ -20,9 +20,9 @@ from stepwell.durable.branches import (
     settle,
 )
 from stepwell.durable.children import Child, child_result, spawned_by
+from stepwell.durable.exits import Suspend
 from stepwell.durable.function_info import name_of
 from stepwell.durable.run_state import RunState
-from stepwell.durable.signals import Suspend
 from stepwell.errors import ConfigError, StepChanged
 from stepwell.values.bounds import check_whole
 from stepwell.values.step import NewStep

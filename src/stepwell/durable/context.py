@@ -118,7 +118,7 @@ class Context(JobContext):
         return self._run.track(waits.wait_for(self._run.effects, event, key, timeout))
 
     def receive(self, name: str, *, timeout: Duration | None = None) -> Coroutine[object, None, Event]:
-        """Wait, without a slot, for a message that `handle.send(name, value)` sends to this job. Messages arrive in
+        """Wait, without a slot, for a signal that `handle.send(name, value)` sends to this job. Signals arrive in
         order, each once."""
         return self._run.track(waits.receive(self._run.effects, name, timeout))
 

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
 from stepwell.durable.backend import Connection, StepBackend
+from stepwell.durable.exits import Suspend
 from stepwell.durable.journal import Journal
-from stepwell.durable.signals import Suspend
 from stepwell.durable.time_limit import TimeLimit
 from stepwell.errors import ConfigError
 from stepwell.values.step import NewStep, SavedStep

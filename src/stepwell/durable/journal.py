@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 import msgspec
 
 from stepwell.durable.backend import Drift
+from stepwell.durable.exits import StopReplay, Suspend
 from stepwell.durable.keys import Branch, Caller, check_length, check_own_key, number
 from stepwell.durable.notes import Notes
-from stepwell.durable.signals import StopReplay, Suspend
 from stepwell.errors import AmbiguousKey, BadValue, StepChanged, StepwellError, TooManySteps
 from stepwell.telemetry.bus import EventBus, Telemetry
 from stepwell.telemetry.steps import ErrorNotKept, JobResumed, ManySteps, StepDrifted, StepSaved, SuspensionCaught
@@ -200,10 +200,10 @@ class Journal:
         return branch
 
     def waits_in(self, name: str) -> list[str]:
-        """The keys of a branch's waits that are pending, or that ended since the branch last ran: the branch has done
-        nothing with the event that such a wait took."""
+        """The keys of a branch's waits whose event the branch has not used: the wait is pending, or it ended after the
+        branch last ran."""
         prefix = self.prefix_of(name)
-        # Only this branch's, or each `first` in a `map` would compare all branches of the run with each other.
+        # Filtered first: otherwise each `first` in a `map` would compare all branches of the run with each other.
         branches = [branch for branch in self._branches if branch.prefix.startswith(prefix)]
         steps = [step for key, step in self._memo.items() if key.startswith(prefix)]
         last: dict[str, SavedStep] = {}

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from stepwell.durable.signals import Suspend
+from stepwell.durable.exits import Suspend
 from stepwell.errors import AmbiguousKey, ConfigError
 from stepwell.values.bounds import check_name
 

@@ -10,8 +10,8 @@ from uuid import UUID
 import msgspec
 
 from stepwell.durable.effects import Effects
+from stepwell.durable.exits import Suspend
 from stepwell.durable.journal import Journal
-from stepwell.durable.signals import Suspend
 from stepwell.values.bounds import check_name
 from stepwell.values.step import NewStep
 

@@ -13,15 +13,15 @@ import msgspec
 
 from stepwell.durable.backoff import pause_after
 from stepwell.durable.effects import LONGEST_PAUSE, Effects, saved_text
+from stepwell.durable.exits import Suspend
 from stepwell.durable.function_info import can_undo, check_value, decode_value, fingerprint, function_info
 from stepwell.durable.journal import Journal, StepEntry, Undo
 from stepwell.durable.saved_error import can_be_raised_again, describe_error, saved_error, tag_error
-from stepwell.durable.signals import Suspend
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.errors import ConfigError
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.json import encode_value
-from stepwell.values.outcome import SAYING
+from stepwell.values.outcome import OUTCOME_EXCEPTIONS
 from stepwell.values.policy import check_retry
 from stepwell.values.retry import Retry
 from stepwell.values.step import NewStep, StepKind
@@ -107,7 +107,7 @@ def note_failure(
 ) -> None:
     """Note that a step failed: if the handler catches the error, every later run meets it again."""
     if isinstance(error, Exception):
-        if not isinstance(error, SAYING):
+        if not isinstance(error, OUTCOME_EXCEPTIONS):
             step = NewStep(entry.key, entry.n, kind, error=describe_error(error), replaced=replaced)
             journal.notes.add_error(journal.branch.prefix, step, kept=can_be_raised_again(error))
         tag_error(error, entry.key, final=False)
@@ -131,7 +131,7 @@ async def call_with_retry(
     while True:
         try:
             return await effects.call(fn, args, entry.key, limit, is_async=is_async)
-        except SAYING:
+        except OUTCOME_EXCEPTIONS:
             raise
         except Exception as error:
             described = describe_error(error)

@@ -139,7 +139,7 @@ class SyncContext(JobContext):
         return self._wait(lambda ctx: ctx.wait_for(event, key=key, timeout=timeout))
 
     def receive(self, name: str, *, timeout: Duration | None = None) -> Event:
-        """Wait, without a slot, for a message to this job. Messages arrive in order, each once."""
+        """Wait, without a slot, for a signal to this job. Signals arrive in order, each once."""
         return self._wait(lambda ctx: ctx.receive(name, timeout=timeout))
 
     def spawn(self, task: Spawnable[P, R], *args: P.args, **kwargs: P.kwargs) -> SyncChild[R]:

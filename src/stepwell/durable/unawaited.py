@@ -26,15 +26,15 @@ class Unawaited:
     __slots__ = ("_all", "_most")
 
     def __init__(self) -> None:
-        # By identity, and only while they are kept here: so no other object can have the same id. It is copied
-        # before it is searched, since threads of a plain function's branches may add to it.
+        # By id(), which is unique while the object is kept here. Searches read a copy, because threads of a plain
+        # function's branches may add to it.
         self._all: dict[int, Any] = {}
         self._most = _FEW
 
     def add(self, made: Any) -> None:
         if len(self._all) >= self._most:
             self._all = {key: one for key, one in list(self._all.items()) if _is_open(one)}
-            # Doubled, or each of a thousand branches of one gather would search all of them.
+            # Doubled: otherwise each of a thousand branches of one gather would search all the others.
             self._most = max(_FEW, 2 * len(self._all))
         self._all[id(made)] = made
 

@@ -12,7 +12,7 @@ from stepwell.durable.step import call_with_retry, encode_step, next_attempt, si
 from stepwell.error_text import error_line_of
 from stepwell.errors import BadValue
 from stepwell.telemetry.steps import UndoFailed
-from stepwell.values.outcome import SAYING
+from stepwell.values.outcome import OUTCOME_EXCEPTIONS
 from stepwell.values.retry import Retry
 from stepwell.values.step import NewStep
 
@@ -39,7 +39,7 @@ async def undo_all(effects: Effects, most: int, default: Retry) -> None:
             encoded = encode_step(journal, key, value, most)
         except Exception as error:
             journal.tell(UndoFailed, undo.key, error_line_of(error))
-            if isinstance(error, (*SAYING, BadValue)):
+            if isinstance(error, (*OUTCOME_EXCEPTIONS, BadValue)):
                 step = NewStep(key, entry.n, "undo", error=describe_error(error))
                 await effects.save(journal.notes.and_steps(step))
             continue

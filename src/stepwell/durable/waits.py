@@ -1,4 +1,4 @@
-"""Waits: for a time, for an event, for a message to the job. A wait longer than a moment suspends the job."""
+"""Waits: for a time, for an event, for a signal to the job. A wait longer than a moment suspends the job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from stepwell.durable.effects import LONGEST_PAUSE, Effects, saved_text
-from stepwell.durable.signals import Suspend
+from stepwell.durable.exits import Suspend
 from stepwell.errors import BadValue, ConfigError
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
@@ -24,7 +24,7 @@ class DidNotCome(TimeoutError, Fail):
 @dataclass(frozen=True, slots=True)
 class Event:
     """Returned by `ctx.wait_for` and `ctx.receive`. If the event did not come in time, `timed_out` is true, and reading
-    `value` raises `TimeoutError` and fails the job for good: another attempt would find the same."""
+    `value` raises `TimeoutError` and fails the job permanently: another attempt would find the same."""
 
     name: str
     key: str | None

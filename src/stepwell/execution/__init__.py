@@ -5,6 +5,6 @@ outcome. For durable jobs that includes suspending, and replaying a failed job t
 `flow_executor` runs chains and machines, step after step in one slot. `step_task` lets a chain's step that needs a
 transaction or a process of its own run like a task.
 
-Nothing here knows SQL, connections or leases. Steps are saved through the store that a context carries. The worker's
+Nothing here knows SQL, connections or leases. Steps are saved through the backend that a context carries. The worker's
 `runner` decides when a run starts and when it is asked to stop; `worker/outcomes` writes the outcome.
 """

@@ -10,11 +10,11 @@ import msgspec
 
 from stepwell.durable.backoff import pause_after
 from stepwell.durable.effects import ThreadEffects, finish
+from stepwell.durable.exits import Lost, StopReplay, Suspend
 from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.journal import Journal
 from stepwell.durable.run_state import RunState
 from stepwell.durable.saved_error import ErrorOrigin, origin_of
-from stepwell.durable.signals import Lost, StopReplay, Suspend
 from stepwell.durable.undo import undo_all
 from stepwell.error_text import error_message, error_name, format_traceback
 from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, TooManySteps
@@ -160,7 +160,7 @@ def _outcome_of_run(error: BaseException, task: HasRetry, ctx: JobContext) -> Ou
 
 
 def outcome_of_args(error: BaseException, task: HasRetry, attempt: int) -> Outcome:
-    """The outcome of a job whose args could not be decoded. Other code may accept args that do not fit."""
+    """The outcome of a job whose args cannot be decoded. A misfit waits: a worker with other code may accept it."""
     if not isinstance(error, BadArgs):
         return outcome_of(error, task, attempt)
     failed = _failed("bad_args", error, None)
@@ -185,7 +185,7 @@ def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal 
             return Cancelled(error_message(error) or None)
         case BadValue():
             return _failed("bad_result", error, None)
-        # After the last two, another try would end the same way, or worse.
+        # AmbiguousKey and TooManySteps come from the handler's code: another attempt would fail in the same way.
         case Fail() | AmbiguousKey() | TooManySteps():
             return _failed("error", error, None)
         case RetryIn():

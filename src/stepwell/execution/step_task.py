@@ -1,7 +1,7 @@
-"""A step of a chain that needs a transaction or a process of its own runs as a task that represents the chain.
+"""Runs a chain's step that needs a transaction or a process of its own as a task, in a run of its own.
 
-It takes the path of any task with `transaction=True` or `process=True`; only its outcome is a step's: the job advances,
-or ends. Such a step is a run of its own. So if a commit is in doubt and the job is still held, it has not advanced.
+It runs like any task with `transaction=True` or `process=True`, but its outcome is a step's: the job advances or ends.
+If a commit is in doubt and this run still holds the job, the job has not advanced.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class StepTask(Task[..., Any]):
 
 
 def for_run(task: Task[..., Any], job: ClaimedJob) -> tuple[Task[..., Any], ClaimedJob]:
-    """The task that runs a claimed job, and the job as that task gets it. If a chain is at a step that runs apart, that
-    is the step's own task. A job that cannot be read is left to the chain, which reports it."""
+    """The task that runs a claimed job, and the job with that task's args: a `StepTask` if the job is at a chain's step
+    that runs apart, else the task itself. A chain reports a job that cannot be read."""
     if not isinstance(task, Chain) or not task.has_apart:
         return task, job
     try:

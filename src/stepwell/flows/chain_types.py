@@ -105,12 +105,7 @@ if MYPY:
         ) -> Chain[P, Any]: ...
         @overload
         def __call__(
-            self,
-            name: str,
-            first: Step[P, Any] | Callable[P, Any],
-            /,
-            *steps: AnyStep,
-            **options: Unpack[ChainOptions],
+            self, name: str, first: Step[P, Any] | Callable[P, Any], /, *steps: AnyStep, **options: Unpack[ChainOptions]
         ) -> Chain[P, Any]: ...
 
 else:

@@ -201,7 +201,7 @@ class AppJobs:
 def _emit(event: str, key: str | None, value: Any, keep: Duration) -> QueryPlan[None]:
     name = check_name(event, "event")
     checked_key = None if key is None else check_name(key, "key")
-    yield queries.steps.emit(name, checked_key, encode_event(name, value), seconds(keep, "keep"))
+    yield queries.events.emit(name, checked_key, encode_event(name, value), seconds(keep, "keep"))
 
 
 def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:

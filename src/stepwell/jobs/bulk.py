@@ -44,9 +44,9 @@ class Change:
     """The states that apply if a filter names none."""
     step: str | None = None
     goes_back: bool = False
-    """Whether the jobs do not continue where they stopped."""
+    """Whether the jobs continue at a given step or start over, instead of where they stopped."""
     has_input: bool = False
-    """Whether the step gets an input, so that jobs need not have reached it before."""
+    """Whether the step gets an input. Then jobs need not have reached it before."""
 
     @property
     def to_retry(self) -> bool:
@@ -88,7 +88,7 @@ def cancelling(reason: str | None) -> Change:
     )
 
 
-def hurrying() -> Change:
+def running_now() -> Change:
     return Change("run", queries.jobs.run_now, _all_ready)
 
 

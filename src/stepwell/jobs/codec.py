@@ -17,11 +17,11 @@ import msgspec
 
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
+from stepwell.error_text import article
 from stepwell.errors import BadArgs, ConfigError, MisfitArgs
 from stepwell.values.directives import Restart
 from stepwell.values.json import (
     NUL,
-    article,
     encode_value,
     encoder,
     holds_nan,

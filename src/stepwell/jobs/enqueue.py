@@ -120,7 +120,7 @@ class JobStore:
                 return (await self.database.afetch(queries.jobs.enqueue(jobs)))[0]
 
             self._coalescers[loop] = Coalescer(
-                send, undone=is_refusal, batches=lambda jobs: batches(jobs, _MOST_TOGETHER, _size)
+                send, nothing_written=is_refusal, batches=lambda jobs: batches(jobs, _MOST_TOGETHER, _size)
             )
         return self._coalescers[loop]
 

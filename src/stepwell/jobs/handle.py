@@ -10,22 +10,19 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from stepwell.errors import ConfigError, JobNotFound, StepNotFound, StepwellError, no_such_job
+from stepwell.error_text import error_line
+from stepwell.errors import ConfigError, JobCancelled, JobFailed, JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.jobs.check import check_reason, check_step, encode_event
 from stepwell.jobs.codec import Codec
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan, arun, run
 from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.bounds import check_name
-from stepwell.values.duration import Duration, seconds
-from stepwell.values.job import JobInfo
+from stepwell.values.duration import Duration, describe, seconds
+from stepwell.values.job import Ended, JobInfo
 
 if TYPE_CHECKING:
     from stepwell.jobs.enqueue import JobStore
-from stepwell.error_text import error_line
-from stepwell.errors import JobCancelled, JobFailed
-from stepwell.values.duration import describe
-from stepwell.values.job import Ended
 
 R = TypeVar("R", covariant=True)
 
@@ -92,31 +89,23 @@ class JobHandle(Generic[R]):
     def info(self) -> JobInfo | None:
         """Read everything about the job; None if it does not exist or is no longer kept."""
         refuse_in_event_loop("info", "ainfo")
-        return run(self._info(), self._store.database)
+        return run(info_of(self._id), self._store.database)
 
     async def ainfo(self) -> JobInfo | None:
         """The same as `info`, for async code."""
-        return await arun(self._info(), self._store.database)
-
-    def _info(self) -> QueryPlan[JobInfo | None]:
-        found = yield queries.reads.info(self._id)
-        if not found:
-            return None
-        failures = yield queries.reads.failures(self._id)
-        steps = yield queries.reads.steps(self._id)
-        return replace(found[0], failures=tuple(failures), steps=tuple(steps))
+        return await arun(info_of(self._id), self._store.database)
 
     def _glance(self) -> JobInfo | None:
         """Read the job's state for an error message. Returns None rather than wait for it."""
         if self._store.waiter.hears:
             with contextlib.suppress(StepwellError, psycopg.Error):
-                return run(self._info(), self._store.database, within=_FOR_A_MESSAGE)
+                return run(info_of(self._id), self._store.database, within=_FOR_A_MESSAGE)
         return None
 
     async def _aglance(self) -> JobInfo | None:
         if self._store.waiter.hears:
             with contextlib.suppress(StepwellError, psycopg.Error):
-                return await arun(self._info(), self._store.database, within=_FOR_A_MESSAGE)
+                return await arun(info_of(self._id), self._store.database, within=_FOR_A_MESSAGE)
         return None
 
     def exists(self) -> bool:
@@ -240,9 +229,18 @@ class JobHandle(Generic[R]):
         await arun(self._send(name, value), self._store.database, connection)
 
     def _send(self, name: str, value: Any) -> QueryPlan[None]:
-        [sent] = yield queries.steps.send(self._id, check_name(name, "name"), encode_event(name, value))
+        [sent] = yield queries.events.send(self._id, check_name(name, "name"), encode_event(name, value))
         if not sent:
             raise JobNotFound(f"job {self._id} is not live: it has ended or never existed, so it receives no signals")
+
+
+def info_of(job_id: str) -> QueryPlan[JobInfo | None]:
+    found = yield queries.reads.info(job_id)
+    if not found:
+        return None
+    failures = yield queries.reads.failures(job_id)
+    steps = yield queries.reads.steps(job_id)
+    return replace(found[0], failures=tuple(failures), steps=tuple(steps))
 
 
 def fork(job: JobHandle[R], step: str) -> QueryPlan[JobHandle[R]]:

@@ -18,18 +18,18 @@ class Coalescer(Generic[Item, Answer]):
     """Calls `send` with batches of items; each submitter gets its own answer, or its own error. `send` may also answer
     a single item with an error. A coalescer belongs to the event loop in which it is made.
 
-    `batches` cuts the waiting items into batches. `undone` says of an error that nothing of the batch was done, so that
-    each item may be sent again, alone.
+    `batches` cuts the waiting items into batches. `nothing_written` tells whether an error rolled back the whole batch:
+    then each item is sent again, alone.
     """
 
     def __init__(
         self,
         send: Callable[[list[Item]], Awaitable[Sequence[Answer | BaseException]]],
-        undone: Callable[[Exception], bool],
+        nothing_written: Callable[[Exception], bool],
         batches: Callable[[list[Item]], Iterator[list[Item]]],
     ) -> None:
         self._send = send
-        self._undone = undone
+        self._nothing_written = nothing_written
         self._batches = batches
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
@@ -60,7 +60,7 @@ class Coalescer(Generic[Item, Answer]):
                 future.cancel()
             raise
         except BaseException as error:
-            if len(items) == 1 or not isinstance(error, Exception) or not self._undone(error):
+            if len(items) == 1 or not isinstance(error, Exception) or not self._nothing_written(error):
                 for future in futures:
                     if not future.done():
                         future.set_exception(error)
@@ -82,8 +82,6 @@ class Coalescer(Generic[Item, Answer]):
             else:
                 future.set_result(answer)
 
-
-Item = TypeVar("Item")
 
 # A message to Postgres must be smaller than a gigabyte, and a much smaller one already delays everything else.
 MOST_BYTES = 8 * 1024 * 1024

@@ -219,12 +219,7 @@ def _settings_kept(connection: psycopg.Connection[Any]) -> Generator[None]:
 
 
 def script(version: int = 0) -> str:
-    parts: list[str] = [
-        "begin;",
-        _LOCK_TIMEOUT + ";",
-        _LOCK + ";",
-        *[_read(sql) for sql in _BEGIN],
-    ]
+    parts: list[str] = ["begin;", _LOCK_TIMEOUT + ";", _LOCK + ";", *[_read(sql) for sql in _BEGIN]]
     for migration in migrations():
         if migration.version > version:
             parts += [

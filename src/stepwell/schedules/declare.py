@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.calendar.schedule import (
-    OVERLAPS,
-    Catchup,
-    NewSchedule,
-    Overlap,
-    ScheduleInfo,
-    Stale,
-    When,
-    check_catchup,
-)
+from stepwell.calendar.schedule import OVERLAPS, Catchup, NewSchedule, Overlap, ScheduleInfo, Stale, When, check_catchup
 from stepwell.calendar.timing import Timing, parse_timing
 from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
 from stepwell.jobs.enqueuer import Enqueuer

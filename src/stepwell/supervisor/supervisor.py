@@ -1,9 +1,9 @@
 """The supervisor: keeps a number of worker processes running. It knows no app and no database.
 
-Each process fills a slot; when it ends, another takes its slot or not, depending on its exit code (`exit_codes`). The
-first signal drains the processes, the second makes them hand back their jobs, the third kills them. Nothing else kills
-a process, because a process that does not stop still runs a job. There is one exception: after a change in the code,
-a process that blocks the reload must end itself.
+Each process has a numbered place. When it ends, its exit code (`exit_codes`) decides whether another takes its place.
+The first signal drains the processes, the second makes them hand back their jobs, the third kills them. Nothing else
+kills a process, because a process that does not stop still runs a job. There is one exception: after a change in the
+code, a process that blocks the reload must end itself.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def supervise(arguments: Sequence[str], processes: int, *, reloading: bool = Fal
 
 
 @dataclass(slots=True)
-class Slot:
-    """A slot that one process after another fills. `hurry` cuts short the wait before the next process starts."""
+class Place:
+    """One process after another takes this place. `hurry` cuts short the wait before the next process starts."""
 
     number: int
     process: WorkerProcess | None = None
@@ -89,7 +89,7 @@ class Supervisor:
 
     def __init__(self, argv: Sequence[str], processes: int, changes: AsyncIterator[list[str]] | None = None) -> None:
         self._argv = argv
-        self._slots = [Slot(number) for number in range(1, processes + 1)]
+        self._places = [Place(number) for number in range(1, processes + 1)]
         self._changes = changes
         self._signals = 0
         self._stopping = False
@@ -101,8 +101,8 @@ class Supervisor:
         with self._listening():
             watching = asyncio.create_task(self._follow_changes()) if self._changes else None
             async with asyncio.TaskGroup() as group:
-                for slot in self._slots:
-                    group.create_task(self._keep(slot))
+                for place in self._places:
+                    group.create_task(self._keep(place))
             if watching is not None:
                 watching.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -123,49 +123,49 @@ class Supervisor:
     def restart(self) -> None:
         """Replace all processes, and start those that wait for their delay or a change."""
         loop = asyncio.get_running_loop()
-        for slot in self._slots:
-            slot.hurry.set()
-            if slot.process is not None:
-                slot.process.send("drain")
-                loop.call_later(_RELOAD_GRACE, slot.process.send, "hand back")
-                loop.call_later(_RELOAD_PATIENCE, slot.process.send, "end")
+        for place in self._places:
+            place.hurry.set()
+            if place.process is not None:
+                place.process.send("drain")
+                loop.call_later(_RELOAD_GRACE, place.process.send, "hand back")
+                loop.call_later(_RELOAD_PATIENCE, place.process.send, "end")
 
     def _stop(self, command: Command) -> None:
         self._stopping = True
-        for slot in self._slots:
-            slot.hurry.set()
+        for place in self._places:
+            place.hurry.set()
         for process in self._processes():
             process.send(command)
 
     def _processes(self) -> list[WorkerProcess]:
-        return [slot.process for slot in self._slots if slot.process is not None]
+        return [place.process for place in self._places if place.process is not None]
 
-    async def _keep(self, slot: Slot) -> None:
-        """Keep this slot filled until the supervisor stops or the slot needs no other process."""
+    async def _keep(self, place: Place) -> None:
+        """Keep this place filled until the supervisor stops or the place needs no other process."""
         while not self._stopping:
-            slot.hurry.clear()
+            place.hurry.clear()
             try:
-                process = slot.process = WorkerProcess(self._argv)
+                process = place.process = WorkerProcess(self._argv)
             except OSError as error:
-                delay = slot.delay.after(0)
-                log(ProcessNotStarted(slot.number, str(error), delay))
-                await self._pause(slot, delay)
+                delay = place.delay.after(0)
+                log(ProcessNotStarted(place.number, str(error), delay))
+                await self._pause(place, delay)
                 continue
-            log(ProcessStarted(slot.number, process.pid))
+            log(ProcessStarted(place.number, process.pid))
             code = await process.ended
-            slot.process = None
+            place.process = None
             # Once a process could start, neither the app nor its settings are to blame for later exits.
             self._one_started = self._one_started or code not in _CANNOT_START
             if self._stopping:
-                self._judge(slot, process, code)
-            elif slot.hurry.is_set():
-                slot.delay = RestartDelay()  # it ended for the new code, which has not failed yet
-            elif not await self._follow(slot, process, code):
+                self._judge(place, process, code)
+            elif place.hurry.is_set():
+                place.delay = RestartDelay()  # it ended for the new code, which has not failed yet
+            elif not await self._follow(place, process, code):
                 return
 
-    async def _follow(self, slot: Slot, process: WorkerProcess, code: int) -> bool:
-        """After a process ended unasked, wait until it is time for the next. False: the slot stays empty."""
-        number, pid = slot.number, process.pid
+    async def _follow(self, place: Place, process: WorkerProcess, code: int) -> bool:
+        """After a process ended unasked, wait until it is time for the next. False: the place stays empty."""
+        number, pid = place.number, process.pid
         if code == exit_codes.DONE:
             log(ProcessEnded(number, pid))
             return False
@@ -184,14 +184,14 @@ class Supervisor:
             log(ProcessRecycled(number, pid))
         elif code == exit_codes.MISCONFIGURED and self._changes is not None:
             log(ProcessWaitsForChange(number, pid))
-            await slot.hurry.wait()
+            await place.hurry.wait()
         else:
-            delay = slot.delay.after(process.age)
+            delay = place.delay.after(process.age)
             log(ProcessDied(number, pid, describe_exit(code), delay))
-            await self._pause(slot, delay)
+            await self._pause(place, delay)
         return True
 
-    def _judge(self, slot: Slot, process: WorkerProcess, code: int) -> None:
+    def _judge(self, place: Place, process: WorkerProcess, code: int) -> None:
         """Note a process that did not end as asked while the supervisor was stopping."""
         # A SIGTERM from elsewhere may reach a process before it handles signals.
         as_asked = code in (exit_codes.DONE, exit_codes.RECYCLE, -signal.SIGTERM)
@@ -199,13 +199,13 @@ class Supervisor:
         refused_like_others = code == self._code == exit_codes.USAGE or (code in _CANNOT_START and self._code)
         if as_asked or self._signals > 2 or refused_like_others:
             return
-        log(ProcessDiedAtEnd(slot.number, process.pid, describe_exit(code)))
+        log(ProcessDiedAtEnd(place.number, process.pid, describe_exit(code)))
         self._code = self._code or exit_codes.TROUBLE
 
-    async def _pause(self, slot: Slot, delay: float) -> None:
+    async def _pause(self, place: Place, delay: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
-                await slot.hurry.wait()
+                await place.hurry.wait()
 
     async def _follow_changes(self) -> None:
         assert self._changes is not None

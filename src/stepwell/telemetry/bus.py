@@ -31,8 +31,8 @@ class Telemetry(msgspec.Struct, frozen=True):
         return self.line.format(self)
 
     def detail(self) -> str | None:
-        """A traceback to log below the text."""
-        return None
+        """A traceback to log below the text: that of the event, if it has one."""
+        return getattr(self, "traceback", None)
 
 
 class JobEvent(Telemetry, frozen=True):

@@ -97,7 +97,7 @@ class JobMisfit(JobEvent, frozen=True):
         )
 
 
-class JobCancelled(JobEvent, frozen=True):
+class CancelWritten(JobEvent, frozen=True):
     level = logging.DEBUG
     reason: str | None
 
@@ -207,7 +207,7 @@ class JobsRescued(Telemetry, frozen=True):
 
 
 class RescuedJobFailed(Telemetry, frozen=True):
-    """A job has failed for good because its worker died on its last attempt. That worker cannot report it."""
+    """A job has failed permanently because its worker died on its last attempt. That worker cannot report it."""
 
     level = logging.ERROR
     job_id: str

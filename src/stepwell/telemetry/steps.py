@@ -75,7 +75,7 @@ class UndoFailed(JobEvent, frozen=True):
 class PolicyUnreadable(JobEvent, frozen=True):
     level = logging.WARNING
     error: str
-    line = "the policy of {0.job} cannot be read, so its task's is used: {0.error}"
+    line = "the policy of {0.job} cannot be read, so the job uses the policy of its task: {0.error}"
 
 
 class BackoffFailed(Telemetry, frozen=True):

@@ -54,7 +54,7 @@ class ProcessRecycled(ProcessEvent, frozen=True):
 
 class ProcessRefused(ProcessEvent, frozen=True):
     level = logging.ERROR
-    line = "{0.process} cannot run with these settings, nor could another: ending"
+    line = "{0.process} cannot run with these settings, and neither could its successor: ending"
 
 
 class ProcessWaitsForChange(ProcessEvent, frozen=True):
@@ -64,11 +64,11 @@ class ProcessWaitsForChange(ProcessEvent, frozen=True):
 
 class ProcessesStopping(Telemetry, frozen=True):
     running: int
-    order: str
+    command: str
 
     def text(self) -> str:
         processes = counted(self.running, "worker process", "worker processes")
-        match self.order:
+        match self.command:
             case "drain":
                 return f"stopping {processes}; after another signal running jobs are handed back"
             case "hand back":

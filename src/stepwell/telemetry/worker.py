@@ -92,9 +92,6 @@ class HookFailed(Telemetry, frozen=True):
     def text(self) -> str:
         return f"{self.kind} hook {self.hook} failed: {' '.join(self.error.split())}"
 
-    def detail(self) -> str | None:
-        return self.traceback
-
 
 class HookSlow(Telemetry, frozen=True):
     level = logging.WARNING
@@ -146,9 +143,6 @@ class LoopFailed(Telemetry, frozen=True):
 
     def text(self) -> str:
         return f"{self.loop} failed, trying again in {self.pause:g} s: {' '.join(self.error.split())}"
-
-    def detail(self) -> str | None:
-        return self.traceback
 
 
 class ListenerDeaf(Telemetry, frozen=True):

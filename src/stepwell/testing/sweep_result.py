@@ -22,8 +22,8 @@ class Ending:
 
 @dataclass(slots=True)
 class Sweep:
-    """What a sweep did: how the run without faults ended, as all others did, its number of writes, and the points at
-    which workers were killed."""
+    """The result of a sweep in which all runs ended alike: that ending, the number of writes of the run without faults,
+    and the points at which workers were killed."""
 
     ending: Ending
     writes: int

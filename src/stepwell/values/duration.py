@@ -1,10 +1,10 @@
-"""Durations as people write them: "50ms", "1h30m", 2.5 (seconds), timedelta."""
+"""Durations as people write them: "50ms", "1h30m", 2.5 (seconds), timedelta. And times, as people read them."""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from stepwell.errors import ConfigError
@@ -56,3 +56,7 @@ def _parse(value: Duration, what: str) -> float:
     if not parts or "".join(part.group(0) for part in parts) != text:
         raise ConfigError(f"{what} is {value!r}: write it as '50ms', '30s', '1h30m', '7d' or '2w'")
     return sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
+
+
+def local_time(at: datetime | None) -> str:
+    return "" if at is None else at.astimezone().isoformat(" ", "milliseconds")

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
+from stepwell.error_text import article
 from stepwell.errors import BadValue
 
 # The largest limit that can be set in a database. Most databases accept less ("stepwell limits").
@@ -104,10 +105,6 @@ def _listed(names: list[str]) -> str:
     # Callers choose the names: some may be long, some not text, and there may be many.
     shown = ", ".join(repr(f"{str(name)[:50]}..." if len(str(name)) > 50 else name) for name in names[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
-
-
-def article(noun: str) -> str:
-    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
 def _decode_other(kind: type[Any], value: Any) -> Any:

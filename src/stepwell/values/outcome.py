@@ -35,11 +35,11 @@ class Cancel(Exception):
     """Raised by a handler: the job is no longer wanted; it ends as cancelled."""
 
 
-SAYING = (Fail, Cancel, Snooze, RetryIn)
+OUTCOME_EXCEPTIONS = (Fail, Cancel, Snooze, RetryIn)
 """Exceptions with which a handler reports an outcome. No retry policy applies to them."""
 
 # Stored errors and tracebacks name them as users import them, wherever this module is.
-for _class in SAYING:
+for _class in OUTCOME_EXCEPTIONS:
     _class.__module__ = "stepwell"
 
 

@@ -91,7 +91,7 @@ def check_timeout(timeout: Duration | None, what: str = "timeout") -> float | No
         return None
     limit = seconds(timeout, what)
     if limit == 0:
-        raise ConfigError(f"{what} is 0: give some seconds, or None for no limit")
+        raise ConfigError(f"{what} is 0: give some seconds, or None, or leave it out")
     return limit
 
 

@@ -11,7 +11,7 @@ from stepwell.errors import StepwellError
 from stepwell.postgres.errors import is_permanent, is_transient
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import SchedulesRemoved
-from stepwell.worker.upkeep.duty_runner import DutyRunner
+from stepwell.worker.duty_runner import DutyRunner
 
 _DUTY = "putting in the schedules of this app"
 _PAUSE = 5.0

@@ -27,7 +27,7 @@ from stepwell.jobs.task import Task
 from stepwell.postgres.threads import in_thread
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import HandedBack, Outcome
-from stepwell.worker.process_main import Began, Order, Pipe, Reported, begin, do_nothing, obey
+from stepwell.worker.process_main import Began, Pipe, Reported, RunRequest, begin, do_nothing, run_request
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
@@ -72,9 +72,9 @@ class Processes:
             place = (task.fn.__module__, task.fn.__qualname__, False)
             if isinstance(task, StepTask):
                 place = (task.chain.module, task.chain.name, True)
-            order = msgspec.json.encode(Order(*place, job, most)).decode()
+            request = msgspec.json.encode(RunRequest(*place, job, most)).decode()
             try:
-                future: Future[str] = pool.schedule(obey, args=[order], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                future: Future[str] = pool.schedule(run_request, args=[request], timeout=task.timeout)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 return await self._outcome((job.id, job.epoch), future, stopping)
             except TimeoutError as error:  # the pool's: it measures from when the function began
                 raise TimeLimitExpired("it", task.timeout or 0) from error
@@ -174,20 +174,20 @@ class Processes:
 
     def _end(self, key: tuple[str, int], future: Future[str]) -> None:
         """Have the pool end a process, and wait until it has ended. Blocks: call it in a thread."""
-        # A future that is cancelled before it runs would count as ended at the moment in which it begins.
+        # If a future is cancelled before it runs, the pool reports it as ended when its process begins the job.
         while not (future.running() or future.done() or self._closed):
             time.sleep(_LOOK)
         future.cancel()
         killed = False
         asked_at = time.monotonic()
-        # `wait` counts a cancelled future as done when the pool has handled it; everything else does so at once.
+        # Only `wait` reports a cancelled future as done after the pool has ended its process; `done()` is true at once.
         while not wait([future], _LOOK).done and not self._closed:
             if not killed and time.monotonic() - asked_at > _TERM_GRACE and (pid := self._pids.get(key)):
                 killed = True
                 self._kill([pid])
 
     def _is_gone(self, key: tuple[str, int]) -> bool:
-        """Whether the job's process has ended. The pool reports that of all but those that end with exit code 0."""
+        """Whether the job's process has ended. The pool does not report a process that ends with exit code 0."""
         try:
             if pid := self._pids.get(key):
                 os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""The process side of tasks with `process=True`: run the job of an order, and report its outcome and progress.
+"""The process side of tasks with `process=True`: run the requested job, and report its outcome and progress.
 
 Only text crosses the pipes: the function's place, its args, outcome and progress as JSON.
 """
@@ -32,7 +32,7 @@ class Pipe(Protocol):
     def close(self) -> None: ...
 
 
-class Order(msgspec.Struct, frozen=True):
+class RunRequest(msgspec.Struct, frozen=True):
     """Everything that a process needs to run a job."""
 
     module: str
@@ -97,12 +97,12 @@ def _report_pid(job: ClaimedJob) -> None:
             return
 
 
-def obey(encoded: str) -> str:
-    order = msgspec.json.decode(encoded, type=Order)
-    _report_pid(order.job)
-    found = _find(order)
+def run_request(encoded: str) -> str:
+    request = msgspec.json.decode(encoded, type=RunRequest)
+    _report_pid(request.job)
+    found = _find(request)
     _log_as_the_worker_does()
-    task, job = for_run(found.for_job(order.job), order.job)
+    task, job = for_run(found.for_job(request.job), request.job)
 
     def report(job: ClaimedJob, text: str) -> None:
         # No longer than a pipe takes in one piece: so processes cannot mix their lines, and need no lock, which a
@@ -118,22 +118,22 @@ def obey(encoded: str) -> str:
     ctx = task.context_for(job, report, None)
     log_as(run := LoggedRun(job))
     try:
-        outcome = execute_plain(task, job.args, ctx, order.max_result_size)
+        outcome = execute_plain(task, job.args, ctx, request.max_result_size)
     finally:
         run.end()
     # An exception has no JSON form: it stays here.
     return msgspec.json.encode(outcome, enc_hook=lambda _: None).decode()
 
 
-def _find(order: Order) -> Task[..., Any]:
-    found: Any = importlib.import_module(order.module)
-    if order.is_chain:
-        return chain_in_process(order.module, order.function)
-    for name in order.function.split("."):
+def _find(request: RunRequest) -> Task[..., Any]:
+    found: Any = importlib.import_module(request.module)
+    if request.is_chain:
+        return chain_in_process(request.module, request.function)
+    for name in request.function.split("."):
         found = getattr(found, name)
     if not isinstance(found, Task):
         raise ConfigError(
-            f"{order.module}.{order.function} is not a task: with process=True the task must keep its name"
+            f"{request.module}.{request.function} is not a task: with process=True the task must keep its name"
         )
     return cast("Task[..., Any]", found)
 

@@ -31,7 +31,7 @@ from stepwell.telemetry.jobs import HandlerAbandoned, JobStarted, JobStopAsked
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Misfit, Outcome
 from stepwell.worker.outcomes.outcome_table import EndedRun, unstarted
-from stepwell.worker.outcomes.writer import Outcomes
+from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.process import Processes
 from stepwell.worker.running_job import RunningJob, StopReason, stands, stopped_outcome
 from stepwell.worker.steps.step_store import StepStore
@@ -48,7 +48,7 @@ class SharedParts:
 
     app: App
     events: EventBus
-    outcomes: Outcomes
+    outcomes: OutcomeWriter
     steps: StepStore
     processes: Processes
     transactions: Database

@@ -67,8 +67,8 @@ class RunningJob:
 
 
 def stands(run: RunningJob, outcome: Outcome) -> bool:
-    """Whether the outcome of a run that was asked to stop counts all the same, because its work was done by then. A
-    handler that saw that it was asked and returned has most likely stopped half-way: that is no success."""
+    """Whether the outcome of a run that was asked to stop is written as it is. A handler that read `ctx.cancelled` and
+    returned has most likely stopped half-way: that is no success."""
     match outcome:
         case Succeeded():
             return not run_of(run.ctx).saw_cancelled
@@ -81,7 +81,7 @@ def stands(run: RunningJob, outcome: Outcome) -> bool:
 
 
 def stopped_outcome(run: RunningJob, outcome: Outcome | None = None) -> Outcome:
-    """The outcome of a job that was asked to stop. `outcome` is how its handler ended, if it did."""
+    """The outcome to write for a job that was asked to stop. `outcome`: that of its handler; None: it still runs."""
     match run.stop_reason:
         case "timeout":
             return _timed_out(run, outcome)

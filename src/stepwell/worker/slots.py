@@ -1,4 +1,4 @@
-"""All slots of a worker: a runner and a fetcher for each pool, and what concerns every one of them."""
+"""All slots of a worker: a runner and a fetcher for each pool, and the calls that concern all pools."""
 
 from __future__ import annotations
 

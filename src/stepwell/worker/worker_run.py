@@ -23,18 +23,18 @@ from stepwell.worker.claiming.claims import Claims
 from stepwell.worker.claiming.ready_poller import ReadyPoller
 from stepwell.worker.connections import Connections, Outage
 from stepwell.worker.declared_schedules import DeclaredSchedules
+from stepwell.worker.duty_runner import DutyRunner
 from stepwell.worker.lease import Lease, LeaseCallbacks
 from stepwell.worker.listener import Listener, ListenerCallbacks
 from stepwell.worker.loops import keep_going, report_failure
 from stepwell.worker.options import WorkerOptions
 from stepwell.worker.outcomes.stats import Stats
-from stepwell.worker.outcomes.writer import Outcomes
+from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.process import Processes
 from stepwell.worker.runner import SharedParts
 from stepwell.worker.slots import Slots
 from stepwell.worker.steps.step_store import StepStore
 from stepwell.worker.steps.step_threads import StepThreads
-from stepwell.worker.upkeep.duty_runner import DutyRunner
 from stepwell.worker.upkeep.leadership import Leadership
 from stepwell.worker.upkeep.promoter import Promoter
 from stepwell.worker.upkeep.ticker import Ticker
@@ -60,10 +60,10 @@ class WorkerRun:
         self._duties = self._duty_runner("upkeep", slow=True)
         self.stats = Stats(self._duties)
         self.schedules = DeclaredSchedules(app, self._duties, events)
-        self.outcomes = Outcomes(self._connection("outcomes"), events, self.stats.count)
-        # Handlers in transactions hold a connection each while they run: not one of those by which they enqueue.
+        self.outcomes = OutcomeWriter(self._connection("outcomes"), events, self.stats.count)
+        # A handler in a transaction holds a connection while it runs. It enqueues over the app's own pool.
         self._transactions = app.database.with_pool_of(options.concurrency, for_handlers=True)
-        # Not the handlers' own threads: they wait for these.
+        # Steps need threads of their own: handlers wait for them in the handlers' threads.
         self._step_threads = StepThreads()
         self._steps = StepStore(
             self._connection("steps"), self._transactions, app.max_result_size, self._step_threads, events

@@ -26,13 +26,7 @@ _COUNTED = 10_000
 
 
 def change_jobs(
-    change: Change,
-    ids: Sequence[str],
-    which: JobMatch,
-    *,
-    everything: bool,
-    yes: bool,
-    database: str | None,
+    change: Change, ids: Sequence[str], which: JobMatch, *, everything: bool, yes: bool, database: str | None
 ) -> None:
     """Change the jobs with these ids, or without ids all that match the filter."""
     filtered = which != JobMatch()

@@ -17,8 +17,9 @@ from stepwell.cli.jobs.table import print_jobs, print_running
 from stepwell.cli.options import JsonOption, ValueOption, YesOption
 from stepwell.cli.output import dump, record, say
 from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_job
-from stepwell.jobs.bulk import cancelling, count_matching, hurrying, list_matching, retrying
+from stepwell.jobs.bulk import cancelling, count_matching, list_matching, retrying, running_now
 from stepwell.jobs.changes import no_such_step
+from stepwell.jobs.handle import info_of
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.fetch import fetch
@@ -97,16 +98,14 @@ def show(
 ) -> None:
     """Show a job: its fields, its saved steps and its failed attempts."""
     job_id = parse.job_id(id)
-    with connect(database) as connection:
-        found = fetch(connection, queries.reads.info(job_id))
-        failures = fetch(connection, queries.reads.failures(job_id))
-        steps = fetch(connection, queries.reads.steps(job_id))
-    if not found:
+    with open_database(database) as opened:
+        job = run(info_of(job_id), opened)
+    if job is None:
         raise no_such_job(job_id)
     if json:
-        dump({**record(found[0]), "failures": failures, "steps": steps})
+        dump(record(job))
     else:
-        print_job(found[0], failures, steps)
+        print_job(job)
 
 
 @group.command()
@@ -175,7 +174,7 @@ def run_(
     These are delayed jobs, and jobs that wait for their next attempt. Their priority does not change. The exit code is
     1 if one of the jobs was not scheduled.
     """
-    change_ids(hurrying(), ids, database)
+    change_ids(running_now(), ids, database)
 
 
 @group.command()
@@ -247,7 +246,7 @@ def send(
     job_id, said = parse.job_id(id), parse.json_value(value, "--value")
     named = parse.name(name, "NAME")
     with connect(database) as connection:
-        sent = fetch(connection, queries.steps.send(job_id, named, said))[0]
+        sent = fetch(connection, queries.events.send(job_id, named, said))[0]
         states = [] if sent else fetch(connection, queries.reads.job_states([job_id]))
     if sent:
         say(f"sent {name!r} to {job_id}")

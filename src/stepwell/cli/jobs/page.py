@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 from stepwell.cli.jobs.steps import print_steps
-from stepwell.cli.output import clean, compact, fields, local, say
+from stepwell.cli.output import clean, compact, fields, say
 from stepwell.cli.wording import policy_text
 from stepwell.error_text import error_line
-from stepwell.values.duration import describe
+from stepwell.values.duration import describe, local_time
 from stepwell.values.job import Failure, JobInfo
-from stepwell.values.step import StepInfo
 
 _LONGEST_LINE = 100
 
 
-def print_job(job: JobInfo, failures: Sequence[Failure], steps: Sequence[StepInfo]) -> None:
+def print_job(job: JobInfo) -> None:
     known = [
         ("id", job.id),
         ("state", _state(job)),
@@ -36,18 +34,18 @@ def print_job(job: JobInfo, failures: Sequence[Failure], steps: Sequence[StepInf
         ("policy", None if job.policy is None else policy_text(job.policy, job.max_attempts)),
         ("epoch", job.epoch),
         ("worker", job.worker_id),
-        ("enqueued at", local(job.enqueued_at)),
-        ("run at", local(job.run_at)),
-        ("claimed at", local(job.claimed_at)),
-        ("finished at", local(job.finished_at)),
-        ("expires at", local(job.expires_at)),
+        ("enqueued at", local_time(job.enqueued_at)),
+        ("run at", local_time(job.run_at)),
+        ("claimed at", local_time(job.claimed_at)),
+        ("finished at", local_time(job.finished_at)),
+        ("expires at", local_time(job.expires_at)),
     ]
     fields((name, value) for name, value in known if value is not None and value != "")
-    if steps:
+    if job.steps:
         say("")
-        print_steps(job, steps)
-    for failure in failures:
-        say("", f"attempt {failure.attempt} failed at {local(failure.failed_at)}{_lasted(failure)}")
+        print_steps(job, job.steps)
+    for failure in job.failures:
+        say("", f"attempt {failure.attempt} failed at {local_time(failure.failed_at)}{_lasted(failure)}")
         detail = [
             ("reason", clean(failure.reason)),
             ("epoch", failure.epoch),
@@ -60,7 +58,7 @@ def print_job(job: JobInfo, failures: Sequence[Failure], steps: Sequence[StepInf
 
 def _state(job: JobInfo) -> str:
     if job.misfit_until is not None:
-        return f"{job.state}, waits until {local(job.misfit_until)} for a worker whose code fits its args"
+        return f"{job.state}, waits until {local_time(job.misfit_until)} for a worker whose code fits its args"
     if job.undoing:
         return f"{job.state}, undoing its steps"
     return f"{job.state}, asked to stop" if job.cancelling else job.state

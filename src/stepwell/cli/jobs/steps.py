@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepwell.cli.known_names import nearest
-from stepwell.cli.output import Column, compact, local, table, warn
+from stepwell.cli.output import Column, compact, table, warn
 from stepwell.errors import StepNotFound
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
-from stepwell.values.duration import describe
+from stepwell.values.duration import describe, local_time
 from stepwell.values.job import JobInfo
 from stepwell.values.step import StepInfo
 
@@ -27,7 +27,7 @@ def print_steps(job: JobInfo, steps: Sequence[StepInfo]) -> None:
             Column("kind", lambda step: step.kind),
             Column("state", lambda step: _state(job, step)),
             Column("took", lambda step: None if step.seconds is None else describe(step.seconds), right=True),
-            Column("until", lambda step: local(step.until) if step.pending or step.timed_out else None),
+            Column("until", lambda step: local_time(step.until) if step.pending or step.timed_out else None),
             Column("child", lambda step: step.child_id),
             Column(value, _value, cut=True),
         ],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from stepwell.cli.output import Column, ago, compact, local, table
-from stepwell.values.duration import describe
+from stepwell.cli.output import Column, ago, compact, table
+from stepwell.values.duration import describe, local_time
 from stepwell.values.job import JobInfo
 
 
@@ -25,7 +25,7 @@ def print_running(jobs: Sequence[JobInfo], now: datetime) -> None:
     _print(
         jobs,
         lambda job: "cancelling" if job.cancelling else "undoing" if job.undoing else job.state,
-        Column("since", lambda job: local(job.claimed_at)),
+        Column("since", lambda job: local_time(job.claimed_at)),
         Column("for", lambda job: _running_for(job, now), right=True),
         Column("worker", lambda job: job.worker_id),
         Column("progress", lambda job: None if job.progress is None else compact(job.progress), cut=True),

@@ -9,6 +9,7 @@ To add a call, write the SQL function in `stepwell/sql/functions`, then the quer
 
 from stepwell.postgres.queries import (
     claims,
+    events,
     fleet,
     health,
     jobs,
@@ -25,6 +26,6 @@ from stepwell.postgres.queries import (
 from stepwell.postgres.queries.query import Query
 
 __all__ = [
-    "Query", "claims", "fleet", "health", "jobs", "limits", "locks", "outcomes", "reads", "rights",
+    "Query", "claims", "events", "fleet", "health", "jobs", "limits", "locks", "outcomes", "reads", "rights",
     "schedules", "search", "steps", "upkeep",
 ]  # fmt: skip

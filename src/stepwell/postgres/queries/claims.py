@@ -8,7 +8,7 @@ from typing import LiteralString, NamedTuple
 from uuid import UUID
 
 from stepwell.postgres.queries.arrays import bare, texts
-from stepwell.postgres.queries.query import Query, only, same
+from stepwell.postgres.queries.query import Query, as_tuple, one_column
 from stepwell.values.job import ClaimedJob
 
 
@@ -59,7 +59,7 @@ def read_claimed(job_id: str, epoch: int) -> Query[tuple[str, str | None, str | 
     return Query(
         "select args::text, metadata::text, journal from stepwell.read_claimed(%s::uuid, %s::integer)",
         (job_id, epoch),
-        same,
+        as_tuple,
     )
 
 
@@ -104,9 +104,9 @@ def hand_back_unknown(worker_id: str, ids: list[str], epochs: list[int]) -> Quer
     return Query(
         "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])",
         (worker_id, bare(ids), bare(epochs)),
-        only,
+        one_column,
     )
 
 
 def still_held(job_id: str, epoch: int) -> Query[bool]:
-    return Query("select stepwell.still_held(%s::uuid, %s::integer)", (job_id, epoch), only)
+    return Query("select stepwell.still_held(%s::uuid, %s::integer)", (job_id, epoch), one_column)

@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, only
+from stepwell.postgres.queries.query import Query, one_column
 
 LISTEN_FOR_DOCTOR: LiteralString = "listen stepwell_doctor"
 
 
 def limit_statements(seconds: float) -> Query[str]:
-    return Query("select set_config('statement_timeout', %s::text, false)", (f"{seconds * 1000:.0f}ms",), only)
+    return Query("select set_config('statement_timeout', %s::text, false)", (f"{seconds * 1000:.0f}ms",), one_column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def hidden_sessions() -> Query[int]:
         "select count(*) from pg_catalog.pg_stat_activity a where a.datname = current_database()"
         " and a.query = '<insufficient privilege>'",
         (),
-        only,
+        one_column,
     )
 
 
@@ -199,4 +199,4 @@ def default_rows() -> Query[DefaultRows]:
 
 
 def notify(channel: str, payload: str) -> Query[None]:
-    return Query("select pg_notify(%s, %s)", (channel, payload), only)
+    return Query("select pg_notify(%s, %s)", (channel, payload), one_column)

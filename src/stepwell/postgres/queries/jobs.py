@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from stepwell.postgres.queries.arrays import shared, texts, times
-from stepwell.postgres.queries.query import Query, only, same
+from stepwell.postgres.queries.query import Query, as_tuple, one_column
 from stepwell.values.job import Ended, NewJob
 
 
@@ -42,7 +42,7 @@ def enqueue_one(job: NewJob) -> Query[UUID]:
         "select stepwell.enqueue(%s::text, %s::json, %s::text, %s::integer,"
         " make_interval(secs => %s::double precision), %s::timestamptz, %s::jsonb, %s::integer, %s::text)",
         (job.task, job.args, job.queue, job.priority, job.delay, job.run_at, job.metadata, job.max_attempts, job.owner),
-        only,
+        one_column,
     )
 
 
@@ -52,12 +52,12 @@ def _ids(text: str | bytes) -> list[str]:
 
 
 def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
-    return Query("select id, state::text from stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), same)
+    return Query("select id, state::text from stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), as_tuple)
 
 
 def cancel_branches(ids: Sequence[str], reason: str) -> Query[object]:
     """Cancel children without reading what became of them; the answer is to be ignored."""
-    return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), only)
+    return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), one_column)
 
 
 def retry(
@@ -70,20 +70,20 @@ def retry(
     return Query(
         "select stepwell.retry(%s::uuid[], %s::text, %s::boolean, %s::text)",
         (list(ids), step, from_start, input),
-        only,
+        one_column,
     )
 
 
 def run_now(ids: Sequence[str]) -> Query[list[UUID]]:
-    return Query("select stepwell.run_now(%s::uuid[])", (list(ids),), only)
+    return Query("select stepwell.run_now(%s::uuid[])", (list(ids),), one_column)
 
 
 def edit_args(ids: Sequence[str], args: Sequence[str]) -> Query[list[UUID]]:
-    return Query("select stepwell.edit_args(%s::uuid[], %s::text[])", (list(ids), list(args)), only)
+    return Query("select stepwell.edit_args(%s::uuid[], %s::text[])", (list(ids), list(args)), one_column)
 
 
 def fork(job_id: str, step: str) -> Query[UUID | None]:
-    return Query("select stepwell.fork(%s::uuid, %s::text)", (job_id, step), only)
+    return Query("select stepwell.fork(%s::uuid, %s::text)", (job_id, step), one_column)
 
 
 def results(ids: Sequence[str]) -> Query[Ended]:
@@ -98,4 +98,4 @@ def results(ids: Sequence[str]) -> Query[Ended]:
 def try_waiting_lock() -> Query[bool]:
     """Try to take, shared, the advisory lock that every process holds while it waits for results. Without a holder,
     workers send no notifications. Any role may hold it exclusively, so no process waits for it; then this is False."""
-    return Query("select pg_try_advisory_lock_shared(1937007980, 0)", (), only)
+    return Query("select pg_try_advisory_lock_shared(1937007980, 0)", (), one_column)

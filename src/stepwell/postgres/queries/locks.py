@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from stepwell.postgres.queries.arrays import bare
-from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, only
+from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, one_column
 
 Row = TypeVar("Row")
 
@@ -32,7 +32,7 @@ def bounded(query: Query[Row], seconds: float) -> Query[Row]:
 
 
 def limit_lock_wait(seconds: float) -> Query[str]:
-    return Query("select set_config('lock_timeout', %s, true)", (milliseconds(seconds),), only)
+    return Query("select set_config('lock_timeout', %s, true)", (milliseconds(seconds),), one_column)
 
 
 def lock_holders(job_ids: Sequence[str], *, with_family: bool) -> Query[Holder]:

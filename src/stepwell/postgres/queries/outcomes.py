@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from stepwell.postgres.queries.arrays import bare, shared, texts
-from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, only
+from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, one_column
 
 
 def finish(
@@ -34,7 +34,7 @@ def finish(
             texts(errors) if any(errors) else None,
             bare(parent_ids) if parent_ids else None,
         ),
-        only,
+        one_column,
     )
 
 
@@ -69,7 +69,7 @@ def fail(
             bare(parent_ids) if parent_ids else None,
             texts(msgspec.json.encode(keys).decode() for keys in besides) if any(besides) else None,
         ),
-        only,
+        one_column,
     )
 
 
@@ -78,7 +78,7 @@ def snooze(ids: list[str], epochs: list[int], delays: list[float], *, began: boo
     return Query(
         "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean)",
         (bare(ids), bare(epochs), bare(delays), began),
-        only,
+        one_column,
     )
 
 
@@ -114,12 +114,14 @@ def hold_misfits(
 
 def suspend(ids: list[str], epochs: list[int], waits: list[str]) -> Query[list[UUID]]:
     return Query(
-        "select stepwell.suspend(%s::uuid[], %s::integer[], %s::text[])", (bare(ids), bare(epochs), texts(waits)), only
+        "select stepwell.suspend(%s::uuid[], %s::integer[], %s::text[])",
+        (bare(ids), bare(epochs), texts(waits)),
+        one_column,
     )
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):
-    """A job that advances to the next step of its chain or machine."""
+    """A job that advances to the next step of its chain or machine: an `Advanced` outcome, and the fence of its run."""
 
     job_id: str
     epoch: int
@@ -147,13 +149,15 @@ def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
             texts(move.queue for move in moves),
             bare(move.priority for move in moves),
         ),
-        only,
+        one_column,
     )
 
 
 def restart(ids: list[str], epochs: list[int], args: list[str]) -> Query[list[UUID]]:
     return Query(
-        "select stepwell.restart(%s::uuid[], %s::integer[], %s::text[])", (bare(ids), bare(epochs), texts(args)), only
+        "select stepwell.restart(%s::uuid[], %s::integer[], %s::text[])",
+        (bare(ids), bare(epochs), texts(args)),
+        one_column,
     )
 
 
@@ -161,17 +165,17 @@ def report_progress(ids: list[str], epochs: list[int], progress: list[str]) -> Q
     return Query(
         "select stepwell.report_progress(%s::uuid[], %s::integer[], %s::text[])",
         (bare(ids), bare(epochs), texts(progress)),
-        only,
+        one_column,
     )
 
 
 def mark_transaction(mark: str) -> Query[str]:
     """Set a mark that lasts as long as the transaction. If it is gone later, the handler ended the transaction."""
-    return Query("select set_config('stepwell.transaction', %s, true)", (mark,), only)
+    return Query("select set_config('stepwell.transaction', %s, true)", (mark,), one_column)
 
 
 def transaction_mark() -> Query[str | None]:
-    return Query("select current_setting('stepwell.transaction', true)", (), only)
+    return Query("select current_setting('stepwell.transaction', true)", (), one_column)
 
 
 @dataclass(slots=True)
@@ -199,5 +203,5 @@ def add_stats(sums: Sequence[Sums]) -> Query[None]:
         " %s::double precision[], %s::integer[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
         " %s::integer[])",
         [[getattr(each, field.name) for each in sums] for field in fields(Sums)],
-        only,
+        one_column,
     )

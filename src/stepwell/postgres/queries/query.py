@@ -32,9 +32,9 @@ def milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f}ms"
 
 
-def only(value: Any) -> Any:
+def one_column(value: Any) -> Any:
     return value
 
 
-def same(*columns: Any) -> tuple[Any, ...]:
+def as_tuple(*columns: Any) -> tuple[Any, ...]:
     return columns

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, LiteralString, cast
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, only, same
+from stepwell.postgres.queries.query import Query, as_tuple, one_column
 from stepwell.values.job import Failure, JobInfo
 from stepwell.values.step import StepInfo
 
@@ -29,7 +29,9 @@ def info(job_id: str) -> Query[JobInfo]:
 
 
 def job_exists(job_id: str) -> Query[bool]:
-    return Query("select exists (select from stepwell.jobs where id = %s::uuid)", (job_id,), only, repeatable=True)
+    return Query(
+        "select exists (select from stepwell.jobs where id = %s::uuid)", (job_id,), one_column, repeatable=True
+    )
 
 
 def failures(job_id: str) -> Query[Failure]:
@@ -48,7 +50,7 @@ def last_errors(ids: Sequence[str]) -> Query[tuple[str, str]]:
         "select left(concat_ws(': ', f.type, nullif(f.message, '')), 1000) as error"
         " from stepwell.failures f where f.job_id = u.id order by f.epoch desc limit 1) f",
         (list(ids),),
-        same,
+        as_tuple,
         repeatable=True,
     )
 
@@ -97,20 +99,20 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def task_of(job_id: str) -> Query[str]:
-    return Query("select task from stepwell.jobs where id = %s::uuid", (job_id,), only, repeatable=True)
+    return Query("select task from stepwell.jobs where id = %s::uuid", (job_id,), one_column, repeatable=True)
 
 
 def job_states(ids: Sequence[str]) -> Query[tuple[str, str]]:
     return Query(
         "select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])",
         (list(ids),),
-        same,
+        as_tuple,
         repeatable=True,
     )
 
 
 def clock() -> Query[datetime]:
-    return Query("select stepwell.now()", (), only, repeatable=True)
+    return Query("select stepwell.now()", (), one_column, repeatable=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from stepwell.postgres.queries.query import Query, only
+from stepwell.postgres.queries.query import Query, one_column
 
 Kind = Literal["producer", "worker", "viewer", "operator"]
 
@@ -30,12 +30,12 @@ class Who:
 
 
 def grant_role(role: str, kinds: Sequence[Kind]) -> Query[None]:
-    return Query("select stepwell.grant_role(%s::text, %s::text[])", (role, list(kinds)), only)
+    return Query("select stepwell.grant_role(%s::text, %s::text[])", (role, list(kinds)), one_column)
 
 
 def revoke_role(role: str, kinds: Sequence[Kind] | None) -> Query[list[Kind]]:
     return Query(
-        "select stepwell.revoke_role(%s::text, %s::text[])", (role, None if kinds is None else list(kinds)), only
+        "select stepwell.revoke_role(%s::text, %s::text[])", (role, None if kinds is None else list(kinds)), one_column
     )
 
 
@@ -55,4 +55,4 @@ def who() -> Query[Who]:
 
 def may_use_schema(role: str) -> Query[bool]:
     """Whether a role may use the schema: by its own grant, as a member of another role, or as a superuser."""
-    return Query("select pg_catalog.has_schema_privilege(%s::text, 'stepwell', 'usage')", (role,), only)
+    return Query("select pg_catalog.has_schema_privilege(%s::text, 'stepwell', 'usage')", (role,), one_column)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from stepwell.calendar.schedule import DueSchedule, NewSchedule, ScheduleInfo, Tick, from_timing
 from stepwell.postgres.queries.arrays import bare, times
-from stepwell.postgres.queries.query import Query, only
+from stepwell.postgres.queries.query import Query, one_column
 
 _DUE: LiteralString = "select id::text, name, version, cron, tz, every, catchup, due_at, due_in, looked_at from "
 
@@ -48,7 +48,7 @@ def put_schedules(
             [schedule.max_attempts for schedule in schedules],
             [schedule.policy for schedule in schedules],
         ),
-        only,
+        one_column,
     )
 
 
@@ -56,12 +56,12 @@ def remove_schedules(owner: str, names: Sequence[str], *, except_these: bool = F
     return Query(
         "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean)",
         (owner, list(names), except_these),
-        only,
+        one_column,
     )
 
 
 def remove_stale_schedules() -> Query[list[str]]:
-    return Query("select stepwell.remove_stale_schedules()", (), only)
+    return Query("select stepwell.remove_stale_schedules()", (), one_column)
 
 
 def schedule_times(after: str | None) -> Query[DueSchedule]:
@@ -77,7 +77,7 @@ def rewind_schedules(wrong: Sequence[DueSchedule], nexts: Sequence[datetime]) ->
             [schedule.due_at for schedule in wrong],
             list(nexts),
         ),
-        only,
+        one_column,
     )
 
 
@@ -115,19 +115,19 @@ def tick(
 
 
 def pause_schedule(owner: str, name: str) -> Query[bool]:
-    return Query("select stepwell.pause_schedule(%s::text, %s::text)", (owner, name), only)
+    return Query("select stepwell.pause_schedule(%s::text, %s::text)", (owner, name), one_column)
 
 
 def resume_schedule(schedule_id: UUID, version: int, next_at: datetime | None) -> Query[bool]:
     return Query(
         "select stepwell.resume_schedule(%s::uuid, %s::integer, %s::timestamptz)",
         (schedule_id, version, next_at),
-        only,
+        one_column,
     )
 
 
 def trigger_schedule(owner: str, name: str) -> Query[str | None]:
-    return Query("select stepwell.trigger_schedule(%s::text, %s::text)::text", (owner, name), only)
+    return Query("select stepwell.trigger_schedule(%s::text, %s::text)::text", (owner, name), one_column)
 
 
 def schedules(owner: str | None = None, name: str | None = None) -> Query[ScheduleInfo]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, same
+from stepwell.postgres.queries.query import Query, as_tuple
 from stepwell.postgres.queries.reads import INFO, to_info
 from stepwell.values.job import JobInfo
 
@@ -61,7 +61,7 @@ def find_count(
     return Query(
         "select cardinality(f.ids), f.looked_to::text from " + _FIND,  # noqa: S608
         _params(which, before, limit, to_retry=to_retry),
-        same,
+        as_tuple,
         repeatable=True,
     )
 
@@ -73,7 +73,7 @@ def find_ids(
     return Query(
         "select f.ids::text[], f.looked_to::text from " + _FIND,  # noqa: S608
         _params(which, before, limit, to_retry=to_retry),
-        same,
+        as_tuple,
         repeatable=True,
     )
 

@@ -1,4 +1,4 @@
-"""Calls of durable jobs: save steps, spawn children, emit events and send signals."""
+"""Calls of durable jobs: save steps and spawn children."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from stepwell.postgres.queries.arrays import bare, shared, texts
 from stepwell.postgres.queries.jobs import columns
-from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, only, same
+from stepwell.postgres.queries.query import WITHIN, Query, as_tuple, milliseconds, one_column
 from stepwell.values.job import NewJob
 from stepwell.values.step import SHORT, NewStep, is_large
 
@@ -55,8 +55,8 @@ def save_steps(savings: Sequence[Saving], within: float | None = None) -> Query[
         bare(step.replaced for step in steps) if any(step.replaced for step in steps) else None,
     )
     if within is None:
-        return Query("select refused, saved_at from " + _SAVE, params, same)  # noqa: S608
-    return Query(_SAVE_WITHIN, (*params, milliseconds(within)), same)
+        return Query("select refused, saved_at from " + _SAVE, params, as_tuple)  # noqa: S608
+    return Query(_SAVE_WITHIN, (*params, milliseconds(within)), as_tuple)
 
 
 def _errors(steps: Sequence[NewStep]) -> str | None:
@@ -86,29 +86,19 @@ def spawn(children: Sequence[Spawning]) -> Query[list[UUID | None]]:
             bare(child.step.n for child in children),
             *columns([child.job for child in children]),
         ),
-        only,
+        one_column,
     )
 
 
 def forget_waits(job_id: str, epoch: int, keys: list[str]) -> Query[bool]:
-    return Query("select stepwell.forget_waits(%s::uuid, %s::integer, %s::text[])", (job_id, epoch, texts(keys)), only)
-
-
-def large_value(job_id: str, key: str) -> Query[str]:
-    return Query("select stepwell.large_value(%s::uuid, %s::text)::text", (job_id, key), only)
-
-
-def step_saved(job_id: str, epoch: int, key: str) -> Query[bool | None]:
-    return Query("select stepwell.step_saved(%s::uuid, %s::integer, %s::text)", (job_id, epoch, key), only)
-
-
-def emit(name: str, key: str | None, value: str | None, keep: float) -> Query[int]:
     return Query(
-        "select stepwell.emit(%s::text, %s::text, %s::json, %s::double precision * interval '1 second')",
-        (name, key, value, keep),
-        only,
+        "select stepwell.forget_waits(%s::uuid, %s::integer, %s::text[])", (job_id, epoch, texts(keys)), one_column
     )
 
 
-def send(job_id: str, name: str, value: str | None) -> Query[bool]:
-    return Query("select stepwell.send(%s::uuid, %s::text, %s::json)", (job_id, name, value), only)
+def large_value(job_id: str, key: str) -> Query[str]:
+    return Query("select stepwell.large_value(%s::uuid, %s::text)::text", (job_id, key), one_column)
+
+
+def step_saved(job_id: str, epoch: int, key: str) -> Query[bool | None]:
+    return Query("select stepwell.step_saved(%s::uuid, %s::integer, %s::text)", (job_id, epoch, key), one_column)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import LiteralString
 
-from stepwell.postgres.queries.query import Query, only, same
+from stepwell.postgres.queries.query import Query, as_tuple, one_column
 
 # All in one statement, so that it takes effect at once; the clock last, because the other parts use its old time.
 # Leases move along: a live worker stays alive, and a dead one stays dead for as long as before.
@@ -56,16 +56,16 @@ delete from stepwell.step s using gone g where s.job_id = g.id returning s.key
 
 
 def now() -> Query[datetime]:
-    return Query("select stepwell.now()", (), only)
+    return Query("select stepwell.now()", (), one_column)
 
 
 def set_clock(at: datetime | None, by: float = 0.0) -> Query[datetime]:
     """Stop the clock at a time, or `by` seconds later than now."""
-    return Query(_SET_CLOCK, (at, by, True), only)
+    return Query(_SET_CLOCK, (at, by, True), one_column)
 
 
 def release_clock() -> Query[datetime]:
-    return Query(_SET_CLOCK, (None, None, False), only)
+    return Query(_SET_CLOCK, (None, None, False), one_column)
 
 
 def next_due() -> Query[datetime | None]:
@@ -73,52 +73,54 @@ def next_due() -> Query[datetime | None]:
         "select min(j.run_at) from stepwell.job j"
         " where j.state in ('scheduled', 'waiting') and j.run_at > stepwell.now() and j.run_at < 'infinity'",
         (),
-        only,
+        one_column,
     )
 
 
 def promote_due() -> Query[int]:
-    return Query("select promoted from stepwell.promote()", (), only)
+    return Query("select promoted from stepwell.promote()", (), one_column)
 
 
 def wake_workers() -> Query[tuple[str, str]]:
     """Have workers look for due jobs and due schedules."""
-    return Query("select pg_notify('stepwell_due', '0'), pg_notify('stepwell_tick', '')", (), same)
+    return Query("select pg_notify('stepwell_due', '0'), pg_notify('stepwell_tick', '')", (), as_tuple)
 
 
 def is_app_busy(tasks: Sequence[str], owner: str | None) -> Query[bool]:
-    return Query(_APP_BUSY, (list(tasks), owner), only)
+    return Query(_APP_BUSY, (list(tasks), owner), one_column)
 
 
 def busy_and_left() -> Query[tuple[bool, bool]]:
     """Whether any job is ready, running or due, and whether any live job is left."""
-    return Query(_BUSY, (), same)
+    return Query(_BUSY, (), as_tuple)
 
 
 def ended_job(job_id: str) -> Query[tuple[str, object, str | None]]:
     """State, result and error of a finished job."""
-    return Query("select h.state::text, h.result, h.error from stepwell.history h where h.id = %s", (job_id,), same)
+    return Query("select h.state::text, h.result, h.error from stepwell.history h where h.id = %s", (job_id,), as_tuple)
 
 
 def live_jobs() -> Query[tuple[str, str]]:
     """State and task of the oldest live jobs."""
-    return Query("select j.state::text, j.task from stepwell.job j order by j.id limit 10", (), same)
+    return Query("select j.state::text, j.task from stepwell.job j order by j.id limit 10", (), as_tuple)
 
 
 def declare_dead(pids: Sequence[int]) -> Query[object]:
     """End the leases of killed workers, which a stopped clock would never do."""
     return Query(
-        "update stepwell.worker w set lease_until = 'epoch' where w.pid = any (%s) returning w.id", (list(pids),), only
+        "update stepwell.worker w set lease_until = 'epoch' where w.pid = any (%s) returning w.id",
+        (list(pids),),
+        one_column,
     )
 
 
 def rescue_all() -> Query[object]:
-    return Query("select stepwell.rescue(0)", (), only)
+    return Query("select stepwell.rescue(0)", (), one_column)
 
 
 def any_registered(pids: Sequence[int]) -> Query[bool]:
-    return Query("select exists (select from stepwell.worker w where w.pid = any (%s))", (list(pids),), only)
+    return Query("select exists (select from stepwell.worker w where w.pid = any (%s))", (list(pids),), one_column)
 
 
 def delete_live_jobs() -> Query[object]:
-    return Query(_DELETE_JOBS, (), only)
+    return Query(_DELETE_JOBS, (), one_column)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, only
+from stepwell.postgres.queries.query import Query, one_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +33,32 @@ def promote(since: float | None = None) -> Query[Promoted]:
 
 
 def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
-    return Query("select stepwell.make_partitions(%s::double precision[])", (list(keeps),), only)
+    return Query("select stepwell.make_partitions(%s::double precision[])", (list(keeps),), one_column)
 
 
 def prune() -> Query[list[str]]:
-    return Query("select stepwell.prune()", (), only)
+    return Query("select stepwell.prune()", (), one_column)
 
 
 def prune_rows(table: Literal["history_default", "failure_default", "large_value"], limit: int) -> Query[int]:
-    return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit), only)
+    return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit), one_column)
 
 
 def prune_events(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_events(%s::integer)", (limit,), only)
+    return Query("select stepwell.prune_events(%s::integer)", (limit,), one_column)
 
 
 def prune_signals(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_signals(%s::integer)", (limit,), only)
+    return Query("select stepwell.prune_signals(%s::integer)", (limit,), one_column)
 
 
 def prune_ticks(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_ticks(_limit => %s::integer)", (limit,), only)
+    return Query("select stepwell.prune_ticks(_limit => %s::integer)", (limit,), one_column)
 
 
 def prune_stats(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,), only)
+    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,), one_column)
 
 
 def admit_stranded() -> Query[int]:
-    return Query("select stepwell.admit(null)", (), only)
+    return Query("select stepwell.admit(null)", (), one_column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from stepwell.worker.outcomes.writer import Outcomes
+from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.runner import Runner
 
 # Beyond one for each slot, this many claimed jobs may wait: for a slot, or for their outcomes to be written.
@@ -21,7 +21,7 @@ class ClaimBudget:
     not keep another from claiming. Outcomes that wait to be written count for every pool: while they pile up, nothing
     is claimed."""
 
-    def __init__(self, most_bytes: int, runners: Sequence[Runner], outcomes: Outcomes) -> None:
+    def __init__(self, most_bytes: int, runners: Sequence[Runner], outcomes: OutcomeWriter) -> None:
         self._runners = runners
         self._outcomes = outcomes
         self._most_bytes = most_bytes

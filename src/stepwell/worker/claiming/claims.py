@@ -18,10 +18,10 @@ from stepwell.worker.worker_connection import WorkerConnection
 
 Row = TypeVar("Row")
 
-# A reply is lost only with its connection, and the server may carry out the statement some time after that.
+# A reply is lost only if its connection is lost. The server may run the statement some time after that.
 _RECONCILE_EVERY = 10.0
 _DOUBT_FOR = 300.0
-# Otherwise there is nothing to find, except after a bug of ours. Claims wait meanwhile, so this is rare.
+# Without a lost connection only a bug leaves unknown jobs. Claims wait for the check, so it is rare.
 _RECONCILE_WITHOUT_DOUBT_EVERY = 600.0
 _RECONCILE_AGAIN = 1.0
 _MEMORY_TRIES = 3
@@ -52,7 +52,7 @@ class Claims:
         self.stopping = False
 
     async def ask(self, worker_id: str, query: Query[Row]) -> list[Row] | None:
-        """Ask for this worker until it is answered; None: its lease is gone, and with it the right to the answer."""
+        """Repeat the query until the database answers; None: the worker has lost its lease, so the answer is void."""
         self._asked = True
         rows = await self._connection.insist(
             query, lambda: self.worker_id == worker_id and not self.stopping, memory_tries=_MEMORY_TRIES

@@ -57,8 +57,8 @@ class QueueRotation:
         return [float(self._weight(queue)) for queue in asked]
 
     def gave(self, asked: Sequence[str], counts: Mapping[str, int], *, all_they_had: bool) -> list[str]:
-        """Note what a claim brought. Returns the queues that have no more jobs where they were asked: a queue that gave
-        nothing, though it was asked before one that did, is empty there."""
+        """Count the jobs that a claim returned. Returns the queues that have no more ready jobs in the asked range:
+        those that returned none although a later one did."""
         if self._order is None:
             for queue, count in counts.items():
                 self._times[queue] += count / self._weight(queue)

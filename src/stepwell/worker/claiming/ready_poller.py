@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from stepwell.postgres import queries
 from stepwell.postgres.queries.claims import EntriesRead, FirstReady
 from stepwell.worker.alarm import Alarm
-from stepwell.worker.upkeep.duty_runner import DutyRunner
+from stepwell.worker.duty_runner import DutyRunner
 from stepwell.worker.upkeep.index_walks import pause_after_walk
 
 _POLL_IF_DEAF = 0.2

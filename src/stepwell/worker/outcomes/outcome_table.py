@@ -22,8 +22,8 @@ from stepwell.postgres.queries.outcomes import Move
 from stepwell.telemetry.bus import EventBus, JobEvent
 from stepwell.telemetry.jobs import (
     AttemptFailed,
+    CancelWritten,
     JobAdvanced,
-    JobCancelled,
     JobHandedBack,
     JobMisfit,
     JobRestarted,
@@ -104,7 +104,7 @@ def size_of(run: EndedRun[Outcome]) -> int:
 
 
 def failure_of(task: Task[..., Any], error: psycopg.DataError) -> Failed:
-    """The failure that an outcome becomes whose value the database refuses."""
+    """The failure to write in place of an outcome whose value the database refuses."""
     if isinstance(refused := stepwell_error(error), TooLarge):
         return Failed("bad_result", "TooLarge", f"task {task.name!r}: {refused}", None, None, error=refused)
     message = storable(f"task {task.name!r}: its outcome cannot be stored: {in_short(error)}")
@@ -112,7 +112,7 @@ def failure_of(task: Task[..., Any], error: psycopg.DataError) -> Failed:
 
 
 def finish_query(runs: Sequence[EndedRun[Succeeded | Cancelled | Undone]]) -> Query[list[Any]]:
-    """The statement that ends jobs which succeeded, were cancelled, or have been undone."""
+    """The statement that ends jobs that succeeded, were cancelled or were compensated."""
     results: list[str | None] = []
     keeps: list[float] = []
     states: list[str] = []
@@ -228,7 +228,7 @@ TABLE: dict[type[Outcome], OutcomeRow[Any]] = {
         size=lambda o: len(o.result),
     ),
     Cancelled: OutcomeRow[Cancelled](
-        _finish, "cancelled", JobCancelled, lambda run: (run.outcome.reason,), may_end=True
+        _finish, "cancelled", CancelWritten, lambda run: (run.outcome.reason,), may_end=True
     ),
     Undone: OutcomeRow[Undone](_finish, "undone", JobUndone, may_end=True),
     Failed: OutcomeRow[Failed](

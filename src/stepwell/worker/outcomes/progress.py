@@ -11,7 +11,7 @@ from stepwell.postgres.errors import in_short
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import UpkeepFailed
 from stepwell.values.job import ClaimedJob
-from stepwell.worker.outcomes.locks import Locks
+from stepwell.worker.locks import Locks
 from stepwell.worker.worker_connection import WorkerConnection
 
 _EVERY = 0.25

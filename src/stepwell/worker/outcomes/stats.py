@@ -8,7 +8,7 @@ from dataclasses import fields
 from stepwell.postgres import queries
 from stepwell.postgres.queries.outcomes import Sums
 from stepwell.values.job import ClaimedJob
-from stepwell.worker.upkeep.duty_runner import DutyRunner
+from stepwell.worker.duty_runner import DutyRunner
 
 _EVERY = 10.0
 _SUMMED = [field.name for field in fields(Sums) if field.name not in ("task", "queue")]

@@ -21,7 +21,7 @@ from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.jobs import OutcomeKept, OutcomeRefused, OutcomesHeldUp
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Failed, Misfit, NothingToWrite, Outcome
-from stepwell.worker.outcomes.locks import Locks
+from stepwell.worker.locks import Locks
 from stepwell.worker.outcomes.outcome_table import REFUSED, TABLE, EndedRun, announce, failure_of, size_of
 from stepwell.worker.outcomes.progress import Progress
 from stepwell.worker.worker_connection import WorkerConnection
@@ -33,7 +33,7 @@ _HELD_UP_PAUSE = 0.1
 _Ended: TypeAlias = EndedRun[Outcome]
 
 
-class Outcomes:
+class OutcomeWriter:
     """The outcomes that runners leave here. `run` writes them, one flush after the other. `count` is called with the
     counter of each run whose outcome is written or refused."""
 

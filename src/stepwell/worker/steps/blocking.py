@@ -34,7 +34,7 @@ async def open_transaction(database: Database, *, blocking: bool) -> AsyncGenera
             committed(())
 
 
-async def fetch_on(connection: Connection, query: Query[Row]) -> list[Row]:
+async def run_on(connection: Connection, query: Query[Row]) -> list[Row]:
     if isinstance(connection, psycopg.AsyncConnection):
         return await afetch(connection, query)
     return fetch(connection, query)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import psycopg
 
 from stepwell.durable.backend import Connection, StepBackend
-from stepwell.durable.signals import Lost
+from stepwell.durable.exits import Lost
 from stepwell.errors import BadValue, TooLarge
 from stepwell.postgres import queries
 from stepwell.postgres.coalesce import Coalescer, batches
@@ -23,8 +23,8 @@ from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob, NewJob
 from stepwell.values.step import NewStep
-from stepwell.worker.outcomes.locks import Locks
-from stepwell.worker.steps.blocking import fetch_on, open_transaction
+from stepwell.worker.locks import Locks
+from stepwell.worker.steps.blocking import open_transaction, run_on
 from stepwell.worker.steps.step_threads import StepThreads
 from stepwell.worker.worker_connection import WorkerConnection
 
@@ -228,7 +228,7 @@ class _Locked(Exception):
 
 async def _save_in(connection: Connection, job: ClaimedJob, steps: Sequence[NewStep]) -> None:
     try:
-        refused, _ = (await fetch_on(connection, queries.steps.save_steps([Saving(job.id, job.epoch, steps)])))[0]
+        refused, _ = (await run_on(connection, queries.steps.save_steps([Saving(job.id, job.epoch, steps)])))[0]
     except psycopg.DataError as error:
         if isinstance(too_large := stepwell_error(error), TooLarge):
             raise _too_large(steps, too_large) from None

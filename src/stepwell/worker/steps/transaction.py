@@ -24,7 +24,7 @@ from stepwell.postgres.queries import Query
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Advanced, HandedBack, NothingToWrite, Outcome, Succeeded
 from stepwell.worker.outcomes.outcome_table import advance_query, failure_of, finish_query, unstarted
-from stepwell.worker.steps.blocking import fetch_on, open_transaction
+from stepwell.worker.steps.blocking import open_transaction, run_on
 
 # The handler has not begun, so a missing connection is not its failure.
 _NO_CONNECTION_PAUSE = 1.0
@@ -67,7 +67,7 @@ async def execute_in_transaction(
     try:
         async with open_transaction(database, blocking=blocking) as connection:
             mark = f"{job.id}/{job.epoch}"
-            await fetch_on(connection, queries.outcomes.mark_transaction(mark))
+            await run_on(connection, queries.outcomes.mark_transaction(mark))
             run.connection = connection
             begun = True
             outcome = (
@@ -79,10 +79,10 @@ async def execute_in_transaction(
             finishing(connection.info.backend_pid)
             if not isinstance(outcome, Succeeded | Advanced):
                 raise _Refused(outcome)
-            if (await fetch_on(connection, queries.outcomes.transaction_mark()))[0] != mark:
+            if (await run_on(connection, queries.outcomes.transaction_mark()))[0] != mark:
                 raise _ended(task)
             handed_over = True
-            refused = (await fetch_on(connection, _write(job, task, outcome)))[0]
+            refused = (await run_on(connection, _write(job, task, outcome)))[0]
             if refused:
                 raise _Refused(NothingToWrite())
         return NothingToWrite(outcome)

@@ -19,7 +19,7 @@ from stepwell.postgres.database import Database
 from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import NothingToWrite, Outcome
-from stepwell.worker.outcomes import locks
+from stepwell.worker import locks
 from stepwell.worker.running_job import RunningJob
 from stepwell.worker.steps.transaction import RolledBack, execute_in_transaction
 from stepwell.worker.worker_connection import DedicatedConnection, WorkerConnection
@@ -61,7 +61,7 @@ class TransactionRuns:
             connection.sever()
 
     async def execute(self, run: RunningJob) -> Outcome:
-        """Run a handler until its transaction is committed or rolled back for good."""
+        """Run a handler until its transaction is committed or rolled back permanently."""
         for pause in _PAUSES:
             outcome = await self._try(run)
             if not isinstance(outcome, RolledBack):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.postgres.queries import Query
-from stepwell.worker.upkeep.duty_runner import DutyRunner
+from stepwell.worker.duty_runner import DutyRunner
 
 _AGAIN = 5.0
 _QUICK = 0.05

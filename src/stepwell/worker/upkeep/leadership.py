@@ -1,4 +1,4 @@
-"""Whether this worker leads, and what follows for the times at which it looks for due jobs and schedules."""
+"""Whether this worker leads, and how soon it therefore looks for due jobs and schedules."""
 
 from __future__ import annotations
 

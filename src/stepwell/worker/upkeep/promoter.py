@@ -9,7 +9,7 @@ from stepwell.postgres import queries
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.jobs import JobBroken
 from stepwell.worker.alarm import Alarm
-from stepwell.worker.upkeep.duty_runner import DutyRunner
+from stepwell.worker.duty_runner import DutyRunner
 from stepwell.worker.upkeep.index_walks import pause_after_walk
 from stepwell.worker.upkeep.leadership import Leadership
 

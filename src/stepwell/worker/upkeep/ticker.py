@@ -16,7 +16,7 @@ from stepwell.calendar.schedule import DueSchedule
 from stepwell.calendar.timing import Timing, ticks
 from stepwell.postgres import queries
 from stepwell.worker.alarm import Alarm
-from stepwell.worker.upkeep.duty_runner import DutyRunner
+from stepwell.worker.duty_runner import DutyRunner
 from stepwell.worker.upkeep.leadership import Leadership
 
 _SHORTEST_NAP = 0.002

@@ -12,8 +12,8 @@ from stepwell.postgres.queries.fleet import Rescued
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.jobs import JobsRescued, RescuedJobFailed
 from stepwell.telemetry.worker import LeaderChanged, SchedulesRemoved
+from stepwell.worker.duty_runner import DutyRunner
 from stepwell.worker.upkeep.duty import Duty, PruneDuty
-from stepwell.worker.upkeep.duty_runner import DutyRunner
 from stepwell.worker.upkeep.leadership import Leadership
 from stepwell.worker.upkeep.promoter import Promoter
 from stepwell.worker.upkeep.ticker import Ticker
@@ -51,7 +51,7 @@ class Upkeep:
             Duty("rescuing jobs of unregistered workers", 600, queries.fleet.rescue_unregistered, self._rescued),
             Duty("admitting stranded runs", 30, queries.upkeep.admit_stranded),
             Duty("removing stale schedules", 30, queries.schedules.remove_stale_schedules, self._removed),
-            # The leader may be of another app, or another version of this one, that keeps nothing for as long.
+            # Every worker does this: the leader may run another app or version, which keeps jobs less long.
             Duty("making partitions", 600, lambda: queries.upkeep.make_partitions(keeps), everyone=True),
             Duty("dropping expired partitions", 600, queries.upkeep.prune),
         ]

@@ -1,7 +1,7 @@
-"""Jobs that other sessions have locked: wait for none of them long, find out which they are, and log who holds them.
+"""Jobs that other sessions have locked: find them, set their writes aside, and log which session holds the lock.
 
-An outcome or a step that meets a lock is set aside, so that other jobs are not held up. It is tried again after a pause
-that grows, and only once a look, which waits for no lock, shows that the job is free.
+A write that meets a lock is set aside, so that it does not hold up other jobs. After a pause, which grows, the worker
+reads whether the job is still locked, without waiting for the lock, and writes once it is free.
 """
 
 from __future__ import annotations
