@@ -38,6 +38,8 @@ LONGEST = 150e-6
 
 FEW = {"find_jobs", "grant_kinds", "grant_role", "known_role", "revoke_role"}
 """Functions whose arrays name states, roles or kinds of rights."""
+ALIASES = {"bury_steps", "lock_to_give_back", "notify_done"}
+"""Old names, for calls of schema 7 that wait for the migration."""
 
 Act = Callable[[], object]
 
@@ -120,7 +122,7 @@ def test_every_function_that_takes_arrays_is_among_these(unknown: Connection) ->
         " unnest(p.proargtypes::oid[]) as t (oid) join pg_type y on y.oid = t.oid where y.typcategory = 'A')"
     )
     tested = {function for case in CASES for function in case.functions}
-    assert {name for (name,) in rows} - tested - FEW == set()
+    assert {name for (name,) in rows} - tested - FEW - ALIASES == set()
 
 
 def processor_time(conn: Connection) -> float:

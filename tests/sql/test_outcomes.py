@@ -355,3 +355,14 @@ def test_two_retries_at_once_bring_a_job_back_once(conn: Connection, dsn: str, w
         first.commit()
         assert too_late.result() == []
     assert calls.one(conn.execute("select count(*) from stepwell.jobs")) == 1
+
+
+def test_an_array_that_begins_at_zero_is_read_from_its_beginning(conn: Connection, worker: str) -> None:
+    calls.enqueue(conn)
+    [held] = calls.claim(conn, worker)
+    refused = conn.execute(
+        "select stepwell.finish(%s::uuid[], %s::integer[], '{1}', '[0:0]={60}', '[0:0]={succeeded}')",
+        ([held.id], [held.epoch]),
+    )
+    assert calls.one(refused) == []
+    assert calls.state(conn, held.id) == "succeeded"

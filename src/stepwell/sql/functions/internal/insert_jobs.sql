@@ -24,15 +24,15 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  _task text := case when cardinality(_tasks) = 1 then _tasks[1] end;
-  _one_queue text := case when cardinality(_queues) = 1 then _queues[1] end;
-  _priority integer := case when cardinality(_priorities) = 1 then _priorities[1] end;
-  _delay double precision := case when cardinality(_delays) = 1 then _delays[1] end;
-  _run_at timestamptz := case when cardinality(_run_ats) = 1 then _run_ats[1] end;
-  _one_metadata text := case when cardinality(_metadata) = 1 then _metadata[1] end;
-  _max integer := case when cardinality(_max_attempts) = 1 then _max_attempts[1] end;
-  _owner text := case when cardinality(_owners) = 1 then _owners[1] end;
-  _one_policy text := case when cardinality(_policies) = 1 then _policies[1] end;
+  _task text := case when cardinality(_tasks) = 1 then _tasks[array_lower(_tasks, 1)] end;
+  _one_queue text := case when cardinality(_queues) = 1 then _queues[array_lower(_queues, 1)] end;
+  _priority integer := case when cardinality(_priorities) = 1 then _priorities[array_lower(_priorities, 1)] end;
+  _delay double precision := case when cardinality(_delays) = 1 then _delays[array_lower(_delays, 1)] end;
+  _run_at timestamptz := case when cardinality(_run_ats) = 1 then _run_ats[array_lower(_run_ats, 1)] end;
+  _one_metadata text := case when cardinality(_metadata) = 1 then _metadata[array_lower(_metadata, 1)] end;
+  _max integer := case when cardinality(_max_attempts) = 1 then _max_attempts[array_lower(_max_attempts, 1)] end;
+  _owner text := case when cardinality(_owners) = 1 then _owners[array_lower(_owners, 1)] end;
+  _one_policy text := case when cardinality(_policies) = 1 then _policies[array_lower(_policies, 1)] end;
   _places stepwell.place[];
   _due_in double precision;
 begin

@@ -28,8 +28,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
-  _keep double precision := case when cardinality(_keeps) = 1 then _keeps[1] end;
-  _state stepwell.state := case when cardinality(_states) = 1 then _states[1] end;
+  _keep double precision := case when cardinality(_keeps) = 1 then _keeps[array_lower(_keeps, 1)] end;
+  _state stepwell.state := case when cardinality(_states) = 1 then _states[array_lower(_states, 1)] end;
   _durable uuid[];
   _kept uuid[];
   _expires_ats timestamptz[];

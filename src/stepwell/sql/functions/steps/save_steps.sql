@@ -22,8 +22,8 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  _kind text := case when cardinality(_kinds) = 1 then _kinds[1] end;
-  _undo boolean := coalesce(case when cardinality(_undos) = 1 then _undos[1] end, false);
+  _kind text := case when cardinality(_kinds) = 1 then _kinds[array_lower(_kinds, 1)] end;
+  _undo boolean := coalesce(case when cardinality(_undos) = 1 then _undos[array_lower(_undos, 1)] end, false);
   _held uuid[];
   _held_epochs integer[];
   _plain uuid[];

@@ -22,7 +22,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
-  _owner text := case when cardinality(_owners) = 1 then _owners[1] end;
+  _owner text := case when cardinality(_owners) = 1 then _owners[array_lower(_owners, 1)] end;
   _children uuid[];
   _new uuid[];
   _origins stepwell.origin[];
