@@ -15,6 +15,7 @@ def _about(event: Any) -> tuple[str, str, str, int]:
     return event.job_id, event.task, event.queue, event.attempt
 
 
+@pytest.mark.counts_runs
 async def test_each_saved_step_and_each_resumption_is_heard(app: App) -> None:
     heard: list[Any] = []
 
@@ -41,6 +42,7 @@ async def test_each_saved_step_and_each_resumption_is_heard(app: App) -> None:
     assert {_about(event) for event in (*saved, *resumed)} == {(str(job.id), "work", "own", 1)}
 
 
+@pytest.mark.counts_runs
 async def test_warnings_of_a_run_are_heard_too(app: App) -> None:
     heard: list[Any] = []
 

@@ -136,6 +136,7 @@ async def test_the_first_life_draws_what_it_drew_before_there_were_several(app: 
     assert drawn == chance("random").random()
 
 
+@pytest.mark.counts_runs
 async def test_a_restart_keeps_the_job_its_options_signals_and_failures_and_forgets_its_steps(
     app: App, conn: psycopg.Connection[object]
 ) -> None:

@@ -144,6 +144,7 @@ async def test_records_of_handlers_carry_the_job_wherever_they_are_made(app: App
     assert kept.said("of another job") == {**none, "job_id": "another"}
 
 
+@pytest.mark.counts_runs
 async def test_asking_for_the_attempt_of_a_durable_job_leaves_its_journal_alone(app: App, kept: Kept) -> None:
     """A record may be made in any thread, at any moment: it must not be what makes the journal."""
 
