@@ -243,7 +243,11 @@ def hold_up_first_end(conn: psycopg.Connection[Any]) -> None:
 
 
 def waits_for_lock(conn: psycopg.Connection[Any]) -> bool:
-    return bool(conn.execute("select from pg_locks where locktype = 'advisory' and not granted").rowcount)
+    waiting = conn.execute(
+        "select from pg_locks l join pg_database d on d.oid = l.database"
+        " where d.datname = current_database() and l.locktype = 'advisory' and l.objid = 7 and not l.granted"
+    )
+    return bool(waiting.rowcount)
 
 
 @pytest.mark.parametrize("plain", [False, True])
