@@ -42,6 +42,7 @@ from stepwell.jobs.filter import JobFilters
 from stepwell.jobs.handle import JobHandle
 from stepwell.jobs.task import Task
 from stepwell.schedules.handle import ScheduleHandle
+from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Scope, Unique
 from stepwell.values.directives import Done, Next, Restart
 from stepwell.values.duration import Duration
 from stepwell.values.job import Failure, JobInfo, State
@@ -77,6 +78,7 @@ __all__ = [
     "Event",
     "Fail",
     "Failure",
+    "Fair",
     "First",
     "JobCancelled",
     "JobFailed",
@@ -86,11 +88,14 @@ __all__ = [
     "JobLogFilter",
     "JobNotFound",
     "Keep",
+    "Limit",
     "Machine",
     "Next",
     "NotAwaited",
+    "OnConflict",
     "Overlap",
     "ProcessCrashed",
+    "Rate",
     "Restart",
     "Retry",
     "RetryIn",
@@ -98,6 +103,7 @@ __all__ = [
     "ScheduleInfo",
     "ScheduleNotFound",
     "SchemaMismatch",
+    "Scope",
     "Snooze",
     "Stale",
     "State",
@@ -118,6 +124,7 @@ __all__ = [
     "TooLarge",
     "TooManySteps",
     "Transaction",
+    "Unique",
     "When",
     "Worker",
     "WorkerNotFound",

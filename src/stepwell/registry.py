@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from stepwell.durable.context import Context
 from stepwell.durable.journal import Drift
@@ -27,6 +27,7 @@ from stepwell.jobs.callable_task import (
 )
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.task import Task
+from stepwell.values.admission import AdmissionRules, Fair, Limit, OnConflict, Rate, Unique, fair_of, unique_of
 from stepwell.values.bounds import check_choice
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
@@ -122,6 +123,13 @@ class TaskRegistry:
         process: bool = False,
         transaction: bool = False,
         drift: Drift | None = None,
+        unique: str | Literal[True] | Unique | None = None,
+        on_conflict: OnConflict | None = None,
+        limit: Limit | None = None,
+        limits: Sequence[Limit] = (),
+        rate: Rate | None = None,
+        rates: Sequence[Rate] = (),
+        fair: str | Fair | None = None,
     ) -> TaskDecorator: ...
     def task(
         self,
@@ -138,6 +146,13 @@ class TaskRegistry:
         process: bool = False,
         transaction: bool = False,
         drift: Drift | None = None,
+        unique: str | Literal[True] | Unique | None = None,
+        on_conflict: OnConflict | None = None,
+        limit: Limit | None = None,
+        limits: Sequence[Limit] = (),
+        rate: Rate | None = None,
+        rates: Sequence[Rate] = (),
+        fair: str | Fair | None = None,
     ) -> Any:
         """Register a function as a task, under its own name unless `name` is given.
 
@@ -147,6 +162,9 @@ class TaskRegistry:
         `transaction`, `ctx.connection` is in a transaction that commits together with the job's completion, or not at
         all.
 
+        `unique`, `limit`, `rate` and `fair` are templates over the arguments, such as `"{user}"`: at most one job per
+        key, at most so many at once or per second, keys that take turns. They hold over all workers.
+
         Calling the task calls its function: `send_mail("a")` runs it here and enqueues nothing.
         """
 
@@ -154,11 +172,19 @@ class TaskRegistry:
             if isinstance(fn, Task):
                 raise ConfigError(f"{fn.name!r} is already a task")
             fn = check_function(fn)
+            task_name = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
             return self._register(
                 new_task(
                     self._job_store,
                     fn,
-                    name if name is not None else getattr(fn, "__name__", type(fn).__name__),
+                    task_name,
+                    rules=AdmissionRules(
+                        task_name,
+                        unique_of(unique, on_conflict),
+                        (*(() if limit is None else (limit,)), *limits),
+                        (*(() if rate is None else (rate,)), *rates),
+                        fair_of(fair),
+                    ),
                     process=process,
                     transaction=transaction,
                     drift=self._defaults.drift if drift is None else check_choice(drift, "drift", DRIFTS),

@@ -130,6 +130,17 @@ class Codec:
             return None
         return self._result_decoder.decode(encoded)
 
+    def named_args(self, encoded: str) -> dict[str, Any]:
+        """Decode the arguments by name, with the defaults of those that were not given."""
+        positional, named = self.decode_args(encoded)
+        defaults = {p.name: p.default for p in self._bindable.parameters.values() if p.default is not p.empty}
+        return {**defaults, **dict(zip(self._positional_only, positional, strict=False)), **named}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the arguments, which are known before the annotations are read."""
+        return list(self._bindable.parameters)
+
     @property
     def arguments(self) -> list[str]:
         self.prepare()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -13,11 +14,13 @@ from stepwell.jobs.codec import encode_metadata
 from stepwell.jobs.enqueue import of_item
 from stepwell.jobs.handle import JobHandle
 from stepwell.jobs.options import Options, check_priority, check_run_at
+from stepwell.values.admission import Unique, unique_of
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import NewJob
 from stepwell.values.policy import Keep, check_timeout, stored_keep, stored_retry
 from stepwell.values.retry import Retry, check_max_attempts
+from stepwell.values.template import short
 
 if TYPE_CHECKING:
     from stepwell.jobs.task import Task
@@ -56,13 +59,15 @@ class Enqueuer(Generic[P, R]):
         timeout: Duration | None = None,
         keep: Keep | None = None,
         keep_failed: Keep | None = None,
+        unique: str | Unique | None = None,
         connection: object | None = None,
     ) -> Enqueuer[P, R]:
         """Return the same task with these options for its jobs.
 
         `delay` and `run_at` (with a time zone) exclude each other. A job with a higher `priority` is claimed first.
         `retry`, `timeout`, `keep` and `keep_failed` are stored with the job and override the task's own, also in every
-        step of a chain. With `connection`, a psycopg connection of your own, the job exists if and only if your
+        step of a chain. `unique` is a key of the job, in place of the task's own; it is taken as it is, and is no
+        template. With `connection`, a psycopg connection of your own, the job exists if and only if your
         transaction commits.
         """
         changed: dict[str, Any] = {} if connection is None else {"connection": connection}
@@ -88,7 +93,19 @@ class Enqueuer(Generic[P, R]):
             policy["keep"] = stored_keep(keep, "keep")
         if keep_failed is not None:
             policy["keep_failed"] = stored_keep(keep_failed, "keep_failed")
+        if unique is not None:
+            changed["unique"] = self._unique(unique)
         return Enqueuer(self._task, self._options.changed(policy, changed))
+
+    def _unique(self, unique: str | Unique) -> Unique:
+        declared = self._task.rules.unique
+        if isinstance(unique, str) and declared is not None:
+            unique = replace(declared, key=unique)
+        found = unique_of(unique, None)
+        if found is None or not isinstance(found.key, str):
+            raise ConfigError(f"using(unique={unique!r}): give the job's key itself, as text")
+        short(found.key, "unique")
+        return found
 
     if not TYPE_CHECKING:
 
@@ -170,11 +187,12 @@ class Enqueuer(Generic[P, R]):
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[Any]:
         task, options = self._task, self._options
+        encoded = task.codec.encode_args(args, kwargs, task.job_store.max_args_size)
         return Call(
             task,
             NewJob(
                 task.name,
-                task.codec.encode_args(args, kwargs, task.job_store.max_args_size),
+                encoded,
                 options.queue or task.queue,
                 task.priority if options.priority is None else options.priority,
                 options.delay,
@@ -182,6 +200,6 @@ class Enqueuer(Generic[P, R]):
                 options.metadata,
                 options.max_attempts,
                 task.job_store.owner,
-                options.stored_policy,
+                task.stored_policy(encoded, options),
             ),
         )

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from stepwell.errors import ConfigError
+from stepwell.values.admission import Unique
 from stepwell.values.bounds import check_whole
 from stepwell.values.duration import HUNDRED_YEARS
 from stepwell.values.policy import JobPolicy
@@ -29,6 +30,8 @@ class Options:
     policy: JobPolicy = JobPolicy()  # noqa: RUF009 it is frozen
     stored_policy: str | None = None
     """The policy as JSON; None: it is empty."""
+    unique: Unique | None = None
+    """A unique key of its own, which is no template."""
     connection: object | None = None
 
     def changed(self, policy: dict[str, Any], options: dict[str, Any]) -> Options:

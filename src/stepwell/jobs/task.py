@@ -9,6 +9,8 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar
 
+import msgspec
+
 from stepwell.durable.backend import Drift, Durability
 from stepwell.durable.context import Context
 from stepwell.durable.job_context import JobContext
@@ -21,6 +23,7 @@ from stepwell.jobs.enqueuer import Enqueuer
 from stepwell.jobs.options import Options, check_priority
 from stepwell.telemetry.bus import log
 from stepwell.telemetry.steps import PolicyUnreadable
+from stepwell.values.admission import Admission, AdmissionRules, stored_unique
 from stepwell.values.bounds import check_name
 from stepwell.values.directives import Restart
 from stepwell.values.job import ClaimedJob
@@ -69,6 +72,7 @@ class Task(Enqueuer[P, R]):
         process: bool,
         transaction: bool,
         drift: Drift = "warn",
+        rules: AdmissionRules | None = None,
         codec: Codec | None = None,
     ) -> None:
         super().__init__(self, Options())
@@ -91,6 +95,8 @@ class Task(Enqueuer[P, R]):
         self.codec = Codec(name, fn) if codec is None else codec
         if self.kind == "async" and self.codec.wants_sync_context:
             raise ConfigError(f"task {name!r} is 'async def': its parameter is 'ctx: Context'")
+        self.rules = AdmissionRules(name) if rules is None else rules
+        self.rules.check(self.codec.names)
         if transaction and self.codec.context_parameter is None:
             raise ConfigError(
                 f"task {name!r}: with transaction=True it needs a first parameter 'ctx: Context' for ctx.connection"
@@ -136,6 +142,18 @@ class Task(Enqueuer[P, R]):
         if isinstance(result, Restart):
             return Restarted(self.codec.encode_args(result.args, result.kwargs, self.job_store.max_args_size))
         return Succeeded(self.codec.encode_result(result, most))
+
+    def stored_policy(self, args: str, options: Options) -> str | None:
+        """Return the policy to store with a job that has these args, as JSON. It holds the keys that the rules of the
+        task give the job. None: there is nothing to store. Raises `BadArgs` if a template cannot be filled in."""
+        if not self.rules and options.unique is None:
+            return options.stored_policy
+        queue = options.queue or self.queue
+        admission = self.rules.of(self.codec.named_args(args), args, queue) if self.rules else Admission()
+        if options.unique is not None:
+            unique = stored_unique(options.unique, str(options.unique.key), self.name, queue)
+            admission = msgspec.structs.replace(admission, unique=unique)
+        return msgspec.structs.replace(options.policy, admission=admission).encoded()
 
     def with_failed_step(self, outcome: Outcome) -> Outcome:
         """Add the step that failed to an outcome, if this task is one step of a chain."""

@@ -38,10 +38,11 @@ class Declaration:
     def schedule(self) -> NewSchedule:
         """Return the schedule to write. Raises `BadArgs` if the args do not fit the task's signature."""
         task, options = self.task, self.options
+        args = task.codec.encode_args((), self.args, task.job_store.max_args_size)
         return NewSchedule(
             self.name,
             task.name,
-            task.codec.encode_args((), self.args, task.job_store.max_args_size),
+            args,
             options.queue or task.queue,
             task.priority if options.priority is None else options.priority,
             self.timing,
@@ -50,7 +51,7 @@ class Declaration:
             self.jitter,
             options.metadata,
             options.max_attempts,
-            options.stored_policy,
+            task.stored_policy(args, options),
         )
 
 

@@ -16,7 +16,8 @@ from (
         register_worker, rivals, renew, unregister_worker, first_ready, ready_queues, claim, claim_jobs, read_claimed,
         report_progress, still_held, hand_back_unknown, lock_holders, hold_misfits,
         finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, forget_waits,
-        large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit, add_stats,
+        large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit, admit_keys,
+        add_stats,
         put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,
         make_partitions, prune, prune_events, prune_rows, prune_signals, prune_stats, prune_ticks, deliver_late
       }'
@@ -30,7 +31,7 @@ from (
     -- Change jobs, schedules and the fleet.
     (
       '{operator}', 'function', '{
-        cancel, retry, run_now, edit_args, fork, pause, resume, stop,
+        cancel, retry, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate,
         put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule
       }'
     )

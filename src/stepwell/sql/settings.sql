@@ -33,7 +33,8 @@ begin
             cancel_children, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits,
             has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
             prune_rows, prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs,
-            rescue_unregistered, results, retry, run_now, send, step_saved, steps_done, still_held, tick_one
+            rescue_unregistered, release, results, retry,
+            return_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.
@@ -43,7 +44,7 @@ begin
             enable_sort = off
           }',
           '{
-            admit, claim_jobs, due_schedules, find_jobs, first_ready, promote, ready_queues, register_worker,
+            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, promote, ready_queues, register_worker,
             release_misfits, runs_to_replace, task_options
           }'
         ),
@@ -57,7 +58,7 @@ begin
           }',
           '{
             advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, hand_back_unknown, hold_misfits,
-            keep_events, report_progress, restart, save_steps, snooze, spawn, suspend, tick, tick_many, to_history
+            keep_events, note_claimed, queue_again, report_progress, restart, save_steps, snooze, spawn, suspend, tick, tick_many, to_history
           }'
         ),
         -- loop: few rows are looked up one by one, whichever join the caller has disabled.

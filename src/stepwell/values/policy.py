@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from stepwell.errors import ConfigError
+from stepwell.values.admission import Admission
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.retry import Retry
 
@@ -37,6 +38,8 @@ class JobPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout: Seconds | None = None
     keep: StoredKeep | None = None
     keep_failed: StoredKeep | None = None
+    admission: Admission | None = None
+    """The keys of the job. The database stores them apart from the rest of the policy."""
 
     def encoded(self) -> str | None:
         """Encode as JSON; None: there is nothing to store."""

@@ -20,8 +20,10 @@ class Alarm:
             self._at = at
             self._sooner.set()
 
-    async def nap(self, seconds: float) -> None:
-        self._at = min(self._at, self._loop.time() + seconds)
+    async def nap(self, seconds: float) -> bool:
+        """Sleep, and return whether it was cut short."""
+        until = self._loop.time() + seconds
+        self._at = min(self._at, until)
         while (left := self._at - self._loop.time()) > 0:
             self._sooner.clear()
             try:
@@ -30,3 +32,4 @@ class Alarm:
             except TimeoutError:
                 break
         self._at = inf
+        return self._loop.time() < until

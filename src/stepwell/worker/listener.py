@@ -7,12 +7,14 @@ does not arrive, as behind a pooler in transaction mode, the worker polls more o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import psycopg
 from psycopg import sql
 
@@ -29,10 +31,18 @@ from stepwell.worker.worker_connection import WorkerConnection
 
 _TEST_EVERY = 30.0
 _TEST_PATIENCE = 2.0
-_CHANNELS = ("stepwell_ready_at", "stepwell_due", "stepwell_tick", "stepwell_cancel", "stepwell_control")
+_CHANNELS = (
+    "stepwell_ready_at",
+    "stepwell_due",
+    "stepwell_tick",
+    "stepwell_cancel",
+    "stepwell_control",
+    "stepwell_blocked",
+)
 
 # Anybody may notify: a payload of another form is ignored.
 _READY_AT = re.compile(r"(-?[0-9]{1,5}) (-?[0-9]{1,5}) (-?[0-9]{1,18}) (.{1,200})", re.DOTALL | re.ASCII)
+_KEYS = msgspec.json.Decoder(list[str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,8 @@ class ListenerCallbacks:
     """Called with a queue's name, as the notification says: it may not exist."""
     due: Callable[[float], None]
     tick: Callable[[], None]
+    blocked: Callable[[list[str]], None]
+    """Called with the keys of limits and rates in whose lines jobs wait; an empty list: any."""
     cancel: Callable[[str], None]
     control: Callable[[], None]
     hearing: Callable[[bool], None]
@@ -82,6 +94,7 @@ class Listener:
                     # Notifications that were sent before are lost: look for what they announced.
                     self._callbacks.ready()
                     self._callbacks.due(0)
+                    self._callbacks.blocked([])
                     self._callbacks.tick()
                     self._callbacks.control()
                     async for note in connection.notifies():
@@ -149,6 +162,9 @@ class Listener:
                 self._callbacks.tick()
             case "stepwell_control":
                 self._callbacks.control()
+            case "stepwell_blocked":
+                with contextlib.suppress(msgspec.DecodeError):
+                    self._callbacks.blocked(_KEYS.decode(payload))
             case "stepwell_cancel":
                 self._callbacks.cancel(payload)
             case _:

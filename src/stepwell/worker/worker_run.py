@@ -35,6 +35,7 @@ from stepwell.worker.runner import SharedParts
 from stepwell.worker.slots import Slots
 from stepwell.worker.steps.step_store import StepStore
 from stepwell.worker.steps.step_threads import StepThreads
+from stepwell.worker.upkeep.admitter import Admitter
 from stepwell.worker.upkeep.leadership import Leadership
 from stepwell.worker.upkeep.promoter import Promoter
 from stepwell.worker.upkeep.ticker import Ticker
@@ -91,6 +92,7 @@ class WorkerRun:
         )
         self._leadership = Leadership()
         self._promoter = Promoter(self._duty_runner("due"), self._leadership, events, self._poller.promoted)
+        self._admitter = Admitter(self._duty_runner("admit"), self._leadership)
         self._ticker = Ticker(self._duty_runner("ticks"), self._leadership)
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
         self._upkeep = Upkeep(
@@ -105,6 +107,7 @@ class WorkerRun:
                 ready_at=self.slots.notified,
                 due=self._promoter.due_in,
                 tick=self._ticker.look,
+                blocked=self._admitter.blocked,
                 cancel=self._cancel_notified,
                 control=self._renew_lease,
                 hearing=self._hearing,
@@ -181,6 +184,7 @@ class WorkerRun:
             "testing the listener": self._listener.test,
             "looking for ready jobs": self._poller.run,
             "promoting due jobs": self._promoter.run,
+            "admitting blocked jobs": self._admitter.run,
             "upkeep": self._upkeep.run,
             "firing schedules": self._ticker.run,
             "putting in schedules": self.schedules.run,

@@ -32,6 +32,23 @@ def promote(since: float | None = None) -> Query[Promoted]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """How many blocked jobs became ready, and in how many seconds a rate admits the next."""
+
+    admitted: int
+    next_in: float | None
+
+
+def admit_keys(keys: Sequence[str] | None) -> Query[Admitted]:
+    """`keys` None: all lines."""
+    return Query(
+        "select admitted, next_in from stepwell.admit_keys(%s::text[])",
+        (None if keys is None else list(keys),),
+        Admitted,
+    )
+
+
 def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
     return Query("select stepwell.make_partitions(%s::double precision[])", (list(keeps),), one_column)
 

@@ -1,6 +1,8 @@
 -- Insert jobs and notify the workers of those that are ready. Every new job passes here. stepwell.retry is the second
 -- place that inserts jobs: those that come back from history have many columns that no new job has, and each further
--- array would slow down every enqueue. A unique key would be enforced here, and the key of a limit stored here.
+-- array would slow down every enqueue.
+-- A policy may have a member "admission", with the unique key, limits, rates and fairness of the job: it is stored apart.
+-- A job with a limit or a rate is blocked until stepwell.admit_keys admits it.
 -- The caller has checked the options (check_options, check_policies). An array is null (the default for all jobs), has
 -- one element (the same for all) or one element per job; _origins is null or has one per job. A job whose id is null is
 -- not inserted. A blocked job waits until stepwell.admit admits it. Returns _ids.
@@ -35,7 +37,28 @@ declare
   _one_policy text := case when cardinality(_policies) = 1 then _policies[array_lower(_policies, 1)] end;
   _places stepwell.place[];
   _due_in double precision;
+  _lines stepwell.line[];
 begin
+  if _policies is not null and strpos(array_to_string(_policies, ''), '"admission"') > 0 then
+    _run_ats := array(
+      select coalesce(_now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now)
+      from unnest(_ids, _delays, _run_ats) with ordinality as u (id, delay, run_at, n)
+      order by u.n
+    );
+    _delays := null;
+    _delay := null;
+    select stepwell.line_up(
+        _now, array_agg(p.policy -> 'admission' order by u.n), array_agg(coalesce(u.queue, _one_queue, 'default') order by u.n),
+        array_agg(-coalesce(u.priority, _priority, 0) order by u.n),
+        array_agg(u.run_at <= _now and u.blocked is not true and u.id is not null order by u.n)
+      ),
+      array_agg(nullif((p.policy::jsonb - 'admission')::text, '{}') order by u.n)
+    into _lines, _policies
+    from unnest(_ids, _policies, _queues, _priorities, _run_ats, _origins) with ordinality
+      as u (id, policy, queue, priority, run_at, parent_id, parent_key, schedule_id, scheduled_for, blocked, n)
+    cross join lateral (select coalesce(u.policy, _one_policy)::json as policy) p;
+    _one_policy := null;
+  end if;
   if _delays is not null or _run_ats is not null then
     _run_ats := array(
       select coalesce(_now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now)
@@ -43,13 +66,16 @@ begin
       order by u.n
     );
     select array_agg(
-        row(coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), u.run_at)::stepwell.place
+        row(
+          coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), coalesce(u.turn, u.run_at)
+        )::stepwell.place
       ) filter (where u.run_at <= _now),
       extract(epoch from min(u.run_at) filter (where u.run_at > _now) - _now)
     into _places, _due_in
-    from unnest(_ids, _run_ats, _queues, _priorities, _origins)
-      as u (id, run_at, queue, priority, parent_id, parent_key, schedule_id, scheduled_for, blocked)
-    where u.id is not null and u.blocked is not true;
+    from unnest(_ids, _run_ats, _queues, _priorities, _origins, _lines)
+      as u (id, run_at, queue, priority, parent_id, parent_key, schedule_id, scheduled_for, blocked, admission,
+        blocked_by, fair, turn)
+    where u.id is not null and u.blocked is not true and u.blocked_by is null;
   elsif cardinality(_queues) > 1 or cardinality(_priorities) > 1 then
     _places := array(
       select distinct
@@ -62,21 +88,31 @@ begin
   end if;
 
   insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, owner,
-    policy, parent_id, parent_key, schedule_id, scheduled_for)
-  select u.id, coalesce(u.run_at, _now), _now, coalesce(u.max_attempts, _max), -coalesce(u.priority, _priority, 0),
+    policy, parent_id, parent_key, schedule_id, scheduled_for, admission, blocked_by, fair)
+  select u.id, coalesce(u.turn, u.run_at, _now), _now, coalesce(u.max_attempts, _max), -coalesce(u.priority, _priority, 0),
     case
       when u.blocked then 'blocked'::stepwell.state
       when u.run_at > _now then 'scheduled'::stepwell.state
+      when u.blocked_by is not null then 'blocked'::stepwell.state
       else 'ready'::stepwell.state
     end,
     coalesce(u.task, _task), coalesce(u.queue, _one_queue, 'default'), u.args::json,
     coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.policy, _one_policy)::json,
-    u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for
+    u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for, u.admission, u.blocked_by, u.fair
   from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _policies,
-      _origins)
+      _origins, _lines)
     as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy, parent_id, parent_key,
-      schedule_id, scheduled_for, blocked)
+      schedule_id, scheduled_for, blocked, admission, blocked_by, fair, turn)
   where u.id is not null;
+  if _lines is not null then
+    perform stepwell.notify_blocked(
+      array(
+        select distinct u.blocked_by
+        from unnest(_ids, _lines) as u (id, admission, blocked_by, fair, turn)
+        where u.id is not null and u.blocked_by is not null
+      )
+    );
+  end if;
   perform stepwell.notify_ready(_places, _due_in);
   return _ids;
 end

@@ -3,7 +3,9 @@
 -- are the result of stepwell.to_history. _handed_back are the jobs that left their worker and live on, _places the
 -- places of those that are ready, _due_in the seconds until the next of the others is due, and _cancelling those whose
 -- cancel was requested while they ran. A job whose undo begins is handed back even if it had no worker.
--- Limits by key will admit from here: each job in _ended and _handed_back may have freed a slot of its key.
+-- _admitted are the ended jobs that may have permits for limits. Their permits, and those of jobs that are handed back,
+-- admit the next jobs in line. A caller whose transaction may stay open sets _at_once to false: a worker admits them
+-- then, because this transaction must not hold the locks of the keys.
 create or replace function stepwell.release(
   _ended uuid[] default null,
   _schedule_ids uuid[] default null,
@@ -11,19 +13,34 @@ create or replace function stepwell.release(
   _handed_back uuid[] default null,
   _places stepwell.place[] default null,
   _due_in double precision default null,
-  _cancelling uuid[] default null
+  _cancelling uuid[] default null,
+  _admitted uuid[] default null,
+  _at_once boolean default true
 ) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   _first integer := 1;
+  _keyed uuid[];
+  _keys text[];
 begin
+  if cardinality(_handed_back) > 0 then
+    _keyed := array(select j.id from stepwell.job j where j.id = any (_handed_back) and j.admission is not null);
+  end if;
   if _endings is not null then
     perform stepwell.end_children(_endings);
   end if;
   if cardinality(_schedule_ids) > 0 then
     perform stepwell.admit(_schedule_ids);
+  end if;
+  if cardinality(_admitted) > 0 or cardinality(_keyed) > 0 then
+    _keys := stepwell.return_permits(_admitted, _keyed) || stepwell.queue_again(_keyed);
+    if not _at_once then
+      perform stepwell.notify_blocked(_keys);
+    elsif cardinality(_keys) > 0 then
+      perform stepwell.admit_keys(_keys);
+    end if;
   end if;
   if cardinality(_places) > 0 or _due_in is not null then
     perform stepwell.notify_ready(_places, _due_in);

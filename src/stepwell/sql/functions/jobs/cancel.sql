@@ -58,7 +58,9 @@ begin
     _gone := stepwell.to_history(
       _final.ids, _final.epochs, '{cancelled}', _final.keeps, _errors => _final.errors, _running => false
     );
-    perform stepwell.release(_gone.ended, _gone.schedule_ids, _gone.endings);
+    perform stepwell.release(
+    _gone.ended, _gone.schedule_ids, _gone.endings, _admitted => _gone.admitted, _at_once => false
+  );
   end if;
 
   return query

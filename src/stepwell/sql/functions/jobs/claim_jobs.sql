@@ -72,6 +72,7 @@ declare
   _left_out uuid[];
   _left_out_sizes bigint[];
   _more boolean;
+  _keyed uuid[];
 begin
   select w.named is null, case when w.named then w.owner end, w.signatures into _any_owner, _owner, _signatures
   from stepwell.worker w where w.id = _worker_id and w.lease_until > _now for key share;
@@ -132,9 +133,10 @@ begin
       end;
       _id := coalesce(_ids[_k], '00000000-0000-0000-0000-000000000000');
       _last_rank := coalesce(_last_ranks[_k], 32767);
-      select array_agg(p.ctid), array_agg(p.size), sum(p.size), max(p.size) into _picked, _sizes, _size, _largest
+      select array_agg(p.ctid), array_agg(p.size), sum(p.size), max(p.size), array_agg(p.id) filter (where p.keyed)
+      into _picked, _sizes, _size, _largest, _keyed
       from (
-        select j.ctid, stepwell.json_size(j.args) + coalesce(pg_column_size(j.metadata), 0)
+        select j.ctid, j.id, j.admission is not null as keyed, stepwell.json_size(j.args) + coalesce(pg_column_size(j.metadata), 0)
           + case
             when j.durable then coalesce(stepwell.json_size(j.input), 0) + stepwell.saved_size(j.id) else 0
           end as size
@@ -183,6 +185,9 @@ begin
           case when _left_out is not null then _left_out_sizes[array_position(_left_out, j.id)] end,
           _more, j.policy::text;
       get diagnostics _got = row_count;
+      if _keyed is not null then
+        perform stepwell.note_claimed(_keyed, _now);
+      end if;
       exit rounds when _more;
       _left := _left - _got;
       _bytes := _bytes - _size;

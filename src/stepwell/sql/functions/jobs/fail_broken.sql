@@ -27,7 +27,10 @@ begin
   if _gone.unsuccessful is not null then
     perform stepwell.cancel_children(_gone.unsuccessful);
   end if;
-  perform stepwell.release(_gone.ended, case when _admit then _gone.schedule_ids end, _gone.endings);
+  perform stepwell.release(
+    _gone.ended, case when _admit then _gone.schedule_ids end, _gone.endings, _admitted => _gone.admitted,
+    _at_once => false
+  );
   return true;
 end
 $$;

@@ -38,7 +38,7 @@ begin
   if _gone.unsuccessful is not null or cardinality(_undoing) > 0 then
     perform stepwell.cancel_children(coalesce(_gone.unsuccessful, '{}') || _undoing);
   end if;
-  perform stepwell.release(_gone.ended, _gone.schedule_ids, _gone.endings);
+  perform stepwell.release(_gone.ended, _gone.schedule_ids, _gone.endings, _admitted => _gone.admitted);
   if cardinality(_gone.ended) = cardinality(_ids) then
     return '{}';
   end if;

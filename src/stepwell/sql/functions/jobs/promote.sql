@@ -23,6 +23,7 @@ declare
   _read_before bigint := pg_stat_get_xact_tuples_returned(to_regclass('stepwell.job_due'));
   _places stepwell.place[];
   _durable uuid[];
+  _keyed uuid[];
   _unsure uuid[];
   _released integer;
   _again_in double precision;
@@ -43,12 +44,12 @@ begin
       update stepwell.job j
       set state = 'ready'
       where j.ctid = any (array(select d.ctid from due d where not d.unsure))
-      returning j.id, j.queue, j.rank, j.run_at, j.durable
+      returning j.id, j.queue, j.rank, j.run_at, j.durable, j.admission is not null as keyed
     )
     select count(*), array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place),
-      array_agg(m.id) filter (where m.durable),
+      array_agg(m.id) filter (where m.durable), array_agg(m.id) filter (where m.keyed),
       array(select d.id from due d where d.unsure)
-    into promoted, _places, _durable, _unsure
+    into promoted, _places, _durable, _keyed, _unsure
     from made m;
     if cardinality(_unsure) > 0 then
       perform stepwell.look_again(_unsure);
@@ -84,6 +85,9 @@ begin
       end;
     end loop;
   end;
+  if _keyed is not null then
+    perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
+  end if;
   perform stepwell.notify_ready(_places, null);
   perform from stepwell.job j
   where j.misfits is not null and j.state = 'scheduled' and j.run_at = j.misfit_until
@@ -102,6 +106,16 @@ begin
       or deadlock_detected then
       null;
     end;
+  end if;
+  -- Rates whose buckets have tokens again.
+  perform from stepwell.bucket b where b.next_at is not null limit 1;
+  if found then
+    perform stepwell.admit_keys(
+      array(select b.key from stepwell.bucket b where b.next_at <= _now order by b.next_at limit 500)
+    );
+    _again_in := least(
+      _again_in, (select greatest(0.001, extract(epoch from min(b.next_at) - _now)) from stepwell.bucket b)
+    );
   end if;
   select greatest(0, extract(epoch from j.run_at - _now)) into next_due
   from stepwell.job j

@@ -11,13 +11,18 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _durable boolean;
+  _keyed boolean;
 begin
   if exists (select from stepwell.job j where j.id = _id and j.state::text = 'waiting' and j.unsure is not null) then
     perform stepwell.look_again(array[_id]);
     return;
   end if;
   update stepwell.job j set state = 'ready' where j.id = _id
-  returning j.queue, j.rank, j.run_at, j.durable into queue, rank, run_at, _durable;
+  returning j.queue, j.rank, j.run_at, j.durable, j.admission is not null
+  into queue, rank, run_at, _durable, _keyed;
+  if _keyed then
+    perform stepwell.notify_blocked(stepwell.queue_again(array[_id]));
+  end if;
   if _durable then
     perform stepwell.end_waits(array[_id]);
   end if;

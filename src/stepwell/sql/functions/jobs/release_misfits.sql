@@ -17,6 +17,7 @@ declare
   _queues text[];
   _places stepwell.place[];
   _part record;
+  _keyed uuid[];
   _left integer;
   _room integer;
   _got integer;
@@ -102,9 +103,15 @@ begin
         -- Close to the place that it had before.
         set state = 'ready', run_at = least(j.claimed_at, _now)
         where j.id = any (array(select f.id from free f))
-        returning j.rank, j.run_at
+        returning j.id, j.rank, j.run_at, j.admission is not null as keyed
       )
-      select count(*), array_agg(row(_part.queue, m.rank, m.run_at)::stepwell.place) into _got, _places from made m;
+      select count(*), array_agg(row(_part.queue, m.rank, m.run_at)::stepwell.place),
+        array_agg(m.id) filter (where m.keyed)
+      into _got, _places, _keyed
+      from made m;
+      if _keyed is not null then
+        perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
+      end if;
       if _got > 0 then
         perform stepwell.notify_ready(_places, null);
       end if;

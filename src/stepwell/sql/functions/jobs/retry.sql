@@ -26,6 +26,7 @@ declare
   _missing uuid;
   _sent uuid[];
   _schedule_ids uuid[];
+  _keyed uuid[];
 begin
   if _input is not null then
     if _from_start or (length(_step) between 1 and 1000) is not true then
@@ -81,7 +82,7 @@ begin
     where h.id = any (_ended)
     returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata,
       h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.owner, h.policy,
-      h.failed_step, h.steps, h.life + case
+      h.admission, h.failed_step, h.steps, h.life + case
         when _from_start or exists (select from stepwell.unfold(h.steps) u where u.kind = 'undo') then 1 else 0
       end as life
   ), kept as materialized (
@@ -120,7 +121,7 @@ begin
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
       args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, owner, policy, life, durable,
-      cursor, input)
+      cursor, input, admission, fair)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank,
       case
         -- With "exists" the planner might hash all schedules.
@@ -144,7 +145,8 @@ begin
         when s.first or _from_start then null
         when _step_state.key is null then r.input
         else _step_state.value
-      end
+      end,
+      r.admission, r.admission #>> '{fair,key}'
     from revived r
     -- The requested step of a chain or machine, and whether it is the first step of the job.
     left join lateral (
@@ -155,30 +157,33 @@ begin
         select u.key from stepwell.unfold(r.steps) u where u.kind = 'state' and u.n = 1
       ) as first
     ) s
-    returning id, queue, rank, run_at, state, schedule_id
+    returning id, queue, rank, run_at, state, schedule_id, admission is not null as keyed
   ), hurried as (
     update stepwell.job j
     set state = 'ready', run_at = _now, misfits = null
     -- As text: with the state itself the planner would take the index on scheduled jobs.
     where j.id = any (_live) and (j.attempt > 0 or j.run_at = j.misfit_until) and j.state::text = 'scheduled'
       and _step is null and not _from_start
-    returning j.id, j.queue, j.rank, j.run_at
+    returning j.id, j.queue, j.rank, j.run_at, j.admission is not null as keyed
   ), ready as (
-    select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id
+    select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id, b.keyed
     from back b
     union all
-    select h.id, h.queue, h.rank, h.run_at, null from hurried h
+    select h.id, h.queue, h.rank, h.run_at, null, h.keyed from hurried h
   )
   select array_agg(r.id),
     array_agg(row(r.queue, r.rank, r.run_at)::stepwell.place) filter (where r.schedule_id is null),
-    array_agg(distinct r.schedule_id) filter (where r.schedule_id is not null)
-  into _back, _places, _schedule_ids
+    array_agg(distinct r.schedule_id) filter (where r.schedule_id is not null), array_agg(r.id) filter (where r.keyed)
+  into _back, _places, _schedule_ids, _keyed
   from ready r;
   delete from stepwell.large_value v
   where v.job_id = any (_back)
     and (select true from stepwell.step s where s.job_id = v.job_id and s.key = v.key and s.large) is null;
   update stepwell.large_value v set expires_at = 'infinity' where v.job_id = any (_back);
   update stepwell.event e set expires_at = 'infinity' where e.job_id = any (_back);
+  if _keyed is not null then
+    perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
+  end if;
   perform stepwell.notify_ready(_places, null);
   if _schedule_ids is not null then
     perform stepwell.admit(_schedule_ids);

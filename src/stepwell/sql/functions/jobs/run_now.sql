@@ -12,6 +12,7 @@ declare
   _waiting uuid[];
   _made uuid[];
   _places stepwell.place[];
+  _keyed uuid[];
 begin
   _locked := array(
     select l.id from (
@@ -26,9 +27,15 @@ begin
     update stepwell.job j
     set state = 'ready', run_at = _now, misfits = null
     where j.id = any (_locked) and (j.state::text = 'scheduled' or j.state::text = 'waiting' and j.awaits is null)
-    returning j.id, j.queue, j.rank, j.run_at
+    returning j.id, j.queue, j.rank, j.run_at, j.admission is not null as keyed
   )
-  select array_agg(m.id), array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place) into _made, _places from made m;
+  select array_agg(m.id), array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place),
+    array_agg(m.id) filter (where m.keyed)
+  into _made, _places, _keyed
+  from made m;
+  if _keyed is not null then
+    perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
+  end if;
   perform stepwell.notify_ready(_places, null);
   if cardinality(_waiting) > 0 then
     update stepwell.step s set pending = false

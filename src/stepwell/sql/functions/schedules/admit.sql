@@ -21,6 +21,7 @@ declare
   _run_id uuid;
   _run record;
   _why text;
+  _keyed uuid[];
 begin
   if _schedule_ids is not null then
     _ids := array(select distinct u.id from unnest(_schedule_ids) as u (id));
@@ -77,11 +78,12 @@ begin
       update stepwell.job j
       set state = case when j.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end
       where j.id = any (array(select f.id from free f))
-      returning j.queue, j.rank, j.state, j.run_at
+      returning j.id, j.queue, j.rank, j.state, j.run_at, j.admission is not null as keyed
     )
     select count(*), array_agg(row(a.queue, a.rank, a.run_at)::stepwell.place) filter (where a.state = 'ready'),
-      extract(epoch from min(a.run_at) filter (where a.state = 'scheduled') - _now)
-    into _admitted, _places, _due_in
+      extract(epoch from min(a.run_at) filter (where a.state = 'scheduled') - _now),
+      array_agg(a.id) filter (where a.keyed)
+    into _admitted, _places, _due_in, _keyed
     from admitted a;
   exception when data_exception or integrity_constraint_violation or program_limit_exceeded then
     -- The end of a run must not fail because of the next run: try each schedule by itself.
@@ -103,9 +105,12 @@ begin
           update stepwell.job j
           set state = case when j.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end
           where j.id = _run_id
-          returning j.queue, j.rank, j.run_at, j.state, extract(epoch from j.run_at - _now)::double precision as due_in
+          returning j.queue, j.rank, j.run_at, j.state, j.admission is not null as keyed, extract(epoch from j.run_at - _now)::double precision as due_in
           into _run;
           _admitted := _admitted + 1;
+          if _run.keyed then
+            _keyed := _keyed || _run_id;
+          end if;
           if _run.state = 'ready' then
             _places := _places || row(_run.queue, _run.rank, _run.run_at)::stepwell.place;
           else
@@ -125,6 +130,9 @@ begin
       end loop;
     end loop;
   end;
+  if _keyed is not null then
+    perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
+  end if;
   perform stepwell.notify_ready(_places, _due_in);
   return _admitted;
 end

@@ -6,6 +6,7 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _places stepwell.place[];
+  _keyed uuid[];
 begin
   with woken as (
     update stepwell.job j
@@ -18,9 +19,14 @@ begin
         )
         else j.awaits > (select count(distinct s.awaited) from stepwell.step s where s.job_id = j.id and s.pending)
       end
-    returning j.queue, j.rank, j.run_at
+    returning j.id, j.queue, j.rank, j.run_at, j.admission is not null as keyed
   )
-  select array_agg(row(w.queue, w.rank, w.run_at)::stepwell.place) into _places from woken w;
+  select array_agg(row(w.queue, w.rank, w.run_at)::stepwell.place), array_agg(w.id) filter (where w.keyed)
+  into _places, _keyed
+  from woken w;
+  if _keyed is not null then
+    perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
+  end if;
   perform stepwell.notify_ready(_places, null);
 end
 $$;

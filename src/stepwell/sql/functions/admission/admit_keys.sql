@@ -1,0 +1,202 @@
+-- Admit the next jobs in the lines of these keys, as many as their limits and rates have room for: they become ready,
+-- with a permit for each limit and rate. Null: all lines, for upkeep. Returns how many were admitted, and in how many
+-- seconds a rate has room for the next one.
+-- The lock of a key is one of 256 advisory locks, taken in order and held until commit, so that two sessions do not
+-- count the same room twice. A session that has to wait for long leaves the keys to a worker (stepwell_blocked).
+-- A job with several rules needs room in each. If one has none, the job moves to the line of that key.
+create or replace function stepwell.admit_keys(
+  _keys text[],
+  out admitted integer,
+  out next_in double precision
+)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  _most_keys constant integer := 500;
+  _now timestamptz := stepwell.now();
+  _locked text[];
+  _key text;
+  _first record;
+  _line record;
+  _room record;
+  _rule record;
+  _full text;
+  _least integer;
+  _again double precision;
+  _ids uuid[];
+  _simple boolean;
+  _places stepwell.place[] := '{}';
+  _moved text[] := '{}';
+  _got integer;
+begin
+  admitted := 0;
+  if _keys is null then
+    _keys := array(
+      with recursive waiting as (
+        (select j.blocked_by as key from stepwell.job j where j.blocked_by is not null order by j.blocked_by limit 1)
+        union all
+        select (
+          select j.blocked_by from stepwell.job j where j.blocked_by > w.key order by j.blocked_by limit 1
+        )
+        from waiting w
+        where w.key is not null
+      )
+      select w.key from waiting w where w.key is not null limit _most_keys
+    );
+  else
+    _keys := array(select distinct k.key from unnest(_keys) as k (key) where k.key is not null order by k.key);
+  end if;
+  if cardinality(_keys) > _most_keys then
+    perform stepwell.notify_blocked(_keys[_most_keys + 1 :]);
+    _keys := _keys[: _most_keys];
+  end if;
+  if cardinality(_keys) = 0 then
+    return;
+  end if;
+  -- The first jobs in line may need other keys, too: their locks are taken with the rest, in order.
+  _locked := _keys || array(
+    select distinct r.rule ->> 'key'
+    from unnest(_keys) as k (key)
+    cross join lateral (
+      select j.admission from stepwell.job j where j.blocked_by = k.key order by j.blocked_by, j.rank, j.run_at, j.id
+      limit 20
+    ) j
+    cross join lateral (
+      select json_array_elements(j.admission -> 'limits') as rule
+      union all
+      select json_array_elements(j.admission -> 'rates')
+    ) r
+    where coalesce(json_array_length(j.admission -> 'limits'), 0)
+      + coalesce(json_array_length(j.admission -> 'rates'), 0) > 1
+  );
+  begin
+    perform pg_advisory_xact_lock(1937007984, s.stripe)
+    from (select distinct hashtext(k.key) & 255 as stripe from unnest(_locked) as k (key) order by 1) s;
+  exception when lock_not_available or deadlock_detected then
+    perform stepwell.notify_blocked(_keys);
+    return;
+  end;
+
+  foreach _key in array _keys loop
+    <<line>>
+    loop
+      select j.admission,
+        coalesce(json_array_length(j.admission -> 'limits'), 0)
+          + coalesce(json_array_length(j.admission -> 'rates'), 0) = 1 as simple
+      into _first
+      from stepwell.job j
+      where j.blocked_by = _key
+      order by j.blocked_by, j.rank, j.run_at, j.id
+      limit 1;
+      if not found then
+        update stepwell.bucket b set next_at = null where b.key = _key and b.next_at is not null;
+        exit line;
+      end if;
+      -- The rules of the first job that are for this key decide how many of the line may follow it.
+      _least := null;
+      _again := null;
+      for _rule in
+        select r.rule, r.rate
+        from (
+          select json_array_elements(_first.admission -> 'limits') as rule, false as rate
+          union all
+          select json_array_elements(_first.admission -> 'rates'), true
+        ) r
+        where r.rule ->> 'key' = _key
+      loop
+        _room := stepwell.room_of(_rule.rule, _rule.rate, _now);
+        if _rule.rate then
+          _again := least(_again, _room.next_in);
+        end if;
+        _least := least(_least, _room.room);
+      end loop;
+      if coalesce(_least, 1) <= 0 then
+        if _again is not null then
+          next_in := least(next_in, _again);
+          insert into stepwell.bucket as b (key, used_until, next_at)
+          values (_key, _now, _now + _again * interval '1 second')
+          on conflict (key) do update set next_at = excluded.next_at;
+        end if;
+        exit line;
+      end if;
+      select array_agg(l.id) as ids, bool_and(l.simple) as simple into _line
+      from (
+        select j.id,
+          coalesce(json_array_length(j.admission -> 'limits'), 0)
+            + coalesce(json_array_length(j.admission -> 'rates'), 0) = 1 as simple
+        from stepwell.job j
+        where j.blocked_by = _key
+        order by j.blocked_by, j.rank, j.run_at, j.id
+        limit least(coalesce(_least, 1), case when _first.simple then 5000 else 1 end)
+        for no key update skip locked
+      ) l;
+      -- The session that has locked them hands them back or ends them, and then looks at the line itself.
+      exit line when _line.ids is null;
+      if not _line.simple then
+        _line.ids := _line.ids[:1];
+        _full := null;
+        for _rule in
+          select r.rule, r.rate
+          from stepwell.job j
+          cross join lateral (
+            select json_array_elements(j.admission -> 'limits') as rule, false as rate
+            union all
+            select json_array_elements(j.admission -> 'rates'), true
+          ) r
+          where j.id = _line.ids[1]
+        loop
+          if not (_rule.rule ->> 'key' = any (_locked)) then
+            -- Its lock cannot be taken out of order. The job is first in that line for the next call.
+            _full := _rule.rule ->> 'key';
+            _moved := _moved || _full;
+            exit;
+          end if;
+          _room := stepwell.room_of(_rule.rule, _rule.rate, _now);
+          if _room.room <= 0 then
+            _full := _rule.rule ->> 'key';
+            if _rule.rate then
+              _moved := _moved || _full;
+            end if;
+            exit;
+          end if;
+        end loop;
+        if _full is not null then
+          exit line when _full = _key;
+          update stepwell.job j set blocked_by = _full where j.id = _line.ids[1];
+          continue line;
+        end if;
+      end if;
+      with made as (
+        update stepwell.job j
+        set state = 'ready', blocked_by = null
+        where j.id = any (_line.ids)
+        returning j.id, j.queue, j.rank, j.run_at, j.admission
+      ), permits as (
+        insert into stepwell.permit (key, job_id, rate, hold)
+        select distinct r.rule ->> 'key', m.id, r.rate, coalesce((r.rule ->> 'hold')::boolean, false)
+        from made m
+        cross join lateral (
+          select json_array_elements(m.admission -> 'limits') as rule, false as rate
+          union all
+          select json_array_elements(m.admission -> 'rates'), true
+        ) r
+        on conflict do nothing
+      )
+      select count(*), _places || array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place) into _got, _places
+      from made m;
+      admitted := admitted + _got;
+      -- A line of simple jobs has now used up the room that was found, or is empty.
+      if _again is not null or not _first.simple then
+        continue line;
+      end if;
+      exit line;
+    end loop;
+  end loop;
+  if cardinality(_moved) > 0 then
+    perform stepwell.notify_blocked(array(select distinct m.key from unnest(_moved) as m (key)));
+  end if;
+  perform stepwell.notify_ready(_places, next_in);
+end
+$$;

@@ -1,0 +1,18 @@
+-- Take back the permits of jobs that ended, or were handed back without a right to hold them. Returns the keys that
+-- have room again.
+create or replace function stepwell.return_permits(_ended uuid[], _handed_back uuid[]) returns text[]
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _keys text[];
+begin
+  with returned as (
+    delete from stepwell.permit p
+    where p.job_id = any (_ended) or p.job_id = any (_handed_back) and not p.hold
+    returning p.key
+  )
+  select array_agg(distinct r.key) into _keys from returned r;
+  return coalesce(_keys, '{}');
+end
+$$;

@@ -1,0 +1,44 @@
+-- How many more jobs a limit or rate of a job admits now, and for a rate, in how many seconds it admits the next. The
+-- caller holds the lock of the key (stepwell.admit_keys). A setting of the key replaces the numbers of the rule.
+create or replace function stepwell.room_of(
+  _rule json,
+  _rate boolean,
+  _now timestamptz,
+  out room integer,
+  out next_in double precision
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  _key text := _rule ->> 'key';
+  _set stepwell.key_setting;
+  _bucket stepwell.bucket;
+  _held integer;
+  _interval double precision;
+  _burst integer;
+  _used double precision;
+begin
+  select s.* into _set from stepwell.key_setting s where s.key = _key;
+  _held := (select count(*) from stepwell.permit p where p.key = _key and p.rate = _rate);
+  if not _rate then
+    room := greatest(0, coalesce(_set.most, (_rule ->> 'most')::integer) - _held);
+    return;
+  end if;
+  _interval := coalesce(_set.interval, (_rule ->> 'interval')::double precision);
+  _burst := coalesce(_set.burst, (_rule ->> 'burst')::integer);
+  select b.* into _bucket from stepwell.bucket b where b.key = _key;
+  if _bucket.closed_until > _now then
+    room := 0;
+    next_in := extract(epoch from _bucket.closed_until - _now);
+    return;
+  end if;
+  -- How many tokens are missing from a full bucket. A claim takes the tokens; admitted jobs have theirs reserved.
+  _used := coalesce(greatest(0, extract(epoch from _bucket.used_until - _now)), 0) / _interval;
+  room := greatest(0, floor(_burst - _used + 1e-6)::integer - _held);
+  -- Not for each token: 20 ms of them at once, as long as the bucket can hold them.
+  next_in := greatest(
+    0.001, (_used + _held + least(_burst - _held, greatest(1, ceil(0.02 / _interval))) - _burst) * _interval
+  );
+end
+$$;

@@ -1,0 +1,63 @@
+-- stepwell: compatible from 6
+-- Admission: unique keys, limits by key, rates and fairness. A job that uses none of them has null in each of these
+-- columns and pays for nothing.
+
+-- What the task or the caller asked for, as stepwell.values.admission in Python writes it. Callers pass it as a member
+-- of the policy, and stepwell.insert_jobs stores it apart, so that jobs with many keys share few policies.
+alter table stepwell.job add column admission json;
+-- The key of the limit or rate in whose line the job stands, if one blocks it.
+alter table stepwell.job add column blocked_by text;
+-- The key by which the job takes turns with other jobs of its queue.
+alter table stepwell.job add column fair text;
+-- A retry takes the unique key again, and queues for its limits again.
+alter table stepwell.history add column admission json;
+
+create index job_blocked on stepwell.job (blocked_by, rank, run_at, id) where blocked_by is not null;
+create index job_turn on stepwell.job (queue, rank, fair, run_at) where fair is not null and state in ('ready', 'blocked');
+
+-- A job that has been admitted: one row for each of its limits until it ends or is handed back, and one for each of
+-- its rates until it is claimed. The rows are what is counted, so a crash cannot lose a place.
+create table stepwell.permit (
+  key text not null,
+  job_id uuid not null,
+  rate boolean not null,
+  hold boolean not null,
+  primary key (key, rate, job_id)
+);
+create index permit_job on stepwell.permit (job_id);
+alter table stepwell.permit set (
+  autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+);
+
+-- The token bucket of a rate: the time until which tokens are used up, and the time at which the jobs in its line can
+-- be admitted next.
+create table stepwell.bucket (
+  key text primary key,
+  used_until timestamptz not null,
+  closed_until timestamptz,
+  next_at timestamptz
+)
+with (fillfactor = 50);
+create index bucket_next on stepwell.bucket (next_at) where next_at is not null;
+
+-- Limits and rates that a person has set at run time, in place of those in the code.
+create table stepwell.key_setting (
+  key text primary key check (length(key) between 1 and 200),
+  most integer check (most between 0 and 1000000),
+  "interval" double precision check ("interval" > 0),
+  burst integer check (burst between 1 and 1000000),
+  set_at timestamptz not null
+);
+
+-- How far the turns of a queue and rank have come: a job whose fair key has no other waiting job begins here.
+create table stepwell.turn_clock (
+  queue text not null,
+  rank smallint not null,
+  turn timestamptz not null,
+  moved_at timestamptz not null,
+  primary key (queue, rank)
+)
+with (fillfactor = 50);
+
+-- The part of a new job that depends on its admission, for stepwell.insert_jobs.
+create type stepwell.line as (admission json, blocked_by text, fair text, turn timestamptz);
