@@ -15,6 +15,7 @@ FROZEN = {
     "0005_steps_mended": "8a192a686c4cdff538bd84801b7e4cd9261a60189d898d09d05ecd85dad9e623",
     "0006_guards": "357c12fc29b350fbaebe2ba193580a1ede286c0bb79f19244f1a2f4b37cd5c79",
     "0007_reach": "b92b48f4048db1dda492b14921ace0b3c30778808d1273e00cbde095e2ddaef8",
+    "0008_rare_walks": "9054bbc405576a86ce400e7dac5a2816883d5f491663beed7ac1ced4d38ef56f",
 }
 
 

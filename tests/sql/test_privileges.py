@@ -20,6 +20,7 @@ FUNCTIONS = """
 accepts                 owner   everybody
 add_stats               owner   worker
 admit                   owner   worker
+admit_keys              owner   worker
 advance                 owner   worker
 apply_rights            caller
 begin_cancelled_undo    caller
@@ -72,6 +73,7 @@ known_role              caller
 large_value             owner   worker viewer operator
 lead                    owner   worker
 lead_and_rescue         owner   worker
+line_up                 caller
 lock_event              caller
 lock_family             caller
 lock_holders            owner   worker
@@ -84,7 +86,9 @@ look_delay              caller
 make_partitions         owner   worker
 mark_beside             caller
 microseconds            caller
+note_claimed            caller
 notify                  caller
+notify_blocked          caller
 notify_done             caller
 notify_ready            caller
 now                     owner   everybody
@@ -100,6 +104,7 @@ prune_signals           owner   worker
 prune_stats             owner   worker
 prune_ticks             owner   worker
 put_schedules           owner   worker operator
+queue_again             caller
 read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
@@ -118,10 +123,12 @@ results                 owner   producer worker
 resume                  owner   operator
 resume_schedule         owner   operator
 retry                   owner   operator
+return_permits          caller
 revoke_role             caller
 rewind_schedules        owner   worker
 rivals                  owner   worker
 role_name               caller
+room_of                 caller
 run_now                 owner   operator
 runs_to_replace         caller
 save_steps              owner   worker
@@ -129,6 +136,8 @@ saved_size              caller
 schedule_times          owner   worker
 schema_version          owner   everybody
 send                    owner   producer worker
+set_limit               owner   operator
+set_rate                owner   operator
 set_size_limit          caller
 snooze                  owner   worker
 spawn                   owner   worker

@@ -17,6 +17,12 @@ comment on column stepwell.origin.schedule_id is 'The schedule that enqueues it.
 comment on column stepwell.origin.scheduled_for is 'The tick for which it runs.';
 comment on column stepwell.origin.blocked is 'It waits for the end of another run of the schedule.';
 
+comment on type stepwell.line is 'The place of a new job among those that its admission makes wait.';
+comment on column stepwell.line.admission is 'As in stepwell.job.';
+comment on column stepwell.line.blocked_by is 'As in stepwell.job.';
+comment on column stepwell.line.fair is 'As in stepwell.job.';
+comment on column stepwell.line.turn is 'The place of a job with a fair key in the claim order.';
+
 comment on table stepwell.migration is 'The migrations applied. The highest version is the version of the schema.';
 comment on column stepwell.migration.version is 'The number at the beginning of the file name.';
 comment on column stepwell.migration.name is 'The file name without its suffix.';
@@ -76,6 +82,13 @@ comment on column stepwell.job.misfit is 'A message that says which argument did
 comment on column stepwell.job.policy is
   'Retry, timeout and retention of this job where they differ from the task: {"retry", "timeout", "keep", '
   '"keep_failed"}, durations in seconds. Null: as the task.';
+comment on column stepwell.job.admission is
+  'The unique key, limits, rates and fair key of the job, as stepwell.values.admission in Python writes them; null: '
+  'none. Callers pass them as a member of the policy.';
+comment on column stepwell.job.blocked_by is 'The key of the limit or rate in whose line the blocked job stands.';
+comment on column stepwell.job.fair is 'The key by which the job takes turns with other jobs of its queue and rank.';
+comment on index stepwell.job_blocked is 'The lines of limits and rates, in the order in which jobs are admitted.';
+comment on index stepwell.job_turn is 'Finds the latest turn of a fair key.';
 comment on index stepwell.job_ready is 'The claim order: a claim is one walk along this index.';
 comment on index stepwell.job_due is
   'Finds due jobs, and the time at which the next one is due. A job that waits without a limit is due at infinity.';
@@ -119,6 +132,7 @@ comment on column stepwell.history.steps is
 comment on column stepwell.history.life is 'As in stepwell.job.';
 comment on column stepwell.history.owner is 'As in stepwell.job.';
 comment on column stepwell.history.policy is 'As in stepwell.job.';
+comment on column stepwell.history.admission is 'As in stepwell.job: a retry needs it.';
 comment on index stepwell.history_id is 'Finds a finished job. Ids grow with time, so it also has the newest first.';
 comment on index stepwell.history_failed is 'Lists failed jobs without reading the others.';
 
@@ -226,6 +240,36 @@ comment on column stepwell.control.name is 'The queue, the task or the id of the
 comment on column stepwell.control.asked_at is 'When it was requested; for a stop, the last time.';
 comment on column stepwell.control.up_to is
   'A stop is for workers with numbers up to this: unlike clocks, they only grow.';
+
+comment on table stepwell.permit is
+  'The admitted jobs: a row for each limit of a job until it ends or is handed back, and for each rate until it is '
+  'claimed. A limit counts these rows, so a crash cannot lose a place.';
+comment on column stepwell.permit.key is 'The key of the limit or rate.';
+comment on column stepwell.permit.job_id is 'The job.';
+comment on column stepwell.permit.rate is 'It is for a rate, not for a limit.';
+comment on column stepwell.permit.hold is 'The job keeps it while it waits, or waits for its next attempt.';
+comment on index stepwell.permit_job is 'Finds the permits of a job.';
+
+comment on table stepwell.bucket is 'The token bucket of a rate. A bucket that is not here is full.';
+comment on column stepwell.bucket.key is 'The key of the rate.';
+comment on column stepwell.bucket.used_until is 'When the bucket is full again, if no job is claimed until then.';
+comment on column stepwell.bucket.closed_until is 'No job is admitted before: a handler raised RateLimited.';
+comment on column stepwell.bucket.next_at is 'When the first job in line can be admitted; null: no job is in line.';
+comment on index stepwell.bucket_next is 'Finds the buckets that have a token for the first job in line.';
+
+comment on table stepwell.key_setting is 'Limits and rates set at run time, in place of those in the code.';
+comment on column stepwell.key_setting.key is 'The key of the limit or rate.';
+comment on column stepwell.key_setting.most is 'How many jobs run at once; null: as the code says.';
+comment on column stepwell.key_setting.spacing is 'Seconds between two tokens of the rate; null: as the code says.';
+comment on column stepwell.key_setting.burst is 'How many tokens the bucket of the rate holds.';
+comment on column stepwell.key_setting.set_at is 'When it was set.';
+
+comment on table stepwell.turn_clock is
+  'How far the turns of the fair keys of a queue and rank have come. A key with no waiting job begins here.';
+comment on column stepwell.turn_clock.queue is 'The queue.';
+comment on column stepwell.turn_clock.rank is 'Minus the priority.';
+comment on column stepwell.turn_clock.turn is 'The latest turn that was claimed.';
+comment on column stepwell.turn_clock.moved_at is 'When it was last moved, which is at most every 50 ms.';
 
 comment on table stepwell.leader is
   'The worker that does the upkeep for the fleet until its lease ends. Two leaders at once do no harm.';

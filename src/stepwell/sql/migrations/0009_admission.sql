@@ -44,7 +44,7 @@ create index bucket_next on stepwell.bucket (next_at) where next_at is not null;
 create table stepwell.key_setting (
   key text primary key check (length(key) between 1 and 200),
   most integer check (most between 0 and 1000000),
-  "interval" double precision check ("interval" > 0),
+  spacing double precision check (spacing > 0),
   burst integer check (burst between 1 and 1000000),
   set_at timestamptz not null
 );

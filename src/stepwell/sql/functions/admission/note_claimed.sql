@@ -13,7 +13,7 @@ begin
         and (select j.worker_id is not null from stepwell.job j where j.id = p.job_id)
       returning p.key, p.job_id
     ), taken as (
-      select u.key, count(*) * max(coalesce(s.interval, (r.rule ->> 'interval')::double precision)) as seconds
+      select u.key, count(*) * max(coalesce(s.spacing, (r.rule ->> 'interval')::double precision)) as seconds
       from used u
       join stepwell.job j on j.id = u.job_id
       cross join lateral json_array_elements(j.admission -> 'rates') as r (rule)

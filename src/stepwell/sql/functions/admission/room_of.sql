@@ -25,7 +25,7 @@ begin
     room := greatest(0, coalesce(_set.most, (_rule ->> 'most')::integer) - _held);
     return;
   end if;
-  _interval := coalesce(_set.interval, (_rule ->> 'interval')::double precision);
+  _interval := coalesce(_set.spacing, (_rule ->> 'interval')::double precision);
   _burst := coalesce(_set.burst, (_rule ->> 'burst')::integer);
   select b.* into _bucket from stepwell.bucket b where b.key = _key;
   if _bucket.closed_until > _now then

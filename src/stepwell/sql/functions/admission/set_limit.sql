@@ -7,7 +7,7 @@ as $$
 begin
   insert into stepwell.key_setting as s (key, most, set_at) values (_key, _most, stepwell.now())
   on conflict (key) do update set most = excluded.most, set_at = excluded.set_at;
-  delete from stepwell.key_setting s where s.key = _key and s.most is null and s.interval is null;
+  delete from stepwell.key_setting s where s.key = _key and s.most is null and s.spacing is null;
   perform stepwell.notify_blocked(array[_key]);
 end
 $$;

@@ -6,10 +6,10 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  insert into stepwell.key_setting as s (key, "interval", burst, set_at)
+  insert into stepwell.key_setting as s (key, spacing, burst, set_at)
   values (_key, _per / _count, coalesce(_burst, _count), stepwell.now())
-  on conflict (key) do update set "interval" = excluded.interval, burst = excluded.burst, set_at = excluded.set_at;
-  delete from stepwell.key_setting s where s.key = _key and s.most is null and s.interval is null;
+  on conflict (key) do update set spacing = excluded.spacing, burst = excluded.burst, set_at = excluded.set_at;
+  delete from stepwell.key_setting s where s.key = _key and s.most is null and s.spacing is null;
   perform stepwell.notify_blocked(array[_key]);
 end
 $$;
