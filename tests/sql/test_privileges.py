@@ -74,6 +74,7 @@ large_value             owner   worker viewer operator
 lead                    owner   worker
 lead_and_rescue         owner   worker
 line_up                 caller
+lines                   owner   worker
 lock_event              caller
 lock_family             caller
 lock_holders            owner   worker
@@ -124,6 +125,7 @@ resume                  owner   operator
 resume_schedule         owner   operator
 retry                   owner   operator
 return_permits          caller
+return_stray_permits    owner   worker
 revoke_role             caller
 rewind_schedules        owner   worker
 rivals                  owner   worker

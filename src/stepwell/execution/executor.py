@@ -28,6 +28,7 @@ from stepwell.values.outcome import (
     NothingToWrite,
     Outcome,
     RetryIn,
+    RateLimited,
     Snooze,
     Snoozed,
     Suspended,
@@ -180,7 +181,7 @@ def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Jour
 def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None) -> Outcome:
     match error:
         case Snooze():
-            return Snoozed(error.delay)
+            return Snoozed(error.delay, isinstance(error, RateLimited))
         case Cancel():
             return Cancelled(error_message(error) or None)
         case BadValue():

@@ -1,6 +1,6 @@
 -- Admit the next jobs in the lines of these keys, as many as their limits and rates have room for: they become ready,
--- with a permit for each limit and rate. Null: all lines, for upkeep. Returns how many were admitted, and in how many
--- seconds a rate has room for the next one.
+-- with a permit for each limit and rate. Returns how many were admitted, and in how many seconds a rate has room for
+-- more.
 -- The lock of a key is one of 256 advisory locks, taken in order and held until commit, so that two sessions do not
 -- count the same room twice. A session that has to wait for long leaves the keys to a worker (stepwell_blocked).
 -- A job with several rules needs room in each. If one has none, the job moves to the line of that key.
@@ -32,22 +32,7 @@ declare
   _got integer;
 begin
   admitted := 0;
-  if _keys is null then
-    _keys := array(
-      with recursive waiting as (
-        (select j.blocked_by as key from stepwell.job j where j.blocked_by is not null order by j.blocked_by limit 1)
-        union all
-        select (
-          select j.blocked_by from stepwell.job j where j.blocked_by > w.key order by j.blocked_by limit 1
-        )
-        from waiting w
-        where w.key is not null
-      )
-      select w.key from waiting w where w.key is not null limit _most_keys
-    );
-  else
-    _keys := array(select distinct k.key from unnest(_keys) as k (key) where k.key is not null order by k.key);
-  end if;
+  _keys := array(select distinct k.key from unnest(_keys) as k (key) where k.key is not null order by k.key);
   if cardinality(_keys) > _most_keys then
     perform stepwell.notify_blocked(_keys[_most_keys + 1 :]);
     _keys := _keys[: _most_keys];
@@ -115,8 +100,8 @@ begin
       if coalesce(_least, 1) <= 0 then
         if _again is not null then
           next_in := least(next_in, _again);
-          insert into stepwell.bucket as b (key, used_until, next_at)
-          values (_key, _now, _now + _again * interval '1 second')
+          insert into stepwell.bucket as b (key, used, used_at, next_at)
+          values (_key, 0, _now, _now + _again * interval '1 second')
           on conflict (key) do update set next_at = excluded.next_at;
         end if;
         exit line;
@@ -146,6 +131,11 @@ begin
             select json_array_elements(j.admission -> 'rates'), true
           ) r
           where j.id = _line.ids[1]
+            -- A job that held its permits while it waited needs no others.
+            and (
+              select true from stepwell.permit p
+              where p.key = r.rule ->> 'key' and p.rate = r.rate and p.job_id = j.id
+            ) is null
         loop
           if not (_rule.rule ->> 'key' = any (_locked)) then
             -- Its lock cannot be taken out of order. The job is first in that line for the next call.
