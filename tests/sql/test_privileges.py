@@ -62,6 +62,7 @@ grant_kinds             caller
 grant_role              caller
 hand_back_unknown       owner   worker
 has_live_run            caller
+has_one_limit           caller
 hold_misfits            owner   worker
 insert_jobs             caller
 insert_run              caller

@@ -1,7 +1,7 @@
 """How a run ended: exceptions with which a handler reports it, and the outcome as a value.
 
-User code raises `Fail`, `RetryIn`, `Snooze`, `RateLimited` and `Cancel`. An `Outcome` is a plain value that the executor makes and the
-worker writes. An outcome from a process of its own crosses the pipe as JSON.
+User code raises `Fail`, `RetryIn`, `Snooze`, `RateLimited` and `Cancel`. An `Outcome` is a plain value that the
+executor makes and the worker writes. An outcome from a process of its own crosses the pipe as JSON.
 """
 
 from __future__ import annotations
