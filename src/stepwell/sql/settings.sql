@@ -1,7 +1,24 @@
--- Runs after the functions are made: the planner settings of each function, in groups. A function may be in several
--- groups. A nested call inherits the settings of its caller, so each function is in every group that it depends on,
--- also where its callers have the same settings. A function that reads stepwell.job must have enable_seqscan = off
--- (tests/sql/test_plans.py).
+-- Runs after the functions are made: the settings of each function.
+--
+-- Every function has a fixed search_path, so that no object of its caller shadows ours. The excepted functions run with
+-- their caller's rights, and Postgres inlines them, which any setting would prevent.
+do $$
+declare
+  _function regprocedure;
+begin
+  for _function in
+    select p.oid from pg_proc p
+    where p.pronamespace = 'stepwell'::regnamespace
+      and p.proname <> all ('{expiry, json_size, microseconds, place_text, unfold, uuid7}'::text[])
+  loop
+    execute format('alter function %s set search_path = pg_catalog, pg_temp', _function);
+  end loop;
+end
+$$;
+
+-- The planner settings, in groups. A function may be in several groups. A nested call inherits the settings of its
+-- caller, so each function is in every group that it depends on, also where its callers have the same settings. A
+-- function that reads stepwell.job must have enable_seqscan = off (tests/sql/test_plans.py).
 --
 -- Statistics on tables of jobs, steps and events are always stale: thousands of rows come and go between two runs of
 -- ANALYZE. A plan that was made while a table was empty stays when the table is full. So the plans must not depend on

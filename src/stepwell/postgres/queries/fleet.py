@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, one_column
+from stepwell.postgres.queries.query import Query, repeatable_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,6 @@ def register_worker(
             named,
             None if signatures is None else list(signatures),
         ),
-        one_column,
     )
 
 
@@ -98,7 +97,7 @@ def renew(worker_id: str, lease: float, running: int) -> Query[Orders]:
 
 
 def unregister_worker(worker_id: str) -> Query[list[UUID]]:
-    return Query("select stepwell.unregister_worker(%s::uuid)", (worker_id,), one_column)
+    return Query("select stepwell.unregister_worker(%s::uuid)", (worker_id,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def rivals(worker_id: str) -> Query[Rival]:
 
 
 def lead(worker_id: str, lease: float) -> Query[bool]:
-    return Query("select stepwell.lead(%s::uuid, %s::double precision)", (worker_id, lease), one_column)
+    return Query("select stepwell.lead(%s::uuid, %s::double precision)", (worker_id, lease))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,26 +157,25 @@ _TARGET: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
 
 
 def pause(target: Target) -> Query[None]:
-    return Query("select stepwell.pause" + _TARGET, target.params, one_column, repeatable=True)
+    return repeatable_query("select stepwell.pause" + _TARGET, target.params)
 
 
 def resume(target: Target) -> Query[bool]:
-    return Query("select stepwell.resume" + _TARGET, target.params, one_column)
+    return Query("select stepwell.resume" + _TARGET, target.params)
 
 
 def stop(target: Target) -> Query[int]:
-    return Query("select stepwell.stop" + _TARGET, target.params, one_column)
+    return Query("select stepwell.stop" + _TARGET, target.params)
 
 
 def pauses() -> Query[Control]:
-    return Query(
+    return repeatable_query(
         "select action, scope, name, asked_at from stepwell.controls where action = 'pause' order by scope, name",
         (),
         Control,
-        repeatable=True,
     )
 
 
 def notify_unless_full(channel: str) -> Query[None]:
     """Returns no row if the notification queue is so full that stepwell.notify sends nothing either."""
-    return Query("select pg_notify(%s, '') where pg_notification_queue_usage() < 0.5", (channel,), one_column)
+    return Query("select pg_notify(%s, '') where pg_notification_queue_usage() < 0.5", (channel,))

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from stepwell.postgres.queries.arrays import bare
-from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, one_column
+from stepwell.postgres.queries.query import WITHIN, Query, milliseconds
 
 Row = TypeVar("Row")
 
@@ -32,7 +32,7 @@ def bounded(query: Query[Row], seconds: float) -> Query[Row]:
 
 
 def limit_lock_wait(seconds: float) -> Query[str]:
-    return Query("select set_config('lock_timeout', %s, true)", (milliseconds(seconds),), one_column)
+    return Query("select set_config('lock_timeout', %s, true)", (milliseconds(seconds),))
 
 
 def lock_holders(job_ids: Sequence[str], *, with_family: bool) -> Query[Holder]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, one_column
+from stepwell.postgres.queries.query import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +33,32 @@ def promote(since: float | None = None) -> Query[Promoted]:
 
 
 def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
-    return Query("select stepwell.make_partitions(%s::double precision[])", (list(keeps),), one_column)
+    return Query("select stepwell.make_partitions(%s::double precision[])", (list(keeps),))
 
 
 def prune() -> Query[list[str]]:
-    return Query("select stepwell.prune()", (), one_column)
+    return Query("select stepwell.prune()")
 
 
 def prune_rows(table: Literal["history_default", "failure_default", "large_value"], limit: int) -> Query[int]:
-    return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit), one_column)
+    return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit))
 
 
 def prune_events(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_events(%s::integer)", (limit,), one_column)
+    return Query("select stepwell.prune_events(%s::integer)", (limit,))
 
 
 def prune_signals(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_signals(%s::integer)", (limit,), one_column)
+    return Query("select stepwell.prune_signals(%s::integer)", (limit,))
 
 
 def prune_ticks(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_ticks(_limit => %s::integer)", (limit,), one_column)
+    return Query("select stepwell.prune_ticks(_limit => %s::integer)", (limit,))
 
 
 def prune_stats(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,), one_column)
+    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,))
 
 
 def admit_stranded() -> Query[int]:
-    return Query("select stepwell.admit(null)", (), one_column)
+    return Query("select stepwell.admit(null)")

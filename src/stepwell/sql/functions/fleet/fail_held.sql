@@ -4,7 +4,6 @@
 create or replace function stepwell.fail_held(_worker_id uuid, _message text, _tasks jsonb)
 returns table (job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
 as $$
 declare

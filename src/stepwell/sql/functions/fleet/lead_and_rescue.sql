@@ -4,7 +4,6 @@
 create or replace function stepwell.lead_and_rescue(_worker_id uuid, _lease double precision default 5)
 returns table (leads boolean, why text, job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _leads boolean := stepwell.lead(_worker_id, _lease);

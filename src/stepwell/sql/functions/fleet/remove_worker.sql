@@ -4,7 +4,6 @@
 create or replace function stepwell.remove_worker(_worker_id uuid, _message text, _tasks jsonb)
 returns table (job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _idle boolean;

@@ -9,7 +9,6 @@
 create or replace function stepwell.rescue_jobs(_patience double precision default 1, _limit integer default 20)
 returns table (job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

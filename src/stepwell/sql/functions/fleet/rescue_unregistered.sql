@@ -6,7 +6,6 @@
 create or replace function stepwell.rescue_unregistered()
 returns table (job_id uuid, task text, message text, failed boolean)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _unregistered uuid[];

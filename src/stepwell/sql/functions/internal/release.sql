@@ -14,7 +14,6 @@ create or replace function stepwell.release(
   _cancelling uuid[] default null
 ) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _first integer := 1;

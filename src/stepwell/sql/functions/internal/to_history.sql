@@ -24,7 +24,6 @@ create or replace function stepwell.to_history(
   out endings json
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

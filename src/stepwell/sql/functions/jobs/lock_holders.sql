@@ -6,7 +6,6 @@
 create or replace function stepwell.lock_holders(_ids uuid[], _with_family boolean default true)
 returns table (id uuid, pid integer, role text, application text, since timestamptz)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _asked uuid[];

@@ -15,7 +15,6 @@ create or replace function stepwell.promote(
   out walked bigint
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

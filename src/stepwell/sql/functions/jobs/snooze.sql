@@ -8,7 +8,6 @@ create or replace function stepwell.snooze(
   _began boolean default null
 ) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
