@@ -129,7 +129,7 @@ class App(TaskRegistry, AppJobs, AppSchedules, FleetControl):
         is started and migrated first. Unlike `dsn`, it has none of the settings that Stepwell adds.
         """
         _ = self.dsn
-        return self.database.url
+        return self.database.address.url
 
     def __enter__(self) -> Self:
         self.database.ensure_ready()

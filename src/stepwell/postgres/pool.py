@@ -113,14 +113,21 @@ class IdleConnections(Generic[Connection]):
         )
 
 
-class SyncPool:
-    """At most `size` connections for all threads."""
-
+class _Pool(Generic[Connection]):
     def __init__(self, dsn: str, size: int, switchovers: Switchovers) -> None:
         self._dsn = dsn
         self._size = size
         self._switchovers = switchovers
-        self._idle = IdleConnections[SyncConnection](switchovers)
+        self._idle = IdleConnections[Connection](switchovers)
+        self.close = self._idle.close
+        self.finish = self._idle.finish
+
+
+class SyncPool(_Pool[SyncConnection]):
+    """At most `size` connections for all threads."""
+
+    def __init__(self, dsn: str, size: int, switchovers: Switchovers) -> None:
+        super().__init__(dsn, size, switchovers)
         self._slots = threading.Semaphore(size)
 
     @contextmanager
@@ -149,18 +156,12 @@ class SyncPool:
             time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def close(self) -> None:
-        self._idle.close()
 
-
-class LoopPool:
+class LoopPool(_Pool[AsyncConnection]):
     """At most `size` connections for one event loop."""
 
     def __init__(self, dsn: str, size: int, switchovers: Switchovers) -> None:
-        self._dsn = dsn
-        self._size = size
-        self._switchovers = switchovers
-        self._idle = IdleConnections[AsyncConnection](switchovers)
+        super().__init__(dsn, size, switchovers)
         self._slots = asyncio.Semaphore(size)
 
     @asynccontextmanager
@@ -194,12 +195,6 @@ class LoopPool:
                 _raise_if_final(error, within, deadline - pause)
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def close(self) -> None:
-        self._idle.close()
-
-    def finish(self) -> None:
-        self._idle.finish()
 
 
 def _raise_if_final(error: psycopg.Error, within: float, last_try: float) -> None:

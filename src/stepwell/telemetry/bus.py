@@ -36,7 +36,7 @@ class Telemetry(msgspec.Struct, frozen=True):
 
 
 class JobEvent(Telemetry, frozen=True):
-    """Something that happened to a job which a worker holds."""
+    """Something that happened to a job."""
 
     job_id: str
     task: str

@@ -165,11 +165,10 @@ class OutcomesHeldUp(Telemetry, frozen=True):
     )
 
 
-class JobLocked(Telemetry, frozen=True):
+class JobLocked(JobEvent, frozen=True):
     """A write waits for another session's lock on the job. `what` is "outcome", "step" or "transaction"."""
 
     level = logging.WARNING
-    job_id: str
     what: str
     pid: int | None
     """The session that holds the lock; None: unknown, or a prepared transaction."""
@@ -179,7 +178,7 @@ class JobLocked(Telemetry, frozen=True):
     """When that session's transaction began."""
 
     def text(self) -> str:
-        waits = f"the {self.what} of {self.job_id} waits for a lock"
+        waits = f"the {self.what} of {self.job} waits for a lock"
         if self.role is None:
             return f"{waits}, and the session that holds it is unknown: look in pg_locks and pg_stat_activity"
         session = self.application if self.pid is None else f"session {self.pid} ({self.role}, {self.application!r})"
@@ -206,23 +205,20 @@ class JobsRescued(Telemetry, frozen=True):
         return f"rescued {counted(self.count, 'job')} from dead workers"
 
 
-class RescuedJobFailed(Telemetry, frozen=True):
+class RescuedJobFailed(JobEvent, frozen=True):
     """A job has failed permanently because its worker died on its last attempt. That worker cannot report it."""
 
     level = logging.ERROR
-    job_id: str
-    task: str
     message: str
     line = (
-        "{0.task} {0.job_id} has failed for good: {0.message}, and no attempt is left; if the job did "
+        "{0.job} has failed for good: {0.message}, and no attempt is left; if the job did "
         'not cause that, run "stepwell jobs retry {0.job_id}"'
     )
 
 
-class JobBroken(Telemetry, frozen=True):
+class JobBroken(JobEvent, frozen=True):
     """A job could not be promoted, and has failed."""
 
     level = logging.ERROR
-    job_id: str
     error: str
-    line = "job {0.job_id} has failed: {0.error}"
+    line = "{0.job} has failed: {0.error}"

@@ -120,8 +120,11 @@ class LeaseLost(Telemetry, frozen=True):
 class LoopBlocked(Telemetry, frozen=True):
     level = logging.WARNING
     seconds: float
-    task: str | None
     job_id: str | None
+    """The job whose handler the loop runs, with its task, queue and attempt; None: it runs none."""
+    task: str | None
+    queue: str | None
+    attempt: int | None
     stack: str
 
     def text(self) -> str:

@@ -117,7 +117,8 @@ class Slots:
     def loop_blocked(self, seconds: float, stack: str) -> None:
         """The event loop is blocked: log which job runs on it. Called in the lease's thread."""
         run = next((run for runner in self.runners if (run := runner.on_loop())), None)
-        self._events.emit(LoopBlocked(seconds, run.job.task if run else None, run.job.id if run else None, stack))
+        about = run.about if run else (None, None, None, None)
+        self._events.emit(LoopBlocked(seconds, *about, stack))
 
     def sever(self) -> None:
         for runner in self.runners:

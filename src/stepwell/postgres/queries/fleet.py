@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, LiteralString
+from typing import Any, Literal, LiteralString
 from uuid import UUID
 
 from stepwell.postgres.queries.query import Query, repeatable_query
@@ -122,6 +122,8 @@ class Rescued:
 
     job_id: str
     task: str
+    queue: str
+    attempt: int
     message: str
     failed: bool
     """Whether that was its last attempt, so that the job failed permanently."""
@@ -138,11 +140,11 @@ class Led:
 
 
 def lead_and_rescue(worker_id: str, lease: float) -> Query[Led]:
-    def row(leads: bool, why: str | None, job_id: str | None, task: str, message: str, failed: bool) -> Led:
-        return Led(leads, why, None if job_id is None else Rescued(job_id, task, message, failed))
+    def row(leads: bool, why: str | None, job_id: str | None, *rescued: Any) -> Led:
+        return Led(leads, why, None if job_id is None else Rescued(job_id, *rescued))
 
     return Query(
-        "select leads, why, job_id::text, task, message, failed"
+        "select leads, why, job_id::text, task, queue, attempt, message, failed"
         " from stepwell.lead_and_rescue(%s::uuid, %s::double precision)",
         (worker_id, lease),
         row,
@@ -150,7 +152,9 @@ def lead_and_rescue(worker_id: str, lease: float) -> Query[Led]:
 
 
 def rescue_unregistered() -> Query[Rescued]:
-    return Query("select job_id::text, task, message, failed from stepwell.rescue_unregistered()", (), Rescued)
+    return Query(
+        "select job_id::text, task, queue, attempt, message, failed from stepwell.rescue_unregistered()", (), Rescued
+    )
 
 
 _TARGET: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"

@@ -18,6 +18,9 @@ class Holder:
     """A session that has locked a job; all None but the job if it is unknown. A prepared transaction has no pid."""
 
     job_id: str
+    task: str
+    queue: str
+    attempt: int
     pid: int | None
     role: str | None
     application: str | None
@@ -37,7 +40,8 @@ def limit_lock_wait(seconds: float) -> Query[str]:
 
 def lock_holders(job_ids: Sequence[str], *, with_family: bool) -> Query[Holder]:
     return Query(
-        "select id::text, pid, role, application, since from stepwell.lock_holders(%s::uuid[], %s::boolean)",
+        "select id::text, task, queue, attempt, pid, role, application, since"
+        " from stepwell.lock_holders(%s::uuid[], %s::boolean)",
         (bare(job_ids), with_family),
         Holder,
     )

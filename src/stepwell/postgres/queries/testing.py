@@ -55,10 +55,6 @@ delete from stepwell.step s using gone g where s.job_id = g.id returning s.key
 """
 
 
-def now() -> Query[datetime]:
-    return Query("select stepwell.now()")
-
-
 def set_clock(at: datetime | None, by: float = 0.0) -> Query[datetime]:
     """Stop the clock at a time, or `by` seconds later than now."""
     return Query(_SET_CLOCK, (at, by, True))

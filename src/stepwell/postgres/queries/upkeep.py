@@ -17,7 +17,10 @@ class Promoted:
     count: int
     next_due: float | None
     failed: list[UUID]
-    """Jobs that could not be made ready and have failed."""
+    """Jobs that could not be made ready and have failed; and their tasks, queues and attempts."""
+    tasks: list[str]
+    queues: list[str]
+    attempts: list[int]
     why: list[str]
     walked: int
     """How many index entries of other jobs the scans read: dead rows."""
@@ -26,7 +29,8 @@ class Promoted:
 def promote(since: float | None = None) -> Query[Promoted]:
     """`since`: only jobs that became due in the last so many seconds; None: all due jobs."""
     return Query(
-        "select promoted, next_due, failed, why, walked from stepwell.promote(_since => %s::double precision)",
+        "select promoted, next_due, failed, tasks, queues, attempts, why, walked"
+        " from stepwell.promote(_since => %s::double precision)",
         (since,),
         Promoted,
     )
