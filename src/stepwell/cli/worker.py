@@ -130,7 +130,7 @@ def worker(
             )
             sys.stdout.flush()
 
-    from stepwell.supervisor.limits import Limits
+    from stepwell.supervisor.limits import ProcessLimits
     from stepwell.supervisor.worker_main import run_worker
     from stepwell.worker import Worker
 
@@ -145,7 +145,7 @@ def worker(
             **durations,
         )
     set_up_logging(log_level, one_of_many=supervisor is not None)
-    limits = Limits(max_jobs, memory)
+    limits = ProcessLimits(max_jobs, memory)
     raise typer.Exit(run_worker(found, runs, supervisor, limits, wait=not no_wait, report=supervised.report_error))
 
 

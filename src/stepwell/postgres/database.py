@@ -303,7 +303,7 @@ class Database:
                 self._pool.close()
                 self._pool = None
             self._checked = False
-            self.address.release()
+            self.address.leave()
 
     async def aclose(self) -> None:
         """Close the running loop's pool, and everything that `close` closes."""

@@ -128,13 +128,13 @@ class SyncPool(_Pool[SyncConnection]):
 
     def __init__(self, dsn: str, size: int, switchovers: Switchovers) -> None:
         super().__init__(dsn, size, switchovers)
-        self._slots = threading.Semaphore(size)
+        self._permits = threading.Semaphore(size)
 
     @contextmanager
     def connection(self, within: float) -> Generator[SyncConnection]:
         """Lend a connection. Raises `NoConnection` if there is none `within` so many seconds."""
         deadline = time.monotonic() + within
-        if not self._slots.acquire(timeout=within):
+        if not self._permits.acquire(timeout=within):
             raise _all_in_use(within, self._size)
         try:
             connection = self._idle.take() or self._open(within, deadline)
@@ -143,7 +143,7 @@ class SyncPool(_Pool[SyncConnection]):
             finally:
                 self._idle.put(connection)
         finally:
-            self._slots.release()
+            self._permits.release()
 
     def _open(self, within: float, deadline: float) -> SyncConnection:
         pause = _FIRST_PAUSE
@@ -162,17 +162,17 @@ class LoopPool(_Pool[AsyncConnection]):
 
     def __init__(self, dsn: str, size: int, switchovers: Switchovers) -> None:
         super().__init__(dsn, size, switchovers)
-        self._slots = asyncio.Semaphore(size)
+        self._permits = asyncio.Semaphore(size)
 
     @asynccontextmanager
     async def connection(self, within: float) -> AsyncGenerator[AsyncConnection]:
         deadline = time.monotonic() + within
-        if not self._slots.locked():
-            await self._slots.acquire()  # does not wait
+        if not self._permits.locked():
+            await self._permits.acquire()  # does not wait
         else:
             try:
                 async with asyncio.timeout(within):
-                    await self._slots.acquire()
+                    await self._permits.acquire()
             except TimeoutError:
                 raise _all_in_use(within, self._size) from None
         try:
@@ -182,7 +182,7 @@ class LoopPool(_Pool[AsyncConnection]):
             finally:
                 self._idle.put(connection)
         finally:
-            self._slots.release()
+            self._permits.release()
 
     async def _open(self, within: float, deadline: float) -> AsyncConnection:
         pause = _FIRST_PAUSE

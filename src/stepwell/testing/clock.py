@@ -36,7 +36,7 @@ class Clock:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         with _keeping(error):
-            run(_release(), self._database)
+            run(_start(), self._database)
 
     async def __aenter__(self) -> AsyncStoppedClock:
         await arun(_set(self._at), self._database)
@@ -44,7 +44,7 @@ class Clock:
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         with _keeping(error):
-            await arun(_release(), self._database)
+            await arun(_start(), self._database)
 
 
 class StoppedClock:
@@ -107,8 +107,8 @@ def _set(at: datetime | None, by: float = 0.0) -> QueryPlan[datetime]:
     return moment
 
 
-def _release() -> QueryPlan[None]:
-    yield queries.release_clock()
+def _start() -> QueryPlan[None]:
+    yield queries.start_clock()
     yield queries.wake_workers()
 
 

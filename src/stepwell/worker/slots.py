@@ -104,7 +104,7 @@ class Slots:
             ended = [runner.ended for runner in self.runners]
             await asyncio.sleep(1)
             for runner, fetcher, before in zip(self.runners, self.fetchers, ended, strict=True):
-                if runner.ended == before and runner.waiting:
+                if runner.ended == before and runner.unstarted:
                     fetcher.slow_down()
                     self._events.emit(JobsHandedBack(self._hand_back(runner)))
 

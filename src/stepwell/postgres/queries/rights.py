@@ -9,7 +9,7 @@ from typing import Literal
 
 from stepwell.postgres.queries.query import Query
 
-Kind = Literal["producer", "worker", "viewer", "operator"]
+RoleKind = Literal["producer", "worker", "viewer", "operator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Grant:
     """A grant: a role and the kind whose rights it has."""
 
     role: str
-    kind: Kind
+    kind: RoleKind
     granted_at: datetime
 
 
@@ -29,11 +29,11 @@ class Who:
     owner: str
 
 
-def grant_role(role: str, kinds: Sequence[Kind]) -> Query[None]:
+def grant_role(role: str, kinds: Sequence[RoleKind]) -> Query[None]:
     return Query("select stepwell.grant_role(%s::text, %s::text[])", (role, list(kinds)))
 
 
-def revoke_role(role: str, kinds: Sequence[Kind] | None) -> Query[list[Kind]]:
+def revoke_role(role: str, kinds: Sequence[RoleKind] | None) -> Query[list[RoleKind]]:
     return Query("select stepwell.revoke_role(%s::text, %s::text[])", (role, None if kinds is None else list(kinds)))
 
 

@@ -60,7 +60,7 @@ def set_clock(at: datetime | None, by: float = 0.0) -> Query[datetime]:
     return Query(_SET_CLOCK, (at, by, True))
 
 
-def release_clock() -> Query[datetime]:
+def start_clock() -> Query[datetime]:
     return Query(_SET_CLOCK, (None, None, False))
 
 
