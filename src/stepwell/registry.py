@@ -30,6 +30,7 @@ from stepwell.jobs.task import Task
 from stepwell.values.bounds import check_choice
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
+from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry
 from stepwell.worker_hook import name_of
 
@@ -123,6 +124,7 @@ class TaskRegistry:
         transaction: bool = False,
         drift: Drift | None = None,
     ) -> TaskDecorator: ...
+    @public_call("app.task")
     def task(
         self,
         fn: Callable[..., Any] | None = None,
@@ -172,6 +174,7 @@ class TaskRegistry:
         chain: MakeChain
     else:
 
+        @public_call("app.chain")
         def chain(
             self,
             name: str,
@@ -190,10 +193,11 @@ class TaskRegistry:
             `process` it runs like a task with that option. A function may return `Next(value, after="1h")` to delay the
             next one, or `Done(value)` to end the chain. A job is enqueued with the arguments of the first function.
             """
-            module = sys._getframe(1).f_globals.get("__name__", "?")
+            module = sys._getframe(2).f_globals.get("__name__", "?")
             options = self._defaults.options(queue, priority, retry, timeout, "5s", keep, keep_failed)
             return self._register(Chain(self._job_store, name, steps, module, **options))
 
+    @public_call("app.machine")
     def machine(
         self,
         name: str,

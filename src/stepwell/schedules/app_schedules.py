@@ -19,6 +19,7 @@ from stepwell.schedules.handle import ScheduleHandle
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration
 from stepwell.values.policy import Keep
+from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry
 
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
@@ -32,6 +33,7 @@ class AppSchedules:
     scheduler: Scheduler
     _job_store: JobStore
 
+    @public_call("app.schedule")
     def schedule(
         self,
         when: When,
