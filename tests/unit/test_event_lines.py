@@ -40,6 +40,7 @@ def test_lines_count_jobs_and_durations_as_people_do() -> None:
         "stopping: waiting up to 1.5m for 5 running jobs: a 1, a 2, b 3 and 2 others; a second Ctrl-C hands them back "
         "within seconds"
     )
+    assert WorkerStopping(1, 0.0, ("a 1",)).text() == "stopping: handing back 1 running job: a 1"
     assert WorkerStopped(1, 2).text() == "stopped: 1 job succeeded, 2 attempts failed"
     failed = AttemptFailed("7", "work", "default", 1, 3, "error", "ValueError", "no", None, 0.00934)
     assert failed.text().endswith("; next try in 9.34ms")

@@ -61,17 +61,18 @@ class QueueUnknown(Telemetry, frozen=True):
 class WorkerStopping(Telemetry, frozen=True):
     running: int
     grace: float
+    """0: it does not wait."""
     jobs: tuple[str, ...] = ()
     """The tasks and ids of the first few."""
 
     def text(self) -> str:
         if not self.running:
             return "stopping: no job is running"
+        jobs = f"{counted(self.running, 'running job')}: {first_few(self.jobs, self.running)}"
+        if not self.grace:
+            return f"stopping: handing back {jobs}"
         back = "hands it back" if self.running == 1 else "hands them back"
-        return (
-            f"stopping: waiting up to {describe(self.grace)} for {counted(self.running, 'running job')}: "
-            f"{first_few(self.jobs, self.running)}; a second Ctrl-C {back} within seconds"
-        )
+        return f"stopping: waiting up to {describe(self.grace)} for {jobs}; a second Ctrl-C {back} within seconds"
 
 
 class WorkerStopped(Telemetry, frozen=True):

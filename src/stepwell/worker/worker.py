@@ -278,10 +278,11 @@ class Worker:
         """Wait for running jobs, hand back those that do not end in time, and wait until all outcomes are written."""
         run.slots.hand_back()
         jobs = tuple(f"{job.task} {job.id}" for job in run.slots.jobs[:3])
-        self._events.emit(WorkerStopping(run.slots.running, self._options.grace, jobs))
+        grace = 0.0 if self._now_asked.is_set() else self._options.grace
+        self._events.emit(WorkerStopping(run.slots.running, grace, jobs))
         idle = asyncio.ensure_future(run.slots.idle())
         now = asyncio.ensure_future(self._now_asked.wait())
-        await asyncio.wait([idle, now], timeout=self._options.grace, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([idle, now], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
         now.cancel()
         if not idle.done():
             run.slots.stop_all("shutdown")
