@@ -32,9 +32,10 @@ from stepwell.jobs.callable_task import (
 )
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.task import Task
-from stepwell.values.bounds import check_choice, refuse_unknown
+from stepwell.values.bounds import check_choice
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
+from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry
 from stepwell.worker_hook import name_of
 
@@ -122,6 +123,7 @@ class TaskRegistry:
         transaction: bool = False,
         drift: Drift | None = None,
     ) -> TaskDecorator: ...
+    @public_call("app.task")
     def task(
         self,
         fn: Callable[..., Any] | None = None,
@@ -171,6 +173,7 @@ class TaskRegistry:
         chain: MakeChain
     else:
 
+        @public_call("app.chain", ChainOptions)
         def chain(
             self,
             name: str,
@@ -184,13 +187,12 @@ class TaskRegistry:
             `process` it runs like a task with that option. A function may return `Next(value, after="1h")` to delay the
             next one, or `Done(value)` to end the chain. A job is enqueued with the arguments of the first function.
             """
-            module = sys._getframe(1).f_globals.get("__name__", "?")
-            refuse_unknown("chain", options, ChainOptions)
+            module = sys._getframe(2).f_globals.get("__name__", "?")
             return self._register(Chain(self._job_store, name, steps, module, **self._defaults.options(**options)))
 
+    @public_call("app.machine", ChainOptions)
     def machine(self, name: str, **options: Unpack[ChainOptions]) -> Machine:
         """Register a state machine as a task. `@machine.state` adds its states. A job is enqueued with a state."""
-        refuse_unknown("machine", options, ChainOptions)
         return self._register(Machine(self._job_store, name, **self._defaults.options(**options)))
 
     def _register(self, task: AnyTask) -> AnyTask:

@@ -18,6 +18,7 @@ from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import NewJob
 from stepwell.values.policy import Keep, check_timeout, stored_keep, stored_retry
+from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry, check_max_attempts
 
 P = ParamSpec("P")
@@ -41,6 +42,7 @@ class Enqueuer(Generic[P, R]):
         self._task = task
         self._options = options
 
+    @public_call("task.using")
     def using(
         self,
         *,

@@ -10,9 +10,9 @@ from stepwell.errors import ConfigError
 from stepwell.jobs.codec import encode_metadata
 from stepwell.jobs.task import Task
 from stepwell.postgres.queries.search import JobMatch
-from stepwell.values.bounds import refuse_unknown
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import FINISHED, LIVE, State
+from stepwell.values.public_call import refuse_unknown
 
 _STATES: tuple[State, ...] = (*LIVE, *FINISHED)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -28,6 +28,9 @@ R = TypeVar("R", covariant=True)
 
 # How many seconds a read may take that only improves an error message.
 _FOR_A_MESSAGE = 1.0
+# The names of these methods in other libraries.
+_RESULT = "job.result(timeout=...), in async code await job.aresult(timeout=...)"
+_ELSEWHERE = {"get": _RESULT, "wait": _RESULT, "status": "job.info().state", "revoke": "job.cancel()"}
 
 
 class JobHandle(Generic[R]):
@@ -46,6 +49,13 @@ class JobHandle(Generic[R]):
     def id(self) -> UUID:
         """The job's id."""
         return UUID(self._id)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            # Hidden from type checkers: with it they would accept every wrong name.
+            hint = f": write {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+            raise AttributeError(f"'JobHandle' object has no attribute {name!r}{hint}")
 
     def __repr__(self) -> str:
         return f"<JobHandle {self._id}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 import psycopg
@@ -168,7 +169,8 @@ def is_own(error: psycopg.Error) -> bool:
 def in_short(error: BaseException) -> str:
     """Return the message in one line, without the statement and the call stack that Postgres adds."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    return " ".join((primary or str(error)).split()).removeprefix(_OWN)
+    line = " ".join((primary or str(error)).split()).removeprefix(_OWN)
+    return re.sub(r" Is the server running [^?]*\?", "", line)  # our own hints ask that, too
 
 
 def where(dsn: str) -> str:

@@ -16,6 +16,7 @@ from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run_call
 from stepwell.schedules.declare import ScheduleOptions, Scheduler, new_declaration
 from stepwell.schedules.handle import ScheduleHandle
 from stepwell.values.bounds import check_name
+from stepwell.values.public_call import public_call
 
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
 
@@ -28,6 +29,7 @@ class AppSchedules:
     scheduler: Scheduler
     _job_store: JobStore
 
+    @public_call("app.schedule", ScheduleOptions)
     def schedule(self, when: When, **options: Unpack[ScheduleOptions]) -> Callable[[AnyTask], AnyTask]:
         """Enqueue a task by cron or at an interval: `@app.schedule("0 9 * * mon-fri", tz="Europe/Paris")`, above
         `@app.task`. A task may have several schedules, each with a `name`; without one, a schedule has the task's name.
@@ -42,7 +44,7 @@ class AppSchedules:
 
         def declare(task: AnyTask) -> AnyTask:
             own = self._own_task(task, "@app.schedule")
-            self.scheduler.declare(new_declaration("schedule", own, when, options))
+            self.scheduler.declare(new_declaration("app.schedule", own, when, options))
             return task
 
         return declare

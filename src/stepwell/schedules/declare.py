@@ -14,9 +14,10 @@ from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.query_plan import QueryPlan
-from stepwell.values.bounds import check_choice, check_name, refuse_unknown
+from stepwell.values.bounds import check_choice, check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import Keep
+from stepwell.values.public_call import refuse_unknown
 from stepwell.values.retry import Retry
 
 _PATIENCE = 2.0

@@ -62,6 +62,8 @@ class AttemptFailed(JobEvent, frozen=True):
     message: str
     traceback: str | None
     delay: float | None
+    step: str | None = None
+    """The step of a chain or durable function, or the state of a machine, that failed."""
 
     @property
     def final(self) -> bool:
@@ -72,12 +74,13 @@ class AttemptFailed(JobEvent, frozen=True):
         return self.level if self.final else logging.WARNING
 
     def text(self) -> str:
-        failure = f"{self.job} attempt {self.attempt} of {self.max_attempts} failed ({self.reason}): "
+        at = f" in {self.step!r}" if self.step else ""
+        failure = f"{self.job} attempt {self.attempt} of {self.max_attempts} failed{at} ({self.reason}): "
         failure += error_line(self.type, self.message)
         if self.final:
             return f"{failure}; it is not tried again"
         place = user_place(self.traceback or "")
-        return f"{failure}{f' at {place}' if place else ''}; next try in {self.delay:.3g} s"
+        return f"{failure}{f' at {place}' if place else ''}; next try in {describe(self.delay or 0)}"
 
     def detail(self) -> str | None:
         return self.traceback if self.final else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from stepwell.errors import ConfigError
@@ -21,13 +21,6 @@ def check_choice(choice: Choice, what: str, choices: Sequence[Choice]) -> Choice
     if choice not in choices:
         raise ConfigError(f"{what} is {choice!r}: it must be one of {', '.join(choices)}")
     return choice
-
-
-def refuse_unknown(caller: str, options: Mapping[str, object], known: type) -> None:
-    """Raise `TypeError`, as Python does, if a keyword argument is not in `known`, the TypedDict of the options."""
-    for word in options:
-        if word not in known.__annotations__:
-            raise TypeError(f"{caller}() got an unexpected keyword argument {word!r}")
 
 
 def check_name(name: str, what: str) -> str:

@@ -11,7 +11,6 @@ import contextlib
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from stepwell.error_text import user_stack
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.connection import has_input, open_within, sever
@@ -256,5 +256,5 @@ class _LoopWatch:
             # Once, and again each time that it has lasted twice as long.
             ping.next_report = 2 * waited
             frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]
-            stack = "".join(traceback.format_stack(frame)[-12:]) if frame else "(no stack)"
+            stack = user_stack(frame) if frame else "(no stack)"
             self._blocked(waited, stack)

@@ -55,6 +55,10 @@ def claim(
     )
 
 
+def ready_queues(patterns: Sequence[str]) -> Query[str]:
+    return Query("select stepwell.ready_queues(%s::text[])", (texts(patterns),))
+
+
 def read_claimed(job_id: str, epoch: int) -> Query[tuple[str, str | None, str | None]]:
     return Query(
         "select args::text, metadata::text, journal from stepwell.read_claimed(%s::uuid, %s::integer)",
