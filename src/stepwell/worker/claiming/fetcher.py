@@ -111,8 +111,8 @@ class Fetcher:
                 await self._wait(self._wake, _PATIENCE)
             else:
                 if exhausted:
-                    # Not for ever: `reconcile` must be called now and then.
-                    await self._wait(self._wake, _LONGEST_WAIT)
+                    # Not for ever: a connection may be lost while nothing is claimed.
+                    await self._wait(self._wake, min(_LONGEST_WAIT, claims.seconds_to_reconcile()))
 
     def _wanted(self) -> int:
         """How many jobs to claim now; 0: the worker holds enough jobs or bytes, or too many outcomes are unwritten."""
