@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 
+import pytest
+
 from .round import play
 
 _SECONDS = 20.0
 
 
+@pytest.mark.long
 def test_after_everybody_has_called_everything_at_once_nothing_is_lost_stuck_or_orphaned(dsn: str) -> None:
     seed = int(os.environ.get("STEPWELL_FUZZ_SEED") or secrets.randbelow(2**32))
     print(f"STEPWELL_FUZZ_SEED={seed}")
