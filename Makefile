@@ -13,7 +13,7 @@ demo: $(VENV)/.installed
 
 # The types and the tests on Postgres 16 run beside the others, and are shown when all have ended.
 test: lint imports
-	@$(MAKE) --no-print-directory types unit-16 > $(VENV)/beside.txt 2>&1 & beside=$$!; \
+	@$(MAKE) --no-print-directory -k types unit-16 > $(VENV)/beside.txt 2>&1 & beside=$$!; \
 	trap 'kill $$beside' INT TERM; \
 	$(MAKE) --no-print-directory unit; ended=$$?; \
 	wait $$beside || ended=1; \
@@ -31,10 +31,10 @@ imports: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 4 --dist worksteal -q --ignore tests/benchmarks
+	$(BIN)/python -m pytest -n 5 --dist worksteal -q --ignore tests/benchmarks
 
 unit-16: $(VENV)/.ready
-	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(ON_POSTGRES)
+	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -q $(ON_POSTGRES)
 
 test-16: $(VENV)/.ready
 	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q
