@@ -134,6 +134,7 @@ async def test_results_of_other_jobs_come_while_a_job_is_locked_whose_args_do_no
             await auntil(lambda: _held(job))
 
 
+@pytest.mark.counts_runs
 async def test_steps_of_other_jobs_are_saved_while_one_job_is_locked(app: App, dsn: str) -> None:
     go = asyncio.Event()
 

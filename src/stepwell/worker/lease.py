@@ -87,6 +87,9 @@ class Lease:
     def start(self) -> str:
         """Register and begin to renew. If it raises, it may be called again. Blocks: call it in a thread."""
         with self._gate:
+            if self._stopping:
+                # The caller no longer waits: a worker that registered now would stay registered until its lease ends.
+                raise StepwellError("the worker was stopped before it registered")
             try:
                 self._connection = self._connect()
             except psycopg.Error as error:
@@ -122,7 +125,7 @@ class Lease:
 
     def stop(self) -> None:
         """Stop renewing and unregister the worker. Blocks: call it in a thread. Also safe when `start` failed, or still
-        runs because its caller no longer waits for it."""
+        runs or has yet to begin, because its caller no longer waits for it."""
         with self._gate:
             self._stopping = True
         self._kick.set()

@@ -50,10 +50,10 @@ class Slots:
     def jobs(self) -> list[ClaimedJob]:
         return [job for runner in self.runners for job in runner.jobs]
 
-    def notified(self, queue: str, ready: ReadyRange) -> None:
+    def notified(self, queue: str, ready: ReadyRange) -> bool:
+        """Pass a notification on. False: its pool has no room for it."""
         pool = self._pools.pool_of(queue)
-        if pool is not None:
-            self.fetchers[pool].notified(queue, ready)
+        return pool is None or self.fetchers[pool].notified(queue, ready)
 
     def found(self, first: FirstReady) -> None:
         pool = self._pools.pool_of(first.queue)

@@ -23,6 +23,7 @@ from stepwell.values.job import ClaimedJob
 from stepwell.worker.claiming.claims import Claims
 from stepwell.worker.claiming.patterns import fits
 from stepwell.worker.claiming.ready_poller import ReadyPoller
+from stepwell.worker.claiming.ready_ranges import ReadyRange
 from stepwell.worker.connections import Connections, Outage
 from stepwell.worker.declared_schedules import DeclaredSchedules
 from stepwell.worker.duty_runner import DutyRunner
@@ -104,7 +105,7 @@ class WorkerRun:
             events,
             ListenerCallbacks(
                 ready=self._poller.look,
-                ready_at=self.slots.notified,
+                ready_at=self._notified,
                 due=self._promoter.due_in,
                 tick=self._ticker.look,
                 cancel=self._cancel_notified,
@@ -128,6 +129,10 @@ class WorkerRun:
                 blocked=self.slots.loop_blocked,
             ),
         )
+
+    def _notified(self, queue: str, ready: ReadyRange) -> None:
+        if not self.slots.notified(queue, ready):
+            self._poller.dropped()
 
     def _connection(self, name: str, *, slow: bool = False) -> WorkerConnection:
         return WorkerConnection(name, self._connections, slow=slow)
