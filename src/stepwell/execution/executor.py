@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -97,10 +96,6 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
     run = run_of(ctx)
     try:
         result = task.fn(*positional, **named)
-        if inspect.iscoroutine(result) or inspect.isgenerator(result):
-            result.close()
-            kind = "coroutine" if inspect.iscoroutine(result) else "generator"
-            raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
         error = _left_early(run.journal) if run.took_steps else None
         if error is None:
             if run.unawaited is not None:

@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, one_column
+from stepwell.postgres.queries.query import Query
 
 LISTEN_FOR_DOCTOR: LiteralString = "listen stepwell_doctor"
 
 
 def limit_statements(seconds: float) -> Query[str]:
-    return Query("select set_config('statement_timeout', %s::text, false)", (f"{seconds * 1000:.0f}ms",), one_column)
+    return Query("select set_config('statement_timeout', %s::text, false)", (f"{seconds * 1000:.0f}ms",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,7 @@ def snapshot_holders() -> Query[SnapshotHolder]:
 def hidden_sessions() -> Query[int]:
     return Query(
         "select count(*) from pg_catalog.pg_stat_activity a where a.datname = current_database()"
-        " and a.query = '<insufficient privilege>'",
-        (),
-        one_column,
+        " and a.query = '<insufficient privilege>'"
     )
 
 
@@ -199,4 +197,4 @@ def default_rows() -> Query[DefaultRows]:
 
 
 def notify(channel: str, payload: str) -> Query[None]:
-    return Query("select pg_notify(%s, %s)", (channel, payload), one_column)
+    return Query("select pg_notify(%s, %s)", (channel, payload))

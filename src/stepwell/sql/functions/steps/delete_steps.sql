@@ -8,7 +8,6 @@ create or replace function stepwell.delete_steps(
   _retriable uuid[]
 ) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _large uuid[];
