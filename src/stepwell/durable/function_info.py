@@ -35,8 +35,7 @@ class FunctionInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 def function_info(fn: Callable[..., Any]) -> FunctionInfo:
-    # `_may_be_cached`, written out: this is asked for each step.
-    return _cached_info(fn) if type(fn) is FunctionType and fn.__closure__ is None else _info(fn)
+    return _cached_info(fn) if _may_be_cached(fn) else _info(fn)
 
 
 def _may_be_cached(fn: object) -> bool:

@@ -135,7 +135,7 @@ class RunState:
     def expect(self, made: Coroutine[Any, Any, Any] | Unentered) -> None:
         """Expect the handler to await this coroutine, or to enter this transaction."""
         # Mostly the handler has awaited its latest step before it makes another: then only this one need be kept. No
-        # call comes between reading and writing the attribute, so threads of branches do not lose one.
+        # call comes between reading and writing the attribute, so two threads do not replace the same one.
         latest, self._latest = self._latest, made
         if latest is not None and is_open(latest):
             if self._unawaited is None:
