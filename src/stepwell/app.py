@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from stepwell.calendar.schedule import STALES, Stale
-from stepwell.durable.journal import Drift
+from stepwell.durable.backend import Drift
 from stepwell.fleet import FleetControl
 from stepwell.jobs.app_jobs import AppJobs
 from stepwell.jobs.enqueue import JobStore

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
+from stepwell.durable.backend import Drift
 from stepwell.durable.context import Context
-from stepwell.durable.journal import Drift
 from stepwell.durable.sync_context import SyncContext
 from stepwell.errors import ConfigError, DuplicateTask
 from stepwell.flows.chain import Chain, Step

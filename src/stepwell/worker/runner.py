@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -248,26 +248,26 @@ class Runner:
         self._start_timer(run)
         return True
 
-    async def _execute(self, run: RunningJob) -> Outcome:
+    def _execute(self, run: RunningJob) -> Awaitable[Outcome]:
+        # Not a coroutine itself: the event loop would pass through one more each time that a step was saved.
         job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
         if task.transaction:
-            return await self._transactions.execute(run)
+            return self._transactions.execute(run)
         if task.flow is not None:
-            outcome = await execute_flow(task, job, self._report, self._durability[job.task], most, run.begin)
-            run.finishing = True
-            return outcome
+            return execute_flow(task, job, self._report, self._durability[job.task], most, run.begin)
         if task.kind == "async":
-            outcome = await execute(task, job.args, ctx, most)
-            run.finishing = True
-            return outcome
+            return execute(task, job.args, ctx, most)
         if task.kind == "thread":
-            return await self._in_thread(execute_plain, task, job.args, ctx, most)
+            return self._in_thread(execute_plain, task, job.args, ctx, most)
+        return self._in_process(run)
+
+    async def _in_process(self, run: RunningJob) -> Outcome:
         run.stop_process = asyncio.Event()
         try:
-            return await self._processes.run(job, task, most, run.stop_process)
+            return await self._processes.run(run.job, run.task, self._max_result_size, run.stop_process)
         except TimeLimitExpired as error:
             run.stop_reason = run.stop_reason or "timeout"
-            return outcome_of(error, task, job.attempt)
+            return outcome_of(error, run.task, run.job.attempt)
 
     async def _in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         # A thread of the pool keeps its context; each job gets one of its own, which is its run's.

@@ -175,8 +175,7 @@ def stop(target: Target) -> Query[int]:
 def pauses() -> Query[Control]:
     return repeatable_query(
         "select action, scope, name, asked_at from stepwell.controls where action = 'pause' order by scope, name",
-        (),
-        Control,
+        row=Control,
     )
 
 

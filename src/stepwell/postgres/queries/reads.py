@@ -125,8 +125,7 @@ def queues() -> Query[QueueInfo]:
     return repeatable_query(
         "select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at from stepwell.queues"
         " order by name",
-        (),
-        QueueInfo,
+        row=QueueInfo,
     )
 
 
@@ -183,8 +182,7 @@ def workers() -> Query[WorkerInfo]:
     return repeatable_query(
         "select id, host, pid, version, queues, tasks, concurrency, running, started_at, renewed_at, lease_until,"
         " alive, owner, leads, paused, stopping, named from stepwell.workers order by started_at, id",
-        (),
-        WorkerInfo,
+        row=WorkerInfo,
     )
 
 

@@ -46,8 +46,7 @@ def who() -> Query[Who]:
     return Query(
         "select current_user::text, pg_catalog.pg_get_userbyid(n.nspowner)::text from pg_catalog.pg_namespace n"
         " where n.nspname = 'stepwell'::name",
-        (),
-        Who,
+        row=Who,
     )
 
 
