@@ -46,6 +46,7 @@ from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Scope, Uniq
 from stepwell.values.directives import Done, Next, Restart
 from stepwell.values.duration import Duration
 from stepwell.values.job import Failure, JobInfo, State
+from stepwell.values.limit_info import LimitInfo
 from stepwell.values.outcome import Cancel, Fail, RetryIn, Snooze
 from stepwell.values.policy import Keep
 from stepwell.values.retry import Backoff, Retry
@@ -89,6 +90,7 @@ __all__ = [
     "JobNotFound",
     "Keep",
     "Limit",
+    "LimitInfo",
     "Machine",
     "Next",
     "NotAwaited",

@@ -29,6 +29,7 @@ bury_steps              caller
 cancel                  owner   worker operator
 cancel_children         caller
 check_isolation         caller
+check_key               caller
 check_options           caller
 check_policies          caller
 check_sizes             caller
@@ -74,6 +75,7 @@ large_value             owner   worker viewer operator
 lead                    owner   worker
 lead_and_rescue         owner   worker
 line_up                 caller
+list_limits             owner   viewer operator
 lock_event              caller
 lock_family             caller
 lock_holders            owner   worker
@@ -167,6 +169,7 @@ controls          viewer operator
 failures          viewer operator
 folded_steps
 jobs              viewer operator
+limits            viewer operator
 queues            viewer operator
 schedules         viewer operator
 size_limits       viewer operator

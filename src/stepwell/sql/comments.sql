@@ -372,7 +372,7 @@ comment on column stepwell.grantee.role_id is 'The oid of the role. A later role
 comment on column stepwell.grantee.granted_at is 'When the grant was made.';
 
 comment on table stepwell.size_limit is
-  'The size limits, in bytes, set by the owner of the schema with stepwell.set_size_limit or "stepwell limits set".';
+  'The size limits, in bytes, set by the owner of the schema with stepwell.set_size_limit or "stepwell sizes set".';
 comment on column stepwell.size_limit.name is
   'args and metadata of a job; event and signal: their values; result; step: the value or error of a step; progress; '
   'job: everything that a worker receives with one job (args, metadata, saved steps).';

@@ -25,9 +25,9 @@ from (
     -- Look.
     (
       '{viewer,operator}', 'view',
-      '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits}'
+      '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits, limits}'
     ),
-    ('{viewer,operator}', 'function', '{find_jobs,large_value}'),
+    ('{viewer,operator}', 'function', '{find_jobs,large_value,list_limits}'),
     -- Change jobs, schedules and the fleet.
     (
       '{operator}', 'function', '{

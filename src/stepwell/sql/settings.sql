@@ -44,7 +44,8 @@ begin
             enable_sort = off
           }',
           '{
-            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, promote, ready_queues, register_worker,
+            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up,
+            list_limits, promote, ready_queues, register_worker,
             release_misfits, runs_to_replace, task_options
           }'
         ),

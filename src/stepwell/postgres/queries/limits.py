@@ -1,23 +1,30 @@
-"""Calls that read and change the size limits of stored values."""
+"""Calls that read and set limits and rates by key."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stepwell.postgres.queries.query import Query, one_column
+from stepwell.values.limit_info import LimitInfo
 
 
-@dataclass(frozen=True, slots=True)
-class SizeLimit:
-    """The limit in bytes for one kind of value."""
+def limits(key: str | None = None) -> Query[LimitInfo]:
+    """List the limits and rates; `key`: only this one."""
+    return Query(
+        "select key, most, most_is_set, held, rate, burst, rate_is_set, next_at, waiting, set_at"
+        " from stepwell.list_limits(%s::text)",
+        (key,),
+        LimitInfo,
+        repeatable=True,
+    )
 
-    name: str
-    bytes: int
+
+def set_limit(key: str, most: int | None) -> Query[None]:
+    return Query("select stepwell.set_limit(%s::text, %s::integer)", (key, most), one_column, repeatable=True)
 
 
-def size_limits() -> Query[SizeLimit]:
-    return Query("select name, bytes from stepwell.size_limits order by name", (), SizeLimit)
-
-
-def set_size_limit(name: str, size: int) -> Query[int]:
-    return Query("select stepwell.set_size_limit(%s::text, %s::bigint)", (name, size), one_column)
+def set_rate(key: str, count: int | None, per: float | None, burst: int | None) -> Query[None]:
+    return Query(
+        "select stepwell.set_rate(%s::text, %s::integer, %s::double precision, %s::integer)",
+        (key, count, per, burst),
+        one_column,
+        repeatable=True,
+    )

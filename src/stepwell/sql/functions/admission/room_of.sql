@@ -33,6 +33,11 @@ begin
     next_in := extract(epoch from _bucket.closed_until - _now);
     return;
   end if;
+  if extract(epoch from _bucket.used_until - _now) > _burst * _interval then
+    -- More is missing than the bucket holds: its rate was slower. It is empty, and fills at the new rate from now on.
+    _bucket.used_until := _now + _burst * _interval * interval '1 second';
+    update stepwell.bucket b set used_until = _bucket.used_until where b.key = _key;
+  end if;
   -- How many tokens are missing from a full bucket. A claim takes the tokens; admitted jobs have theirs reserved.
   _used := coalesce(greatest(0, extract(epoch from _bucket.used_until - _now)), 0) / _interval;
   room := greatest(0, floor(_burst - _used + 1e-6)::integer - _held);

@@ -1,0 +1,70 @@
+"""The calls of `App` about limits and rates by key: read them, and set them at run time."""
+
+from __future__ import annotations
+
+from stepwell.errors import ConfigError
+from stepwell.postgres import queries
+from stepwell.postgres.database import Database
+from stepwell.postgres.queries import Query
+from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.values.admission import Rate
+from stepwell.values.bounds import check_name, check_whole
+from stepwell.values.duration import seconds
+from stepwell.values.limit_info import LimitInfo
+
+
+class AppLimits:
+    """The part of `App` that is about limits and rates."""
+
+    database: Database
+
+    def limits(self, key: str | None = None) -> list[LimitInfo]:
+        """List the limits and rates in the database, of every app, by key: those with running or waiting jobs, and
+        those that were set at run time, up to 10,000 keys; or only that of `key`."""
+        refuse_in_event_loop("limits", "alimits")
+        return self.database.fetch(_limits(key))
+
+    async def alimits(self, key: str | None = None) -> list[LimitInfo]:
+        """The same as `limits`, for async code."""
+        return await self.database.afetch(_limits(key))
+
+    def set_limit(self, key: str, most: int | None) -> None:
+        """Set how many jobs with this key may run at once, in place of the number in the code: `set_limit("api", 5)`.
+        0 lets none run; None removes the setting, so that the code decides again. It holds in the whole database and
+        takes effect at once. Jobs that run go on."""
+        refuse_in_event_loop("set_limit", "aset_limit")
+        self.database.fetch(_set_limit(key, most))
+
+    async def aset_limit(self, key: str, most: int | None) -> None:
+        """The same as `set_limit`, for async code."""
+        await self.database.afetch(_set_limit(key, most))
+
+    def set_rate(self, key: str, rate: Rate | None) -> None:
+        """Set how many jobs with this key may start per time, in place of the numbers in the code: `set_rate("api",
+        Rate(50, per="1s"))`. None removes the setting. It holds in the whole database and takes effect at once."""
+        refuse_in_event_loop("set_rate", "aset_rate")
+        self.database.fetch(_set_rate(key, rate))
+
+    async def aset_rate(self, key: str, rate: Rate | None) -> None:
+        """The same as `set_rate`, for async code."""
+        await self.database.afetch(_set_rate(key, rate))
+
+
+def _limits(key: str | None) -> Query[LimitInfo]:
+    return queries.limits.limits(None if key is None else check_name(key, "key"))
+
+
+def _set_limit(key: str, most: int | None) -> Query[None]:
+    checked = None if most is None else check_whole(most, "most", 0, 1_000_000)
+    return queries.limits.set_limit(check_name(key, "key"), checked)
+
+
+def _set_rate(key: str, rate: Rate | None) -> Query[None]:
+    check_name(key, "key")
+    if rate is None:
+        return queries.limits.set_rate(key, None, None, None)
+    if not isinstance(rate, Rate):
+        raise ConfigError(f'rate is {rate!r}: give a Rate, such as Rate(50, per="1s"), or None to remove the setting')
+    if rate.key is not None and rate.key != key:
+        raise ConfigError(f"the rate is for key {key!r}, but has key={rate.key!r}: leave key= out")
+    return queries.limits.set_rate(key, rate.count, seconds(rate.per, "Rate(per)"), 1 if rate.smooth else rate.burst)
