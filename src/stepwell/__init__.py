@@ -51,6 +51,7 @@ from stepwell.values.outcome import Cancel, Fail, RetryIn, Snooze
 from stepwell.values.policy import Keep
 from stepwell.values.retry import Backoff, Retry
 from stepwell.values.step import StepInfo, StepKind
+from stepwell.values.why import Cause, Why
 from stepwell.worker import Worker
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "Call",
     "Cancel",
     "Catchup",
+    "Cause",
     "Chain",
     "Child",
     "ConfigError",
@@ -128,6 +130,7 @@ __all__ = [
     "Transaction",
     "Unique",
     "When",
+    "Why",
     "Worker",
     "WorkerNotFound",
     "preview",

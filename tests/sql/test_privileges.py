@@ -141,6 +141,7 @@ send                    owner   producer worker
 set_limit               owner   operator
 set_rate                owner   operator
 set_size_limit          caller
+shell_word              caller
 snooze                  owner   worker
 spawn                   owner   worker
 step_saved              owner   worker
@@ -162,6 +163,7 @@ uuid7                   caller
 uuids7                  caller
 waiting_for             caller
 wake                    caller
+why                     owner   viewer operator
 """
 
 VIEWS = """

@@ -27,7 +27,7 @@ from (
       '{viewer,operator}', 'view',
       '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits, limits}'
     ),
-    ('{viewer,operator}', 'function', '{find_jobs,large_value,list_limits}'),
+    ('{viewer,operator}', 'function', '{find_jobs,large_value,list_limits,why}'),
     -- Change jobs, schedules and the fleet.
     (
       '{operator}', 'function', '{

@@ -46,7 +46,7 @@ begin
           '{
             admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up,
             list_limits, promote, ready_queues, register_worker,
-            release_misfits, runs_to_replace, task_options
+            release_misfits, runs_to_replace, task_options, why
           }'
         ),
         -- hash: arrays of any length are joined to rows by a hash; a nested loop would sort the array for each row. The

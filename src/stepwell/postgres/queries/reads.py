@@ -12,6 +12,7 @@ from uuid import UUID
 from stepwell.postgres.queries.query import Query, as_tuple, one_column
 from stepwell.values.job import Failure, JobInfo
 from stepwell.values.step import StepInfo
+from stepwell.values.why import Cause, Why
 
 INFO: LiteralString = (
     "select id, state::text, task, queue, priority, args::text, metadata::text, result::text, error, progress::text,"
@@ -31,6 +32,15 @@ def info(job_id: str) -> Query[JobInfo]:
 def job_exists(job_id: str) -> Query[bool]:
     return Query(
         "select exists (select from stepwell.jobs where id = %s::uuid)", (job_id,), one_column, repeatable=True
+    )
+
+
+def why(job_id: str) -> Query[Why]:
+    return Query(
+        "select cause, subject, next_act, nullif(until, 'infinity'::timestamptz), jobs from stepwell.why(%s::uuid)",
+        (job_id,),
+        _why,
+        repeatable=True,
     )
 
 
@@ -81,6 +91,10 @@ def to_info(*columns: Any) -> JobInfo:
 def _step_info(*columns: Any) -> StepInfo:
     n, key, kind, pending, timed_out, value, *rest = columns
     return StepInfo(n, key, kind, pending, timed_out, _value(value), *rest)
+
+
+def _why(cause: Cause, subject: str, next_act: str, until: datetime | None, jobs: list[UUID] | None) -> Why:
+    return Why(cause, subject, next_act, until, tuple(jobs or ()))
 
 
 def _value(text: str | None) -> Any:
