@@ -38,6 +38,7 @@ check_values            caller
 claim                   owner   worker
 claim_jobs              owner   worker
 control_scope           caller
+count_running           caller
 delete_steps            caller
 deliver                 caller
 deliver_events          owner
@@ -92,6 +93,7 @@ note_claimed            caller
 notify                  caller
 notify_blocked          caller
 notify_done             caller
+notify_queues           caller
 notify_ready            caller
 now                     owner   everybody
 pause                   owner   operator
@@ -107,6 +109,8 @@ prune_stats             owner   worker
 prune_ticks             owner   worker
 put_schedules           owner   worker operator
 queue_again             caller
+queue_key               caller
+queue_room              caller
 read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
@@ -139,6 +143,7 @@ schedule_times          owner   worker
 schema_version          owner   everybody
 send                    owner   producer worker
 set_limit               owner   operator
+set_queue_limit         owner   operator
 set_rate                owner   operator
 set_size_limit          caller
 shell_word              caller

@@ -1,4 +1,4 @@
-"""The calls of `App` about limits and rates by key: read them, and set them at run time."""
+"""The calls of `App` about limits and rates by key, and limits of queues: read them, and set them at run time."""
 
 from __future__ import annotations
 
@@ -49,6 +49,17 @@ class AppLimits:
         """The same as `set_rate`, for async code."""
         await self.database.afetch(_set_rate(key, rate))
 
+    def set_queue_limit(self, queue: str, most: int | None) -> None:
+        """Set how many jobs of a queue may run at once, over all workers of every app: `set_queue_limit("mail", 10)`.
+        It holds for all jobs of the queue, also for those that wait already. 0 lets none run; None removes the limit.
+        It takes effect at once. Jobs that run go on, and count."""
+        refuse_in_event_loop("set_queue_limit", "aset_queue_limit")
+        self.database.fetch(_set_queue_limit(queue, most))
+
+    async def aset_queue_limit(self, queue: str, most: int | None) -> None:
+        """The same as `set_queue_limit`, for async code."""
+        await self.database.afetch(_set_queue_limit(queue, most))
+
 
 def _limits(key: str | None) -> Query[LimitInfo]:
     return queries.limits.limits(None if key is None else check_name(key, "key"))
@@ -57,6 +68,11 @@ def _limits(key: str | None) -> Query[LimitInfo]:
 def _set_limit(key: str, most: int | None) -> Query[None]:
     checked = None if most is None else check_whole(most, "most", 0, 1_000_000)
     return queries.limits.set_limit(check_name(key, "key"), checked)
+
+
+def _set_queue_limit(queue: str, most: int | None) -> Query[None]:
+    checked = None if most is None else check_whole(most, "most", 0, 1_000_000)
+    return queries.limits.set_queue_limit(check_name(queue, "queue"), checked)
 
 
 def _set_rate(key: str, rate: Rate | None) -> Query[None]:

@@ -264,6 +264,16 @@ comment on column stepwell.key_setting.spacing is 'Seconds between two tokens of
 comment on column stepwell.key_setting.burst is 'How many tokens the bucket of the rate holds.';
 comment on column stepwell.key_setting.set_at is 'When it was set.';
 
+comment on table stepwell.queue_setting is 'Limits of queues, set at run time. Claims count and give no more jobs.';
+comment on column stepwell.queue_setting.name is 'The queue.';
+comment on column stepwell.queue_setting.most is 'How many of its jobs run at once, over all workers.';
+comment on column stepwell.queue_setting.set_at is 'When it was set.';
+comment on column stepwell.queue_setting.seen_at is
+  'When a claim first found that all running jobs of the queue have a permit.';
+comment on column stepwell.queue_setting.all_counted is
+  'Whether all running jobs of the queue have a permit. False: some may have been claimed before the limit was set, and '
+  'claims count these one by one.';
+
 comment on table stepwell.turn_clock is
   'How far the turns of the fair keys of a queue and rank have come. A key with no waiting job begins here.';
 comment on column stepwell.turn_clock.queue is 'The queue.';

@@ -31,7 +31,7 @@ from (
     -- Change jobs, schedules and the fleet.
     (
       '{operator}', 'function', '{
-        cancel, retry, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate,
+        cancel, retry, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate, set_queue_limit,
         put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule
       }'
     )

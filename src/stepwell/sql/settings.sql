@@ -30,9 +30,9 @@ begin
         (
           '{plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off}',
           '{
-            cancel_children, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits,
+            cancel_children, count_running, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits,
             has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
-            prune_rows, prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs,
+            prune_rows, prune_signals, put_schedules, queue_room, read_claimed, remove_worker, renew, rescue_jobs,
             rescue_unregistered, release, results, retry,
             return_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one
           }'

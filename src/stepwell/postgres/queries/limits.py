@@ -21,6 +21,10 @@ def set_limit(key: str, most: int | None) -> Query[None]:
     return Query("select stepwell.set_limit(%s::text, %s::integer)", (key, most), one_column, repeatable=True)
 
 
+def set_queue_limit(queue: str, most: int | None) -> Query[None]:
+    return Query("select stepwell.set_queue_limit(%s::text, %s::integer)", (queue, most), one_column, repeatable=True)
+
+
 def set_rate(key: str, count: int | None, per: float | None, burst: int | None) -> Query[None]:
     return Query(
         "select stepwell.set_rate(%s::text, %s::integer, %s::double precision, %s::integer)",

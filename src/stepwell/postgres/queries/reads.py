@@ -141,12 +141,14 @@ class QueueInfo:
     waiting: int
     blocked: int
     oldest_ready_at: datetime | None
+    limit: int | None
+    """How many of its jobs may run at once; None: no limit is set."""
 
 
 def queues() -> Query[QueueInfo]:
     return Query(
-        "select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at from stepwell.queues"
-        " order by name",
+        'select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at, "limit"'
+        " from stepwell.queues order by name",
         (),
         QueueInfo,
         repeatable=True,

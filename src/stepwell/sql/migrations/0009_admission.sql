@@ -49,6 +49,16 @@ create table stepwell.key_setting (
   set_at timestamptz not null
 );
 
+-- The limit that a person has set for a queue at run time: how many of its jobs run at once. Jobs that are claimed from
+-- such a queue have a permit for it, under the key stepwell.queue_key, until they end or are handed back.
+create table stepwell.queue_setting (
+  name text primary key check (length(name) between 1 and 200),
+  most integer not null check (most between 0 and 1000000),
+  set_at timestamptz not null,
+  seen_at timestamptz,
+  all_counted boolean not null default false
+);
+
 -- How far the turns of a queue and rank have come: a job whose fair key has no other waiting job begins here.
 create table stepwell.turn_clock (
   queue text not null,

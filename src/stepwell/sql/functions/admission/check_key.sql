@@ -4,7 +4,7 @@ language plpgsql immutable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if (length(_key) between 1 and 200) is not true then
+  if (length(_key) between 1 and 200 and _key not like E'\x02%') is not true then
     raise exception using errcode = 'SW002', message = 'stepwell: the key of a limit or rate must have 1 to 200 characters';
   end if;
 end

@@ -50,7 +50,7 @@ begin
         union
         (select s.key from stepwell.key_setting s where _key is null order by s.key limit _most_keys)
       ) f
-      where f.key is not null
+      where f.key is not null and f.key not like E'\x02%'
       order by f.key
       limit _most_keys
     )

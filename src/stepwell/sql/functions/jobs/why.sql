@@ -268,6 +268,27 @@ begin
     return;
   end if;
 
+  select s.most, r.room into _found
+  from stepwell.queue_setting s cross join lateral stepwell.queue_room(s.name) r
+  where s.name = _job.queue and r.room <= 0 and _job.state = 'ready';
+  if found then
+    jobs := array(
+      select p.job_id from stepwell.permit p
+      where p.key = stepwell.queue_key(_job.queue) and not p.rate
+      order by p.key, p.rate, p.job_id
+      limit 3
+    );
+    cause := 'limit';
+    subject := format('the queue %s has a limit of %s', quote_literal(_job.queue), _found.most)
+      || coalesce('; held by ' || array_to_string(nullif(jobs, '{}'), ', '), '')
+      || case when _found.most > 3 then ' and others' else '' end;
+    next_act := format(
+      'wait for a job of the queue to end, or raise the limit: stepwell queues set %s --limit %s',
+      stepwell.shell_word(_job.queue), _found.most + 1
+    );
+    return;
+  end if;
+
   with worker as materialized (
     select w.id, w.concurrency,
       w.tasks ? _job.task as knows,
