@@ -76,7 +76,10 @@ def change(
             fetch(connection, queries.limits.set_queue_limit(name, limit))
             say(f"at most {limit} of queue {name} run at once")
         if paused is not None:
-            fetch(connection, (queries.fleet.pause if paused else queries.fleet.resume)(Target(name)))
+            if paused:
+                fetch(connection, queries.fleet.pause(Target(name)))
+            else:
+                fetch(connection, queries.fleet.resume(Target(name)))
             say(f"queue {name} is {'paused' if paused else 'resumed'}")
         known_names.warn_of(connection, {"queue": name})
 
