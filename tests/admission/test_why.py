@@ -282,8 +282,8 @@ async def test_a_rate_is_closed(app: App, conn: psycopg.Connection[Any]) -> None
     async def call() -> None: ...
 
     conn.execute(
-        "insert into stepwell.bucket (key, used_until, closed_until)"
-        " values ('api', stepwell.now(), stepwell.now() + interval '1 hour')"
+        "insert into stepwell.bucket (key, used, used_at, closed_until)"
+        " values ('api', 0, stepwell.now(), stepwell.now() + interval '1 hour')"
     )
     async with Worker(app):
         why = await (await call.aenqueue()).awhy()

@@ -1,7 +1,6 @@
 -- Refuse a key that no limit or rate can have.
 create or replace function stepwell.check_key(_key text) returns void
 language plpgsql immutable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if (length(_key) between 1 and 200 and _key not like E'\x02%') is not true then

@@ -2,7 +2,6 @@
 -- was set: so they count, and their end is announced. Jobs that another session has locked are left to the next call.
 create or replace function stepwell.count_running(_queue text) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _key text := stepwell.queue_key(_queue);

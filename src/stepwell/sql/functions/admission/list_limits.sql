@@ -15,7 +15,6 @@ returns table (
   set_at timestamptz
 )
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _most_keys constant integer := 10000;

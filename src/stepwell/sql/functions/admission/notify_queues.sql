@@ -1,7 +1,6 @@
 -- Notify the workers that jobs may be claimed from these queues, from the front: their limits have room again.
 create or replace function stepwell.notify_queues(_queues text[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform stepwell.notify('stepwell_ready', left(q.name, 1500)),

@@ -2,7 +2,6 @@
 -- claimed before the limit was set. Room is exact under the lock of the queue (stepwell.claim_jobs).
 create or replace function stepwell.queue_room(_queue text, out room integer, out uncounted integer)
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _key text := stepwell.queue_key(_queue);

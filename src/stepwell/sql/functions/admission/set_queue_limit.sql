@@ -2,7 +2,6 @@
 -- the limit. It takes effect at once; running jobs go on, and count.
 create or replace function stepwell.set_queue_limit(_queue text, _most integer) returns void
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if (length(_queue) between 1 and 200) is not true then

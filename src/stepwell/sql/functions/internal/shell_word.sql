@@ -1,7 +1,6 @@
 -- A name as one word of a command line, quoted if it has to be.
 create or replace function stepwell.shell_word(_name text) returns text
 language sql immutable
-set search_path = pg_catalog, pg_temp
 as $$
   select case
     when _name ~ '^[A-Za-z0-9_./:@%+=,][A-Za-z0-9_./:@%+=,-]*$' then _name

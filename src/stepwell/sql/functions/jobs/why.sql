@@ -11,7 +11,6 @@ create or replace function stepwell.why(
   out jobs uuid[]
 )
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _most_counted constant integer := 1000;
@@ -172,7 +171,7 @@ begin
     select coalesce(s.most, (l.rule ->> 'most')::integer) as most, s.most is not null as most_is_set,
       coalesce(s.spacing, (r.rule ->> 'interval')::double precision) as spacing,
       coalesce(s.burst, (r.rule ->> 'burst')::integer) as burst, r.rule is not null as has_rate,
-      l.rule is not null as has_limit, b.closed_until, coalesce(extract(epoch from b.used_until - _now), 0) as used,
+      l.rule is not null as has_limit, b.closed_until, b.used, b.used_at,
       stepwell.shell_word(_job.blocked_by) as key
     into _found
     from (select _job.blocked_by as key) k
@@ -231,7 +230,10 @@ begin
           select from stepwell.permit p where p.key = _job.blocked_by and p.rate limit _found.burst + 1
         ) p
       );
-      _room := _found.burst - least(_found.burst, greatest(0, _found.used) / _found.spacing) - _held + 1e-6;
+      -- As stepwell.room_of, which needs the lock of the key, counts it.
+      _room := _found.burst - _held + 1e-6 - coalesce(
+        greatest(0, _found.used - greatest(0, extract(epoch from _now - _found.used_at)) / _found.spacing), 0
+      );
       if floor(_room) <= _ahead then
         cause := 'rate';
         -- Beyond this, the time would not fit.
