@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from waiting import Heard, auntil
 
-from stepwell import App, ConfigError, Limit, Snooze, Worker
+from stepwell import App, ConfigError, Limit, Rate, Snooze, Worker
 from stepwell.telemetry.jobs import JobsClaimed
 from stepwell.testing import Clock
 
@@ -212,11 +212,52 @@ async def test_after_a_minute_no_running_job_is_without_a_permit(app: App, conn:
             assert conn.execute(counted).fetchall() == [(True,)]
 
 
+async def test_a_rate_holds_for_all_jobs_of_the_queue(app: App, conn: psycopg.Connection[Any]) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    jobs = await app.aenqueue_many([work.call() for _ in range(60)])
+    await app.aset_queue_rate("default", Rate(100, burst=5))
+    async with Worker(app, concurrency=50, poll=30):
+        for job in jobs:
+            await job.aresult(timeout="30s")
+    # Any so many claims take at least the time of those that are not in the burst.
+    times = [row[0] for row in conn.execute("select claimed_at from stepwell.jobs order by claimed_at").fetchall()]
+    for first in range(60):
+        for last in range(first, 60):
+            passed = (times[last] - times[first]).total_seconds()
+            assert last - first + 1 <= 5 + passed * 100 + 0.01
+    assert (times[-1] - times[0]).total_seconds() < 3
+
+
+async def test_a_rate_that_is_used_up_says_so_and_is_raised(app: App) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    await app.aset_queue_rate("default", Rate(1, per="1h"))
+    async with Worker(app, poll=30):
+        first = await work.aenqueue()
+        await first.aresult(timeout="20s")
+        second = await work.aenqueue()
+        why = await second.awhy()
+        assert (why.cause, why.subject) == ("rate", "the rate of the queue 'default' is used up")
+        assert why.until is not None
+        assert why.next_act == "wait, or raise the rate: stepwell queues set default --rate COUNT/s"
+        await app.aset_queue_rate("default", Rate(1000))
+        await second.aresult(timeout="20s")
+        await app.aset_queue_rate("default", None)
+        await (await work.aenqueue()).aresult(timeout="20s")
+
+
 def test_what_cannot_be_set_is_refused(dsn: str) -> None:
     with App(dsn) as app:
         app.set_queue_limit("mail", 5)
         for queue, most in (("mail", -1), ("mail", 2_000_000), ("", 1), ("mail*", 1)):
             with pytest.raises(ConfigError):
                 app.set_queue_limit(queue, most)
-        app.set_queue_limit("mail", None)
-        app.set_queue_limit("mail", None)
+        with pytest.raises(ConfigError, match="leave key= out"):
+            app.set_queue_rate("mail", Rate(1, key="k"))
+        app.set_queue_rate("mail", Rate(1))
+        for _ in range(2):
+            app.set_queue_limit("mail", None)
+            app.set_queue_rate("mail", None)

@@ -81,9 +81,13 @@ def test_the_limit_of_a_queue_is_set_and_removed(run: Run, jobs: Jobs) -> None:
     assert (mail["limit"], mail["paused_at"] is not None) == (10, True)
     assert run("queues", "set", "mail", "--resumed").out == "queue mail is resumed\n"
     assert run("queues").out.splitlines()[1].split()[:7] == ["mail", "1", "0", "0", "0", "0", "10"]
+    ran = run("queues", "set", "mail", "--rate", "50/s", "--burst", "9")
+    assert ran.out == "at most 50/s of queue mail start, up to 9 at once\n"
+    [mail] = run("queues", "--json").json
+    assert (mail["limit"], mail["rate"], mail["burst"]) == (10, 50, 9)
     missing = run("queues", "unset", "mial")
-    assert (missing.code, missing.err) == (1, "stepwell: queue 'mial' has no limit: did you mean 'mail'?\n")
-    assert run("queues", "unset", "mail").out == "queue mail has no limit\n"
+    assert (missing.code, missing.err) == (1, "stepwell: queue 'mial' has no limit and no rate: did you mean 'mail'?\n")
+    assert run("queues", "unset", "mail").out == "queue mail has no limit and no rate\n"
     assert run("queues", "--json").json[0]["limit"] is None
     assert (
         "no live worker, schedule or recent job has the queue 'mall'"

@@ -32,6 +32,8 @@ check_isolation         caller
 check_key               caller
 check_options           caller
 check_policies          caller
+check_queue             caller
+check_rate              caller
 check_sizes             caller
 check_value             caller
 check_values            caller
@@ -147,6 +149,7 @@ schema_version          owner   everybody
 send                    owner   producer worker
 set_limit               owner   operator
 set_queue_limit         owner   operator
+set_queue_rate          owner   operator
 set_rate                owner   operator
 set_size_limit          caller
 shell_word              caller
@@ -167,6 +170,7 @@ to_history              caller
 trigger_schedule        owner   operator
 unfold                  caller  everybody
 unregister_worker       owner   worker
+use_queue_tokens        caller
 uuid7                   caller
 uuids7                  caller
 waiting_for             caller

@@ -60,6 +60,17 @@ class AppLimits:
         """The same as `set_queue_limit`, for async code."""
         await self.database.afetch(_set_queue_limit(queue, most))
 
+    def set_queue_rate(self, queue: str, rate: Rate | None) -> None:
+        """Set how many jobs of a queue may start per time, over all workers of every app: `set_queue_rate("mail",
+        Rate(50, per="1s"))`. It holds for all jobs of the queue, also for those that wait already. None removes it. A
+        job counts when a worker claims it, for each attempt."""
+        refuse_in_event_loop("set_queue_rate", "aset_queue_rate")
+        self.database.fetch(_set_queue_rate(queue, rate))
+
+    async def aset_queue_rate(self, queue: str, rate: Rate | None) -> None:
+        """The same as `set_queue_rate`, for async code."""
+        await self.database.afetch(_set_queue_rate(queue, rate))
+
 
 def _limits(key: str | None) -> Query[LimitInfo]:
     return queries.limits.limits(None if key is None else check_name(key, "key"))
@@ -76,11 +87,21 @@ def _set_queue_limit(queue: str, most: int | None) -> Query[None]:
 
 
 def _set_rate(key: str, rate: Rate | None) -> Query[None]:
-    check_name(key, "key")
+    if isinstance(rate, Rate) and rate.key is not None and rate.key != key:
+        raise ConfigError(f"the rate is for key {key!r}, but has key={rate.key!r}: leave key= out")
+    return queries.limits.set_rate(check_name(key, "key"), *_numbers(rate))
+
+
+def _set_queue_rate(queue: str, rate: Rate | None) -> Query[None]:
+    if isinstance(rate, Rate) and rate.key is not None:
+        raise ConfigError(f"the rate is for queue {queue!r}, but has key={rate.key!r}: leave key= out")
+    return queries.limits.set_queue_rate(check_name(queue, "queue"), *_numbers(rate))
+
+
+def _numbers(rate: Rate | None) -> tuple[int | None, float | None, int | None]:
+    """Return the count, the seconds that it is for, and the burst."""
     if rate is None:
-        return queries.limits.set_rate(key, None, None, None)
+        return None, None, None
     if not isinstance(rate, Rate):
         raise ConfigError(f'rate is {rate!r}: give a Rate, such as Rate(50, per="1s"), or None to remove the setting')
-    if rate.key is not None and rate.key != key:
-        raise ConfigError(f"the rate is for key {key!r}, but has key={rate.key!r}: leave key= out")
-    return queries.limits.set_rate(key, rate.count, seconds(rate.per, "Rate(per)"), 1 if rate.smooth else rate.burst)
+    return rate.count, seconds(rate.per, "Rate(per)"), 1 if rate.smooth else rate.burst

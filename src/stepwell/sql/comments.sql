@@ -197,9 +197,11 @@ comment on column stepwell.key_setting.spacing is 'Seconds between two tokens of
 comment on column stepwell.key_setting.burst is 'How many tokens the bucket of the rate holds.';
 comment on column stepwell.key_setting.set_at is 'When it was set.';
 
-comment on table stepwell.queue_setting is 'Limits of queues, set at run time. Claims count and give no more jobs.';
+comment on table stepwell.queue_setting is 'Limits and rates of queues, set at run time. A claim takes no more jobs than they allow.';
 comment on column stepwell.queue_setting.name is 'The queue.';
-comment on column stepwell.queue_setting.most is 'How many of its jobs run at once, over all workers.';
+comment on column stepwell.queue_setting.most is 'How many of its jobs run at once, over all workers; null: no limit.';
+comment on column stepwell.queue_setting.spacing is 'Seconds between two tokens of its rate; null: no rate.';
+comment on column stepwell.queue_setting.burst is 'How many tokens the bucket of its rate holds.';
 comment on column stepwell.queue_setting.set_at is 'When it was set.';
 comment on column stepwell.queue_setting.seen_at is
   'When a claim first found that all running jobs of the queue have a permit.';

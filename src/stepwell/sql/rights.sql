@@ -32,6 +32,7 @@ from (
     (
       '{operator}', 'function', '{
         cancel, retry, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate, set_queue_limit,
+        set_queue_rate,
         put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule
       }'
     )

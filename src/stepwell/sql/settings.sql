@@ -51,7 +51,7 @@ begin
             has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
             prune_rows, prune_signals, put_schedules, queue_room, read_claimed, remove_worker, renew, rescue_jobs,
             rescue_unregistered, release, results, retry,
-            return_permits, return_stray_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one
+            return_permits, return_stray_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one, use_queue_tokens
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.

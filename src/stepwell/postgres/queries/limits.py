@@ -24,6 +24,13 @@ def set_queue_limit(queue: str, most: int | None) -> Query[None]:
     return repeatable_query("select stepwell.set_queue_limit(%s::text, %s::integer)", (queue, most))
 
 
+def set_queue_rate(queue: str, count: int | None, per: float | None, burst: int | None) -> Query[None]:
+    return repeatable_query(
+        "select stepwell.set_queue_rate(%s::text, %s::integer, %s::double precision, %s::integer)",
+        (queue, count, per, burst),
+    )
+
+
 def set_rate(key: str, count: int | None, per: float | None, burst: int | None) -> Query[None]:
     return repeatable_query(
         "select stepwell.set_rate(%s::text, %s::integer, %s::double precision, %s::integer)", (key, count, per, burst)

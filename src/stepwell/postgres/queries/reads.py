@@ -134,11 +134,14 @@ class QueueInfo:
     oldest_ready_at: datetime | None
     limit: int | None
     """How many of its jobs may run at once; None: no limit is set."""
+    rate: float | None
+    """How many of its jobs may start per second; None: no rate is set."""
+    burst: int | None
 
 
 def queues() -> Query[QueueInfo]:
     return repeatable_query(
-        'select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at, "limit"'
+        'select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at, "limit", rate, burst'
         " from stepwell.queues order by name",
         row=QueueInfo,
     )

@@ -4,23 +4,18 @@ create or replace function stepwell.set_queue_limit(_queue text, _most integer) 
 language plpgsql volatile security definer
 as $$
 begin
-  if (length(_queue) between 1 and 200) is not true then
-    raise exception using errcode = 'SW002', message = 'stepwell: a queue''s name must have 1 to 200 characters';
-  end if;
-  if right(_queue, 1) = '*' then
-    raise exception using errcode = 'SW002',
-      message = format('stepwell: %s is a queue pattern: set the limit of each queue', _queue);
-  end if;
+  perform stepwell.check_queue(_queue);
   if _most not between 0 and 1000000 then
     raise exception using errcode = 'SW002',
       message = format('stepwell: the limit of queue %s is %s: give 0 to 1000000, or null to remove it', _queue, _most);
   end if;
   if _most is null then
-    delete from stepwell.queue_setting s where s.name = _queue;
+    update stepwell.queue_setting s set most = null, set_at = stepwell.now() where s.name = _queue;
   else
     insert into stepwell.queue_setting as s (name, most, set_at) values (_queue, _most, stepwell.now())
     on conflict (name) do update set most = excluded.most, set_at = excluded.set_at;
   end if;
+  delete from stepwell.queue_setting s where s.name = _queue and s.most is null and s.spacing is null;
   perform stepwell.notify_queues(array[_queue]);
 end
 $$;

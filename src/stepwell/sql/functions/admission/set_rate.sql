@@ -4,22 +4,9 @@ create or replace function stepwell.set_rate(_key text, _count integer, _per dou
 returns void
 language plpgsql volatile security definer
 as $$
-declare
-  _wrong text := case
-    when (_count is null) <> (_per is null) then 'give both a count and a number of seconds, or nulls for both'
-    when _count is null and _burst is not null then 'a burst needs a count and a number of seconds'
-    when _count not between 1 and 1000000 then format('the count is %s: give 1 to 1000000', _count)
-    -- NaN is greater than any number.
-    when not (_per >= 0.000001 and _per <= 3155760000) then
-      format('the count is for %s seconds: give more than 0, and at most 100 years', _per)
-    when _burst not between 1 and 1000000 then format('the burst is %s: give 1 to 1000000', _burst)
-    when _per / _count * _burst > 3155760000 then 'the burst would take more than 100 years to fill up: give a smaller one'
-  end;
 begin
   perform stepwell.check_key(_key);
-  if _wrong is not null then
-    raise exception using errcode = 'SW002', message = format('stepwell: the rate of %s: %s', _key, _wrong);
-  end if;
+  perform stepwell.check_rate(_key, _count, _per, _burst);
   if _count is null then
     update stepwell.key_setting s set spacing = null, burst = null, set_at = stepwell.now() where s.key = _key;
   else

@@ -8,7 +8,7 @@
 -- The claim ends with the job that brings the args, metadata and saved steps to _most_bytes. Then the column `more` is
 -- true for that job and those picked with it. A job that alone exceeds the limit (stepwell.size_limit) comes without
 -- its contents, with its size in `unread`. With _unread, all jobs come without contents: see stepwell.read_claimed.
--- A queue with a limit (stepwell.queue_setting) gives no more jobs than may run. Two claims must not count the same room,
+-- A queue with a limit or rate (stepwell.queue_setting) gives no more jobs than may run. Two claims must not count the same room,
 -- so each takes the lock of the queue first. The jobs that are left stay ready, and stepwell.release announces them.
 -- The worker's row is locked against rescue, so no job is claimed for a worker that was just declared dead.
 -- Parameters and columns have the types that the worker sends and reads, with times as microseconds since 1970. A
@@ -111,6 +111,8 @@ begin
   if _limited is not null then
     perform pg_advisory_xact_lock(1937007985, l.stripe)
     from (select distinct hashtext(q.name) as stripe from unnest(_limited) as q (name) order by 1) l;
+    -- Not before the claims that have held the locks meanwhile.
+    _now := stepwell.now();
   end if;
   -- A search in an array is linear, and in the keys of a jsonb object binary.
   if cardinality(_tasks) > 40 then
@@ -136,13 +138,18 @@ begin
       _in_limited := false;
       if _limited is not null and _queues[_k] = any (_limited) then
         _in_limited := true;
-        _room := stepwell.queue_room(_queues[_k]);
+        _room := stepwell.queue_room(_queues[_k], _now);
         if _room.uncounted > 0 then
           perform stepwell.count_running(_queues[_k]);
-          _room := stepwell.queue_room(_queues[_k]);
+          _room := stepwell.queue_room(_queues[_k], _now);
         end if;
         _share := least(_share, _room.room);
-        continue when _share <= 0;
+        if _share <= 0 then
+          if _room.next_in is not null then
+            perform stepwell.use_queue_tokens(_queues[_k], 0, _now, true);
+          end if;
+          continue;
+        end if;
         if _room.uncounted = 0 then
           -- A claim that began before the limit was set has ended a minute after one that has seen it. Skip locked, so
           -- that no claim waits for a person who changes the limit.
@@ -236,6 +243,9 @@ begin
         from stepwell.job j
         where j.id = any (_keyed) and j.worker_id = _worker_id
         on conflict do nothing;
+        if _room.next_in is not null then
+          perform stepwell.use_queue_tokens(_queues[_k], _got, _now, _got >= _room.room);
+        end if;
       end if;
       if _keyed is not null then
         perform stepwell.note_claimed(_keyed, _now);

@@ -270,10 +270,16 @@ begin
     return;
   end if;
 
-  select s.most, r.room into _found
-  from stepwell.queue_setting s cross join lateral stepwell.queue_room(s.name) r
+  select s.most, s.spacing, r.next_in,
+    (
+      select count(*) from (
+        select from stepwell.permit p where p.key = stepwell.queue_key(s.name) and not p.rate limit s.most
+      ) p
+    ) + r.uncounted >= s.most as full
+  into _found
+  from stepwell.queue_setting s cross join lateral stepwell.queue_room(s.name, _now) r
   where s.name = _job.queue and r.room <= 0 and _job.state = 'ready';
-  if found then
+  if found and _found.full then
     jobs := array(
       select p.job_id from stepwell.permit p
       where p.key = stepwell.queue_key(_job.queue) and not p.rate
@@ -287,6 +293,14 @@ begin
     next_act := format(
       'wait for a job of the queue to end, or raise the limit: stepwell queues set %s --limit %s',
       stepwell.shell_word(_job.queue), _found.most + 1
+    );
+    return;
+  elsif found then
+    cause := 'rate';
+    until := _now + _found.next_in * interval '1 second';
+    subject := format('the rate of the queue %s is used up', quote_literal(_job.queue));
+    next_act := format(
+      'wait, or raise the rate: stepwell queues set %s --rate COUNT/s', stepwell.shell_word(_job.queue)
     );
     return;
   end if;
