@@ -46,10 +46,12 @@ from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Scope, Uniq
 from stepwell.values.directives import Done, Next, Restart
 from stepwell.values.duration import Duration
 from stepwell.values.job import Failure, JobInfo, State
+from stepwell.values.limit_info import LimitInfo
 from stepwell.values.outcome import Cancel, Fail, RateLimited, RetryIn, Snooze
 from stepwell.values.policy import Keep
 from stepwell.values.retry import Backoff, Retry
 from stepwell.values.step import StepInfo, StepKind
+from stepwell.values.why import Cause, Why
 from stepwell.worker import Worker
 
 __all__ = [
@@ -63,6 +65,7 @@ __all__ = [
     "Call",
     "Cancel",
     "Catchup",
+    "Cause",
     "Chain",
     "Child",
     "ConfigError",
@@ -89,6 +92,7 @@ __all__ = [
     "JobNotFound",
     "Keep",
     "Limit",
+    "LimitInfo",
     "Machine",
     "Next",
     "NotAwaited",
@@ -127,6 +131,7 @@ __all__ = [
     "Transaction",
     "Unique",
     "When",
+    "Why",
     "Worker",
     "WorkerNotFound",
     "preview",

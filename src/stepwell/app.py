@@ -1,8 +1,8 @@
 """The app: its name, its database, its tasks, and every call that is public on `App`.
 
 Most calls are in one class for each concern, which `App` combines: `TaskRegistry` (registry.py) registers tasks,
-`AppJobs` (jobs) reads and changes jobs, `AppSchedules` (schedules) makes schedules, and `FleetControl` (fleet.py)
-pauses and stops workers.
+`AppJobs` (jobs) reads and changes jobs, `AppLimits` (jobs) sets limits and rates, `AppSchedules` (schedules) makes
+schedules, and `FleetControl` (fleet.py) pauses and stops workers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from stepwell.calendar.schedule import STALES, Stale
 from stepwell.durable.backend import Drift
 from stepwell.fleet import FleetControl
 from stepwell.jobs.app_jobs import AppJobs
+from stepwell.jobs.app_limits import AppLimits
 from stepwell.jobs.enqueue import JobStore
 from stepwell.postgres.database import Database
 from stepwell.postgres.migrate import DEFAULT_KEEPS
@@ -32,7 +33,7 @@ from stepwell.worker_hook import Hook, check_hook
 AnyHook = TypeVar("AnyHook", bound=Hook)
 
 
-class App(TaskRegistry, AppJobs, AppSchedules, FleetControl):
+class App(TaskRegistry, AppJobs, AppLimits, AppSchedules, FleetControl):
     """Tasks, and the Postgres database that their jobs live in.
 
     `database` is a URL, `"embedded"` (a Postgres of its own in ./.stepwell, for development), `"embedded:PATH"`, or

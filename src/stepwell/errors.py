@@ -76,7 +76,7 @@ class BadArgs(StepwellError, TypeError):
 class TooLarge(BadArgs):
     """The database refuses a value of this size; the message names the limit, and the command that raises it.
 
-    `kind` says which limit it is, as `stepwell limits` lists them; `size` is the value's size in bytes.
+    `kind` says which limit it is, as `stepwell sizes` lists them; `size` is the value's size in bytes.
     """
 
     def __init__(self, *args: object, kind: str | None = None, size: int | None = None) -> None:

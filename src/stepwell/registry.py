@@ -130,6 +130,7 @@ class TaskRegistry:
         rate: Rate | None = None,
         rates: Sequence[Rate] = (),
         fair: str | Fair | None = None,
+        was: str | Sequence[str] = (),
     ) -> TaskDecorator: ...
     @public_call("app.task")
     def task(
@@ -154,6 +155,7 @@ class TaskRegistry:
         rate: Rate | None = None,
         rates: Sequence[Rate] = (),
         fair: str | Fair | None = None,
+        was: str | Sequence[str] = (),
     ) -> Any:
         """Register a function as a task, under its own name unless `name` is given.
 
@@ -165,6 +167,8 @@ class TaskRegistry:
 
         `unique`, `limit`, `rate` and `fair` are templates over the arguments, such as `"{user}"`: at most one job per
         key, at most so many at once or per second, keys that take turns. They hold over all workers.
+
+        `was` names what the task was called before: workers run the jobs of these names, too, with this function.
 
         Calling the task calls its function: `send_mail("a")` runs it here and enqueues nothing.
         """
@@ -190,7 +194,8 @@ class TaskRegistry:
                     transaction=transaction,
                     drift=self._defaults.drift if drift is None else check_choice(drift, "drift", DRIFTS),
                     **self._defaults.options(queue, priority, retry, timeout, timeout_grace, keep, keep_failed),
-                )
+                ),
+                (was,) if isinstance(was, str) else tuple(was),
             )
 
         return register if fn is None else register(fn)
@@ -221,14 +226,19 @@ class TaskRegistry:
         """Register a state machine as a task. `@machine.state` adds its states. A job is enqueued with a state."""
         return self._register(Machine(self._job_store, name, **self._defaults.options(**options)))
 
-    def _register(self, task: AnyTask) -> AnyTask:
-        if task.name in self._tasks:
-            other = self._tasks[task.name].fn
-            raise DuplicateTask(
-                f"two tasks are named {task.name!r}: {name_of(other)} and {name_of(task.fn)}: "
-                "give one another name with @app.task(name=...)"
-            )
-        self._tasks[task.name] = task
+    def _register(self, task: AnyTask, was: Sequence[str] = ()) -> AnyTask:
+        for name in (task.name, *was):
+            if name in self._tasks:
+                other = self._tasks[name].fn
+                raise DuplicateTask(
+                    f"two tasks are named {name!r}: {name_of(other)} and {name_of(task.fn)}: "
+                    "give one another name with @app.task(name=...)"
+                )
+        if len({task.name, *was}) <= len(was):
+            raise ConfigError(f"task {task.name!r} was {', '.join(map(repr, was))}: give each name once")
+        aliases = [task.renamed(name) for name in was]
+        for named in (task, *aliases):
+            self._tasks[named.name] = named
         if isinstance(task, Chain) and task.uses_processes:
             Chain.made[task.module, task.name] = task
         return task

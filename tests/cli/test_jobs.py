@@ -319,3 +319,20 @@ def test_deep_and_odd_json_is_printed_as_json(run: Run, jobs: Jobs) -> None:
     job = jobs.ready(args=odd)
     assert run("jobs", "show", job, "--json").json["args"] == json.loads(odd)
     assert "\\ud800" in run("jobs", "show", job).out
+
+
+def test_a_job_says_why_it_waits(run: Run, jobs: Jobs) -> None:
+    job = jobs.ready(queue="mail")
+    jobs.worker("add")
+    ran = run("jobs", "why", job)
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        "cause    no worker for queue",
+        "subject  no live worker that knows its task claims from the queue 'mail'",
+        "next     start one: stepwell worker MODULE:APP --queue mail",
+    ]
+    assert run("jobs", "why", job, "--json").json["cause"] == "no_worker_for_queue"
+    later = run("jobs", "why", jobs.ready(delay=3600.0)).out.splitlines()
+    assert [line.split()[0] for line in later] == ["cause", "subject", "until", "next"]
+    missing = run("jobs", "why", str(uuid.UUID(int=7)))
+    assert (missing.code, "there is no job" in missing.err) == (1, True)

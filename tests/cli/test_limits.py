@@ -1,36 +1,50 @@
-"""`stepwell limits`."""
+"""`stepwell limits`: limits and rates by key."""
 
 from __future__ import annotations
 
-from cli.commands import Run
+from cli.commands import Jobs, Run
+
+LIMITED = '{"admission": {"limits": [{"key": "tenant-acme", "most": 2}]}}'
 
 
-def test_limits_are_listed(run: Run) -> None:
-    listed = {limit["name"]: limit["bytes"] for limit in run("limits", "--json").json}
-    assert listed == {
-        "args": 1024**2,
-        "event": 1024**2,
-        "job": 128 * 1024**2,
-        "metadata": 65536,
-        "progress": 65536,
-        "result": 1024**2,
-        "signal": 1024**2,
-        "step": 1024**2,
-    }
-    assert run("limits").out.splitlines()[1].split() == ["args", "1", "MB", "1048576"]
+def test_limits_are_listed_set_and_unset(run: Run, jobs: Jobs) -> None:
+    assert run("limits").out == "no job has a limit or rate, and none is set\n"
+    jobs.ready(policy=LIMITED)
+    [listed] = run("limits", "--json").json
+    assert (listed["key"], listed["most"], listed["held"], listed["waiting"]) == ("tenant-acme", 2, 0, 1)
+    ran = run("limits", "set", "tenant-acme", "--most", "5", "--rate", "100/m", "--burst", "7")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        "at most 5 with key tenant-acme run at once",
+        "at most 100/m with key tenant-acme start, up to 7 at once",
+    ]
+    assert run("limits").out.splitlines()[1].split()[:6] == ["tenant-acme", "5*", "0", "1", "1.667/s*", "7"]
+    assert run("limits", "unset", "tenant-acme").out == "key tenant-acme is as in the code\n"
+    assert run("limits").out.splitlines()[1].split() == ["tenant-acme", "2", "0", "1"]
 
 
-def test_a_limit_is_changed(run: Run) -> None:
-    assert run("limits", "set", "args", "5MB").out == "the limit of args is 5 MB; it was 1 MB\n"
-    assert run("limits", "set", "args", "100kB").out == "the limit of args is 100 kB; it was 5 MB\n"
-
-
-def test_a_limit_that_is_wrong_is_refused(run: Run) -> None:
-    wrong = run("limits", "set", "arg", "5MB")
-    assert (wrong.code, wrong.err) == (
-        1,
-        "stepwell: there is no limit named 'arg': give one of args, event, job, metadata, progress, result, signal, "
-        "step\n",
+def test_a_mistyped_key_is_warned_about(run: Run, jobs: Jobs) -> None:
+    jobs.ready(policy=LIMITED)
+    ran = run("limits", "set", "tenant-acm", "--most", "5")
+    assert ran.code == 0
+    assert ran.err == (
+        "stepwell: warning: no live job has a limit or rate with the key 'tenant-acm': did you mean 'tenant-acme'?\n"
     )
-    assert "between 64 kB and 512 MB" in run("limits", "set", "args", "5kB").err
-    assert run("limits", "set", "args", "much").code == 2
+    ran = run("limits", "unset", "tenant-acmm")
+    assert (ran.code, ran.err) == (1, "stepwell: nothing is set for key 'tenant-acmm': did you mean 'tenant-acm'?\n")
+    assert run("limits", "unset", "tenant-acm").code == 0
+
+
+def test_what_cannot_be_set_is_refused(run: Run) -> None:
+    assert "set what? Give --most N, --rate 50/s, or both" in run("limits", "set", "k").err
+    assert "--burst needs --rate" in run("limits", "set", "k", "--most", "1", "--burst", "3").err
+    for rate in ("50", "x/s", "0/s", "5/0s", "5/fortnight", "/s"):
+        ran = run("limits", "set", "k", "--rate", rate)
+        assert (ran.code, "--rate is" in ran.err) == (2, True), rate
+    assert "the limit of k is -1: give 0 to 1000000" in run("limits", "set", "k", "--most", "-1").err
+
+
+def test_sizes_are_another_command(run: Run) -> None:
+    ran = run("limits", "set", "args", "5MB")
+    assert ran.code == 2
+    assert "run 'stepwell sizes set args 5MB'" in ran.err

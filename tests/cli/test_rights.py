@@ -52,7 +52,7 @@ def test_a_producer_can_enqueue_by_the_command_and_is_told_what_it_may_not(run: 
     ran = run("pause", "mail", "-d", theirs)
     assert "may not call stepwell.pause in" in ran.err
     assert "--as operator" in ran.err
-    ran = run("limits", "set", "args", "2MB", "-d", theirs)
+    ran = run("sizes", "set", "args", "2MB", "-d", theirs)
     assert ran.code == 1
     assert "(permission denied for function set_size_limit): connect as the owner of the schema, 'postgres'" in ran.err
     ran = run("grant", role, "--as", "operator", "-d", theirs)

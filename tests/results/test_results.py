@@ -137,7 +137,7 @@ async def test_giving_up_leaves_nothing_behind(app: App) -> None:
 
     job = await note.using(delay="1h").aenqueue(1)
     for _ in range(3):
-        with pytest.raises(TimeoutError, match="is scheduled"):
+        with pytest.raises(TimeoutError, match="it is not due yet"):
             await job.aresult(timeout="10ms")
     waiting = asyncio.create_task(job.aresult())
     await asyncio.sleep(0)
@@ -155,9 +155,7 @@ async def test_giving_up_on_a_job_that_fails_says_how_it_failed_last(app: App) -
     async with Worker(app):
         job = await broken.aenqueue()
         await auntil(lambda: failed_once(job))
-        with pytest.raises(
-            TimeoutError, match="is scheduled, attempt 1; attempt 1 failed: ValueError: no such account"
-        ):
+        with pytest.raises(TimeoutError, match=r"attempt 1 failed: ValueError: no such account \(waits until"):
             await job.aresult(timeout="10ms")
 
 

@@ -29,14 +29,18 @@ bury_steps              caller
 cancel                  owner   worker operator
 cancel_children         caller
 check_isolation         caller
+check_key               caller
 check_options           caller
 check_policies          caller
+check_queue             caller
+check_rate              caller
 check_sizes             caller
 check_value             caller
 check_values            caller
 claim                   owner   worker
 claim_jobs              owner   worker
 control_scope           caller
+count_running           caller
 delete_steps            caller
 deliver                 caller
 deliver_events          owner
@@ -76,6 +80,7 @@ lead                    owner   worker
 lead_and_rescue         owner   worker
 line_up                 caller
 lines                   owner   worker
+list_limits             owner   viewer operator
 lock_event              caller
 lock_family             caller
 lock_holders            owner   worker
@@ -92,6 +97,7 @@ note_claimed            caller
 notify                  caller
 notify_blocked          caller
 notify_done             caller
+notify_queues           caller
 notify_ready            caller
 now                     owner   everybody
 pause                   owner   operator
@@ -107,6 +113,8 @@ prune_stats             owner   worker
 prune_ticks             owner   worker
 put_schedules           owner   worker operator
 queue_again             caller
+queue_key               caller
+queue_room              caller
 read_claimed            owner   worker
 ready_queues            owner   worker
 register_worker         owner   worker
@@ -140,8 +148,11 @@ schedule_times          owner   worker
 schema_version          owner   everybody
 send                    owner   producer worker
 set_limit               owner   operator
+set_queue_limit         owner   operator
+set_queue_rate          owner   operator
 set_rate                owner   operator
 set_size_limit          caller
+shell_word              caller
 snooze                  owner   worker
 spawn                   owner   worker
 step_saved              owner   worker
@@ -159,10 +170,12 @@ to_history              caller
 trigger_schedule        owner   operator
 unfold                  caller  everybody
 unregister_worker       owner   worker
+use_queue_tokens        caller
 uuid7                   caller
 uuids7                  caller
 waiting_for             caller
 wake                    caller
+why                     owner   viewer operator
 """
 
 VIEWS = """
@@ -170,6 +183,7 @@ controls          viewer operator
 failures          viewer operator
 folded_steps
 jobs              viewer operator
+limits            viewer operator
 queues            viewer operator
 schedules         viewer operator
 size_limits       viewer operator

@@ -26,6 +26,10 @@ from stepwell.values.step import NewStep, SavedError
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 _ID = "01a1e0af-c50b-7b66-94ec-ea018e1e252e"
 _SAMPLES: dict[str, Any] = {
+    "most": 5,
+    "count": 50,
+    "per": 1.0,
+    "burst": 50,
     "jobs": [NewJob("t", "{}")],
     "job": NewJob("t", "{}", delay=1.0),
     "worker_id": _ID,

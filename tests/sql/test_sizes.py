@@ -113,7 +113,7 @@ def test_a_text_over_the_limit_is_refused_and_the_error_names_the_command(
 ) -> None:
     worker = calls.register_worker(conn)
     write(conn, worker, text(most))
-    with pytest.raises(psycopg.DataError, match=rf'{limit} of \d+ bytes.*"stepwell limits set {limit} (2MB|128kB)"'):
+    with pytest.raises(psycopg.DataError, match=rf'{limit} of \d+ bytes.*"stepwell sizes set {limit} (2MB|128kB)"'):
         write(conn, worker, text(most + 8))
 
 
@@ -150,7 +150,7 @@ def test_a_value_that_is_stored_compressed_counts_in_full(conn: Connection) -> N
         ("args", 2**30, "between 64 kB and 512 MB"),
         ("args", None, "between 64 kB and 512 MB"),
         ("arg", MIB, "no limit named 'arg': give one of args, event, job"),
-        ("args", 128 * MIB, '131136 kB, which is more: first run "stepwell limits set job 131136kB"'),
+        ("args", 128 * MIB, '131136 kB, which is more: first run "stepwell sizes set job 131136kB"'),
         ("job", MIB, "would be 1024 kB, .* together 1088 kB, which is more: lower those of args or metadata first"),
     ],
 )

@@ -164,7 +164,7 @@ async def test_a_paused_queue_is_left_alone_until_resumed(app: App) -> None:
     await app.apause("default")
     job = await hello.aenqueue()
     async with Worker(app):
-        with pytest.raises(TimeoutError, match="does a worker run that task and queue"):
+        with pytest.raises(TimeoutError, match="the queue 'default' is paused; resume it: stepwell resume default"):
             await job.aresult(timeout="200ms")
         await app.aresume("default")
         assert await job.aresult(timeout="10s") == "hello"

@@ -28,7 +28,7 @@ async def test_args_that_the_app_allows_and_the_database_does_not_are_refused_wi
         small, large = work.aenqueue(x=""), work.aenqueue(x="x" * 2 * MIB)
         found = await asyncio.gather(small, large, return_exceptions=True)
         assert isinstance(found[1], TooLarge)
-        assert 'run "stepwell limits set args 3MB"' in str(found[1])
+        assert 'run "stepwell sizes set args 3MB"' in str(found[1])
         async with Worker(app):
             # The one beside it went in.
             assert not isinstance(found[0], BaseException)
@@ -44,7 +44,7 @@ async def test_a_result_that_the_database_refuses_fails_its_job_for_good(dsn: st
 
         async with Worker(app):
             job = await work.aenqueue()
-            with pytest.raises(JobFailed, match='run "stepwell limits set result 3MB"'):
+            with pytest.raises(JobFailed, match='run "stepwell sizes set result 3MB"'):
                 await job.aresult(20)
 
 
@@ -95,7 +95,7 @@ async def test_a_step_that_the_database_refuses_fails_its_job_for_good(dsn: str)
 
         async with Worker(app):
             job = await work.aenqueue()
-            with pytest.raises(JobFailed, match=r"step 'make' has a value of .* \"stepwell limits set step 3MB\""):
+            with pytest.raises(JobFailed, match=r"step 'make' has a value of .* \"stepwell sizes set step 3MB\""):
                 await job.aresult(20)
         info = await job.ainfo()
         assert info is not None
@@ -127,12 +127,12 @@ async def test_a_transaction_or_child_that_the_database_refuses_fails_its_job_fo
 async def test_a_limit_is_advised_that_is_not_far_from_what_is_needed(app: App) -> None:
     with psycopg.connect(app.dsn, autocommit=True) as owner:
         owner.execute("select stepwell.set_size_limit('event', 65536)")
-    with pytest.raises(TooLarge, match='run "stepwell limits set event 128kB"'):
+    with pytest.raises(TooLarge, match='run "stepwell sizes set event 128kB"'):
         await app.aemit("shipped", value="x" * 100_000)
 
 
 async def test_an_event_that_the_database_refuses_names_the_command(app: App) -> None:
-    with pytest.raises(TooLarge, match='run "stepwell limits set event 3MB"'):
+    with pytest.raises(TooLarge, match='run "stepwell sizes set event 3MB"'):
         await app.aemit("shipped", value="x" * 2 * MIB)
     with psycopg.connect(app.dsn, autocommit=True) as owner:
         owner.execute("select stepwell.set_size_limit('event', 3 * 1024 * 1024)")
@@ -216,7 +216,7 @@ async def test_a_job_that_is_too_large_to_be_handed_to_a_worker_fails_and_the_ot
             failed = await heard.wait_for(AttemptFailed)
             assert (failed.reason, failed.attempt) == ("unreadable", 1)
             assert "have 3000009 bytes" in failed.message
-            assert f'"stepwell limits set job 3MB", and then "stepwell jobs retry {failed.job_id}"' in failed.message
+            assert f'"stepwell sizes set job 3MB", and then "stepwell jobs retry {failed.job_id}"' in failed.message
             with pytest.raises(JobFailed, match="more than a worker may claim"):
                 await app.job(failed.job_id).aresult()
 

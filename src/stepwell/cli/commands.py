@@ -21,6 +21,7 @@ from stepwell.cli import (
     queues,
     schedules,
     schema,
+    sizes,
     tasks,
     worker,
     workers,
@@ -65,7 +66,8 @@ cli.command("enqueue")(enqueue.enqueue)
 cli.command("emit")(emit.emit)
 cli.add_typer(jobs.group, name="jobs")
 cli.add_typer(schedules.group, name="schedules")
-cli.command("queues")(queues.queues)
+cli.add_typer(queues.group, name="queues")
+cli.add_typer(limits.group, name="limits")
 cli.command("pause")(fleet.pause)
 cli.command("resume")(fleet.resume)
 cli.command("stop")(fleet.stop)
@@ -76,5 +78,5 @@ cli.command("migrate")(migrate.migrate)
 cli.command("grant")(grants.grant)
 cli.command("revoke")(grants.revoke)
 cli.command("grants")(grants.grants)
-cli.add_typer(limits.group, name="limits")
+cli.add_typer(sizes.group, name="sizes")
 cli.add_typer(schema.group, name="schema")

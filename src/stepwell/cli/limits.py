@@ -1,70 +1,136 @@
-"""`stepwell limits`: the sizes of values that the database accepts."""
+"""`stepwell limits`: limits and rates by key, as jobs have them, and set at run time."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import psycopg
 import typer
 
-from stepwell.cli import parse
+from stepwell.cli import known_names, parse
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
-from stepwell.cli.output import Column, dump, record, say, table
+from stepwell.cli.output import Column, dump, record, say, table, warn
+from stepwell.cli.wording import rate_text
+from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
+from stepwell.values.duration import local_time
+from stepwell.values.limit_info import LimitInfo
 
 group = typer.Typer(rich_markup_mode=None)
+
+KeyArgument = Annotated[
+    str, typer.Argument(metavar="KEY", help="The key; 'stepwell limits' lists them.", show_default=False)
+]
+# The most that stepwell.list_limits counts.
+_MOST_COUNTED = 10_000
 
 
 @group.callback(invoke_without_command=True)
 def limits(context: typer.Context, json: JsonOption = False, database: DatabaseOption = None) -> None:
-    """List or change the size limits of values.
+    """List or set limits and rates by key.
 
-    They hold for every caller, in Python and SQL. args and metadata limit those of a job, event and signal the value
-    that is emitted or sent, result what a task returns, step the value of a step, progress what a job reports, and job
-    all that a worker receives with one job: args, metadata and saved steps.
+    Listed are the keys with running or waiting jobs, and those that were set at run time. "held" counts the jobs that
+    run or are about to, "waiting" those in line. A number with * was set at run time, in place of that in the code.
     """
     if context.invoked_subcommand is not None:
         return
     with connect(database) as connection:
-        found = fetch(connection, queries.limits.size_limits())
+        found = fetch(connection, queries.limits.limits())
     if json:
         dump([record(limit) for limit in found])
         return
     table(
         found,
         [
-            Column("limit", lambda limit: limit.name),
-            Column("size", lambda limit: _size(limit.bytes), right=True),
-            Column("bytes", lambda limit: limit.bytes, right=True),
+            Column("key", lambda limit: limit.key, cut=True),
+            Column("most", lambda limit: _set(limit.most, limit.most_is_set), right=True),
+            Column("held", lambda limit: _count(limit.held), right=True),
+            Column("waiting", lambda limit: _count(limit.waiting), right=True),
+            Column("rate", _rate, right=True),
+            Column("burst", lambda limit: limit.burst, right=True),
+            Column("next", lambda limit: local_time(limit.next_at)),
+            Column("set", lambda limit: local_time(limit.set_at)),
         ],
-        empty="the database has no limits",
+        empty="no job has a limit or rate, and none is set",
     )
 
 
 @group.command("set")
 def change(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The limit; 'stepwell limits' lists them.", show_default=False)
-    ],
-    size: Annotated[
-        str, typer.Argument(metavar="SIZE", help="The new limit, such as 100kB or 5MB.", show_default=False)
-    ],
+    key: KeyArgument,
+    size: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    most: Annotated[
+        int | None, typer.Option("--most", metavar="N", help="At most N jobs run at once; 0: none.", show_default=False)
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option("--rate", metavar="RATE", help="So many jobs start, as 50/s or 10/30s.", show_default=False),
+    ] = None,
+    burst: Annotated[
+        int | None,
+        typer.Option("--burst", metavar="N", help="So many may start at once after a pause.", show_default=False),
+    ] = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Change a limit. Only the owner of the schema can do this.
+    """Set the limit or rate of a key, in place of the numbers in the code.
 
-    The new limit takes effect at once, for values written from then on. Python has limits of its own:
-    App(max_args_size=) and App(max_result_size=).
+    It takes effect at once, for the whole database. Jobs that run go on. 'stepwell limits unset' undoes it.
     """
-    wanted = parse.size(size, "SIZE")
+    if size is not None:
+        raise parse.UsageError(
+            f"limits set takes a key and --most or --rate: to change a size, run 'stepwell sizes set {key} {size}'"
+        )
+    if most is None and rate is None:
+        raise parse.UsageError("set what? Give --most N, --rate 50/s, or both")
+    if burst is not None and rate is None:
+        raise parse.UsageError("--burst needs --rate")
+    name = parse.name(key, "KEY")
+    count, per = (None, None) if rate is None else parse.rate(rate, "--rate")
     with connect(database) as connection:
-        before = fetch(connection, queries.limits.set_size_limit(name, wanted))[0]
-    say(f"the limit of {name} is {_size(wanted)}; it was {_size(before)}")
+        _warn_of(connection, name)
+        if most is not None:
+            fetch(connection, queries.limits.set_limit(name, most))
+            say(f"at most {most} with key {name} run at once")
+        if count is not None:
+            fetch(connection, queries.limits.set_rate(name, count, per, burst))
+            say(f"at most {rate} with key {name} start" + (f", up to {burst} at once" if burst is not None else ""))
 
 
-def _size(size: int) -> str:
-    for unit, factor in (("GB", 1024**3), ("MB", 1024**2), ("kB", 1024)):
-        if size >= factor:
-            return f"{size / factor:.4g} {unit}"
-    return f"{size} bytes"
+@group.command()
+def unset(key: KeyArgument, database: DatabaseOption = None) -> None:
+    """Remove the settings of a key, so that the code decides again."""
+    name = parse.name(key, "KEY")
+    with connect(database) as connection:
+        found = fetch(connection, queries.limits.limits())
+        if not any(limit.key == name and limit.set_at is not None for limit in found):
+            near = known_names.nearest(name, [limit.key for limit in found if limit.set_at is not None])
+            raise StepwellError(f"nothing is set for key {name!r}{near}")
+        fetch(connection, queries.limits.set_limit(name, None))
+        fetch(connection, queries.limits.set_rate(name, None, None, None))
+    say(f"key {name} is as in the code")
+
+
+def _warn_of(connection: psycopg.Connection[Any], key: str) -> None:
+    """Warn if no job has the key: it may be mistyped, or its jobs are yet to come."""
+    try:
+        if fetch(connection, queries.limits.limits(key)):
+            return
+        found = fetch(connection, queries.limits.limits())
+    except psycopg.errors.InsufficientPrivilege:
+        return
+    near = known_names.nearest(key, [limit.key for limit in found])
+    warn(f"no live job has a limit or rate with the key {key!r}{near or ': check the spelling'}")
+
+
+def _set(number: object, is_set: bool) -> str:
+    return "" if number is None else f"{number}{'*' if is_set else ''}"
+
+
+def _rate(limit: LimitInfo) -> str:
+    return _set(None if limit.rate is None else rate_text(limit.rate), limit.rate_is_set)
+
+
+def _count(count: int) -> str:
+    return f"{count}+" if count >= _MOST_COUNTED else str(count)

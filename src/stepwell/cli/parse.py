@@ -16,6 +16,7 @@ from stepwell.jobs.check import encode_event
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import seconds
 
+_RATE = re.compile(r"(\d{1,7})\s*/\s*(\S.*)")
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
 
 
@@ -49,6 +50,17 @@ def size(typed: str, option: str) -> int:
     if amount < 1:
         raise UsageError(f"{option} is {typed!r}: write it as '512MB' or '1.5GB'")
     return int(amount)
+
+
+def rate(typed: str, option: str) -> tuple[int, float]:
+    """A rate as a count and the seconds that it is for: "50/s", "10/30s"."""
+    read = _RATE.fullmatch(typed.strip())
+    if read is None or int(read[1]) == 0:
+        raise UsageError(f"{option} is {typed!r}: write it as '50/s', '100/m' or '10/30s'")
+    per = duration(read[2] if read[2][0].isdigit() else f"1{read[2]}", option)
+    if per == 0:
+        raise UsageError(f"{option} is {typed!r}: the time cannot be 0")
+    return int(read[1]), per
 
 
 def moment(typed: str, option: str) -> datetime:

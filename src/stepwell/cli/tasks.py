@@ -44,6 +44,7 @@ def tasks(app: AppArgument, json: JsonOption = False) -> None:
 def _record(task: Task[..., Any], schedules: Sequence[NewSchedule]) -> dict[str, Any]:
     return {
         "name": task.name,
+        "alias_of": task.alias_of,
         "kind": task.kind,
         "flow": flow_of(task),
         "transaction": task.transaction,
@@ -118,7 +119,7 @@ def print_tasks(found: Sequence[Task[..., Any]]) -> None:
         found,
         [
             Column("task", lambda task: task.name, cut=True),
-            Column("kind", lambda task: flow_of(task) or task.kind),
+            Column("kind", lambda task: f"now {task.alias_of}" if task.alias_of else flow_of(task) or task.kind),
             Column("queue", lambda task: task.queue, cut=True),
             Column("priority", lambda task: task.priority, right=True),
             Column("retry", lambda task: retry_text(task.retry), cut=True),

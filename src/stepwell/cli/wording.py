@@ -45,6 +45,14 @@ def keep_text(keep: StoredKeep) -> str:
     return describe(length) if length else "not at all"
 
 
+def rate_text(per_second: float) -> str:
+    """Jobs per second, minute, hour or day: the first of these in which there is at least one."""
+    for unit, length in (("s", 1), ("m", 60), ("h", 3600)):
+        if per_second * length >= 0.9999:
+            return f"{per_second * length:.4g}/{unit}"
+    return f"{per_second * 86400:.4g}/d"
+
+
 def timing_text(cron: str | None, tz: str | None, every: float | None) -> str:
     return f"{cron} {tz}" if every is None else f"every {describe(every)}"
 

@@ -10,7 +10,6 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from stepwell.error_text import error_line
 from stepwell.errors import ConfigError, JobCancelled, JobFailed, JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.jobs.check import check_reason, check_step, encode_event
 from stepwell.jobs.codec import Codec
@@ -20,6 +19,7 @@ from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, describe, seconds
 from stepwell.values.job import Ended, JobInfo
+from stepwell.values.why import Why
 
 if TYPE_CHECKING:
     from stepwell.jobs.enqueue import JobStore
@@ -104,17 +104,27 @@ class JobHandle(Generic[R]):
         """The same as `info`, for async code."""
         return await arun(info_of(self._id), self._store.database)
 
-    def _glance(self) -> JobInfo | None:
-        """Read the job's state for an error message. Returns None rather than wait for it."""
+    def why(self) -> Why:
+        """Say why the job has not ended: it is delayed, its queue is paused, a limit is full, no worker knows its task,
+        and so on; and what to do about it."""
+        refuse_in_event_loop("why", "awhy")
+        return run(why_of(self._id), self._store.database)
+
+    async def awhy(self) -> Why:
+        """The same as `why`, for async code."""
+        return await arun(why_of(self._id), self._store.database)
+
+    def _glance(self) -> Why | None:
+        """Read why the job has not ended, for an error message. Returns None rather than wait for it."""
         if self._store.waiter.hears:
             with contextlib.suppress(StepwellError, psycopg.Error):
-                return run(info_of(self._id), self._store.database, within=_FOR_A_MESSAGE)
+                return run(why_of(self._id), self._store.database, within=_FOR_A_MESSAGE)
         return None
 
-    async def _aglance(self) -> JobInfo | None:
+    async def _aglance(self) -> Why | None:
         if self._store.waiter.hears:
             with contextlib.suppress(StepwellError, psycopg.Error):
-                return await arun(info_of(self._id), self._store.database, within=_FOR_A_MESSAGE)
+                return await arun(why_of(self._id), self._store.database, within=_FOR_A_MESSAGE)
         return None
 
     def exists(self) -> bool:
@@ -247,6 +257,11 @@ def info_of(job_id: str) -> QueryPlan[JobInfo | None]:
     return replace(found[0], failures=tuple(failures), steps=tuple(steps))
 
 
+def why_of(job_id: str) -> QueryPlan[Why]:
+    [why] = yield queries.reads.why(job_id)
+    return why
+
+
 def fork(job: JobHandle[R], step: str) -> QueryPlan[JobHandle[R]]:
     """Make a new job of the same task that starts with what the job had saved before a step."""
     job_id, store, codec = job._id, job._store, job._codec  # pyright: ignore[reportPrivateUsage]
@@ -284,17 +299,7 @@ def _decode(ended: Ended, codec: Codec | None) -> Any:
         ) from None
 
 
-def timed_out(job_id: str, limit: float | None, info: JobInfo | None) -> TimeoutError:
-    """Make the error for a job that has not ended in time. `info` is its present state, if known."""
+def timed_out(job_id: str, limit: float | None, why: Why | None) -> TimeoutError:
+    """Make the error for a job that has not ended in time. `why` says why, if known."""
     text = f"job {job_id} has not ended within {describe(limit or 0)}"
-    if info is None:
-        return TimeoutError(text)
-    if info.state == "ready":
-        return TimeoutError(
-            f"{text}: {info.task!r} is ready in queue {info.queue!r}; does a worker run that task and queue?"
-        )
-    text = f"{text}: {info.task!r} is {info.state}, attempt {info.attempt}"
-    if not info.failures:
-        return TimeoutError(text)
-    last = info.failures[-1]
-    return TimeoutError(f"{text}; attempt {last.attempt} failed: {error_line(last.type, last.message)}")
+    return TimeoutError(text if why is None else f"{text}: {why}")

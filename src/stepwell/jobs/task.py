@@ -89,6 +89,8 @@ class Task(Enqueuer[P, R]):
         self.transaction = transaction
         self.drift: Drift = drift
         self._by_policy: dict[str, Task[P, R]] = {}
+        self.alias_of: str | None = None
+        """The present name of the task, if this is a name that it had before."""
         self.kind: TaskKind = _kind(name, fn, process=process)
         if transaction and process:
             raise ConfigError(f"task {name!r}: transaction=True and process=True exclude each other")
@@ -175,6 +177,15 @@ class Task(Enqueuer[P, R]):
                 self._by_policy.clear()
             self._by_policy[job.policy] = known
         return known
+
+    def renamed(self, name: str) -> Self:
+        """Return this task under a name that it had before, for jobs that still have that name. Jobs that are enqueued
+        with it get the present name."""
+        made = copy(self)
+        made.name = check_name(name, "was")
+        made.alias_of = self.name
+        made._by_policy = {}
+        return made
 
     def _with_policy(self, policy: JobPolicy) -> Self:
         made = copy(self)

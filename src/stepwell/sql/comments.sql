@@ -197,6 +197,18 @@ comment on column stepwell.key_setting.spacing is 'Seconds between two tokens of
 comment on column stepwell.key_setting.burst is 'How many tokens the bucket of the rate holds.';
 comment on column stepwell.key_setting.set_at is 'When it was set.';
 
+comment on table stepwell.queue_setting is 'Limits and rates of queues, set at run time. A claim takes no more jobs than they allow.';
+comment on column stepwell.queue_setting.name is 'The queue.';
+comment on column stepwell.queue_setting.most is 'How many of its jobs run at once, over all workers; null: no limit.';
+comment on column stepwell.queue_setting.spacing is 'Seconds between two tokens of its rate; null: no rate.';
+comment on column stepwell.queue_setting.burst is 'How many tokens the bucket of its rate holds.';
+comment on column stepwell.queue_setting.set_at is 'When it was set.';
+comment on column stepwell.queue_setting.seen_at is
+  'When a claim first found that all running jobs of the queue have a permit.';
+comment on column stepwell.queue_setting.all_counted is
+  'Whether all running jobs of the queue have a permit. False: some may have been claimed before the limit was set, and '
+  'claims count these one by one.';
+
 comment on table stepwell.turn_clock is
   'How far the turns of the fair keys of a queue and rank have come. A key with no waiting job begins here.';
 comment on column stepwell.turn_clock.queue is 'The queue.';
@@ -267,7 +279,7 @@ comment on table stepwell.grantee is 'The grants made by "stepwell grant". Each 
 comment on column stepwell.grantee.role_id is 'The oid of the role. A later role of the same name is another role.';
 
 comment on table stepwell.size_limit is
-  'The size limits, in bytes, set by the owner of the schema with stepwell.set_size_limit or "stepwell limits set".';
+  'The size limits, in bytes, set by the owner of the schema with stepwell.set_size_limit or "stepwell sizes set".';
 comment on column stepwell.size_limit.name is
   'args and metadata of a job; event and signal: their values; result; step: the value or error of a step; progress; '
   'job: everything that a worker receives with one job (args, metadata, saved steps).';

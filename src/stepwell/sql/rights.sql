@@ -25,13 +25,14 @@ from (
     -- Look.
     (
       '{viewer,operator}', 'view',
-      '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits}'
+      '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits, limits}'
     ),
-    ('{viewer,operator}', 'function', '{find_jobs,large_value}'),
+    ('{viewer,operator}', 'function', '{find_jobs,large_value,list_limits,why}'),
     -- Change jobs, schedules and the fleet.
     (
       '{operator}', 'function', '{
-        cancel, retry, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate,
+        cancel, retry, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate, set_queue_limit,
+        set_queue_rate,
         put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule
       }'
     )

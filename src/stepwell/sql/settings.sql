@@ -47,11 +47,11 @@ begin
         (
           '{plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off}',
           '{
-            cancel_children, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits,
+            cancel_children, count_running, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits,
             has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
-            prune_rows, prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs,
+            prune_rows, prune_signals, put_schedules, queue_room, read_claimed, remove_worker, renew, rescue_jobs,
             rescue_unregistered, release, results, retry,
-            return_permits, return_stray_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one
+            return_permits, return_stray_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one, use_queue_tokens
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.
@@ -61,8 +61,8 @@ begin
             enable_sort = off
           }',
           '{
-            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, lines, promote,
-            ready_queues, register_worker, release_misfits, runs_to_replace, task_options
+            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, lines, list_limits, promote,
+            ready_queues, register_worker, release_misfits, runs_to_replace, task_options, why
           }'
         ),
         -- hash: arrays of any length are joined to rows by a hash; a nested loop would sort the array for each row. The

@@ -14,7 +14,7 @@ import msgspec
 from stepwell.error_text import article
 from stepwell.errors import BadValue
 
-# The largest limit that can be set in a database. Most databases accept less ("stepwell limits").
+# The largest limit that can be set in a database. Most databases accept less ("stepwell sizes").
 LARGEST_VALUE = 512 * 1024 * 1024
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 

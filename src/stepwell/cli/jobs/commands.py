@@ -1,4 +1,4 @@
-"""The commands of `stepwell jobs`: list, count, show, retry, run, edit, cancel, fork, send."""
+"""The commands of `stepwell jobs`: list, count, show, why, retry, run, edit, cancel, fork, send."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from stepwell.cli.jobs.filters import filtered
 from stepwell.cli.jobs.page import print_job
 from stepwell.cli.jobs.table import print_jobs, print_running
 from stepwell.cli.options import JsonOption, ValueOption, YesOption
-from stepwell.cli.output import dump, record, say
+from stepwell.cli.output import dump, fields, record, say
 from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.jobs.bulk import cancelling, count_matching, list_matching, retrying, running_now
 from stepwell.jobs.changes import no_such_step
-from stepwell.jobs.handle import info_of
+from stepwell.jobs.handle import info_of, why_of
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import QueryPlan, run
+from stepwell.values.duration import local_time
 from stepwell.values.job import FINISHED
 
 group = new_group("List, inspect and change jobs.")
@@ -108,6 +109,34 @@ def show(
         dump(record(job))
     else:
         print_job(job)
+
+
+@group.command()
+def why(
+    id: IdArgument,  # noqa: A002
+    json: JsonOption = False,
+    database: DatabaseOption = None,
+) -> None:
+    """Say why a job has not ended, and what to do next.
+
+    Such as: it is delayed, its queue is paused, a limit is full, it waits for an event, no worker knows its task.
+    """
+    job_id = parse.job_id(id)
+    with open_database(database) as opened:
+        found = run(why_of(job_id), opened)
+    if found.cause == "not_found":
+        raise no_such_job(job_id)
+    if json:
+        dump(record(found))
+        return
+    fields(
+        [
+            ("cause", found.cause.replace("_", " ")),
+            ("subject", found.subject),
+            *([] if found.until is None else [("until", local_time(found.until))]),
+            ("next", found.next_act),
+        ]
+    )
 
 
 @group.command()

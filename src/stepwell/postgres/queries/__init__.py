@@ -20,6 +20,7 @@ from stepwell.postgres.queries import (
     rights,
     schedules,
     search,
+    sizes,
     steps,
     upkeep,
 )
@@ -27,5 +28,5 @@ from stepwell.postgres.queries.query import Query
 
 __all__ = [
     "Query", "claims", "events", "fleet", "health", "jobs", "limits", "locks", "outcomes", "reads", "rights",
-    "schedules", "search", "steps", "upkeep",
+    "schedules", "search", "sizes", "steps", "upkeep",
 ]  # fmt: skip

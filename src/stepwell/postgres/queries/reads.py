@@ -12,6 +12,7 @@ from uuid import UUID
 from stepwell.postgres.queries.query import Query, as_tuple, repeatable_query
 from stepwell.values.job import Failure, JobInfo
 from stepwell.values.step import StepInfo
+from stepwell.values.why import Cause, Why
 
 INFO: LiteralString = (
     "select id, state::text, task, queue, priority, args::text, metadata::text, result::text, error, progress::text,"
@@ -30,6 +31,14 @@ def info(job_id: str) -> Query[JobInfo]:
 
 def job_exists(job_id: str) -> Query[bool]:
     return repeatable_query("select exists (select from stepwell.jobs where id = %s::uuid)", (job_id,))
+
+
+def why(job_id: str) -> Query[Why]:
+    return repeatable_query(
+        "select cause, subject, next_act, nullif(until, 'infinity'::timestamptz), jobs from stepwell.why(%s::uuid)",
+        (job_id,),
+        _why,
+    )
 
 
 def failures(job_id: str) -> Query[Failure]:
@@ -78,6 +87,10 @@ def _step_info(*columns: Any) -> StepInfo:
     return StepInfo(n, key, kind, pending, timed_out, _value(value), *rest)
 
 
+def _why(cause: Cause, subject: str, next_act: str, until: datetime | None, jobs: list[UUID] | None) -> Why:
+    return Why(cause, subject, next_act, until, tuple(jobs or ()))
+
+
 def _value(text: str | None) -> Any:
     """Decode a JSON value. SQL can store values that Python cannot read; such a value must not hide the others."""
     try:
@@ -119,12 +132,17 @@ class QueueInfo:
     waiting: int
     blocked: int
     oldest_ready_at: datetime | None
+    limit: int | None
+    """How many of its jobs may run at once; None: no limit is set."""
+    rate: float | None
+    """How many of its jobs may start per second; None: no rate is set."""
+    burst: int | None
 
 
 def queues() -> Query[QueueInfo]:
     return repeatable_query(
-        "select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at from stepwell.queues"
-        " order by name",
+        'select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at, "limit", rate, burst'
+        " from stepwell.queues order by name",
         row=QueueInfo,
     )
 

@@ -51,6 +51,19 @@ create table stepwell.key_setting (
   set_at timestamptz not null
 );
 
+-- The limit and rate that a person has set for a queue at run time: how many of its jobs run at once, and how many start
+-- in a time. Jobs that are claimed from such a queue have a permit for it, under the key stepwell.queue_key, until they
+-- end or are handed back, and take a token from the bucket of that key.
+create table stepwell.queue_setting (
+  name text primary key check (length(name) between 1 and 200),
+  most integer check (most between 0 and 1000000),
+  spacing double precision check (spacing > 0),
+  burst integer check (burst between 1 and 1000000),
+  set_at timestamptz not null,
+  seen_at timestamptz,
+  all_counted boolean not null default false
+);
+
 -- How far the turns of a queue and rank have come: a job whose fair key has no other waiting job begins here.
 create table stepwell.turn_clock (
   queue text not null,

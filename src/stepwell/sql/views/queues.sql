@@ -1,8 +1,9 @@
--- The queues that have live jobs or are paused, with the number of jobs in each state.
+-- The queues that have live jobs or are paused or limited, with the number of jobs in each state.
 create or replace view stepwell.queues as
-select coalesce(c.queue, p.name) as name, p.asked_at as paused_at,
+select coalesce(c.queue, p.name, l.name) as name, p.asked_at as paused_at,
   coalesce(c.ready, 0) as ready, coalesce(c.scheduled, 0) as scheduled, coalesce(c.running, 0) as running,
-  coalesce(c.waiting, 0) as waiting, coalesce(c.blocked, 0) as blocked, c.oldest_ready_at
+  coalesce(c.waiting, 0) as waiting, coalesce(c.blocked, 0) as blocked, c.oldest_ready_at, l.most as "limit",
+  1 / l.spacing as rate, l.burst
 from (
   select j.queue,
     count(*) filter (where j.state = 'ready') as ready,
@@ -16,6 +17,8 @@ from (
 ) c
 full join (
   select p.name, p.asked_at from stepwell.control p where p.action = 'pause' and p.scope = 'queue'
-) p on p.name = c.queue;
+) p on p.name = c.queue
+full join stepwell.queue_setting l on l.name = coalesce(c.queue, p.name);
 
-comment on view stepwell.queues is 'Live jobs counted by queue and state.';
+comment on view stepwell.queues is 'Live jobs counted by queue and state. limit and rate: how many '
+  'of them may run at once, and start per second, if that is set.';

@@ -59,7 +59,7 @@ def without_too_large(jobs: list[ClaimedJob], refuse: Refuse) -> list[ClaimedJob
 def _too_large(job: ClaimedJob, size: int) -> Failed:
     message = (
         f"its args, metadata and saved steps have {size} bytes, more than a worker may claim: have the owner of the "
-        f'schema run "stepwell limits set job {_room_for(size)}", and then "stepwell jobs retry {job.id}"'
+        f'schema run "stepwell sizes set job {_room_for(size)}", and then "stepwell jobs retry {job.id}"'
     )
     return Failed("unreadable", "TooLarge", message, None, None)
 

@@ -1,13 +1,19 @@
 -- Set a rate at run time, in place of the numbers in the code: at most _count jobs with this key start in _per seconds,
--- with bursts of up to _burst. Nulls remove the setting.
+-- with bursts of up to _burst, or else of _count. Nulls remove the setting. It takes effect at once.
 create or replace function stepwell.set_rate(_key text, _count integer, _per double precision, _burst integer default null)
 returns void
 language plpgsql volatile security definer
 as $$
 begin
-  insert into stepwell.key_setting as s (key, spacing, burst, set_at)
-  values (_key, _per / _count, coalesce(_burst, _count), stepwell.now())
-  on conflict (key) do update set spacing = excluded.spacing, burst = excluded.burst, set_at = excluded.set_at;
+  perform stepwell.check_key(_key);
+  perform stepwell.check_rate(_key, _count, _per, _burst);
+  if _count is null then
+    update stepwell.key_setting s set spacing = null, burst = null, set_at = stepwell.now() where s.key = _key;
+  else
+    insert into stepwell.key_setting as s (key, spacing, burst, set_at)
+    values (_key, _per / _count, coalesce(_burst, _count), stepwell.now())
+    on conflict (key) do update set spacing = excluded.spacing, burst = excluded.burst, set_at = excluded.set_at;
+  end if;
   delete from stepwell.key_setting s where s.key = _key and s.most is null and s.spacing is null;
   perform stepwell.notify_blocked(array[_key]);
 end

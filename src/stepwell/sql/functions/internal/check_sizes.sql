@@ -19,7 +19,7 @@ begin
       raise exception using errcode = '22SW5', column = _name, detail = _largest::text,
         message = format(
           'stepwell: %s of %s bytes, and this database accepts %s: store the data elsewhere and pass a reference, or '
-          'have the owner of the schema run "stepwell limits set %1$s %4$s"',
+          'have the owner of the schema run "stepwell sizes set %1$s %4$s"',
           _name, _largest, coalesce(_most, 65536),
           case
             when _largest <= 983040 then ceil(_largest / 65536.0) * 64 || 'kB' else ceil(_largest / 1048576.0) || 'MB'

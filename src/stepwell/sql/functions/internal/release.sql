@@ -23,6 +23,7 @@ declare
   _first integer := 1;
   _keyed uuid[];
   _keys text[];
+  _queues text[];
 begin
   if cardinality(_handed_back) > 0 then
     _keyed := array(select j.id from stepwell.job j where j.id = any (_handed_back) and j.admission is not null);
@@ -35,6 +36,11 @@ begin
   end if;
   if cardinality(_admitted) > 0 or cardinality(_keyed) > 0 then
     _keys := stepwell.return_permits(_admitted, _keyed) || stepwell.queue_again(_keyed);
+    _queues := array(select substr(k.key, 2) from unnest(_keys) as k (key) where k.key like E'\x02%');
+    if cardinality(_queues) > 0 then
+      perform stepwell.notify_queues(_queues);
+      _keys := array(select k.key from unnest(_keys) as k (key) where k.key not like E'\x02%');
+    end if;
     if not _at_once then
       perform stepwell.notify_blocked(_keys);
     elsif cardinality(_keys) > 0 then

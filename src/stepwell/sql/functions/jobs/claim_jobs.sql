@@ -8,6 +8,8 @@
 -- The claim ends with the job that brings the args, metadata and saved steps to _most_bytes. Then the column `more` is
 -- true for that job and those picked with it. A job that alone exceeds the limit (stepwell.size_limit) comes without
 -- its contents, with its size in `unread`. With _unread, all jobs come without contents: see stepwell.read_claimed.
+-- A queue with a limit or rate (stepwell.queue_setting) gives no more jobs than may run. Two claims must not count the same room,
+-- so each takes the lock of the queue first. The jobs that are left stay ready, and stepwell.release announces them.
 -- The worker's row is locked against rescue, so no job is claimed for a worker that was just declared dead.
 -- Parameters and columns have the types that the worker sends and reads, with times as microseconds since 1970. A
 -- conversion in the calling statement, which is planned each time, took as long as the claim of one job.
@@ -72,6 +74,9 @@ declare
   _left_out_sizes bigint[];
   _more boolean;
   _keyed uuid[];
+  _limited text[];
+  _in_limited boolean;
+  _room record;
 begin
   select w.named is null, case when w.named then w.owner end, w.signatures into _any_owner, _owner, _signatures
   from stepwell.worker w where w.id = _worker_id and w.lease_until > _now for key share;
@@ -80,8 +85,9 @@ begin
   end if;
 
   select bool_or(c.scope = 'everything' or (c.scope = 'worker' and c.name = _worker_id::text)),
-    array_agg(c.name) filter (where c.scope = 'queue'), array_agg(c.name) filter (where c.scope = 'task')
-  into _paused, _paused_queues, _paused_tasks
+    array_agg(c.name) filter (where c.scope = 'queue'), array_agg(c.name) filter (where c.scope = 'task'),
+    (select array_agg(s.name) from stepwell.queue_setting s where s.name = any (_queues))
+  into _paused, _paused_queues, _paused_tasks, _limited
   from stepwell.control c where c.action = 'pause';
   if _paused then
     return;
@@ -101,6 +107,12 @@ begin
     select array_agg(k.k::integer order by k.k) into _open
     from unnest(_queues) with ordinality as k (name, k)
     where (k.name in (select p.name from unnest(_paused_queues) as p (name))) is not true;
+  end if;
+  if _limited is not null then
+    perform pg_advisory_xact_lock(1937007985, l.stripe)
+    from (select distinct hashtext(q.name) as stripe from unnest(_limited) as q (name) order by 1) l;
+    -- Not before the claims that have held the locks meanwhile.
+    _now := stepwell.now();
   end if;
   -- A search in an array is linear, and in the keys of a jsonb object binary.
   if cardinality(_tasks) > 40 then
@@ -123,6 +135,33 @@ begin
         _full := _full || _k;
         continue;
       end if;
+      _in_limited := false;
+      if _limited is not null and _queues[_k] = any (_limited) then
+        _in_limited := true;
+        _room := stepwell.queue_room(_queues[_k], _now);
+        if _room.uncounted > 0 then
+          perform stepwell.count_running(_queues[_k]);
+          _room := stepwell.queue_room(_queues[_k], _now);
+        end if;
+        _share := least(_share, _room.room);
+        if _share <= 0 then
+          if _room.next_in is not null then
+            perform stepwell.use_queue_tokens(_queues[_k], 0, _now, true);
+          end if;
+          continue;
+        end if;
+        if _room.uncounted = 0 then
+          -- A claim that began before the limit was set has ended a minute after one that has seen it. Skip locked, so
+          -- that no claim waits for a person who changes the limit.
+          update stepwell.queue_setting s set seen_at = coalesce(s.seen_at, _now), all_counted = s.seen_at is not null
+          where s.name = (
+            select q.name from stepwell.queue_setting q
+            where q.name = _queues[_k] and not q.all_counted
+              and (q.seen_at is null or q.seen_at < _now - interval '1 minute')
+            for update skip locked
+          );
+        end if;
+      end if;
       _rank := coalesce(_ranks[_k], -32768);
       -- Any role can notify, so a worker may pass any number: clamp it to the range of stepwell.microseconds.
       _run_at := case
@@ -132,7 +171,15 @@ begin
       end;
       _id := coalesce(_ids[_k], '00000000-0000-0000-0000-000000000000');
       _last_rank := coalesce(_last_ranks[_k], 32767);
-      select array_agg(p.ctid), array_agg(p.size), sum(p.size), max(p.size), array_agg(p.id) filter (where p.keyed)
+      if _in_limited then
+        -- From the front: jobs that were announced while there was no room go first.
+        _rank := -32768;
+        _run_at := '-infinity';
+        _id := '00000000-0000-0000-0000-000000000000';
+        _last_rank := 32767;
+      end if;
+      select array_agg(p.ctid), array_agg(p.size), sum(p.size), max(p.size),
+        array_agg(p.id) filter (where p.keyed or _in_limited)
       into _picked, _sizes, _size, _largest, _keyed
       from (
         select j.ctid, j.id, j.admission is not null as keyed, stepwell.json_size(j.args) + coalesce(pg_column_size(j.metadata), 0)
@@ -173,7 +220,9 @@ begin
       end if;
       return query
         update stepwell.job j
-        set state = 'running', worker_id = _worker_id, epoch = j.epoch + 1, attempt = j.attempt + 1, claimed_at = _now
+        set state = 'running', worker_id = _worker_id, epoch = j.epoch + 1, attempt = j.attempt + 1, claimed_at = _now,
+          -- Jobs with an admission have their permits taken back.
+          admission = case when _in_limited then coalesce(j.admission, '{}') else j.admission end
         where j.ctid = any (_picked)
         returning j.id::text, j.queue, j.task,
           case when _left_out is null or j.id <> all (_left_out) then j.args::text end,
@@ -188,6 +237,16 @@ begin
           case when _left_out is not null then _left_out_sizes[array_position(_left_out, j.id)] end,
           _more, j.policy::text;
       get diagnostics _got = row_count;
+      if _in_limited then
+        insert into stepwell.permit (key, job_id, rate, hold)
+        select stepwell.queue_key(_queues[_k]), j.id, false, false
+        from stepwell.job j
+        where j.id = any (_keyed) and j.worker_id = _worker_id
+        on conflict do nothing;
+        if _room.next_in is not null then
+          perform stepwell.use_queue_tokens(_queues[_k], _got, _now, _got >= _room.room);
+        end if;
+      end if;
       if _keyed is not null then
         perform stepwell.note_claimed(_keyed, _now);
       end if;

@@ -26,6 +26,10 @@ begin
     );
   end if;
   foreach queue in array _queues loop
+    if exists (select from stepwell.queue_setting s where s.name = first_ready.queue) then
+      -- Otherwise the worker would try in vain to claim from a queue whose limit is full or whose rate is used up.
+      continue when (select r.room from stepwell.queue_room(first_ready.queue, _now) r) <= 0;
+    end if;
     _below := -32769;
     for _ranks in 1 .. _most_ranks loop
       select j.rank, j.run_at into rank, run_at

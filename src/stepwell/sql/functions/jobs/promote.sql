@@ -21,6 +21,7 @@ create or replace function stepwell.promote(
 language plpgsql volatile security definer
 as $$
 declare
+  _keys text[];
   _now timestamptz := stepwell.now();
   _from timestamptz := coalesce(_now - _since * interval '1 second', '-infinity');
   _read_before bigint := pg_stat_get_xact_tuples_returned(to_regclass('stepwell.job_due'));
@@ -119,9 +120,9 @@ begin
   -- Rates whose buckets have tokens again.
   perform from stepwell.bucket b where b.next_at is not null limit 1;
   if found then
-    perform stepwell.admit_keys(
-      array(select b.key from stepwell.bucket b where b.next_at <= _now order by b.next_at limit 500)
-    );
+    _keys := array(select b.key from stepwell.bucket b where b.next_at <= _now order by b.next_at limit 500);
+    perform stepwell.admit_keys(_keys);
+    perform stepwell.notify_queues(array(select substr(k.key, 2) from unnest(_keys) as k (key) where k.key like E'\x02%'));
     _again_in := least(
       _again_in, (select greatest(0.001, extract(epoch from min(b.next_at) - _now)) from stepwell.bucket b)
     );

@@ -28,7 +28,7 @@ begin
       _job / 1024, ceil(_args / 1024.0),
       case
         when _name = 'job' then 'lower those of args or metadata first'
-        else format('first run "stepwell limits set job %skB"', ceil(_args / 1024.0))
+        else format('first run "stepwell sizes set job %skB"', ceil(_args / 1024.0))
       end
     );
   end if;

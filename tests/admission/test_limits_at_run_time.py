@@ -1,0 +1,183 @@
+"""Limits and rates by key: listed, and set while jobs run and wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+from waiting import auntil
+
+from stepwell import App, ConfigError, Limit, LimitInfo, Rate, Worker
+
+
+async def the(app: App, key: str) -> LimitInfo:
+    [found] = await app.alimits(key)
+    return found
+
+
+async def test_a_limit_shows_its_numbers_and_who_set_them(app: App) -> None:
+    @app.task(limit=Limit(2, key="tenant-{tenant}"))
+    async def report(tenant: str) -> None: ...
+
+    assert await app.alimits() == []
+    async with Worker(app):
+        await app.apause("default")
+        for tenant in ("a", "a", "a", "b"):
+            await report.aenqueue(tenant)
+        await auntil(lambda: _held(app, "tenant-a", 2))
+        await auntil(lambda: _held(app, "tenant-b", 1))
+    a, b = await app.alimits()
+    assert (a.key, a.most, a.held, a.waiting, a.most_is_set, a.set_at) == ("tenant-a", 2, 2, 1, False, None)
+    assert (b.key, b.most, b.held, b.waiting) == ("tenant-b", 2, 1, 0)
+    assert (a.rate, a.burst, a.rate_is_set, a.next_at) == (None, None, False, None)
+
+    await app.aset_limit("tenant-a", 5)
+    a = await the(app, "tenant-a")
+    assert (a.most, a.most_is_set) == (5, True)
+    assert a.set_at is not None
+    await app.aset_limit("tenant-a", None)
+    a = await the(app, "tenant-a")
+    assert (a.most, a.most_is_set, a.set_at) == (2, False, None)
+
+
+async def _held(app: App, key: str, count: int) -> bool:
+    return [limit.held for limit in await app.alimits(key)] == [count]
+
+
+async def test_a_limit_that_is_raised_admits_at_once_and_none_that_is_lowered(app: App) -> None:
+    running: set[int] = set()
+    most: list[int] = []
+    end = asyncio.Event()
+
+    @app.task(limit=Limit(1, key="k"))
+    async def work(n: int) -> None:
+        running.add(n)
+        most.append(len(running))
+        await end.wait()
+        running.remove(n)
+
+    async with Worker(app, concurrency=10):
+        jobs = [await work.aenqueue(n) for n in range(6)]
+        await auntil(lambda: len(running) == 1)
+        await app.aset_limit("k", 3)
+        await auntil(lambda: len(running) == 3)
+        assert (await the(app, "k")).waiting == 3
+        await app.aset_limit("k", 0)
+        end.set()
+        for job in jobs[:3]:
+            await job.aresult(timeout="20s")
+        await auntil(lambda: _held(app, "k", 0))
+        found = await the(app, "k")
+        assert (found.most, found.waiting) == (0, 3)
+        await app.aset_limit("k", None)
+        for job in jobs[3:]:
+            await job.aresult(timeout="20s")
+    assert max(most) == 3
+
+
+async def test_a_rate_is_set_and_removed(app: App) -> None:
+    await app.aset_rate("api", Rate(100, per="10s", burst=7))
+    found = await the(app, "api")
+    assert (found.rate, found.burst, found.rate_is_set, found.most, found.most_is_set) == (10, 7, True, None, False)
+    await app.aset_limit("api", 3)
+    await app.aset_rate("api", Rate(100, per="10s", smooth=True))
+    found = await the(app, "api")
+    assert (found.rate, found.burst, found.most) == (10, 1, 3)
+    await app.aset_rate("api", None)
+    found = await the(app, "api")
+    assert (found.rate, found.burst, found.rate_is_set, found.most) == (None, None, False, 3)
+    await app.aset_limit("api", None)
+    assert await app.alimits() == []
+
+
+async def test_a_rate_that_waits_says_when_it_admits_the_next(app: App) -> None:
+    @app.task(rate=Rate(1, per="1h", key="api"))
+    async def call(n: int) -> int:
+        return n
+
+    async with Worker(app):
+        jobs = [await call.aenqueue(n) for n in range(2)]
+        assert await jobs[0].aresult(timeout="20s") == 0
+
+        async def waits() -> bool:
+            found = await the(app, "api")
+            return found.waiting == 1 and found.next_at is not None
+
+        await auntil(waits)
+        found = await the(app, "api")
+        assert found.rate == pytest.approx(1 / 3600)
+        await app.aset_rate("api", Rate(1000))
+        assert await jobs[1].aresult(timeout="20s") == 1
+
+
+def test_sync_code_has_the_same(dsn: str) -> None:
+    with App(dsn) as app:
+        app.set_limit("k", 4)
+        app.set_rate("k", Rate(2))
+        [found] = app.limits()
+        assert (found.key, found.most, found.rate, found.burst) == ("k", 4, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (("set_limit", "k", -1), "most is -1: it must be a whole number between 0 and 1000000"),
+        (("set_limit", "k", 2_000_000), "most is 2000000"),
+        (("set_limit", "k", True), "most is True"),
+        (("set_limit", "", 1), "key is ''"),
+        (("set_limit", "k" * 201, 1), "key is 'kkk"),
+        (("set_rate", "k", 5), r'rate is 5: give a Rate, such as Rate\(50, per="1s"\)'),
+        (("set_rate", "k", Rate(5, key="other")), "the rate is for key 'k', but has key='other'"),
+    ],
+)
+def test_what_cannot_be_set_is_refused_in_python(dsn: str, call: tuple[Any, ...], message: str) -> None:
+    app = App(dsn)
+    with pytest.raises(ConfigError, match=message):
+        getattr(app, call[0])(*call[1:])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("set_limit(null, 1)", "the key of a limit or rate must have 1 to 200 characters"),
+        ("set_limit('', 1)", "must have 1 to 200 characters"),
+        ("set_limit(repeat('k', 201), 1)", "must have 1 to 200 characters"),
+        ("set_limit('k', -1)", "the limit of k is -1: give 0 to 1000000, or null to remove the setting"),
+        ("set_limit('k', 2000000)", "the limit of k is 2000000"),
+        ("set_rate(null, 1, 1)", "must have 1 to 200 characters"),
+        ("set_rate('k', 1, null)", "give both a count and a number of seconds, or nulls for both"),
+        ("set_rate('k', null, 1)", "give both"),
+        ("set_rate('k', null, null, 3)", "a burst needs a count"),
+        ("set_rate('k', 0, 1)", "the count is 0: give 1 to 1000000"),
+        ("set_rate('k', 2000000, 1)", "the count is 2000000"),
+        ("set_rate('k', 1, 0)", "give more than 0, and at most 100 years"),
+        ("set_rate('k', 1, -1)", "give more than 0"),
+        ("set_rate('k', 1, 'NaN')", "give more than 0"),
+        ("set_rate('k', 1, 'Infinity')", "at most 100 years"),
+        ("set_rate('k', 1, 3e9, 1000)", "more than 100 years to fill up"),
+        ("set_rate('k', 1, 1, 0)", "the burst is 0: give 1 to 1000000"),
+    ],
+)
+def test_what_cannot_be_set_is_refused_in_sql(conn: psycopg.Connection[Any], call: str, message: str) -> None:
+    with pytest.raises(psycopg.Error, match=message) as refused:
+        conn.execute(f"select stepwell.{call}")  # pyright: ignore[reportCallIssue, reportArgumentType]
+    assert refused.value.sqlstate == "SW002"
+    assert conn.execute("select count(*) from stepwell.limits").fetchone() == (0,)
+
+
+def test_removing_what_is_not_set_changes_nothing(conn: psycopg.Connection[Any]) -> None:
+    conn.execute("select stepwell.set_limit('k', null)")
+    conn.execute("select stepwell.set_rate('k', null, null)")
+    assert conn.execute("select count(*) from stepwell.limits").fetchone() == (0,)
+
+
+def test_the_view_lists_keys_in_order(conn: psycopg.Connection[Any]) -> None:
+    for key in ("b", "a", "c"):
+        conn.execute("select stepwell.set_limit(%s, 1)", (key,))
+    assert conn.execute("select key, most, held, waiting from stepwell.limits").fetchall() == [
+        ("a", 1, 0, 0),
+        ("b", 1, 0, 0),
+        ("c", 1, 0, 0),
+    ]
