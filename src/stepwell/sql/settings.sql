@@ -19,7 +19,7 @@ begin
         -- generic: no table is read. Without this, each call is planned for the length of its arrays.
         (
           '{plan_cache_mode = force_generic_plan}'::text[],
-          '{check_options, insert_jobs, uuids7}'::text[]
+          '{check_options, enqueue_unique, insert_jobs, uuids7}'::text[]
         ),
         -- no_jit: small tables may be scanned.
         (
@@ -33,7 +33,7 @@ begin
             cancel_children, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits,
             has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
             prune_rows, prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs,
-            rescue_unregistered, release, results, retry,
+            rescue_unregistered, release, results, retry, free_keys, key_holder, prune_keys,
             return_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one
           }'
         ),
@@ -58,7 +58,7 @@ begin
           }',
           '{
             advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, hand_back_unknown, hold_misfits,
-            keep_events, note_claimed, queue_again, report_progress, restart, save_steps, snooze, spawn, suspend, tick, tick_many, to_history
+            keep_events, note_claimed, queue_again, replace_jobs, report_progress, restart, save_steps, snooze, spawn, suspend, take_keys, tick, tick_many, to_history
           }'
         ),
         -- loop: few rows are looked up one by one, whichever join the caller has disabled.

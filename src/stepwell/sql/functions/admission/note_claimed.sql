@@ -34,5 +34,8 @@ begin
   on conflict (queue, rank) do update
   set turn = greatest(c.turn, excluded.turn), moved_at = excluded.moved_at
   where c.moved_at < _now - interval '50 milliseconds' or c.moved_at > _now;
+  delete from stepwell.unique_key k
+  where k.job_id = any (_ids) and k.until_start
+    and (select j.worker_id is not null from stepwell.job j where j.id = k.job_id);
 end
 $$;
