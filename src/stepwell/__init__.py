@@ -47,7 +47,7 @@ from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Scope, Uniq
 from stepwell.values.directives import Done, Next, Restart
 from stepwell.values.duration import Duration
 from stepwell.values.job import Failure, JobInfo, State
-from stepwell.values.outcome import Cancel, Fail, RetryIn, Snooze
+from stepwell.values.outcome import Cancel, Fail, RateLimited, RetryIn, Snooze
 from stepwell.values.policy import Keep
 from stepwell.values.retry import Backoff, Retry
 from stepwell.values.step import StepInfo, StepKind
@@ -98,6 +98,7 @@ __all__ = [
     "Overlap",
     "ProcessCrashed",
     "Rate",
+    "RateLimited",
     "Restart",
     "Retry",
     "RetryIn",

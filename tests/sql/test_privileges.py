@@ -64,6 +64,7 @@ grant_kinds             caller
 grant_role              caller
 hand_back_unknown       owner   worker
 has_live_run            caller
+has_one_limit           caller
 hold_keys               owner   producer worker
 hold_misfits            owner   worker
 insert_jobs             caller
@@ -78,6 +79,7 @@ large_value             owner   worker viewer operator
 lead                    owner   worker
 lead_and_rescue         owner   worker
 line_up                 caller
+lines                   owner   worker
 lock_event              caller
 lock_family             caller
 lock_holders            owner   worker
@@ -130,6 +132,7 @@ resume                  owner   operator
 resume_schedule         owner   operator
 retry                   owner   operator
 return_permits          caller
+return_stray_permits    owner   worker
 revoke_role             caller
 rewind_schedules        owner   worker
 rivals                  owner   worker

@@ -27,6 +27,7 @@ from stepwell.values.outcome import (
     Misfit,
     NothingToWrite,
     Outcome,
+    RateLimited,
     RetryIn,
     Snooze,
     Snoozed,
@@ -180,7 +181,7 @@ def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Jour
 def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None) -> Outcome:
     match error:
         case Snooze():
-            return Snoozed(error.delay)
+            return Snoozed(error.delay, isinstance(error, RateLimited))
         case Cancel():
             return Cancelled(error_message(error) or None)
         case BadValue():

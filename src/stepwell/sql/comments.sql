@@ -88,7 +88,8 @@ comment on column stepwell.job.admission is
 comment on column stepwell.job.blocked_by is 'The key of the limit or rate in whose line the blocked job stands.';
 comment on column stepwell.job.fair is 'The key by which the job takes turns with other jobs of its queue and rank.';
 comment on index stepwell.job_blocked is 'The lines of limits and rates, in the order in which jobs are admitted.';
-comment on index stepwell.job_turn is 'Finds the latest turn of a fair key.';
+comment on index stepwell.job_turn is 'Finds the next turn of a queue and rank.';
+comment on index stepwell.job_fair is 'Finds the latest turn of a fair key.';
 comment on index stepwell.job_ready is 'The claim order: a claim is one walk along this index.';
 comment on index stepwell.job_due is
   'Finds due jobs, and the time at which the next one is due. A job that waits without a limit is due at infinity.';
@@ -252,7 +253,8 @@ comment on index stepwell.permit_job is 'Finds the permits of a job.';
 
 comment on table stepwell.bucket is 'The token bucket of a rate. A bucket that is not here is full.';
 comment on column stepwell.bucket.key is 'The key of the rate.';
-comment on column stepwell.bucket.used_until is 'When the bucket is full again, if no job is claimed until then.';
+comment on column stepwell.bucket.used is 'How many tokens were missing when a job was last claimed.';
+comment on column stepwell.bucket.used_at is 'When that was. Tokens have come back since then, at the present rate.';
 comment on column stepwell.bucket.closed_until is 'No job is admitted before: a handler raised RateLimited.';
 comment on column stepwell.bucket.next_at is 'When the first job in line can be admitted; null: no job is in line.';
 comment on index stepwell.bucket_next is 'Finds the buckets that have a token for the first job in line.';
@@ -269,7 +271,7 @@ comment on table stepwell.turn_clock is
 comment on column stepwell.turn_clock.queue is 'The queue.';
 comment on column stepwell.turn_clock.rank is 'Minus the priority.';
 comment on column stepwell.turn_clock.turn is 'The latest turn that was claimed.';
-comment on column stepwell.turn_clock.moved_at is 'When it was last moved, which is at most every 50 ms.';
+comment on column stepwell.turn_clock.moved_at is 'When it was last moved, which is at most every 100 ms.';
 
 comment on table stepwell.leader is
   'The worker that does the upkeep for the fleet until its lease ends. Two leaders at once do no harm.';

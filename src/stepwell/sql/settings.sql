@@ -34,7 +34,7 @@ begin
             has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
             prune_rows, prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs,
             rescue_unregistered, release, results, retry, free_keys, key_holder, prune_keys,
-            return_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one
+            return_permits, return_stray_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.
@@ -44,7 +44,7 @@ begin
             enable_sort = off
           }',
           '{
-            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, promote, ready_queues, register_worker,
+            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, lines, promote, ready_queues, register_worker,
             release_misfits, runs_to_replace, task_options
           }'
         ),

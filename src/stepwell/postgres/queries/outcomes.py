@@ -73,11 +73,14 @@ def fail(
     )
 
 
-def snooze(ids: list[str], epochs: list[int], delays: list[float], *, began: bool) -> Query[list[UUID]]:
-    """`began`: whether the handlers of these jobs ran, and not only the claim."""
+def snooze(
+    ids: list[str], epochs: list[int], delays: list[float], *, began: bool, closing: Sequence[str] = ()
+) -> Query[list[UUID]]:
+    """`began`: whether the handlers of these jobs ran, and not only the claim. `closing`: the jobs whose rates admit
+    nothing until their delay is over."""
     return Query(
-        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean)",
-        (bare(ids), bare(epochs), bare(delays), began),
+        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean, %s::uuid[])",
+        (bare(ids), bare(epochs), bare(delays), began, bare(closing) if closing else None),
         one_column,
     )
 

@@ -40,13 +40,17 @@ class Admitted:
     next_in: float | None
 
 
-def admit_keys(keys: Sequence[str] | None) -> Query[Admitted]:
-    """`keys` None: all lines."""
-    return Query(
-        "select admitted, next_in from stepwell.admit_keys(%s::text[])",
-        (None if keys is None else list(keys),),
-        Admitted,
-    )
+def admit_keys(keys: Sequence[str]) -> Query[Admitted]:
+    return Query("select admitted, next_in from stepwell.admit_keys(%s::text[])", (list(keys),), Admitted)
+
+
+def lines(after: str | None) -> Query[list[str]]:
+    """The next keys in whose lines jobs wait."""
+    return Query("select stepwell.lines(%s::text)", (after,), one_column)
+
+
+def return_stray_permits() -> Query[int]:
+    return Query("select stepwell.return_stray_permits()", (), one_column)
 
 
 def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:

@@ -180,7 +180,13 @@ def _hold(runs: Sequence[EndedRun[Misfit]], within: float) -> Query[Any]:
 
 def _snooze(runs: Sequence[EndedRun[Snoozed]], within: float) -> Query[Any]:
     return queries.locks.bounded(
-        queries.outcomes.snooze(*_fences(runs), [run.outcome.delay for run in runs], began=True), within
+        queries.outcomes.snooze(
+            *_fences(runs),
+            [run.outcome.delay for run in runs],
+            began=True,
+            closing=[run.job.id for run in runs if run.outcome.closes],
+        ),
+        within,
     )
 
 

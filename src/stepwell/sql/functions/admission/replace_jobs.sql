@@ -24,7 +24,6 @@ as $$
 declare
   _locked uuid[];
   _lining uuid[];
-  _changed uuid[];
   _keys text[];
   _places stepwell.place[];
   _due_in double precision;
@@ -72,8 +71,7 @@ begin
     update stepwell.job j
     set task = g.task, args = g.args, queue = g.queue, rank = g.rank, metadata = g.metadata,
       max_attempts = g.max_attempts, owner = g.owner, policy = g.policy, admission = g.admission,
-      -- With its key, a job would line up behind itself.
-      fair = case when not p.changed then g.admission #>> '{fair,key}' end,
+      fair = g.admission #>> '{fair,key}',
       run_at = case when p.changed then p.run_at else j.run_at end,
       blocked_by = case when p.changed then null else j.blocked_by end,
       state = case
@@ -84,16 +82,13 @@ begin
     from given g
     join planned p on p.id = g.id
     where j.id = any (_locked) and j.id = g.id
-    returning j.id, p.changed, p.changed and not p.waits as lines_up
+    returning j.id, p.changed and not p.waits as lines_up
   )
-  select array_agg(r.id) filter (where r.lines_up), array_agg(r.id) filter (where r.changed) into _lining, _changed
-  from replaced r;
-  _keys := stepwell.return_permits(_lining, null) || stepwell.queue_again(_lining);
-  update stepwell.job j set fair = j.admission #>> '{fair,key}'
-  where j.id = any (_changed) and j.admission -> 'fair' is not null;
+  select array_agg(r.id) into _lining from replaced r where r.lines_up;
   if _lining is null then
     return;
   end if;
+  _keys := stepwell.return_permits(_lining, null) || stepwell.queue_again(_lining);
   select array_agg(row(j.queue, j.rank, j.run_at)::stepwell.place) filter (where j.state::text = 'ready'),
     extract(epoch from min(j.run_at) filter (where j.state::text = 'scheduled') - _now)
   into _places, _due_in

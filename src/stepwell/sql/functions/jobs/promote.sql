@@ -86,7 +86,7 @@ begin
     end loop;
   end;
   if _keyed is not null then
-    perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
+    perform stepwell.admit_keys(stepwell.queue_again(_keyed));
   end if;
   perform stepwell.notify_ready(_places, null);
   perform from stepwell.job j
