@@ -119,10 +119,13 @@ begin
   end loop;
   return (
     -- A key that is not in the list was inserted, by the first job that has it.
-    select array_agg(case when u.id is not null then nullif(coalesce(k.id, w.id), u.id) end order by u.n)
-    from unnest(_keys, _ids) with ordinality as u (key, id, n)
-    left join unnest(_wanted.keys, _wanted.ids) as w (key, id) on w.key = u.key
-    left join unnest(_taken.keys, _taken.ids) as k (key, id) on k.key = u.key
+    select case when count(h.id) > 0 then array_agg(h.id order by h.n) end
+    from (
+      select u.n, case when u.id is not null then nullif(coalesce(k.id, w.id), u.id) end as id
+      from unnest(_keys, _ids) with ordinality as u (key, id, n)
+      left join unnest(_wanted.keys, _wanted.ids) as w (key, id) on w.key = u.key
+      left join unnest(_taken.keys, _taken.ids) as k (key, id) on k.key = u.key
+    ) h
   );
 end
 $$;
