@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Small enough that Postgres starts early and that encoding one batch does not block an event loop for long.
 _BATCH = 2000
 _MOST_TOGETHER = 5000
+_MOST_UNIQUE = 50_000
 
 
 class JobStore:
@@ -182,7 +183,16 @@ def _batch_queries(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterato
             made.append(call)
             yield call.job
 
-    return map(_query, batches(jobs(), _BATCH, _size))
+    return map(_query, _together(batches(jobs(), _BATCH, _size)))
+
+
+def _together(batched: Iterator[list[NewJob]]) -> Iterator[list[NewJob]]:
+    """Join batches with unique keys to few large ones, as each takes its keys in order."""
+    for batch in batched:
+        if any(job.unique is not None for job in batch):
+            yield from batches(chain(batch, chain.from_iterable(batched)), _MOST_UNIQUE, _whole_size)
+        else:
+            yield batch
 
 
 def _query(jobs: Sequence[NewJob], *, raises: bool = True) -> Query[Enqueued]:
@@ -218,3 +228,7 @@ def _refusal(job: NewJob, job_id: str) -> JobExists | None:
 
 def _size(job: NewJob) -> int:
     return len(job.args) + len(job.metadata or "")
+
+
+def _whole_size(job: NewJob) -> int:
+    return _size(job) + len(job.policy or "")

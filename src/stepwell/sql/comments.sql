@@ -386,5 +386,4 @@ comment on column stepwell.unique_key.job_id is 'The job that has the key, live 
 comment on column stepwell.unique_key.live is 'Whether the key is taken until the job ends, or starts.';
 comment on column stepwell.unique_key.until_start is 'Whether the first claim of the job frees the key.';
 comment on column stepwell.unique_key.expires_at is 'The end of the period for which the key stays taken; null: it has none.';
-comment on index stepwell.unique_key_job is 'Finds the key of a job that ends or starts.';
 comment on index stepwell.unique_key_expiry is 'Finds the keys whose period is over.';

@@ -33,7 +33,7 @@ begin
             cancel_children, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits,
             has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
             prune_rows, prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs,
-            rescue_unregistered, release, results, retry, free_keys, key_holder, prune_keys,
+            rescue_unregistered, release, results, retry, key_holder, prune_keys,
             return_permits, return_stray_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one
           }'
         ),
@@ -57,7 +57,7 @@ begin
             enable_nestloop = off, enable_hashjoin = on, enable_mergejoin = off, work_mem = ''256MB''
           }',
           '{
-            advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, hand_back_unknown, hold_misfits,
+            advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, free_keys, hand_back_unknown, hold_misfits,
             keep_events, note_claimed, queue_again, replace_jobs, report_progress, restart, save_steps, snooze, spawn, suspend, take_keys, tick, tick_many, to_history
           }'
         ),

@@ -204,8 +204,11 @@ class AdmissionRules:
 
     def of(self, arguments: Mapping[str, Any], queue: str) -> Admission:
         """Return the keys of a job with these arguments."""
+        unique = None if self.unique is None else self._unique(self.unique, arguments, queue)
+        if not (self.limits or self.rates or self.fair):
+            return Admission(unique)
         return Admission(
-            None if self.unique is None else self._unique(self.unique, arguments, queue),
+            unique,
             tuple(StoredLimit(self._key(rule, arguments, "limit"), rule.most, rule.hold) for rule in self.limits),
             tuple(
                 StoredRate(
@@ -236,7 +239,7 @@ class AdmissionRules:
 
 def stored_unique(unique: Unique, key: str, task: str, queue: str) -> StoredUnique:
     """Return a unique key as it is stored, with its scope. `stepwell.unique_text` in SQL writes the same."""
-    place = {"task": task, "queue": queue, "database": ""}[unique.scope]
+    place = task if unique.scope == "task" else queue if unique.scope == "queue" else ""
     return StoredUnique(
         short(msgspec.json.encode([unique.scope, place, check_key(key, "the unique key")]).decode(), "the unique key"),
         unique.on_conflict,

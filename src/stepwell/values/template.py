@@ -45,7 +45,7 @@ def fill(template: str, arguments: Mapping[str, Any], what: str) -> str:
 def filled(template: str, arguments: Mapping[str, Any], what: str) -> str:
     """The same as `fill`, but a long key is not cut."""
     try:
-        return check_key(_formatter.vformat(template, (), arguments), what)
+        return check_key(template.format_map(arguments), what)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise BadArgs(f"{what} {template!r} cannot be filled in: {type(error).__name__}: {error}") from None
 

@@ -73,7 +73,6 @@ create table stepwell.unique_key (
   until_start boolean not null,
   expires_at timestamptz
 );
-create index unique_key_job on stepwell.unique_key (job_id);
 create index unique_key_expiry on stepwell.unique_key (expires_at) where not live;
 alter table stepwell.unique_key set (
   autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0

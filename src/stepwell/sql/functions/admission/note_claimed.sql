@@ -6,6 +6,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   _keys text[];
+  _started text[];
 begin
   if exists (select from stepwell.permit p where p.job_id = any (_ids) and p.rate) then
     with used as (
@@ -46,8 +47,13 @@ begin
   on conflict (queue, rank) do update
   set turn = greatest(c.turn, excluded.turn), moved_at = excluded.moved_at
   where c.moved_at < _now - interval '100 milliseconds' or c.moved_at > _now;
-  delete from stepwell.unique_key k
-  where k.job_id = any (_ids) and k.until_start
-    and (select j.worker_id is not null from stepwell.job j where j.id = k.job_id);
+  _started := array(
+    select j.admission #>> '{unique,key}' from stepwell.job j
+    where j.id = any (_ids) and j.worker_id is not null and (j.admission #>> '{unique,until_start}')::boolean
+  );
+  if cardinality(_started) > 0 then
+    delete from stepwell.unique_key k
+    where k.key = any (_started) and k.until_start and k.job_id in (select i.id from unnest(_ids) as i (id));
+  end if;
 end
 $$;

@@ -33,7 +33,8 @@ declare
   _keep double precision := case when cardinality(_keeps) = 1 then _keeps[array_lower(_keeps, 1)] end;
   _state stepwell.state := case when cardinality(_states) = 1 then _states[array_lower(_states, 1)] end;
   _unique uuid[];
-  _cancelled uuid[];
+  _unique_keys text[];
+  _cancelled boolean[];
   _durable uuid[];
   _kept uuid[];
   _expires_ats timestamptz[];
@@ -95,13 +96,14 @@ begin
     ) filter (where g.parent_id is not null),
     array_agg(g.id) filter (where g.admission is not null),
     array_agg(g.id) filter (where g.admission -> 'unique' is not null),
-    array_agg(g.id) filter (where g.admission -> 'unique' is not null and g.state = 'cancelled'),
+    array_agg(g.admission #>> '{unique,key}') filter (where g.admission -> 'unique' is not null),
+    array_agg(g.state = 'cancelled') filter (where g.admission -> 'unique' is not null),
     array_agg(g.id) filter (where g.durable), array_agg(g.id) filter (where g.durable and g.keep > 0),
     array_agg(stepwell.expiry(_now, g.keep)) filter (where g.durable and g.keep > 0)
-  into ended, unsuccessful, schedule_ids, endings, admitted, _unique, _cancelled, _durable, _kept, _expires_ats
+  into ended, unsuccessful, schedule_ids, endings, admitted, _unique, _unique_keys, _cancelled, _durable, _kept, _expires_ats
   from gone g;
   if _unique is not null then
-    perform stepwell.free_keys(_unique, _cancelled, _now);
+    perform stepwell.free_keys(_unique, _unique_keys, _cancelled, _now);
   end if;
   if _durable is not null then
     perform stepwell.delete_steps(_durable, _kept, _expires_ats, unsuccessful);

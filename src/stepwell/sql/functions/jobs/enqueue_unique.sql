@@ -24,7 +24,11 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _count integer := coalesce(cardinality(_args), 0);
+  _policy text := case when cardinality(_policies) = 1 then _policies[1] end;
   _admissions json[];
+  _rests text[];
+  _text text;
+  _lines stepwell.line[];
   _holders uuid[];
   _new uuid[];
   _refused record;
@@ -41,16 +45,33 @@ begin
   if _count = 0 then
     return;
   end if;
-  _admissions := array(
-    select (case when cardinality(_policies) = 1 then _policies[1] else _policies[n] end)::json -> 'admission'
-    from generate_series(1, _count) as n
-    order by n
-  );
+  with parsed as materialized (
+    select p.policy, p.policy::json -> 'admission' as admission
+    from (select coalesce(u.policy, _policy) as policy from unnest(_args, _policies) as u (args, policy) offset 0) p
+  )
+  select array_agg(p.admission),
+    array_agg(
+      case
+        -- Most policies have nothing else. An element of json has the text of the whole.
+        when p.admission is null then p.policy
+        when octet_length(p.policy) > octet_length(p.admission::text) + 14
+        then nullif((p.policy::jsonb - 'admission')::text, '{}')
+      end
+    )
+  into _admissions, _rests
+  from parsed p;
+  -- Only a limit, a rate or a fair key gives a job a place in a line.
+  _text := array_to_string(_policies, '');
+  if strpos(_text, '"limits"') + strpos(_text, '"rates"') + strpos(_text, '"fair"') = 0 then
+    _lines := array(select row(a.admission, null, null, null)::stepwell.line from unnest(_admissions) as a (admission));
+    _rests := case when array_remove(_rests, null) <> '{}' then _rests end;
+  end if;
   ids := stepwell.uuids7(_count);
   _holders := stepwell.take_keys(_now, ids, _admissions);
   if _holders is null then
     perform stepwell.insert_jobs(
-      _now, ids, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners, _policies
+      _now, ids, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners,
+      case when _lines is null then _policies else _rests end, null, _lines
     );
     inserted := array_fill(true, array[_count]);
     return;
@@ -72,7 +93,8 @@ begin
   from unnest(ids, _holders) with ordinality as u (id, holder, n);
   if true = any (inserted) then
     perform stepwell.insert_jobs(
-      _now, _new, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners, _policies
+      _now, _new, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners,
+      case when _lines is null then _policies else _rests end, null, _lines
     );
   end if;
   select array_agg(u.holder) as ids, array_agg(a.action = 'reschedule') as moves,
