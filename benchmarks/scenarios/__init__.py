@@ -12,6 +12,7 @@ from benchmarks.scenarios.enqueue import enqueue
 from benchmarks.scenarios.growth import growth
 from benchmarks.scenarios.latency import latency
 from benchmarks.scenarios.lateness import lateness
+from benchmarks.scenarios.limits import limits
 from benchmarks.scenarios.snapshot import snapshot
 from benchmarks.scenarios.soak import soak
 from benchmarks.scenarios.steps import steps
@@ -27,5 +28,6 @@ SCENARIOS: dict[str, Callable[[Run], None]] = {
     "growth": growth,
     "backlog": backlog,
     "steps": steps,
+    "limits": limits,
 }
 QUICK = ("drain", "enqueue", "latency", "lateness", "snapshot", "soak", "cost")

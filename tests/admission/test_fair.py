@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import psycopg
@@ -92,16 +93,18 @@ async def test_a_retried_job_takes_a_new_turn(app: App) -> None:
     @app.task(fair="{tenant}", retry=Retry(max_attempts=2, initial=0, jitter=0))
     async def export(tenant: str, n: int) -> None:
         order.append(f"{tenant}{n}")
+        await asyncio.sleep(0.003)
         if order.count("small0") == 1 and tenant == "small":
             raise ValueError("again")
 
-    jobs = await export.aenqueue_many([{"tenant": "big", "n": n} for n in range(40)])
+    jobs = await export.aenqueue_many([{"tenant": "big", "n": n} for n in range(300)])
     jobs.append(await export.aenqueue("small", 0))
     async with Worker(app, concurrency=1):
         for job in jobs:
             await job.aresult(timeout="20s")
     first, second = (at for at, job in enumerate(order) if job == "small0")
-    assert second - first < 20, order
+    # Not at once, because the worker has claimed some jobs in advance; but not behind all the others.
+    assert second - first < 250, order
 
 
 def test_bad_fairness_is_refused(app: App) -> None:

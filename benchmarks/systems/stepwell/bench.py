@@ -14,6 +14,7 @@ from stepwell.postgres.migrate import migrate
 
 TASK = os.environ.get("BENCH_TASK", "noop")
 ARGS = os.environ.get("BENCH_ARGS", "{}")
+KEYS = int(os.environ.get("BENCH_KEYS", "0"))
 QUEUES = os.environ.get("BENCH_QUEUES", "default").split(",")
 
 
@@ -27,7 +28,10 @@ def fill(jobs: int) -> None:
     """Enqueue in one call."""
     from tasks import app
 
-    app.tasks[TASK].enqueue_many([json.loads(ARGS)] * jobs)
+    if KEYS:
+        app.tasks[TASK].enqueue_many([{"key": number % KEYS} for number in range(jobs)])
+    else:
+        app.tasks[TASK].enqueue_many([json.loads(ARGS)] * jobs)
 
 
 def work(concurrency: int) -> None:
@@ -69,6 +73,7 @@ def left() -> int:
         row = connection.execute(
             "select (select count(*) from stepwell.job where state = 'ready')"
             " + (select count(*) from stepwell.job where state = 'running')"
+            " + (select count(*) from stepwell.job where blocked_by is not null)"
         ).fetchone()
         assert row is not None
         return int(row[0])

@@ -1,7 +1,24 @@
--- Runs after the functions are made: the planner settings of each function, in groups. A function may be in several
--- groups. A nested call inherits the settings of its caller, so each function is in every group that it depends on,
--- also where its callers have the same settings. A function that reads stepwell.job must have enable_seqscan = off
--- (tests/sql/test_plans.py).
+-- Runs after the functions are made: the settings of each function.
+--
+-- Every function has a fixed search_path, so that no object of its caller shadows ours. The excepted functions run with
+-- their caller's rights, and Postgres inlines them, which any setting would prevent.
+do $$
+declare
+  _function regprocedure;
+begin
+  for _function in
+    select p.oid from pg_proc p
+    where p.pronamespace = 'stepwell'::regnamespace
+      and p.proname <> all ('{expiry, has_one_limit, json_size, microseconds, place_text, unfold, uuid7}'::text[])
+  loop
+    execute format('alter function %s set search_path = pg_catalog, pg_temp', _function);
+  end loop;
+end
+$$;
+
+-- The planner settings, in groups. A function may be in several groups. A nested call inherits the settings of its
+-- caller, so each function is in every group that it depends on, also where its callers have the same settings. A
+-- function that reads stepwell.job must have enable_seqscan = off (tests/sql/test_plans.py).
 --
 -- Statistics on tables of jobs, steps and events are always stale: thousands of rows come and go between two runs of
 -- ANALYZE. A plan that was made while a table was empty stays when the table is full. So the plans must not depend on
@@ -44,8 +61,8 @@ begin
             enable_sort = off
           }',
           '{
-            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, lines, promote, ready_queues, register_worker,
-            release_misfits, runs_to_replace, task_options
+            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, lines, promote,
+            ready_queues, register_worker, release_misfits, runs_to_replace, task_options
           }'
         ),
         -- hash: arrays of any length are joined to rows by a hash; a nested loop would sort the array for each row. The
@@ -57,8 +74,9 @@ begin
             enable_nestloop = off, enable_hashjoin = on, enable_mergejoin = off, work_mem = ''256MB''
           }',
           '{
-            advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, free_keys, hand_back_unknown, hold_misfits,
-            keep_events, note_claimed, queue_again, replace_jobs, report_progress, restart, save_steps, snooze, spawn, suspend, take_keys, tick, tick_many, to_history
+            advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, free_keys, hand_back_unknown,
+            hold_misfits, keep_events, note_claimed, queue_again, replace_jobs, report_progress, restart, save_steps, snooze,
+            spawn, suspend, take_keys, tick, tick_many, to_history
           }'
         ),
         -- loop: few rows are looked up one by one, whichever join the caller has disabled.
@@ -68,8 +86,14 @@ begin
             enable_hashjoin = off, enable_mergejoin = off
           }',
           '{
-            admit, cancel, deliver, end_children, fork, look_again, mark_beside, take_events, waiting_for, wake
+            admit, admit_keys, cancel, deliver, end_children, fork, look_again, mark_beside, take_events, waiting_for,
+            wake
           }'
+        ),
+        -- any: it looks rows up one by one, and joins arrays of any length.
+        (
+          '{enable_nestloop = on, enable_hashjoin = on}',
+          '{line_up}'
         )
     ) as g (settings, functions)
   loop

@@ -114,7 +114,7 @@ class Upkeep:
             self._events.emit(JobsRescued(len(jobs)))
         for job in jobs:
             if job.failed:
-                self._events.emit(RescuedJobFailed(job.job_id, job.task, job.message))
+                self._events.emit(RescuedJobFailed(job.job_id, job.task, job.queue, job.attempt, job.message))
 
     def _removed(self, found: list[list[str]]) -> None:
         [names] = found

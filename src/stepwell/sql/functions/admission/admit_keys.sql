@@ -10,7 +10,6 @@ create or replace function stepwell.admit_keys(
   out next_in double precision
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 as $$
 declare

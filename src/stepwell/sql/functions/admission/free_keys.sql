@@ -5,7 +5,6 @@
 create or replace function stepwell.free_keys(_ids uuid[], _keys text[], _cancelled boolean[], _now timestamptz)
 returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _freed integer;

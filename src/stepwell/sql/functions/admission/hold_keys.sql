@@ -2,7 +2,6 @@
 -- locks all their keys in order first. A key that is taken stays as it is.
 create or replace function stepwell.hold_keys(_keys text[]) returns void
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

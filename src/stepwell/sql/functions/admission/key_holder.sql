@@ -1,7 +1,6 @@
 -- The job that has the unique key of a finished job, so that this one cannot be retried; null: none has.
 create or replace function stepwell.key_holder(_id uuid) returns uuid
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -15,7 +15,6 @@ create or replace function stepwell.line_up(
   _due boolean[]
 ) returns stepwell.line[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return array(

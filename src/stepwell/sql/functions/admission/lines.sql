@@ -2,7 +2,6 @@
 -- line. From key to key along the index, so that the cost does not grow with the blocked jobs.
 create or replace function stepwell.lines(_after text default null, _limit integer default 500) returns text[]
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return array(

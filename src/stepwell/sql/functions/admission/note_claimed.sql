@@ -2,7 +2,6 @@
 -- on. The clock of the turns moves at most every 100 ms, because each move leaves a dead row.
 create or replace function stepwell.note_claimed(_ids uuid[], _now timestamptz) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _keys text[];

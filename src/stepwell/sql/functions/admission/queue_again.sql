@@ -3,7 +3,6 @@
 -- new ones. Returns the keys whose lines have grown. The caller has locked the jobs.
 create or replace function stepwell.queue_again(_ids uuid[]) returns text[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

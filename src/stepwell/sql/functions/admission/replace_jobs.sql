@@ -19,7 +19,6 @@ create or replace function stepwell.replace_jobs(
   _policies text[]
 ) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _locked uuid[];

@@ -2,7 +2,6 @@
 -- behind, except a person who changes the tables by hand. Returns how many.
 create or replace function stepwell.return_stray_permits() returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _keys text[];

@@ -8,7 +8,6 @@ create or replace function stepwell.room_of(
   out next_in double precision
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _key text := _rule ->> 'key';

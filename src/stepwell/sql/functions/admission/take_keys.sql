@@ -16,7 +16,6 @@ create or replace function stepwell.take_keys(
   _since timestamptz[] default null
 ) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _rules json[];

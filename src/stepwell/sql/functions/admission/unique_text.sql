@@ -2,7 +2,6 @@
 -- Python writes it. A cut key ends in a digest, every other one in a bracket, so that they cannot be equal.
 create or replace function stepwell.unique_text(_scope text, _place text, _key text) returns text
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _text text := '[' || to_json(_scope)::text || ',' || to_json(_place)::text || ',' || to_json(_key)::text || ']';

@@ -25,7 +25,6 @@ create or replace function stepwell.insert_jobs(
   _lines stepwell.line[] default null
 ) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _task text := case when cardinality(_tasks) = 1 then _tasks[array_lower(_tasks, 1)] end;

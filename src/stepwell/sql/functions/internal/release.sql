@@ -18,7 +18,6 @@ create or replace function stepwell.release(
   _at_once boolean default true
 ) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _first integer := 1;

@@ -26,7 +26,6 @@ create or replace function stepwell.to_history(
   out admitted uuid[]
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -42,7 +42,6 @@ create or replace function stepwell.claim_jobs(
   policy text
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -16,7 +16,6 @@ create or replace function stepwell.enqueue(
   unique_key text default null
 ) returns uuid
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _own record;

@@ -19,7 +19,6 @@ create or replace function stepwell.enqueue_unique(
   out inserted boolean[]
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -10,7 +10,6 @@ create or replace function stepwell.snooze(
   _closing uuid[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -9,7 +9,6 @@ create or replace function stepwell.insert_run(
   _blocked boolean
 ) returns uuid
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _holders uuid[];

@@ -9,7 +9,6 @@ create or replace function stepwell.tick_one(
   _ticks timestamptz[]
 ) returns integer
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 as $$
 declare

@@ -2,7 +2,6 @@
 -- Raises SW005, with the other job as detail, if another job has the unique key of the run.
 create or replace function stepwell.trigger_schedule(_owner text, _name text) returns uuid
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

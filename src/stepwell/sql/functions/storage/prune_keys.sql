@@ -1,7 +1,6 @@
 -- Delete unique keys whose period is over. Returns how many.
 create or replace function stepwell.prune_keys(_limit integer default 10000) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
