@@ -19,7 +19,8 @@ from (
         large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit, admit_keys, lines, return_stray_permits,
         add_stats,
         put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,
-        make_partitions, prune, prune_events, prune_keys, prune_rows, prune_signals, prune_stats, prune_ticks, deliver_late
+        make_partitions, prune, prune_events, prune_keys,
+        prune_rows, prune_signals, prune_stats, prune_ticks, deliver_late
       }'
     ),
     -- Look.

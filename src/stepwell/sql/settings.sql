@@ -75,8 +75,8 @@ begin
           }',
           '{
             advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, free_keys, hand_back_unknown,
-            hold_misfits, keep_events, note_claimed, queue_again, replace_jobs, report_progress, restart, save_steps, snooze,
-            spawn, suspend, take_keys, tick, tick_many, to_history
+            hold_misfits, keep_events, note_claimed, queue_again, replace_jobs, report_progress, restart, save_steps,
+            snooze, spawn, suspend, take_keys, tick, tick_many, to_history
           }'
         ),
         -- loop: few rows are looked up one by one, whichever join the caller has disabled.

@@ -47,7 +47,7 @@ def hold_keys(keys: Sequence[str]) -> Query[Enqueued]:
 
 
 def key_holder(job_id: str) -> Query[UUID | None]:
-    return Query("select stepwell.key_holder(%s::uuid)", (job_id,), one_column)
+    return Query("select stepwell.key_holder(%s::uuid)", (job_id,))
 
 
 def columns(jobs: Sequence[NewJob]) -> tuple[str | None, ...]:

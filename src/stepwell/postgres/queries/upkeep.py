@@ -74,7 +74,7 @@ def prune_events(limit: int) -> Query[int]:
 
 
 def prune_keys(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_keys(%s::integer)", (limit,), one_column)
+    return Query("select stepwell.prune_keys(%s::integer)", (limit,))
 
 
 def prune_signals(limit: int) -> Query[int]:

@@ -40,7 +40,8 @@ begin
   end if;
   with given as materialized (
     select distinct on (u.id) u.id, u.moves, u.task, u.args::json as args, u.queue, u.rank, u.run_at,
-      u.metadata::jsonb as metadata, u.max_attempts, u.owner, nullif((p.policy::jsonb - 'admission')::text, '{}')::json as policy,
+      u.metadata::jsonb as metadata, u.max_attempts, u.owner,
+      nullif((p.policy::jsonb - 'admission')::text, '{}')::json as policy,
       p.policy -> 'admission' as admission
     from unnest(_ids, _moves, _tasks, _args, _queues, _ranks, _run_ats, _metadata, _max_attempts, _owners, _policies)
       with ordinality as u (id, moves, task, args, queue, rank, run_at, metadata, max_attempts, owner, policy, n)

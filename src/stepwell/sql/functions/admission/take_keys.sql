@@ -112,8 +112,7 @@ begin
     select case when count(h.id) > 0 then array_agg(h.id order by h.n) end
     from (
       select u.n,
-        case when u.key is not null then nullif(case when o.key is null then coalesce(t.id, w.id) else w.id end, u.id) end
-          as id
+        nullif(case when o.key is null then coalesce(t.id, w.id) else w.id end, u.id) as id
       from unnest(_keys, _ids) with ordinality as u (key, id, n)
       left join unnest(_wanted.keys, _wanted.ids) as w (key, id) on w.key = u.key
       left join unnest(_taken.keys, _taken.ids) as t (key, id) on t.key = u.key

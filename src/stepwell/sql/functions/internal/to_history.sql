@@ -1,5 +1,6 @@
--- Move jobs that end from stepwell.job to stepwell.history, delete their saved steps, and free their unique keys. Every job that ends passes
--- here, and the columns that history keeps are listed only here. The caller then passes the result to stepwell.release.
+-- Move jobs that end from stepwell.job to stepwell.history, delete their saved steps, and free their unique keys. Every
+-- job that ends passes here, and the columns that history keeps are listed only here. The caller then passes the result
+-- to stepwell.release.
 -- The k-th element of each array is for _ids[k]; _states and _keeps may have one element for all. _keeps is in seconds:
 -- 0 keeps no row, infinity keeps it forever. _failures[k] is {"attempt", "failed_step", "type", "message"} of an
 -- attempt that failed. A job is moved only if its epoch is _epochs[k] and it is running or, if not _running, has no

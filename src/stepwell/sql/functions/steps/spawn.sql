@@ -1,6 +1,7 @@
 -- Spawn children of running jobs, each once: the step and the child are written together, under the fence. Options as
 -- in stepwell.enqueue_many. Returns the ids of the children in order, including those spawned before; null where the
--- fence refused. If the unique key of a child is taken, none is spawned (SW005). A child belongs to _owners[k], or else to the owner of its parent.
+-- fence refused. If the unique key of a child is taken, none is spawned (SW005).
+-- A child belongs to _owners[k], or else to the owner of its parent.
 create or replace function stepwell.spawn(
   _ids uuid[],
   _epochs integer[],
@@ -76,7 +77,7 @@ begin
         )
       );
       if _holders is not null then
-        _holder := (select h.id from unnest(_holders) with ordinality as h (id, n) where h.id is not null order by h.n limit 1);
+        _holder := (array_remove(_holders, null))[1];
         raise exception using errcode = 'SW005', detail = _holder,
           message = format('stepwell: job %s has the unique key of a child', _holder);
       end if;
