@@ -16,6 +16,7 @@ from benchmarks.scenarios.limits import limits
 from benchmarks.scenarios.snapshot import snapshot
 from benchmarks.scenarios.soak import soak
 from benchmarks.scenarios.steps import steps
+from benchmarks.scenarios.unique import unique
 
 SCENARIOS: dict[str, Callable[[Run], None]] = {
     "drain": drain,
@@ -29,5 +30,6 @@ SCENARIOS: dict[str, Callable[[Run], None]] = {
     "backlog": backlog,
     "steps": steps,
     "limits": limits,
+    "unique": unique,
 }
 QUICK = ("drain", "enqueue", "latency", "lateness", "snapshot", "soak", "cost")

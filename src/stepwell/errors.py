@@ -12,6 +12,7 @@
     │   └── TooLarge         the database refuses a value of this size
     ├── BadValue             a result, or the value of a step, cannot be stored; never retried
     ├── JobNotFound          the job does not exist, or is no longer kept
+    ├── JobExists            another job has the unique key
     ├── ScheduleNotFound     no such schedule
     ├── WorkerNotFound       no such worker is registered
     ├── JobFailed            raised by `result()`, and by `await child`: the job failed permanently
@@ -31,6 +32,7 @@ errors: see `stepwell.values.outcome`. A wait that timed out raises the builtin 
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 from stepwell.error_text import describe_exit, error_line
 
@@ -102,6 +104,20 @@ WHY_NO_JOB = "it was never committed, or its history is no longer kept"
 
 def no_such_job(job_id: object) -> JobNotFound:
     return JobNotFound(f"there is no job {job_id}: {WHY_NO_JOB}")
+
+
+class JobExists(StepwellError):
+    """Another job has the unique key, so nothing was enqueued or retried; of a batch, nothing at all.
+
+    `job` is the handle of the other job. If two items of one batch have the same key, it is the first of them, which
+    was not enqueued either.
+    """
+
+    job: Any
+
+    def __init__(self, message: str, job_id: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
 
 
 class ScheduleNotFound(StepwellError, LookupError):

@@ -46,7 +46,7 @@ class Jobs:
         self.connection = connection
 
     def ready(self, task: str = "add", args: str = '{"x": 1}', **options: Any) -> str:
-        return str(fetch(self.connection, queries.jobs.enqueue([NewJob(task, args, **options)]))[0][0])
+        return str(fetch(self.connection, queries.jobs.enqueue([NewJob(task, args, **options)]))[0].ids[0])
 
     def worker(
         self,

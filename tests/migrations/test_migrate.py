@@ -308,8 +308,9 @@ def test_a_call_of_version_7_that_waits_for_the_migration_finds_the_functions_th
     gone = conn.execute(
         "select f from unnest(%s::text[]) as f where to_regprocedure(f) is null", (functions,)
     ).fetchall()
-    # They have more parameters now, all with defaults, and are only called by workers.
+    # They have more parameters now, all with defaults, and are only called by workers; stepwell.enqueue by people, too.
     assert gone == [
+        ("stepwell.enqueue(text,anycompatible,text,integer,interval,timestamp with time zone,jsonb,integer,text)",),
         ("stepwell.promote(integer)",),
         ("stepwell.snooze(uuid[],integer[],double precision[],boolean)",),
     ]

@@ -52,6 +52,7 @@ end_children            caller
 end_waits               caller
 enqueue                 owner   producer worker
 enqueue_many            owner   producer worker
+enqueue_unique          owner   producer worker
 expiry                  caller
 fail                    owner   worker
 fail_broken             caller
@@ -62,11 +63,13 @@ first_ready             owner   worker
 first_uuid_at           caller
 forget_waits            owner   worker
 fork                    owner   operator
+free_keys               caller
 grant_kinds             caller
 grant_role              caller
 hand_back_unknown       owner   worker
 has_live_run            caller
 has_one_limit           caller
+hold_keys               owner   producer worker
 hold_misfits            owner   worker
 insert_jobs             caller
 insert_run              caller
@@ -74,6 +77,7 @@ journal                 caller
 json_size               caller
 keep_events             caller
 kept_steps              caller
+key_holder              owner   operator
 known_role              caller
 large_value             owner   worker viewer operator
 lead                    owner   worker
@@ -107,6 +111,7 @@ promote                 owner   worker
 promote_one             caller
 prune                   owner   worker
 prune_events            owner   worker
+prune_keys              owner   worker
 prune_rows              owner   worker
 prune_signals           owner   worker
 prune_stats             owner   worker
@@ -124,6 +129,7 @@ remove_schedules        owner   worker operator
 remove_stale_schedules  owner   worker
 remove_worker           caller
 renew                   owner   worker
+replace_jobs            caller
 report_progress         owner   worker
 rescue                  owner   worker
 rescue_jobs             owner   worker
@@ -161,6 +167,7 @@ still_held              owner   worker
 stop                    owner   operator
 suspend                 owner   worker
 take_events             caller
+take_keys               caller
 task_options            caller
 tick                    owner   worker
 tick_many               caller
@@ -169,6 +176,7 @@ timeline                caller
 to_history              caller
 trigger_schedule        owner   operator
 unfold                  caller  everybody
+unique_text             caller
 unregister_worker       owner   worker
 use_queue_tokens        caller
 uuid7                   caller

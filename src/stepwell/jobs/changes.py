@@ -36,7 +36,15 @@ def change_by_id(change: Change, ids: Sequence[str]) -> QueryPlan[Changed]:
     left = [job_id for job_id in ids if job_id not in changed.became]
     states = dict((yield queries.reads.job_states(left))) if left else {}
     for job_id in left:
-        changed.refused[job_id] = yield from _refusal(change, job_id, states.get(job_id))
+        state = states.get(job_id)
+        if change.to_retry and state in ("failed", "cancelled"):
+            [holder] = yield queries.jobs.key_holder(job_id)
+            if holder is not None:
+                changed.refused[job_id] = (
+                    f"is {state}, and job {holder} has its unique key: retry it when that has ended"
+                )
+                continue
+        changed.refused[job_id] = yield from _refusal(change, job_id, state)
     return changed
 
 

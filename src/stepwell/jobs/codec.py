@@ -133,6 +133,8 @@ class Codec:
     def named_args(self, encoded: str) -> dict[str, Any]:
         """Decode the arguments by name, with the defaults of those that were not given."""
         positional, named = self.decode_args(encoded)
+        if not positional and len(named) == len(self._fields):
+            return named
         defaults = {p.name: p.default for p in self._bindable.parameters.values() if p.default is not p.empty}
         return {**defaults, **dict(zip(self._positional_only, positional, strict=False)), **named}
 

@@ -22,7 +22,7 @@ from stepwell.values.job import NewJob
 from stepwell.values.policy import Keep, check_timeout, stored_keep, stored_retry
 from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry, check_max_attempts
-from stepwell.values.template import short
+from stepwell.values.template import check_key
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -67,8 +67,8 @@ class Enqueuer(Generic[P, R]):
         `delay` and `run_at` (with a time zone) exclude each other. A job with a higher `priority` is claimed first.
         `retry`, `timeout`, `keep` and `keep_failed` are stored with the job and override the task's own, also in every
         step of a chain. `unique` is a key of the job, in place of the task's own; it is taken as it is, and is no
-        template. With `connection`, a psycopg connection of your own, the job exists if and only if your
-        transaction commits.
+        template. With `connection`, a psycopg connection of your own, the job exists if and only if your transaction
+        commits.
         """
         changed: dict[str, Any] = {} if connection is None else {"connection": connection}
         policy: dict[str, Any] = {}
@@ -104,7 +104,7 @@ class Enqueuer(Generic[P, R]):
         found = unique_of(unique, None)
         if found is None or not isinstance(found.key, str):
             raise ConfigError(f"using(unique={unique!r}): give the job's key itself, as text")
-        short(found.key, "unique")
+        check_key(found.key, "unique")
         return found
 
     if not TYPE_CHECKING:
@@ -188,6 +188,7 @@ class Enqueuer(Generic[P, R]):
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[Any]:
         task, options = self._task, self._options
         encoded = task.codec.encode_args(args, kwargs, task.job_store.max_args_size)
+        admission = task.admission(encoded, options)
         return Call(
             task,
             NewJob(
@@ -200,6 +201,7 @@ class Enqueuer(Generic[P, R]):
                 options.metadata,
                 options.max_attempts,
                 task.job_store.owner,
-                task.stored_policy(encoded, options),
+                options.policy_with(admission),
+                None if admission is None else admission.unique,
             ),
         )

@@ -10,7 +10,16 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from stepwell.errors import ConfigError, JobCancelled, JobFailed, JobNotFound, StepNotFound, StepwellError, no_such_job
+from stepwell.errors import (
+    ConfigError,
+    JobCancelled,
+    JobExists,
+    JobFailed,
+    JobNotFound,
+    StepNotFound,
+    StepwellError,
+    no_such_job,
+)
 from stepwell.jobs.check import check_reason, check_step, encode_event
 from stepwell.jobs.codec import Codec
 from stepwell.postgres import queries
@@ -146,7 +155,8 @@ class JobHandle(Generic[R]):
 
     def retry(self, *, step: str | None = None, from_start: bool = False, input: Any = msgspec.UNSET) -> bool:  # noqa: A002
         """Run a failed or cancelled job again under the same id, with fresh attempts. A job that waits for its next
-        attempt runs now. False: the job is running, is already ready, or has succeeded.
+        attempt runs now. False: the job is running, is already ready, or has succeeded. Raises `JobExists` if another
+        job has its unique key.
 
         A durable job continues where it stopped. With `step` it goes back to that step, and with `from_start` it starts
         over. A job whose steps were compensated always starts over.
@@ -175,7 +185,7 @@ class JobHandle(Generic[R]):
             entered = self._store.task((yield from self._find_task())).enter(step, value)
             step, given = entered.name, entered.input
         try:
-            return bool((yield queries.jobs.retry([self._id], step, from_start=from_start, input=given))[0])
+            retried = (yield queries.jobs.retry([self._id], step, from_start=from_start, input=given))[0]
         except StepNotFound as error:
             task = self._store.tasks.get((yield from self._find_task()))
             if step is not None and task is not None and task.find(step) is not None:
@@ -184,6 +194,13 @@ class JobHandle(Generic[R]):
                     f"retry(step={step!r}, input=...)"
                 ) from error
             raise
+        if not retried:
+            [holder] = yield queries.jobs.key_holder(self._id)
+            if holder is not None:
+                exists = JobExists(f"job {self._id} cannot be retried: job {holder} has its unique key", str(holder))
+                exists.job = JobHandle(str(holder), self._store, inserted=False)
+                raise exists
+        return bool(retried)
 
     def run_now(self) -> bool:
         """Run a job that waits for its time as soon as a worker is free: a job that was enqueued with a delay, that

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from stepwell.errors import ConfigError
-from stepwell.values.admission import Unique
+from stepwell.values.admission import Admission, Unique
 from stepwell.values.bounds import check_whole
 from stepwell.values.duration import HUNDRED_YEARS
 from stepwell.values.policy import JobPolicy
@@ -33,6 +33,12 @@ class Options:
     unique: Unique | None = None
     """A unique key of its own, which is no template."""
     connection: object | None = None
+
+    def policy_with(self, admission: Admission | None) -> str | None:
+        """Return the policy of a job with these keys, as JSON; None: there is nothing to store."""
+        if admission is None:
+            return self.stored_policy
+        return msgspec.structs.replace(self.policy, admission=admission).encoded()
 
     def changed(self, policy: dict[str, Any], options: dict[str, Any]) -> Options:
         if policy:

@@ -148,14 +148,18 @@ class Task(Enqueuer[P, R]):
     def stored_policy(self, args: str, options: Options) -> str | None:
         """Return the policy to store with a job that has these args, as JSON. It holds the keys that the rules of the
         task give the job. None: there is nothing to store. Raises `BadArgs` if a template cannot be filled in."""
+        return options.policy_with(self.admission(args, options))
+
+    def admission(self, args: str, options: Options) -> Admission | None:
+        """Return the keys of a job that has these args; None: it has none."""
         if not self.rules and options.unique is None:
-            return options.stored_policy
+            return None
         queue = options.queue or self.queue
-        admission = self.rules.of(self.codec.named_args(args), args, queue) if self.rules else Admission()
+        admission = self.rules.of(self.codec.named_args(args), queue) if self.rules else Admission()
         if options.unique is not None:
             unique = stored_unique(options.unique, str(options.unique.key), self.name, queue)
             admission = msgspec.structs.replace(admission, unique=unique)
-        return msgspec.structs.replace(options.policy, admission=admission).encoded()
+        return admission
 
     def with_failed_step(self, outcome: Outcome) -> Outcome:
         """Add the step that failed to an outcome, if this task is one step of a chain."""

@@ -8,7 +8,7 @@ from enum import Enum
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from stepwell.errors import ConfigError, StepNotFound, StepwellError, TooLarge, WorkerNotFound
+from stepwell.errors import ConfigError, JobExists, StepNotFound, StepwellError, TooLarge, WorkerNotFound
 
 # SQLSTATE classes, or whole states, after which the same statement may succeed a little later.
 _TRANSIENT = (
@@ -37,6 +37,7 @@ _BY_SQLSTATE: dict[str, type[StepwellError]] = {
     "SW004": StepNotFound,
 }
 _TOO_LARGE = "22SW5"
+_JOB_EXISTS = "SW005"
 # So begins the message of every other exception that our SQL functions raise. They have standard SQLSTATEs, which
 # callers in SQL can catch by name, so only this mark tells them from errors of Postgres itself.
 _OWN = "stepwell: "
@@ -157,6 +158,8 @@ def stepwell_error(error: BaseException) -> StepwellError | None:
         size = error.diag.message_detail
         size = int(size) if size and size.isdecimal() else None
         return TooLarge(in_short(error), kind=error.diag.column_name, size=size)
+    if error.sqlstate == _JOB_EXISTS:
+        return JobExists(in_short(error), error.diag.message_detail or "")
     kind = _BY_SQLSTATE.get(error.sqlstate or "")
     return None if kind is None else kind(in_short(error))
 

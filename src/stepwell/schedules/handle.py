@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.calendar.schedule import ScheduleInfo, Tick, to_timing
-from stepwell.errors import ScheduleNotFound, StepwellError
+from stepwell.errors import JobExists, ScheduleNotFound, StepwellError
 from stepwell.jobs.handle import JobHandle
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
@@ -62,7 +62,8 @@ class ScheduleHandle:
         await arun(self._resume(), self._database, connection)
 
     def trigger(self, *, connection: object | None = None) -> JobHandle[Any]:
-        """Enqueue a run now, apart from the timing and whatever else runs. Its tick is the present time."""
+        """Enqueue a run now, apart from the timing and whatever else runs. Its tick is the present time. Raises
+        `JobExists` if another job has its unique key."""
         return self._job(run_call("trigger", self._trigger(), self._database, connection))
 
     async def atrigger(self, *, connection: object | None = None) -> JobHandle[Any]:
@@ -106,7 +107,11 @@ class ScheduleHandle:
         raise StepwellError(f"schedule {self.name!r} is being changed by others all the time: try again")
 
     def _trigger(self) -> QueryPlan[str]:
-        [job_id] = yield queries.schedules.trigger_schedule(self.owner, self.name)
+        try:
+            [job_id] = yield queries.schedules.trigger_schedule(self.owner, self.name)
+        except JobExists as error:
+            error.job = self._job(error.job_id)
+            raise
         if job_id is None:
             raise self._missing()
         return job_id

@@ -164,7 +164,8 @@ comment on index stepwell.schedule_due is 'Finds due schedules, and the time of 
 comment on table stepwell.tick is
   'The newest thousand ticks of each schedule, with their jobs. The key prevents firing a tick twice.';
 comment on column stepwell.tick.job_id is 'The job that was enqueued; null: none.';
-comment on column stepwell.tick.skipped is 'Why there is no job: overlap (a run was live) or missed (catchup is 0).';
+comment on column stepwell.tick.skipped is
+  'Why there is no job: overlap (a run was live), missed (catchup is 0) or unique (another job had the unique key).';
 
 comment on table stepwell.control is
   'Pauses and stops. A pause lasts until it is resumed. A stop is for workers that had started before.';
@@ -284,3 +285,14 @@ comment on column stepwell.size_limit.name is
   'args and metadata of a job; event and signal: their values; result; step: the value or error of a step; progress; '
   'job: everything that a worker receives with one job (args, metadata, saved steps).';
 comment on column stepwell.size_limit.bytes is 'The limit, at least 65536.';
+
+comment on table stepwell.unique_key is
+  'The unique keys of jobs. A key is taken if live is true or expires_at is to come.';
+comment on column stepwell.unique_key.key is
+  'The key with its scope, as a JSON array; a long one ends in a digest of the whole.';
+comment on column stepwell.unique_key.job_id is 'The job that has the key, live or finished.';
+comment on column stepwell.unique_key.live is 'Whether the key is taken until the job ends, or starts.';
+comment on column stepwell.unique_key.until_start is 'Whether the first claim of the job frees the key.';
+comment on column stepwell.unique_key.expires_at is
+  'The end of the period for which the key stays taken; null: it has none.';
+comment on index stepwell.unique_key_expiry is 'Finds the keys whose period is over.';

@@ -9,7 +9,7 @@ from (
     ('{everybody}'::text[], 'function', '{accepts,now,schema_version,unfold}'::text[]),
     -- Enqueue jobs, await results, emit events and send signals. The functions for workers do the same, with the
     -- worker's role.
-    ('{producer,worker}', 'function', '{enqueue,enqueue_many,results,emit,send}'),
+    ('{producer,worker}', 'function', '{enqueue,enqueue_many,enqueue_unique,hold_keys,results,emit,send}'),
     -- Run jobs and do the upkeep.
     (
       '{worker}', 'function', '{
@@ -19,7 +19,8 @@ from (
         large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit, admit_keys, lines, return_stray_permits,
         add_stats,
         put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,
-        make_partitions, prune, prune_events, prune_rows, prune_signals, prune_stats, prune_ticks, deliver_late
+        make_partitions, prune, prune_events, prune_keys,
+        prune_rows, prune_signals, prune_stats, prune_ticks, deliver_late
       }'
     ),
     -- Look.
@@ -31,7 +32,7 @@ from (
     -- Change jobs, schedules and the fleet.
     (
       '{operator}', 'function', '{
-        cancel, retry, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate, set_queue_limit,
+        cancel, retry, key_holder, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate, set_queue_limit,
         set_queue_rate,
         put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule
       }'

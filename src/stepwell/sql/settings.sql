@@ -36,7 +36,7 @@ begin
         -- generic: no table is read. Without this, each call is planned for the length of its arrays.
         (
           '{plan_cache_mode = force_generic_plan}'::text[],
-          '{check_options, insert_jobs, uuids7}'::text[]
+          '{check_options, enqueue_unique, insert_jobs, uuids7}'::text[]
         ),
         -- no_jit: small tables may be scanned.
         (
@@ -47,11 +47,11 @@ begin
         (
           '{plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off}',
           '{
-            cancel_children, count_running, deliver_events, deliver_late, end_waits, fail_broken, fail_held, forget_waits,
-            has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
-            prune_rows, prune_signals, put_schedules, queue_room, read_claimed, remove_worker, renew, rescue_jobs,
-            rescue_unregistered, release, results, retry,
-            return_permits, return_stray_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one, use_queue_tokens
+            cancel_children, count_running, deliver_events, deliver_late, end_waits, fail_broken, fail_held,
+            forget_waits, has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
+            key_holder, prune_keys, prune_rows, prune_signals, put_schedules, queue_room, read_claimed, remove_worker,
+            renew, rescue_jobs, rescue_unregistered, release, results, retry, return_permits, return_stray_permits,
+            room_of, run_now, send, step_saved, steps_done, still_held, tick_one, use_queue_tokens
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.
@@ -74,9 +74,9 @@ begin
             enable_nestloop = off, enable_hashjoin = on, enable_mergejoin = off, work_mem = ''256MB''
           }',
           '{
-            advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, hand_back_unknown, hold_misfits,
-            keep_events, note_claimed, queue_again, report_progress, restart, save_steps, snooze, spawn, suspend, tick,
-            tick_many, to_history
+            advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, free_keys, hand_back_unknown,
+            hold_misfits, keep_events, note_claimed, queue_again, replace_jobs, report_progress, restart, save_steps,
+            snooze, spawn, suspend, take_keys, tick, tick_many, to_history
           }'
         ),
         -- loop: few rows are looked up one by one, whichever join the caller has disabled.

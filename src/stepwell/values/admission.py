@@ -15,7 +15,8 @@ import msgspec
 from stepwell.errors import ConfigError
 from stepwell.values.bounds import check_choice, check_whole
 from stepwell.values.duration import Duration, seconds
-from stepwell.values.template import check_template, fill, short
+from stepwell.values.json import encode_other
+from stepwell.values.template import check_key, check_template, fill, filled, short
 
 OnConflict: TypeAlias = Literal["ignore", "raise", "replace", "reschedule", "throttle"]
 """What an enqueue does if its unique key is taken: see `Unique`."""
@@ -26,6 +27,7 @@ _CONFLICTS: tuple[OnConflict, ...] = ("ignore", "raise", "replace", "reschedule"
 _SCOPES: tuple[Scope, ...] = ("task", "queue", "database")
 # Every limit and rate of a job is checked under one lock, so a job has few.
 _MOST_KEYS = 8
+_sorting = msgspec.json.Encoder(enc_hook=encode_other, order="sorted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,11 @@ class StoredUnique(msgspec.Struct, frozen=True, omit_defaults=True):
     period: float | None = None
     max_wait: float | None = None
 
+    @property
+    def is_of_task(self) -> bool:
+        """Whether only jobs of the same task can have this key."""
+        return self.key.startswith('["task",')
+
 
 class StoredLimit(msgspec.Struct, frozen=True, omit_defaults=True):
     """A limit that one job is under."""
@@ -195,10 +202,13 @@ class AdmissionRules:
         if len(self.limits) + len(self.rates) > _MOST_KEYS:
             raise ConfigError(f"task {self.task!r} has more than {_MOST_KEYS} limits and rates")
 
-    def of(self, arguments: Mapping[str, Any], args: str, queue: str) -> Admission:
-        """Return the keys of a job with these arguments, which are `args` as JSON."""
+    def of(self, arguments: Mapping[str, Any], queue: str) -> Admission:
+        """Return the keys of a job with these arguments."""
+        unique = None if self.unique is None else self._unique(self.unique, arguments, queue)
+        if not (self.limits or self.rates or self.fair):
+            return Admission(unique)
         return Admission(
-            None if self.unique is None else self._unique(self.unique, arguments, args, queue),
+            unique,
             tuple(StoredLimit(self._key(rule, arguments, "limit"), rule.most, rule.hold) for rule in self.limits),
             tuple(
                 StoredRate(
@@ -217,9 +227,9 @@ class AdmissionRules:
     def _key(self, rule: Limit | Rate, arguments: Mapping[str, Any], what: str) -> str:
         return self.task if rule.key is None else fill(rule.key, arguments, self._what(what))
 
-    def _unique(self, unique: Unique, arguments: Mapping[str, Any], args: str, queue: str) -> StoredUnique:
+    def _unique(self, unique: Unique, arguments: Mapping[str, Any], queue: str) -> StoredUnique:
         what = self._what("unique")
-        key = short(args, what) if unique.key is True else fill(unique.key, arguments, what)
+        key = _canonical(arguments) if unique.key is True else filled(unique.key, arguments, what)
         return stored_unique(unique, key, self.task, queue)
 
     def _fair(self, fair: Fair, arguments: Mapping[str, Any]) -> StoredFair:
@@ -228,15 +238,20 @@ class AdmissionRules:
 
 
 def stored_unique(unique: Unique, key: str, task: str, queue: str) -> StoredUnique:
-    """Return a unique key as it is stored. The scope is part of it."""
-    place = {"task": task, "queue": queue, "database": ""}[unique.scope]
+    """Return a unique key as it is stored, with its scope. `stepwell.unique_text` in SQL writes the same."""
+    place = task if unique.scope == "task" else queue if unique.scope == "queue" else ""
     return StoredUnique(
-        short(msgspec.json.encode([unique.scope, place, key]).decode(), "the unique key"),
+        short(msgspec.json.encode([unique.scope, place, check_key(key, "the unique key")]).decode(), "the unique key"),
         unique.on_conflict,
         unique.until == "start",
         None if unique.period is None else seconds(unique.period, "Unique(period)"),
         None if unique.max_wait is None else seconds(unique.max_wait, "Unique(max_wait)"),
     )
+
+
+def _canonical(arguments: Mapping[str, Any]) -> str:
+    """All arguments as one text, equal for equal arguments: whatever the order of their names, sets and dicts."""
+    return _sorting.encode(dict(arguments)).decode()
 
 
 def unique_of(unique: str | Unique | Literal[True] | None, on_conflict: OnConflict | None) -> Unique | None:

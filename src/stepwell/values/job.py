@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from stepwell.values.admission import StoredUnique
 from stepwell.values.step import StepInfo
 
 State = Literal["scheduled", "ready", "running", "waiting", "blocked", "succeeded", "failed", "cancelled"]
@@ -64,6 +65,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     """Only workers of the app of this name run the job; None: any worker that knows the task."""
     policy: str | None = None
     """The job's own policy, as JSON; None: the task's."""
+    unique: StoredUnique | None = None
+    """Its unique key, which is part of the policy, too; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True)

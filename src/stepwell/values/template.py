@@ -39,17 +39,35 @@ def check_template(template: str, arguments: Sequence[str], what: str, *, consta
 
 def fill(template: str, arguments: Mapping[str, Any], what: str) -> str:
     """Return the key that a template gives for these arguments. Raises `BadArgs` if it cannot be read from them."""
+    return short(filled(template, arguments, what), what)
+
+
+def filled(template: str, arguments: Mapping[str, Any], what: str) -> str:
+    """The same as `fill`, but a long key is not cut."""
     try:
-        return short(_formatter.vformat(template, (), arguments), what)
+        return check_key(template.format_map(arguments), what)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise BadArgs(f"{what} {template!r} cannot be filled in: {type(error).__name__}: {error}") from None
 
 
 def short(key: str, what: str) -> str:
     """Return a key, cut if it is long. Raises `BadArgs` if it is empty or cannot be stored."""
-    if not key or "\0" in key:
-        raise BadArgs(f"{what} is {key!r}: a key must be text, not empty and without NUL characters")
+    check_key(key, what)
     if len(key) <= _LONGEST:
         return key
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
     return f"{key[: _LONGEST - _DIGEST - 1]}~{digest}"
+
+
+def check_key(key: str, what: str) -> str:
+    """Return the key. Raises `BadArgs` if it is empty or cannot be stored."""
+    if not key or "\0" in key:
+        raise BadArgs(f"{what} is {key!r}: a key must be text, not empty and without NUL characters")
+    if not key.isascii():
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            raise BadArgs(
+                f"{what} is {key!r}, which holds half of a surrogate pair, so it is no Unicode text"
+            ) from None
+    return key

@@ -70,7 +70,7 @@ class WorkerRun:
         # Steps need threads of their own: handlers wait for them in the handlers' threads.
         self._step_threads = StepThreads()
         self._steps = StepStore(
-            self._connection("steps"), self._transactions, app.max_result_size, self._step_threads, events
+            self._connection("steps"), self._transactions, app.max_result_size, self._step_threads, events, app.job
         )
         self.processes = Processes(options.process_slots, self.outcomes.report)
         shared = SharedParts(

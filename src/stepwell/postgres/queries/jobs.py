@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from stepwell.postgres.queries.arrays import shared, texts, times
@@ -10,14 +11,43 @@ from stepwell.postgres.queries.query import Query, as_tuple
 from stepwell.values.job import Ended, NewJob
 
 
-def enqueue(jobs: Sequence[NewJob]) -> Query[list[str]]:
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """The jobs of a batch, in order."""
+
+    ids: list[str]
+    inserted: str | None = None
+    """A digit for each job: 1 if it is new, 0 if it had the unique key already. None: all are new."""
+
+
+def enqueue(jobs: Sequence[NewJob]) -> Query[Enqueued]:
     # The ids come as one text: a large array would be written, quoted and read element by element.
     return Query(
         "select array_to_string(stepwell.enqueue_many(%s::text[], %s::text[], %s::text[], %s::integer[],"
         " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[], %s::text[]), ' ')",
         columns(jobs),
-        _ids,
+        _enqueued,
     )
+
+
+def enqueue_unique(jobs: Sequence[NewJob], *, raises: bool) -> Query[Enqueued]:
+    """Enqueue jobs of which some have a unique key. Unless it `raises`, a job that is to raise is only not inserted."""
+    return Query(
+        "select array_to_string(u.ids, ' '), array_to_string(u.inserted::integer[], '') from stepwell.enqueue_unique("
+        "%s::text[], %s::text[], %s::text[], %s::integer[], %s::double precision[], %s::timestamptz[], %s::text[],"
+        " %s::integer[], %s::text[], %s::text[], %s::boolean) u",
+        (*columns(jobs), raises),
+        _enqueued,
+    )
+
+
+def hold_keys(keys: Sequence[str]) -> Query[Enqueued]:
+    """Take unique keys for the jobs of the next queries in the same transaction. Enqueues none itself."""
+    return Query("select '', '' from stepwell.hold_keys(%s::text[])", (texts(keys),), _enqueued)
+
+
+def key_holder(job_id: str) -> Query[UUID | None]:
+    return Query("select stepwell.key_holder(%s::uuid)", (job_id,))
 
 
 def columns(jobs: Sequence[NewJob]) -> tuple[str | None, ...]:
@@ -45,9 +75,13 @@ def enqueue_one(job: NewJob) -> Query[UUID]:
     )
 
 
-def _ids(text: str | bytes) -> list[str]:
+def _enqueued(ids: str | bytes, inserted: str | bytes | None = None) -> Enqueued:
     # psycopg returns bytes if the client encoding is SQL_ASCII.
-    return (text.decode() if isinstance(text, bytes) else text).split()
+    return Enqueued(_text(ids).split(), None if inserted is None else _text(inserted))
+
+
+def _text(text: str | bytes) -> str:
+    return text.decode() if isinstance(text, bytes) else text
 
 
 def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:

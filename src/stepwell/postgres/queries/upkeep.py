@@ -73,6 +73,10 @@ def prune_events(limit: int) -> Query[int]:
     return Query("select stepwell.prune_events(%s::integer)", (limit,))
 
 
+def prune_keys(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_keys(%s::integer)", (limit,))
+
+
 def prune_signals(limit: int) -> Query[int]:
     return Query("select stepwell.prune_signals(%s::integer)", (limit,))
 

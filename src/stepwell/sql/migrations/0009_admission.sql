@@ -76,3 +76,17 @@ with (fillfactor = 50);
 
 -- The part of a new job that depends on its admission, for stepwell.insert_jobs.
 create type stepwell.line as (admission json, blocked_by text, fair text, turn timestamptz);
+
+-- The unique keys that are taken: by a live job, or until a time. The primary key decides between producers, so a key
+-- whose transaction rolls back was never taken. Keys are compared byte by byte, and locked in that order.
+create table stepwell.unique_key (
+  key text collate "C" primary key,
+  job_id uuid not null,
+  live boolean not null,
+  until_start boolean not null,
+  expires_at timestamptz
+);
+create index unique_key_expiry on stepwell.unique_key (expires_at) where not live;
+alter table stepwell.unique_key set (
+  autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+);

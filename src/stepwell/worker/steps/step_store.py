@@ -13,7 +13,7 @@ import psycopg
 
 from stepwell.durable.backend import Connection, StepBackend
 from stepwell.durable.exits import Lost
-from stepwell.errors import BadValue, TooLarge
+from stepwell.errors import BadValue, JobExists, TooLarge
 from stepwell.postgres import queries
 from stepwell.postgres.coalesce import Coalescer, batches
 from stepwell.postgres.database import Database
@@ -47,7 +47,9 @@ class StepStore:
         max_value_size: int,
         threads: StepThreads,
         events: EventBus,
+        handle: Callable[[str], object],
     ) -> None:
+        self._handle = handle
         self._connection = connection
         self._locks = Locks(connection, events, "step")
         self._lock = asyncio.Lock()
@@ -223,6 +225,11 @@ class StepStore:
             return await self._without_locked(children, self._spawn_batch)
         except TooLarge as error:
             raise BadValue(f"child {children[0].step.key!r}: {error}") from None
+        except psycopg.Error as error:
+            if isinstance(exists := stepwell_error(error), JobExists):
+                exists.job = self._handle(exists.job_id)
+                raise exists from None
+            raise
         return [Lost() if child_id is None else str(child_id) for child_id in ids]
 
     async def _advance_batch(self, moves: list[Move]) -> Sequence[Lost | _Locked | None]:
@@ -260,7 +267,7 @@ def _too_large(steps: Sequence[NewStep], error: TooLarge) -> BadValue:
 
 def _nothing_written(error: Exception) -> bool:
     """Whether an error shows that nothing of a batch was written, so that its items may be written one by one."""
-    return isinstance(error, BadValue) or (isinstance(error, psycopg.Error) and not is_transient(error))
+    return isinstance(error, BadValue | JobExists) or (isinstance(error, psycopg.Error) and not is_transient(error))
 
 
 def _two_runs(items: Sequence[Saving] | Sequence[Move]) -> bool:

@@ -60,6 +60,7 @@ class Upkeep:
             PruneDuty("deleting expired large values", 60, partial(queries.upkeep.prune_rows, "large_value")),
             PruneDuty("deleting expired history", 600, partial(queries.upkeep.prune_rows, "history_default")),
             PruneDuty("deleting expired failures", 600, partial(queries.upkeep.prune_rows, "failure_default")),
+            PruneDuty("deleting expired unique keys", 60, queries.upkeep.prune_keys),
             PruneDuty("deleting expired events", 60, queries.upkeep.prune_events),
             PruneDuty("deleting signals of jobs that have ended", 600, queries.upkeep.prune_signals),
             PruneDuty("deleting old ticks", 600, queries.upkeep.prune_ticks),

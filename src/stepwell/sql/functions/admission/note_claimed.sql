@@ -5,6 +5,7 @@ language plpgsql volatile
 as $$
 declare
   _keys text[];
+  _started text[];
 begin
   if exists (select from stepwell.permit p where p.job_id = any (_ids) and p.rate) then
     with used as (
@@ -45,5 +46,13 @@ begin
   on conflict (queue, rank) do update
   set turn = greatest(c.turn, excluded.turn), moved_at = excluded.moved_at
   where c.moved_at < _now - interval '100 milliseconds' or c.moved_at > _now;
+  _started := array(
+    select j.admission #>> '{unique,key}' from stepwell.job j
+    where j.id = any (_ids) and j.worker_id is not null and (j.admission #>> '{unique,until_start}')::boolean
+  );
+  if cardinality(_started) > 0 then
+    delete from stepwell.unique_key k
+    where k.key = any (_started) and k.until_start and k.job_id in (select i.id from unnest(_ids) as i (id));
+  end if;
 end
 $$;

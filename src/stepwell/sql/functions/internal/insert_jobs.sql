@@ -6,6 +6,7 @@
 -- The caller has checked the options (check_options, check_policies). An array is null (the default for all jobs), has
 -- one element (the same for all) or one element per job; _origins is null or has one per job. A job whose id is null is
 -- not inserted. A blocked job waits until stepwell.admit admits it. Returns _ids.
+-- A caller that has split off the admissions of jobs that need no place in a line passes them as _lines.
 -- _origins is one array of a row type, because five arrays in its place made an enqueue of one job 3% slower.
 create or replace function stepwell.insert_jobs(
   _now timestamptz,
@@ -20,7 +21,8 @@ create or replace function stepwell.insert_jobs(
   _max_attempts integer[] default null,
   _owners text[] default null,
   _policies text[] default null,
-  _origins stepwell.origin[] default null
+  _origins stepwell.origin[] default null,
+  _lines stepwell.line[] default null
 ) returns uuid[]
 language plpgsql volatile
 as $$
@@ -36,9 +38,8 @@ declare
   _one_policy text := case when cardinality(_policies) = 1 then _policies[array_lower(_policies, 1)] end;
   _places stepwell.place[];
   _due_in double precision;
-  _lines stepwell.line[];
 begin
-  if _policies is not null and strpos(array_to_string(_policies, ''), '"admission"') > 0 then
+  if _policies is not null and _lines is null and strpos(array_to_string(_policies, ''), '"admission"') > 0 then
     _run_ats := array(
       select coalesce(_now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now)
       from unnest(_ids, _delays, _run_ats) with ordinality as u (id, delay, run_at, n)

@@ -1,5 +1,6 @@
--- Move jobs that end from stepwell.job to stepwell.history, and delete their saved steps. Every job that ends passes
--- here, and the columns that history keeps are listed only here. The caller then passes the result to stepwell.release.
+-- Move jobs that end from stepwell.job to stepwell.history, delete their saved steps, and free their unique keys. Every
+-- job that ends passes here, and the columns that history keeps are listed only here. The caller then passes the result
+-- to stepwell.release.
 -- The k-th element of each array is for _ids[k]; _states and _keeps may have one element for all. _keeps is in seconds:
 -- 0 keeps no row, infinity keeps it forever. _failures[k] is {"attempt", "failed_step", "type", "message"} of an
 -- attempt that failed. A job is moved only if its epoch is _epochs[k] and it is running or, if not _running, has no
@@ -22,7 +23,7 @@ create or replace function stepwell.to_history(
   out schedule_ids uuid[],
   -- How jobs with a parent ended, for stepwell.end_children.
   out endings json,
-  -- The jobs that may have permits and a unique key.
+  -- The jobs that may have permits.
   out admitted uuid[]
 )
 language plpgsql volatile
@@ -31,6 +32,9 @@ declare
   _now timestamptz := stepwell.now();
   _keep double precision := case when cardinality(_keeps) = 1 then _keeps[array_lower(_keeps, 1)] end;
   _state stepwell.state := case when cardinality(_states) = 1 then _states[array_lower(_states, 1)] end;
+  _unique uuid[];
+  _unique_keys text[];
+  _cancelled boolean[];
   _durable uuid[];
   _kept uuid[];
   _expires_ats timestamptz[];
@@ -90,10 +94,17 @@ begin
         end
       )
     ) filter (where g.parent_id is not null),
-    array_agg(g.id) filter (where g.admission is not null), array_agg(g.id) filter (where g.durable), array_agg(g.id) filter (where g.durable and g.keep > 0),
+    array_agg(g.id) filter (where g.admission is not null),
+    array_agg(g.id) filter (where g.admission -> 'unique' is not null),
+    array_agg(g.admission #>> '{unique,key}') filter (where g.admission -> 'unique' is not null),
+    array_agg(g.state = 'cancelled') filter (where g.admission -> 'unique' is not null),
+    array_agg(g.id) filter (where g.durable), array_agg(g.id) filter (where g.durable and g.keep > 0),
     array_agg(stepwell.expiry(_now, g.keep)) filter (where g.durable and g.keep > 0)
-  into ended, unsuccessful, schedule_ids, endings, admitted, _durable, _kept, _expires_ats
+  into ended, unsuccessful, schedule_ids, endings, admitted, _unique, _unique_keys, _cancelled, _durable, _kept, _expires_ats
   from gone g;
+  if _unique is not null then
+    perform stepwell.free_keys(_unique, _unique_keys, _cancelled, _now);
+  end if;
   if _durable is not null then
     perform stepwell.delete_steps(_durable, _kept, _expires_ats, unsuccessful);
   end if;

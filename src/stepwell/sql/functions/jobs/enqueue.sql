@@ -1,6 +1,7 @@
 -- Enqueue one job, from any language: select stepwell.enqueue('ship', '{"order_id": 7}', delay => '1 hour').
 -- args is a JSON object: json, jsonb or text. A literal or an untyped parameter counts as text. With one function for
 -- json and one for jsonb, Postgres could not resolve a call with a literal.
+-- With a unique_key that another live job of the task has, nothing is enqueued, and the id is that of the other job.
 -- If queue or priority is null, the default of the task applies, as stepwell.task_options finds it.
 create or replace function stepwell.enqueue(
   task text,
@@ -11,13 +12,26 @@ create or replace function stepwell.enqueue(
   run_at timestamptz default null,
   metadata jsonb default null,
   max_attempts integer default null,
-  owner text default null
+  owner text default null,
+  unique_key text default null
 ) returns uuid
 language plpgsql volatile security definer
 as $$
 declare
   _own record;
+  _policies text[];
 begin
+  if unique_key is not null then
+    if unique_key = '' then
+      raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a unique key must not be empty';
+    end if;
+    _policies := array[
+      json_build_object(
+        'admission',
+        json_build_object('unique', json_build_object('key', stepwell.unique_text('task', task, unique_key)))
+      )::text
+    ];
+  end if;
   if queue is null or priority is null then
     _own := stepwell.task_options(task, owner);
     queue := coalesce(queue, _own.queue);
@@ -26,7 +40,7 @@ begin
   return (stepwell.enqueue_many(
     array[task], array[args::text], array[queue], array[priority], array[extract(epoch from delay)::double precision],
     array[run_at], array[metadata::text], array[max_attempts],
-    case when owner is not null then array[owner] end
+    case when owner is not null then array[owner] end, _policies
   ))[1];
 end
 $$;

@@ -2,6 +2,7 @@
 -- the same rank and time run in the order given. An option is null (the default for all), has one element (the same for
 -- all) or one element per item. A job with an owner runs only on workers of the app with that name; null: on any worker
 -- that knows the task. _policies[k] is a JSON object: retry, timeout and retention of the job; null: the task's.
+-- If an item has a unique key that is taken, its id is that of the job that has the key (stepwell.enqueue_unique).
 create or replace function stepwell.enqueue_many(
   _tasks text[],
   _args text[],
@@ -20,6 +21,13 @@ declare
   _now timestamptz := stepwell.now();
   _count integer := coalesce(cardinality(_args), 0);
 begin
+  if _policies is not null and strpos(array_to_string(_policies, ''), '"unique"') > 0 then
+    return (
+      select u.ids from stepwell.enqueue_unique(
+        _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners, _policies
+      ) u
+    );
+  end if;
   -- Most calls bring one plain job. It passes by this short form of the rules of check_options.
   if (_count = 1 and cardinality(_tasks) = 1 and length(_tasks[1]) between 1 and 200 and starts_with(_args[1], '{')
     and strpos(_args[1], E'\\u0000') = 0 and octet_length(_args[1]) <= 65536

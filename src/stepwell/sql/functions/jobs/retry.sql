@@ -1,6 +1,6 @@
 -- Retry jobs now. Failed and cancelled jobs come back from history under the same id with fresh attempts; the epoch
 -- continues to count. A job that waits for its next attempt, or for a worker that its args fit, becomes ready. Returns
--- the ids of both.
+-- the ids of both. A job whose unique key another job has taken meanwhile is left in history.
 -- A run of a schedule that does not allow overlap is blocked until no other run of the schedule is live.
 -- A durable job continues with its saved steps and its signals, without the step at which it failed and the children
 -- that had not ended. With _step it goes back to that step; a step of a chain or machine gets its last input. With
@@ -26,6 +26,8 @@ declare
   _sent uuid[];
   _schedule_ids uuid[];
   _keyed uuid[];
+  _unique record;
+  _holders uuid[];
 begin
   if _input is not null then
     if _from_start or (length(_step) between 1 and 1000) is not true then
@@ -75,6 +77,23 @@ begin
     end if;
   end if;
 
+  select array_agg(h.id order by h.id) as ids, array_agg(h.admission order by h.id) as admissions,
+    array_agg(h.enqueued_at order by h.id) as since
+  into _unique
+  from stepwell.history h
+  where h.id = any (_ended) and h.admission -> 'unique' is not null
+    -- A job that has started no longer needs a key that is taken until the start.
+    and ((h.admission #>> '{unique,until_start}')::boolean is not true or h.epoch = 0);
+  if _unique.ids is not null then
+    _holders := stepwell.take_keys(_now, _unique.ids, _unique.admissions, _unique.since);
+    if _holders is not null then
+      _ended := array(
+        select e.id from unnest(_ended) as e (id)
+        except
+        select u.id from unnest(_unique.ids, _holders) as u (id, holder) where u.holder is not null
+      );
+    end if;
+  end if;
   _sent := array(select e.job_id from stepwell.event e where e.job_id = any (_ids));
   with revived as (
     delete from stepwell.history h

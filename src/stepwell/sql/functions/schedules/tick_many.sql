@@ -1,6 +1,6 @@
 -- Fire those schedules of _ids together that have no run to replace, each as stepwell.tick_one does. Returns how many
 -- jobs were enqueued, and which schedules another session has locked. It does not wait for locks. If a row cannot be
--- written, the function raises, and no schedule is fired.
+-- written, or the unique key of a run is taken, the function raises, and no schedule is fired.
 create or replace function stepwell.tick_many(
   _ids uuid[],
   _versions integer[],
@@ -12,6 +12,7 @@ create or replace function stepwell.tick_many(
   out held uuid[]
 )
 language plpgsql volatile
+set lock_timeout = '100ms'
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -102,6 +103,14 @@ begin
   from fired f;
   enqueued := coalesce(cardinality(_fired.ids), 0);
   if enqueued > 0 then
+    if strpos(array_to_string(_fired.policies, ''), '"unique"') > 0 and stepwell.take_keys(
+      _now, _fired.ids, array(
+        select u.policy::json -> 'admission' from unnest(_fired.policies) with ordinality as u (policy, n) order by u.n
+      )
+    ) is not null then
+      raise exception using errcode = 'SW005',
+        message = 'stepwell: a unique key of a run is taken: fire each schedule alone';
+    end if;
     perform stepwell.insert_jobs(
       _now, _fired.ids, _fired.tasks, _fired.args, _fired.queues, _fired.priorities, null, _fired.run_ats,
       _fired.metadata, _fired.max_attempts, _fired.owners, _fired.policies, _fired.origins

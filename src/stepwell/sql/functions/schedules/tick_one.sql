@@ -1,5 +1,6 @@
 -- Fire one schedule for the given ticks, oldest first, and set its next tick. Returns how many jobs were enqueued.
--- Raises lock_not_available at once if another session holds a lock.
+-- Raises lock_not_available at once if another session holds a lock, or soon if another transaction that is still open
+-- has taken the unique key of the run. If the key is taken, the tick is skipped.
 create or replace function stepwell.tick_one(
   _id uuid,
   _version integer,
@@ -8,6 +9,7 @@ create or replace function stepwell.tick_one(
   _ticks timestamptz[]
 ) returns integer
 language plpgsql volatile
+set lock_timeout = '100ms'
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -83,10 +85,16 @@ begin
     if _schedule.jitter > 0 then
       _run_at := _at + random() * _schedule.jitter * interval '1 second';
     end if;
+    -- A run that is replaced while it runs leaves its unique key to the new one, which waits for its end.
+    update stepwell.unique_key k set job_id = _job_id
+    where k.job_id = any (_live) and k.key = _schedule.policy #>> '{admission,unique,key}';
     -- Of several missed ticks, each run waits for the one before.
-    perform stepwell.insert_run(
+    if stepwell.insert_run(
       _schedule, _job_id, _now, _at, _run_at, _schedule.overlap <> 'allow' and stepwell.has_live_run(_id)
-    );
+    ) is not null then
+      update stepwell.tick t set job_id = null, skipped = 'unique' where t.schedule_id = _id and t.at = _at;
+      continue;
+    end if;
     _enqueued := _enqueued + 1;
     _schedule.last_tick_at := _at;
     _schedule.last_job_id := _job_id;

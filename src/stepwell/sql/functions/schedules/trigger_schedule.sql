@@ -1,4 +1,5 @@
 -- Enqueue a run of a schedule now, regardless of its timing and other runs. Returns the job; null: no such schedule.
+-- Raises SW005, with the other job as detail, if another job has the unique key of the run.
 create or replace function stepwell.trigger_schedule(_owner text, _name text) returns uuid
 language plpgsql volatile security definer
 as $$
@@ -7,6 +8,7 @@ declare
   _at timestamptz;
   _schedule stepwell.schedule;
   _job_id uuid := stepwell.uuid7();
+  _holder uuid;
 begin
   select s.* into _schedule from stepwell.schedule s where s.owner = _owner and s.name = _name for update;
   if not found then
@@ -23,7 +25,11 @@ begin
     exit when found;
     _at := _at + interval '1 microsecond';
   end loop;
-  perform stepwell.insert_run(_schedule, _job_id, _now, _at, _now, false);
+  _holder := stepwell.insert_run(_schedule, _job_id, _now, _at, _now, false);
+  if _holder is not null then
+    raise exception using errcode = 'SW005', detail = _holder,
+      message = format('stepwell: job %s has the unique key of a run of %s', _holder, quote_literal(_name));
+  end if;
   update stepwell.schedule s set last_tick_at = _at, last_job_id = _job_id where s.id = _schedule.id;
   return _job_id;
 end

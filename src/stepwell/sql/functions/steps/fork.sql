@@ -1,6 +1,6 @@
 -- Create a job that starts with the steps that another job, live or finished, had saved before a step; a chain or
--- machine starts at that step. Children that had not ended are spawned again. Returns the id of the new job, or null if
--- there is no such job.
+-- machine starts at that step. Children that had not ended are spawned again. The new job has the limits of the other,
+-- and no unique key. Returns the id of the new job, or null if there is no such job.
 create or replace function stepwell.fork(_id uuid, _step text) returns uuid
 language plpgsql volatile security definer
 as $$
@@ -10,12 +10,12 @@ declare
   _job record;
   _state record;
 begin
-  select j.task, j.queue, j.rank, j.args, j.metadata, j.max_attempts, j.owner, j.policy, null as failed_step,
+  select j.task, j.queue, j.rank, j.args, j.metadata, j.max_attempts, j.owner, j.policy, j.admission, null as failed_step,
     stepwell.timeline(j.id) as steps
   into _job
   from stepwell.job j where j.id = _id for share;
   if not found then
-    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.failed_step, h.steps
+    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.admission, h.failed_step, h.steps
     into _job from stepwell.history h where h.id = _id and h.expires_at > _now limit 1;
     if not found then
       return null;
@@ -49,7 +49,15 @@ begin
   perform stepwell.insert_jobs(
     _now, array[_new], array[_job.task], array[_job.args::text], array[_job.queue], array[-_job.rank::integer],
     _metadata => array[_job.metadata::text], _max_attempts => array[_job.max_attempts], _owners => array[_job.owner],
-    _policies => array[_job.policy::text]
+    _policies => array[
+      case
+        when _job.admission is null then _job.policy::text
+        else (
+          coalesce(_job.policy::jsonb, '{}')
+            || jsonb_build_object('admission', _job.admission::jsonb - 'unique')
+        )::text
+      end
+    ]
   );
   update stepwell.job j
   set durable = true, forked_from = _id, cursor = case when _state.kind = 'state' and _state.n > 1 then _state.key end,

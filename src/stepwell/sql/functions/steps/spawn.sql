@@ -1,6 +1,7 @@
 -- Spawn children of running jobs, each once: the step and the child are written together, under the fence. Options as
 -- in stepwell.enqueue_many. Returns the ids of the children in order, including those spawned before; null where the
--- fence refused. A child belongs to _owners[k], or else to the owner of its parent.
+-- fence refused. If the unique key of a child is taken, none is spawned (SW005).
+-- A child belongs to _owners[k], or else to the owner of its parent.
 create or replace function stepwell.spawn(
   _ids uuid[],
   _epochs integer[],
@@ -25,6 +26,8 @@ declare
   _children uuid[];
   _new uuid[];
   _origins stepwell.origin[];
+  _holders uuid[];
+  _holder uuid;
 begin
   if (
     cardinality(_keys) = cardinality(_ids) and array_position(_keys, null) is null
@@ -64,6 +67,21 @@ begin
   left join given g on g.child_id = u.child_id
   left join saved s on s.child_id = u.child_id;
   if array_remove(_new, null) <> '{}' then
+    if _policies is not null and strpos(array_to_string(_policies, ''), '"unique"') > 0 then
+      _holders := stepwell.take_keys(
+        _now, _new,
+        array(
+          select coalesce(u.policy, case when cardinality(_policies) = 1 then _policies[1] end)::json -> 'admission'
+          from unnest(_new, _policies) with ordinality as u (id, policy, n)
+          order by u.n
+        )
+      );
+      if _holders is not null then
+        _holder := (array_remove(_holders, null))[1];
+        raise exception using errcode = 'SW005', detail = _holder,
+          message = format('stepwell: job %s has the unique key of a child', _holder);
+      end if;
+    end if;
     perform stepwell.insert_jobs(
       _now, _new, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners, _policies,
       _origins

@@ -1,0 +1,127 @@
+-- Enqueue jobs of which some have a unique key, with the parameters of stepwell.enqueue_many. ids has the new job of
+-- each item or, if its key is taken, the job that has it; inserted tells them apart. A conflict has the action that the
+-- item names: ignore and throttle leave the job as it is; replace and reschedule change it (stepwell.replace_jobs);
+-- raise refuses the whole batch with SW005 and the job as detail. With _raise false the caller handles it.
+-- Of items with the same key, the first is enqueued, and the others are in conflict with it.
+create or replace function stepwell.enqueue_unique(
+  _tasks text[],
+  _args text[],
+  _queues text[] default null,
+  _priorities integer[] default null,
+  _delays double precision[] default null,
+  _run_ats timestamptz[] default null,
+  _metadata text[] default null,
+  _max_attempts integer[] default null,
+  _owners text[] default null,
+  _policies text[] default null,
+  _raise boolean default true,
+  out ids uuid[],
+  out inserted boolean[]
+)
+language plpgsql volatile security definer
+as $$
+declare
+  _now timestamptz := stepwell.now();
+  _count integer := coalesce(cardinality(_args), 0);
+  _policy text := case when cardinality(_policies) = 1 then _policies[1] end;
+  _admissions json[];
+  _rests text[];
+  _text text;
+  _lines stepwell.line[];
+  _holders uuid[];
+  _new uuid[];
+  _refused record;
+  _changed record;
+begin
+  perform stepwell.check_options(
+    _now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners
+  );
+  if _policies is not null then
+    perform stepwell.check_policies(_policies, _count);
+  end if;
+  ids := '{}';
+  inserted := '{}';
+  if _count = 0 then
+    return;
+  end if;
+  with parsed as materialized (
+    select p.policy, p.policy::json -> 'admission' as admission
+    from (select coalesce(u.policy, _policy) as policy from unnest(_args, _policies) as u (args, policy) offset 0) p
+  )
+  select array_agg(p.admission),
+    array_agg(
+      case
+        -- Most policies have nothing else. An element of json has the text of the whole.
+        when p.admission is null then p.policy
+        when octet_length(p.policy) > octet_length(p.admission::text) + 14
+        then nullif((p.policy::jsonb - 'admission')::text, '{}')
+      end
+    )
+  into _admissions, _rests
+  from parsed p;
+  -- Only a limit, a rate or a fair key gives a job a place in a line.
+  _text := array_to_string(_policies, '');
+  if strpos(_text, '"limits"') + strpos(_text, '"rates"') + strpos(_text, '"fair"') = 0 then
+    _lines := array(select row(a.admission, null, null, null)::stepwell.line from unnest(_admissions) as a (admission));
+    _rests := case when array_remove(_rests, null) <> '{}' then _rests end;
+  end if;
+  ids := stepwell.uuids7(_count);
+  _holders := stepwell.take_keys(_now, ids, _admissions);
+  if _holders is null then
+    perform stepwell.insert_jobs(
+      _now, ids, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners,
+      case when _lines is null then _policies else _rests end, null, _lines
+    );
+    inserted := array_fill(true, array[_count]);
+    return;
+  end if;
+  if _raise then
+    select u.holder, u.admission #>> '{unique,key}' as key into _refused
+    from unnest(_holders, _admissions) with ordinality as u (holder, admission, n)
+    where u.holder is not null and u.admission #>> '{unique,conflict}' = 'raise'
+    order by u.n
+    limit 1;
+    if found then
+      raise exception using errcode = 'SW005', detail = _refused.holder,
+        message = format('stepwell: job %s has the unique key %s', _refused.holder, _refused.key);
+    end if;
+  end if;
+  select array_agg(case when u.holder is null then u.id end order by u.n),
+    array_agg(coalesce(u.holder, u.id) order by u.n), array_agg(u.holder is null order by u.n)
+  into _new, ids, inserted
+  from unnest(ids, _holders) with ordinality as u (id, holder, n);
+  if true = any (inserted) then
+    perform stepwell.insert_jobs(
+      _now, _new, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners,
+      case when _lines is null then _policies else _rests end, null, _lines
+    );
+  end if;
+  select array_agg(u.holder) as ids, array_agg(a.action = 'reschedule') as moves,
+    array_agg(coalesce(u.task, _tasks[1])) as tasks, array_agg(u.args) as args,
+    array_agg(coalesce(u.queue, case when cardinality(_queues) = 1 then _queues[1] end, 'default')) as queues,
+    array_agg(-coalesce(u.priority, case when cardinality(_priorities) = 1 then _priorities[1] end, 0)) as ranks,
+    array_agg(
+      coalesce(
+        _now + coalesce(u.delay, case when cardinality(_delays) = 1 then _delays[1] end) * interval '1 second',
+        u.run_at, case when cardinality(_run_ats) = 1 then _run_ats[1] end, _now
+      )
+    ) as run_ats,
+    array_agg(coalesce(u.metadata, case when cardinality(_metadata) = 1 then _metadata[1] end)) as metadata,
+    array_agg(coalesce(u.max_attempts, case when cardinality(_max_attempts) = 1 then _max_attempts[1] end))
+      as max_attempts,
+    array_agg(coalesce(u.owner, case when cardinality(_owners) = 1 then _owners[1] end)) as owners,
+    array_agg(coalesce(u.policy, _policies[1])) as policies
+  into _changed
+  from unnest(_holders, _admissions, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts,
+      _owners, _policies)
+    as u (holder, admission, task, args, queue, priority, delay, run_at, metadata, max_attempts, owner, policy)
+  cross join lateral (select u.admission #>> '{unique,conflict}' as action) a
+  where u.holder is not null and a.action in ('replace', 'reschedule');
+  if _changed.ids is not null then
+    perform stepwell.replace_jobs(
+      _now, _changed.ids, _changed.moves, _changed.tasks, _changed.args, _changed.queues, _changed.ranks,
+      _changed.run_ats, _changed.metadata, _changed.max_attempts, _changed.owners, _changed.policies
+    );
+  end if;
+end
+$$;
