@@ -290,3 +290,22 @@ def test_templates_are_checked_where_the_task_is_defined(app: App) -> None:
             app.task(limit=limit)(work)
     with pytest.raises(ConfigError, match="hold=True"):
         app.task(limits=[Limit(1, key="a", hold=True), Limit(1, key="b")])(work)
+
+
+async def test_a_line_of_jobs_with_one_limit_and_with_several_is_admitted_as_far_as_there_is_room(
+    app: App, conn: Connection
+) -> None:
+    @app.task(limit=Limit(30, key="k"))
+    async def one(n: int) -> None: ...
+
+    @app.task(limits=[Limit(30, key="k"), Limit(5, key="other")])
+    async def two(n: int) -> None: ...
+
+    await app.aenqueue_many([(two if n % 7 == 3 else one).call(n) for n in range(40)])
+    # The lock of the other key cannot be taken after that of the first: such jobs pass by the line of the other key.
+    for _ in range(3):
+        conn.execute("select stepwell.admit_keys(stepwell.lines())")
+    assert states(conn) == {"ready": 30, "blocked": 10}
+    assert permits(conn) == 30 + min(
+        5, conn.execute("select from stepwell.jobs where task = 'two' and state = 'ready'").rowcount
+    )

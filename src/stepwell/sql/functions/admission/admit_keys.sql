@@ -227,7 +227,7 @@ begin
       from (select m.queue, m.rank, min(m.run_at) as run_at, count(*) as jobs from made m group by m.queue, m.rank) g;
       admitted := admitted + _got;
       -- A line of simple jobs has now used up the room that was found, or is empty.
-      if _again is not null or not _first.simple then
+      if _again is not null or not _line.simple then
         continue line;
       end if;
       exit line;
