@@ -34,6 +34,8 @@ def bring_to_rest(dsn: str, workers: Workers, findings: Findings, patience: floa
     with psycopg.connect(dsn, autocommit=True, application_name="fuzz owner") as conn, App(dsn, name="fuzz") as app:
         release_clock(conn)
         conn.execute("delete from stepwell.control")
+        # A limit of 0, or a rate of one in a hundred years, would keep jobs for ever.
+        conn.execute("delete from stepwell.queue_setting")
         conn.execute("select stepwell.pause_schedule(s.owner, s.name) from stepwell.schedule s")
         # The round's own workers: what they hold is rescued by one that starts now.
         workers.end_all(signal.SIGKILL)
