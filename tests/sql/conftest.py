@@ -35,6 +35,7 @@ begin
   delete from stepwell.schedule;
   delete from stepwell.tick;
   delete from stepwell.control;
+  delete from stepwell.queue_setting;
   delete from stepwell.leader;
   delete from stepwell.stat;
   delete from stepwell.clock;

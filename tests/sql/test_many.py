@@ -36,8 +36,8 @@ MANY = 3000
 LONGEST = 120e-6
 """Processor seconds for one element. Most take a tenth of it; what goes by the square takes several times as much."""
 
-FEW = {"find_jobs", "grant_kinds", "grant_role", "known_role", "revoke_role"}
-"""Functions whose arrays name states, roles or kinds of rights."""
+FEW = {"find_jobs", "grant_kinds", "grant_role", "known_role", "notify_queues", "revoke_role"}
+"""Functions whose arrays name states, roles, kinds of rights, or queues that have a limit."""
 ALIASES = {"bury_steps", "lock_to_give_back", "notify_done"}
 """Old names, for calls of schema 7 that wait for the migration."""
 

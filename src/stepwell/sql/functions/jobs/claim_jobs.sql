@@ -86,7 +86,7 @@ begin
 
   select bool_or(c.scope = 'everything' or (c.scope = 'worker' and c.name = _worker_id::text)),
     array_agg(c.name) filter (where c.scope = 'queue'), array_agg(c.name) filter (where c.scope = 'task'),
-    (select array_agg(s.name) from stepwell.queue_setting s where s.name = any (_queues))
+    (select array_agg(s.name) from stepwell.queue_setting s)
   into _paused, _paused_queues, _paused_tasks, _limited
   from stepwell.control c where c.action = 'pause';
   if _paused then
@@ -109,6 +109,7 @@ begin
     where (k.name in (select p.name from unnest(_paused_queues) as p (name))) is not true;
   end if;
   if _limited is not null then
+    _limited := array(select l.name from unnest(_limited) as l (name) where l.name = any (_queues));
     perform pg_advisory_xact_lock(1937007985, l.stripe)
     from (select distinct hashtext(q.name) as stripe from unnest(_limited) as q (name) order by 1) l;
     -- Not before the claims that have held the locks meanwhile.
@@ -220,9 +221,7 @@ begin
       end if;
       return query
         update stepwell.job j
-        set state = 'running', worker_id = _worker_id, epoch = j.epoch + 1, attempt = j.attempt + 1, claimed_at = _now,
-          -- Jobs with an admission have their permits taken back.
-          admission = case when _in_limited then coalesce(j.admission, '{}') else j.admission end
+        set state = 'running', worker_id = _worker_id, epoch = j.epoch + 1, attempt = j.attempt + 1, claimed_at = _now
         where j.ctid = any (_picked)
         returning j.id::text, j.queue, j.task,
           case when _left_out is null or j.id <> all (_left_out) then j.args::text end,
@@ -238,6 +237,10 @@ begin
           _more, j.policy::text;
       get diagnostics _got = row_count;
       if _in_limited then
+        -- Of jobs with an admission, stepwell.release takes the permits back. As a statement of its own, so that claims
+        -- from other queues do not pay for it.
+        update stepwell.job j set admission = '{}'
+        where j.id = any (_keyed) and j.worker_id = _worker_id and j.admission is null;
         insert into stepwell.permit (key, job_id, rate, hold)
         select stepwell.queue_key(_queues[_k]), j.id, false, false
         from stepwell.job j
