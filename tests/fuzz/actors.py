@@ -107,11 +107,12 @@ class Producer:
             admission["fair"] = {"key": dice.one(("big", "small")), "weight": 1}
         if dice.chance(0.3):
             conflict = dice.one(("ignore", "raise", "replace", "reschedule", "throttle"))
-            admission["unique"] = {"key": f"u{dice.randrange(12)}", "conflict": conflict}
+            unique: dict[str, Any] = {"key": f"u{dice.randrange(12)}", "conflict": conflict}
             if conflict == "throttle" or dice.chance(0.2):
-                admission["unique"]["period"] = dice.one((0.5, 5))
+                unique["period"] = dice.one((0.5, 5.0))
             elif dice.chance(0.3):
-                admission["unique"]["until_start"] = True
+                unique["until_start"] = True
+            admission["unique"] = unique
         return json.dumps({"admission": admission}) if admission else None
 
 
