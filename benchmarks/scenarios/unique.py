@@ -35,7 +35,7 @@ async def _measure(dsn: str, rates: dict[str, list[float]], lists: int, long_lis
     async with App(dsn) as app:
         plain = app.task(name="plain")(_work)
         keyed = app.task(name="keyed", unique="{user}")(_work)
-        spent = dict.fromkeys(("plain", "new", "taken"), 0.0)
+        spent: dict[str, float] = {"plain": 0.0, "new": 0.0, "taken": 0.0}
         for number in range(lists + 1):
             for kind, task in (("plain", plain), ("new", keyed), ("taken", keyed)):
                 took = await _enqueue(task, f"short-{number}", _LIST)

@@ -102,6 +102,8 @@ async def test_every_end_frees_the_key(app: App, conn: Connection, ends: str) ->
             case "is cancelled while it runs":
                 await job.acancel()
                 await asyncio.sleep(60)
+            case _:
+                pass
 
     job = await work.aenqueue(1)
     if ends == "is cancelled":

@@ -93,7 +93,7 @@ class Producer:
         self._session.call(self._enqueue_many, given)
 
     def _policy(self) -> str | None:
-        """Limits, rates and turns of a few keys, one by one and together."""
+        """Limits, rates, turns and unique keys, one by one and together."""
         dice = self._session.dice
         admission: dict[str, Any] = {}
         if dice.chance(0.4):
@@ -105,6 +105,14 @@ class Producer:
             admission["rates"] = [{"key": "rate", "interval": 0.002, "burst": 20}]
         if dice.chance(0.2):
             admission["fair"] = {"key": dice.one(("big", "small")), "weight": 1}
+        if dice.chance(0.3):
+            conflict = dice.one(("ignore", "raise", "replace", "reschedule", "throttle"))
+            unique: dict[str, Any] = {"key": f"u{dice.randrange(12)}", "conflict": conflict}
+            if conflict == "throttle" or dice.chance(0.2):
+                unique["period"] = dice.one((0.5, 5.0))
+            elif dice.chance(0.3):
+                unique["until_start"] = True
+            admission["unique"] = unique
         return json.dumps({"admission": admission}) if admission else None
 
 

@@ -187,6 +187,17 @@ WHEN_EMPTY: Mapping[str, LiteralString] = {
         select j.id, j.state, j.task, j.queue, j.run_at, j.epoch, j.attempt, j.worker_id, j.awaits, j.undoing,
           j.schedule_id, j.durable, j.parent_id, stepwell.timeline(j.id) as steps
         from stepwell.job j""",
+    "a unique key is taken by a job that is not live": """
+        select k.key, k.job_id, k.until_start, k.expires_at, h.state, h.finished_at from stepwell.unique_key k
+        left join stepwell.history h on h.id = k.job_id
+        where k.live and k.job_id <> '00000000-0000-0000-0000-000000000000'
+          and not exists (select from stepwell.job j where j.id = k.job_id)""",
+    "a live job has lost its unique key": """
+        select j.id, j.task, j.state, j.epoch, j.admission, k.job_id as holder from stepwell.job j
+        left join stepwell.unique_key k on k.key = j.admission #>> '{unique,key}'
+        where j.admission #>> '{unique,conflict}' <> 'throttle'
+          and ((j.admission #>> '{unique,until_start}')::boolean is not true or j.epoch = 0)
+          and k.job_id is distinct from j.id and j.schedule_id is null""",
     "a permit is left": "select p.key, p.rate, p.job_id from stepwell.permit p",
     "a step is left": "select s.job_id, s.key, s.kind from stepwell.step s",
     "a witness is missing, or did not succeed": """

@@ -48,6 +48,13 @@ _PLANTED: Mapping[str, tuple[LiteralString, ...]] = {
     "a job is live and in history": (_JOB, _ENDED),
     "a permit is for a job that does not need it": (_PERMIT,),
     "a permit is left": (_JOB, _PERMIT),
+    "a unique key is taken by a job that is not live": (
+        "insert into stepwell.unique_key (key, job_id, live, until_start) values ('k', '{id}', true, false)",
+    ),
+    "a live job has lost its unique key": (
+        _JOB,
+        'update stepwell.job set admission = \'{{"unique": {{"key": "k", "conflict": "ignore"}}}}\'',
+    ),
     "more jobs are admitted than their limit allows": (
         _JOB,
         'update stepwell.job set admission = \'{{"limits": [{{"key": "k", "most": 0}}]}}\'',

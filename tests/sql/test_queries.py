@@ -43,6 +43,7 @@ _SAMPLES: dict[str, Any] = {
     "patterns": ["q", "q.*"],
     "tasks": ["t"],
     "limit": 1,
+    "raises": True,
     "results": ["1"],
     "keeps": [1.0],
     "states": ["succeeded"],

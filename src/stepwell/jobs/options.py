@@ -38,6 +38,8 @@ class Options:
         """Return the policy of a job with these keys, as JSON; None: there is nothing to store."""
         if admission is None:
             return self.stored_policy
+        if self.stored_policy is None:
+            return f'{{"admission":{msgspec.json.encode(admission).decode()}}}'
         return msgspec.structs.replace(self.policy, admission=admission).encoded()
 
     def changed(self, policy: dict[str, Any], options: dict[str, Any]) -> Options:

@@ -16,7 +16,7 @@ from stepwell.errors import ConfigError
 from stepwell.values.bounds import check_choice, check_whole
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.json import encode_other
-from stepwell.values.template import check_key, check_template, fill, filled, short
+from stepwell.values.template import LONGEST, check_template, fill, filled, short
 
 OnConflict: TypeAlias = Literal["ignore", "raise", "replace", "reschedule", "throttle"]
 """What an enqueue does if its unique key is taken: see `Unique`."""
@@ -240,8 +240,9 @@ class AdmissionRules:
 def stored_unique(unique: Unique, key: str, task: str, queue: str) -> StoredUnique:
     """Return a unique key as it is stored, with its scope. `stepwell.unique_text` in SQL writes the same."""
     place = task if unique.scope == "task" else queue if unique.scope == "queue" else ""
+    text = msgspec.json.encode((unique.scope, place, key)).decode()
     return StoredUnique(
-        short(msgspec.json.encode([unique.scope, place, check_key(key, "the unique key")]).decode(), "the unique key"),
+        text if len(text) <= LONGEST else short(text, "the unique key"),
         unique.on_conflict,
         unique.until == "start",
         None if unique.period is None else seconds(unique.period, "Unique(period)"),

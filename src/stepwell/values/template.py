@@ -10,7 +10,7 @@ from typing import Any
 from stepwell.errors import BadArgs, ConfigError
 
 # A longer key is cut, and ends in a digest of the whole.
-_LONGEST = 200
+LONGEST = 200
 _DIGEST = 32
 _formatter = Formatter()
 
@@ -53,10 +53,10 @@ def filled(template: str, arguments: Mapping[str, Any], what: str) -> str:
 def short(key: str, what: str) -> str:
     """Return a key, cut if it is long. Raises `BadArgs` if it is empty or cannot be stored."""
     check_key(key, what)
-    if len(key) <= _LONGEST:
+    if len(key) <= LONGEST:
         return key
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
-    return f"{key[: _LONGEST - _DIGEST - 1]}~{digest}"
+    return f"{key[: LONGEST - _DIGEST - 1]}~{digest}"
 
 
 def check_key(key: str, what: str) -> str:

@@ -82,14 +82,17 @@ begin
     from given g
     join planned p on p.id = g.id
     where j.id = any (_locked) and j.id = g.id
-    returning j.id, p.changed and not p.waits as lines_up
+    returning j.id, p.changed and not p.waits as lines_up, j.state,
+      row(j.queue, j.rank, j.run_at)::stepwell.place as place
   )
-  select array_agg(r.id) into _lining from replaced r where r.lines_up;
+  select array_agg(r.id), array_agg(r.place) filter (where r.state = 'ready') into _lining, _places
+  from replaced r where r.lines_up;
   if _lining is null then
     return;
   end if;
   _keys := stepwell.return_permits(_lining, null) || stepwell.queue_again(_lining);
-  select array_agg(row(j.queue, j.rank, j.run_at)::stepwell.place) filter (where j.state::text = 'ready'),
+  -- A turn may be earlier than the time of the job.
+  select _places || array_agg(row(j.queue, j.rank, j.run_at)::stepwell.place) filter (where j.state::text = 'ready'),
     extract(epoch from min(j.run_at) filter (where j.state::text = 'scheduled') - _now)
   into _places, _due_in
   from stepwell.job j where j.id = any (_lining);

@@ -38,8 +38,10 @@ declare
   _one_policy text := case when cardinality(_policies) = 1 then _policies[array_lower(_policies, 1)] end;
   _places stepwell.place[];
   _due_in double precision;
+  _lined boolean := _policies is not null and _lines is null
+    and strpos(array_to_string(_policies, ''), '"admission"') > 0;
 begin
-  if _policies is not null and _lines is null and strpos(array_to_string(_policies, ''), '"admission"') > 0 then
+  if _lined then
     _run_ats := array(
       select coalesce(_now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now)
       from unnest(_ids, _delays, _run_ats) with ordinality as u (id, delay, run_at, n)
@@ -104,7 +106,7 @@ begin
     as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy, parent_id, parent_key,
       schedule_id, scheduled_for, blocked, admission, blocked_by, fair, turn)
   where u.id is not null;
-  if _lines is not null then
+  if _lined then
     perform stepwell.notify_blocked(
       array(
         select distinct u.blocked_by

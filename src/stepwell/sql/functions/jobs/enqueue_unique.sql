@@ -36,7 +36,13 @@ begin
   perform stepwell.check_options(
     _now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners
   );
-  if _policies is not null then
+  -- Most policies are nothing but an admission, and have nothing that check_policies looks for.
+  if cardinality(_policies) not in (1, _count) or array_lower(_policies, 1) <> 1 or array_ndims(_policies) <> 1
+    or exists (
+      select from unnest(_policies) as p (text)
+      where octet_length(p.text) > 2000 or not starts_with(p.text, '{"admission":')
+    )
+  then
     perform stepwell.check_policies(_policies, _count);
   end if;
   ids := '{}';
@@ -59,11 +65,14 @@ begin
     )
   into _admissions, _rests
   from parsed p;
+  _rests := case when array_remove(_rests, null) <> '{}' then _rests end;
+  if _rests is not null then
+    perform stepwell.check_policies(_rests, _count);
+  end if;
   -- Only a limit, a rate or a fair key gives a job a place in a line.
   _text := array_to_string(_policies, '');
   if strpos(_text, '"limits"') + strpos(_text, '"rates"') + strpos(_text, '"fair"') = 0 then
     _lines := array(select row(a.admission, null, null, null)::stepwell.line from unnest(_admissions) as a (admission));
-    _rests := case when array_remove(_rests, null) <> '{}' then _rests end;
   end if;
   ids := stepwell.uuids7(_count);
   _holders := stepwell.take_keys(_now, ids, _admissions);
