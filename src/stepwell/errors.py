@@ -12,6 +12,7 @@
     │   └── TooLarge         the database refuses a value of this size
     ├── BadValue             a result, or the value of a step, cannot be stored; never retried
     ├── JobNotFound          the job does not exist, or is no longer kept
+    ├── GroupNotFound        the group does not exist, or is no longer kept
     ├── ScheduleNotFound     no such schedule
     ├── WorkerNotFound       no such worker is registered
     ├── JobFailed            raised by `result()`, and by `await child`: the job failed permanently
@@ -102,6 +103,10 @@ WHY_NO_JOB = "it was never committed, or its history is no longer kept"
 
 def no_such_job(job_id: object) -> JobNotFound:
     return JobNotFound(f"there is no job {job_id}: {WHY_NO_JOB}")
+
+
+class GroupNotFound(StepwellError, LookupError):
+    """The group does not exist: it was never committed, or it ended long ago and is no longer kept."""
 
 
 class ScheduleNotFound(StepwellError, LookupError):

@@ -82,7 +82,7 @@ class JobStore:
         """Enqueue many calls, all or none. Postgres works on one batch while `calls` yields the next."""
         refuse_in_event_loop("enqueue_many", "aenqueue_many")
         made: list[Call[Any]] = []
-        with _naming_the_item(made):
+        with naming_the_item(made):
             batched = _batch_queries(calls, made)
             if connection is not None:
                 # The caller's transaction survives a bad item, so all items are checked before any is sent.
@@ -96,7 +96,7 @@ class JobStore:
 
     async def aenqueue_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
         made: list[Call[Any]] = []
-        with _naming_the_item(made):
+        with naming_the_item(made):
             batched = _batch_queries(calls, made)
             if connection is not None:
                 rows = [row for query in list(batched) for row in await afetch_on(connection, query)]
@@ -130,7 +130,7 @@ def of_item(index: int, error: BadArgs) -> BadArgs:
 
 
 @contextmanager
-def _naming_the_item(calls: list[Call[Any]]) -> Generator[None]:
+def naming_the_item(calls: list[Call[Any]]) -> Generator[None]:
     """Add the index of the item to the error for a value that the database finds too large. Several batches may be
     under way, and the server names only the column and its size: the first call with a value of that size is the bad
     item."""
@@ -152,7 +152,12 @@ def _batch_queries(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterato
             made.append(call)
             yield call.job
 
-    return map(queries.jobs.enqueue, batches(jobs(), _BATCH, _size))
+    return map(queries.jobs.enqueue, size_batches(jobs()))
+
+
+def size_batches(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
+    """Divide jobs into batches for one query each."""
+    return batches(jobs, _BATCH, _size)
 
 
 def _size(job: NewJob) -> int:

@@ -120,6 +120,11 @@ class Enqueuer(Generic[P, R]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
+    def task(self) -> Task[P, R]:
+        """The task."""
+        return self._task
+
+    @property
     def options(self) -> Options:
         """The options that `using` was given."""
         return self._options
@@ -203,3 +208,11 @@ class Enqueuer(Generic[P, R]):
                 task.stored_policy(encoded, options),
             ),
         )
+
+
+def check_calls(calls: list[Call[Any]], where: str) -> Iterator[Call[Any]]:
+    """Pass calls on. Raises `BadArgs`, which names `where` they were given, for anything else."""
+    for index, call in enumerate(calls):
+        if not isinstance(call, Call):
+            raise BadArgs(f"item {index}: {where} takes calls, made by task.call(...), not {call!r}")
+        yield call

@@ -17,6 +17,12 @@ comment on column stepwell.origin.schedule_id is 'The schedule that enqueues it.
 comment on column stepwell.origin.scheduled_for is 'The tick for which it runs.';
 comment on column stepwell.origin.blocked is 'It waits for the end of another run of the schedule.';
 
+comment on type stepwell.member_end is 'How a member of a group ended, for stepwell.count_members.';
+comment on column stepwell.member_end.group_id is 'The group.';
+comment on column stepwell.member_end.id is 'The job.';
+comment on column stepwell.member_end.state is 'succeeded, failed or cancelled.';
+comment on column stepwell.member_end.error is 'The error of a failed job, at most 500 characters.';
+
 comment on type stepwell.line is 'The place of a new job among those that its admission makes wait.';
 comment on column stepwell.line.admission is 'As in stepwell.job.';
 comment on column stepwell.line.blocked_by is 'As in stepwell.job.';
@@ -82,6 +88,7 @@ comment on column stepwell.job.misfit is 'A message that says which argument did
 comment on column stepwell.job.policy is
   'Retry, timeout and retention of this job where they differ from the task: {"retry", "timeout", "keep", '
   '"keep_failed"}, durations in seconds. Null: as the task.';
+comment on column stepwell.job.group_id is 'The group of which the job is a member; null: none.';
 comment on column stepwell.job.admission is
   'The unique key, limits, rates and fair key of the job, as stepwell.values.admission in Python writes them; null: '
   'none. Callers pass them as a member of the policy.';
@@ -132,6 +139,7 @@ comment on column stepwell.history.steps is
 comment on column stepwell.history.life is 'As in stepwell.job.';
 comment on column stepwell.history.owner is 'As in stepwell.job.';
 comment on column stepwell.history.policy is 'As in stepwell.job.';
+comment on column stepwell.history.group_id is 'As in stepwell.job.';
 comment on column stepwell.history.admission is 'As in stepwell.job: a retry needs it.';
 comment on index stepwell.history_id is 'Finds a finished job. Ids grow with time, so it also has the newest first.';
 comment on index stepwell.history_failed is 'Lists failed jobs without reading the others.';
@@ -357,6 +365,39 @@ comment on index stepwell.event_sent is 'Finds the signals of a job, first in, f
 comment on index stepwell.event_expires is 'Finds expired events.';
 comment on index stepwell.event_transaction is 'Finds the other events of a transaction.';
 comment on index stepwell.event_late is 'Finds the events that stepwell.deliver_late delivers.';
+
+comment on table stepwell.job_group is
+  'Groups of jobs. A group counts its members as they end, and starts its callback once, when all have ended.';
+comment on column stepwell.job_group.id is 'The group.';
+comment on column stepwell.job_group.created_at is 'When the group was opened.';
+comment on column stepwell.job_group.finished_at is 'When all members had ended; null: not yet. It is set once.';
+comment on column stepwell.job_group.expires_at is 'When the row may be deleted; infinity: the group has not ended.';
+comment on column stepwell.job_group.keep is 'For how many seconds the row is kept after the end.';
+comment on column stepwell.job_group.then_id is 'The job that starts when all have ended; null: there is none.';
+comment on column stepwell.job_group.then_task is 'The task of that job.';
+comment on column stepwell.job_group.then_parameter is 'The argument that gets the summary; null: there is none.';
+comment on column stepwell.job_group.then_delay is 'For how many seconds the callback waits after the end.';
+comment on column stepwell.job_group.then_started is 'The callback has its summary and may run.';
+comment on column stepwell.job_group.first_id is 'No member has a smaller id.';
+comment on column stepwell.job_group.last_id is 'No member has a larger id.';
+comment on column stepwell.job_group.added is 'How many members it has so far.';
+comment on column stepwell.job_group.total is 'How many members it has; null: more may come.';
+comment on column stepwell.job_group.succeeded is 'How many have succeeded, without those in stepwell.group_tally.';
+comment on column stepwell.job_group.failed is 'How many have failed.';
+comment on column stepwell.job_group.cancelled is 'How many were cancelled.';
+comment on column stepwell.job_group.failures is 'The first ten that failed: [{"id", "error"}].';
+comment on index stepwell.job_group_then is 'Finds the group of a callback that is retried.';
+comment on index stepwell.job_group_expires is 'Finds expired groups.';
+
+comment on table stepwell.group_tally is
+  'Counts that are to be added to stepwell.job_group by a worker, because its row was locked or must not be.';
+comment on column stepwell.group_tally.id is 'In the order of the changes of one job.';
+comment on column stepwell.group_tally.group_id is 'The group.';
+comment on column stepwell.group_tally.succeeded is 'How many more have succeeded.';
+comment on column stepwell.group_tally.failed is 'How many more have failed; negative: a retry brought them back.';
+comment on column stepwell.group_tally.cancelled is 'How many more were cancelled.';
+comment on column stepwell.group_tally.changes is 'Failures, [{"id", "error"}], and members that a retry brought back.';
+comment on index stepwell.group_tally_group is 'Finds the counts of a group.';
 
 comment on table stepwell.privilege is
   'What each kind of role may do, rewritten from rights.sql by each migration. A function not listed is internal.';

@@ -34,7 +34,9 @@ begin
             has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
             prune_rows, prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs,
             rescue_unregistered, release, results, retry,
-            return_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one
+            return_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one,
+            add_members, count_members, group_progress, prune_groups, seal_group, settle_groups, start_callbacks,
+            uncount_members
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.
@@ -45,7 +47,7 @@ begin
           }',
           '{
             admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, promote, ready_queues, register_worker,
-            release_misfits, runs_to_replace, task_options
+            release_misfits, runs_to_replace, task_options, cancel_group, fold_groups, group_results
           }'
         ),
         -- hash: arrays of any length are joined to rows by a hash; a nested loop would sort the array for each row. The

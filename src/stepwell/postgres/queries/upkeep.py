@@ -65,6 +65,10 @@ def prune_events(limit: int) -> Query[int]:
     return Query("select stepwell.prune_events(%s::integer)", (limit,), one_column)
 
 
+def prune_groups(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_groups(%s::integer)", (limit,), one_column)
+
+
 def prune_signals(limit: int) -> Query[int]:
     return Query("select stepwell.prune_signals(%s::integer)", (limit,), one_column)
 

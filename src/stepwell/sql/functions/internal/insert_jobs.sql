@@ -5,7 +5,8 @@
 -- A job with a limit or a rate is blocked until stepwell.admit_keys admits it.
 -- The caller has checked the options (check_options, check_policies). An array is null (the default for all jobs), has
 -- one element (the same for all) or one element per job; _origins is null or has one per job. A job whose id is null is
--- not inserted. A blocked job waits until stepwell.admit admits it. Returns _ids.
+-- not inserted. A blocked job waits until stepwell.admit admits it, or stepwell.start_callbacks starts it. All jobs are
+-- members of the group _group_id, if there is one. Returns _ids.
 -- _origins is one array of a row type, because five arrays in its place made an enqueue of one job 3% slower.
 create or replace function stepwell.insert_jobs(
   _now timestamptz,
@@ -20,7 +21,8 @@ create or replace function stepwell.insert_jobs(
   _max_attempts integer[] default null,
   _owners text[] default null,
   _policies text[] default null,
-  _origins stepwell.origin[] default null
+  _origins stepwell.origin[] default null,
+  _group_id uuid default null
 ) returns uuid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -88,7 +90,7 @@ begin
   end if;
 
   insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, owner,
-    policy, parent_id, parent_key, schedule_id, scheduled_for, admission, blocked_by, fair)
+    policy, parent_id, parent_key, schedule_id, scheduled_for, admission, blocked_by, fair, group_id)
   select u.id, coalesce(u.turn, u.run_at, _now), _now, coalesce(u.max_attempts, _max), -coalesce(u.priority, _priority, 0),
     case
       when u.blocked then 'blocked'::stepwell.state
@@ -98,7 +100,7 @@ begin
     end,
     coalesce(u.task, _task), coalesce(u.queue, _one_queue, 'default'), u.args::json,
     coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.policy, _one_policy)::json,
-    u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for, u.admission, u.blocked_by, u.fair
+    u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for, u.admission, u.blocked_by, u.fair, _group_id
   from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _policies,
       _origins, _lines)
     as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy, parent_id, parent_key,
