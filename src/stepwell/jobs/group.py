@@ -124,7 +124,7 @@ class Group(Generic[R]):
 
     def _results(self, after: GroupResult | UUID | str | None, limit: int) -> QueryPlan[list[GroupResult]]:
         last = None if after is None else to_job_id(after.id if isinstance(after, GroupResult) else after)
-        found = yield queries.groups.results(self._id, last, check_whole(limit, "limit", 1, _LARGEST_PAGE))
+        found = yield queries.groups.group_results(self._id, last, check_whole(limit, "limit", 1, _LARGEST_PAGE))
         if not found:
             yield from _find(self._id)
         return found
@@ -152,7 +152,7 @@ class Group(Generic[R]):
         cancelled = 0
         after: str | None = None
         while True:
-            [(count, looked_to)] = yield queries.groups.cancel(self._id, reason, after)
+            [(count, looked_to)] = yield queries.groups.cancel_group(self._id, reason, after)
             cancelled += count
             if looked_to is None:
                 return cancelled
@@ -251,7 +251,7 @@ def find_group(store: JobStore, group: GroupSummary | UUID | str) -> QueryPlan[G
 
 
 def _find(group_id: str) -> QueryPlan[FoundGroup]:
-    found = yield queries.groups.progress(group_id)
+    found = yield queries.groups.group_progress(group_id)
     if not found:
         raise _no_such_group(group_id)
     return found[0]

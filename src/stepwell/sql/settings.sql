@@ -35,8 +35,7 @@ begin
             prune_rows, prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs,
             rescue_unregistered, release, results, retry,
             return_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one,
-            add_members, count_members, group_progress, prune_groups, seal_group, settle_groups, start_callbacks,
-            uncount_members
+            add_members, prune_groups, seal_group
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.
@@ -60,7 +59,8 @@ begin
           }',
           '{
             advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, hand_back_unknown, hold_misfits,
-            keep_events, note_claimed, queue_again, report_progress, restart, save_steps, snooze, spawn, suspend, tick, tick_many, to_history
+            keep_events, note_claimed, queue_again, report_progress, restart, save_steps, snooze, spawn, suspend, tick, tick_many, to_history,
+            count_members, settle_groups, start_callbacks, uncount_members
           }'
         ),
         -- loop: few rows are looked up one by one, whichever join the caller has disabled.
@@ -70,7 +70,7 @@ begin
             enable_hashjoin = off, enable_mergejoin = off
           }',
           '{
-            admit, cancel, deliver, end_children, fork, look_again, mark_beside, take_events, waiting_for, wake
+            admit, cancel, deliver, end_children, fork, group_progress, look_again, mark_beside, take_events, waiting_for, wake
           }'
         )
     ) as g (settings, functions)

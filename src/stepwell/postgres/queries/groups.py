@@ -46,7 +46,7 @@ class FoundGroup:
     then_task: str | None
 
 
-def progress(group_id: str) -> Query[FoundGroup]:
+def group_progress(group_id: str) -> Query[FoundGroup]:
     return Query(
         "select total, succeeded, failed, cancelled, then_id, then_task from stepwell.group_progress(%s::uuid)",
         (group_id,),
@@ -59,7 +59,7 @@ def _found(total: int, succeeded: int, failed: int, cancelled: int, *then: Any) 
     return FoundGroup(GroupProgress(total, succeeded, failed, cancelled), *then)
 
 
-def results(group_id: str, after: str | None, limit: int) -> Query[GroupResult]:
+def group_results(group_id: str, after: str | None, limit: int) -> Query[GroupResult]:
     return Query(
         "select id, state::text, task, result::text, error"
         " from stepwell.group_results(%s::uuid, %s::uuid, %s::integer)",
@@ -73,7 +73,7 @@ def _result(job_id: UUID, state: Any, task: str, result: str | None, error: str 
     return GroupResult(job_id, state, task, value_of(result), error)
 
 
-def cancel(group_id: str, reason: str | None, after: str | None) -> Query[tuple[int, UUID | None]]:
+def cancel_group(group_id: str, reason: str | None, after: str | None) -> Query[tuple[int, UUID | None]]:
     """Cancel the next live members after this id. Also returns the id to continue after (None: at the end)."""
     return Query(
         "select cancelled, looked_to from stepwell.cancel_group(%s::uuid, %s::text, %s::uuid)",

@@ -26,7 +26,7 @@ begin
       )[:10]
     )
   from unnest(_members) as m
-  where m.group_id <> all (_settled)
+  where (m.group_id in (select s.id from unnest(_settled) as s (id))) is not true
   group by m.group_id
   order by m.group_id;
   perform stepwell.notify_ready(null, 0.01);

@@ -24,17 +24,16 @@ begin
   with started as (
     update stepwell.job_group g set then_started = true
     where g.id = any (_groups) and g.then_id = any (_locked)
-    returning g.id, g.then_id, g.then_parameter, g.then_delay
+    returning g.id, g.then_id, g.then_parameter, g.finished_at + g.then_delay * interval '1 second' as due_at
   ), made as (
     update stepwell.job j
     set args = case
         when s.then_parameter is null then j.args
         else json_build_object(s.then_parameter, stepwell.group_summary(s.id))
       end,
-      run_at = greatest(j.run_at, _now + coalesce(s.then_delay, 0) * interval '1 second'),
+      run_at = greatest(_now, j.run_at, s.due_at),
       state = case
-        when greatest(j.run_at, _now + coalesce(s.then_delay, 0) * interval '1 second') > _now
-        then 'scheduled'::stepwell.state else 'ready'::stepwell.state
+        when greatest(j.run_at, s.due_at) > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state
       end
     from started s
     where j.id = any (_locked) and j.id = s.then_id
