@@ -14,6 +14,7 @@ from stepwell.postgres.migrate import migrate
 
 TASK = os.environ.get("BENCH_TASK", "noop")
 ARGS = os.environ.get("BENCH_ARGS", "{}")
+GROUPS = int(os.environ.get("BENCH_GROUPS", "0"))
 QUEUES = os.environ.get("BENCH_QUEUES", "default").split(",")
 
 
@@ -24,9 +25,14 @@ def install() -> None:
 
 
 def fill(jobs: int) -> None:
-    """Enqueue in one call."""
-    from tasks import app
+    """Enqueue in one call, or as groups with a callback."""
+    from tasks import app, grouped
 
+    if GROUPS:
+        calls = [app.tasks[TASK].call(**json.loads(ARGS))] * (jobs // GROUPS)
+        for _ in range(GROUPS):
+            app.group(calls, then=grouped)
+        return
     app.tasks[TASK].enqueue_many([json.loads(ARGS)] * jobs)
 
 

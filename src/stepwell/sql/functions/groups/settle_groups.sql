@@ -8,6 +8,7 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _settled uuid[];
+  _live integer;
   _ended uuid[];
   _due uuid[];
 begin
@@ -60,16 +61,19 @@ begin
     where g.id = any (_settled) and g.id = c.group_id and g.finished_at is null
     returning g.id, g.finished_at
   )
-  select array_agg(c.id) into _ended from counted c where c.finished_at is not null;
-  _due := array(
-    select g.id from stepwell.job_group g
-    where g.id = any (_settled) and g.finished_at is not null and g.then_id is not null and not g.then_started
-  );
-  if cardinality(_due) > 0 then
-    perform stepwell.start_callbacks(_due);
+  select count(*), array_agg(c.id) filter (where c.finished_at is not null) into _live, _ended from counted c;
+  -- Most calls end no group. A group that had ended before may have a callback that was locked, or was retried.
+  if _ended is not null or _live < cardinality(_settled) then
+    _due := array(
+      select g.id from stepwell.job_group g
+      where g.id = any (_settled) and g.finished_at is not null and g.then_id is not null and not g.then_started
+    );
+    if cardinality(_due) > 0 then
+      perform stepwell.start_callbacks(_due);
+    end if;
   end if;
   if _ended is not null then
-    perform stepwell.notify_done(_ended);
+    perform stepwell.release(_ended);
   end if;
   return _settled;
 end
