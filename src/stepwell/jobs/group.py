@@ -216,7 +216,7 @@ def _small_or_lazy(made: Iterator[Query[Any]]) -> list[Query[Any]] | Iterator[Qu
     return first if len(first) < 4 else chain(first, made)
 
 
-def _callback(then: object, group_id: str, total: int) -> tuple[Call[Any], str | None]:
+def _callback(then: Enqueuer[..., Any], group_id: str, total: int) -> tuple[Call[Any], str | None]:
     """Return the call of the callback, and the name of the argument that gets the summary; None: it takes none."""
     if not isinstance(then, Enqueuer):
         raise ConfigError(f"then={then!r}: give a task, such as then=publish, or publish.using(...)")
