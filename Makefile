@@ -6,12 +6,19 @@ BIN := $(VENV)/bin
 # `make test-16` runs all of them.
 ON_POSTGRES := tests/sql tests/migrations $(addprefix --ignore tests/sql/test_,model.py plans.py many.py)
 
-.PHONY: demo test test-16 test-replay test-bench lint types imports unit sweep fuzz bench bench-quick bench-peers clean
+.PHONY: demo test test-16 test-replay test-bench lint types imports unit unit-16 sweep fuzz bench bench-quick bench-peers clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
 
-test: lint types imports unit
+# The types and the tests on Postgres 16 run beside the others, and are shown when all have ended.
+test: lint imports
+	@$(MAKE) --no-print-directory -k types unit-16 > $(VENV)/beside.txt 2>&1 & beside=$$!; \
+	trap 'kill $$beside' INT TERM; \
+	$(MAKE) --no-print-directory unit; ended=$$?; \
+	wait $$beside || ended=1; \
+	cat $(VENV)/beside.txt; \
+	exit $$ended
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
@@ -24,8 +31,10 @@ imports: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 4 --dist worksteal -q --ignore tests/benchmarks
-	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q $(ON_POSTGRES)
+	$(BIN)/python -m pytest -n 5 --dist worksteal -q --ignore tests/benchmarks
+
+unit-16: $(VENV)/.ready
+	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -q $(ON_POSTGRES)
 
 test-16: $(VENV)/.ready
 	STEPWELL_TEST_POSTGRES=16 $(BIN)/python -m pytest -n 4 -q

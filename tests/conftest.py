@@ -83,7 +83,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[_SERVER] = dsn
 
 
+@pytest.hookimpl(trylast=True)  # after the shuffle
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The longest tests go first. Begun as the last ones, they would run alone.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     if os.environ.get("STEPWELL_ALWAYS_REPLAY") == "1":
         for item in items:
             if item.get_closest_marker("counts_runs"):
@@ -111,29 +114,34 @@ def server_dsn() -> str:
     return os.environ[_SERVER]
 
 
+@pytest.fixture(scope="session")
+def server(server_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to database postgres, which makes and drops the databases of tests. To open one takes as long."""
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        yield connection
+
+
 @pytest.fixture
-def empty_dsn(server_dsn: str) -> Iterator[str]:
+def empty_dsn(server: psycopg.Connection[Any]) -> Iterator[str]:
     """A database with nothing in it."""
-    yield from _database(server_dsn, "template1")
+    yield from _database(server, "template1")
 
 
 @pytest.fixture
-def dsn(server_dsn: str) -> Iterator[str]:
+def dsn(server: psycopg.Connection[Any]) -> Iterator[str]:
     """A migrated database of this test's own."""
-    yield from _database(server_dsn, _TEMPLATE)
+    yield from _database(server, _TEMPLATE)
 
 
-def _database(server_dsn: str, template: str) -> Iterator[str]:
+def _database(server: psycopg.Connection[Any], template: str) -> Iterator[str]:
     name = f"t{uuid4().hex[:12]}"
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        # Twice as fast as by way of the WAL; before 15 there was nothing else.
-        strategy = sql.SQL(" strategy file_copy" if connection.info.server_version >= 150000 else "")
-        connection.execute(
-            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template)) + strategy
-        )
-    yield make_conninfo(server_dsn, dbname=name)
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    # Twice as fast as by way of the WAL; before 15 there was nothing else.
+    strategy = sql.SQL(" strategy file_copy" if server.info.server_version >= 150000 else "")
+    server.execute(
+        sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template)) + strategy
+    )
+    yield make_conninfo(os.environ[_SERVER], dbname=name)
+    server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from benchmarks.scenarios.groups import groups
 from benchmarks.scenarios.growth import growth
 from benchmarks.scenarios.latency import latency
 from benchmarks.scenarios.lateness import lateness
+from benchmarks.scenarios.limits import limits
 from benchmarks.scenarios.snapshot import snapshot
 from benchmarks.scenarios.soak import soak
 from benchmarks.scenarios.steps import steps
@@ -29,5 +30,6 @@ SCENARIOS: dict[str, Callable[[Run], None]] = {
     "backlog": backlog,
     "steps": steps,
     "groups": groups,
+    "limits": limits,
 }
 QUICK = ("drain", "enqueue", "latency", "lateness", "snapshot", "soak", "cost")

@@ -49,7 +49,7 @@ from stepwell.values.directives import Done, Next, Restart
 from stepwell.values.duration import Duration
 from stepwell.values.group import GroupFailure, GroupProgress, GroupResult, GroupSummary
 from stepwell.values.job import Failure, JobInfo, State
-from stepwell.values.outcome import Cancel, Fail, RetryIn, Snooze
+from stepwell.values.outcome import Cancel, Fail, RateLimited, RetryIn, Snooze
 from stepwell.values.policy import Keep
 from stepwell.values.retry import Backoff, Retry
 from stepwell.values.step import StepInfo, StepKind
@@ -105,6 +105,7 @@ __all__ = [
     "Overlap",
     "ProcessCrashed",
     "Rate",
+    "RateLimited",
     "Restart",
     "Retry",
     "RetryIn",

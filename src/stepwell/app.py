@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from stepwell.calendar.schedule import STALES, Stale
-from stepwell.durable.journal import Drift
+from stepwell.durable.backend import Drift
 from stepwell.fleet import FleetControl
 from stepwell.jobs.app_jobs import AppJobs
 from stepwell.jobs.enqueue import JobStore
@@ -25,6 +25,7 @@ from stepwell.schedules.declare import Scheduler
 from stepwell.values.bounds import check_choice, check_name, check_whole
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
+from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry
 from stepwell.worker_hook import Hook, check_hook
 
@@ -58,6 +59,7 @@ class App(TaskRegistry, AppJobs, AppSchedules, FleetControl):
     takes longer and is not cut off.
     """
 
+    @public_call("App")
     def __init__(
         self,
         database: str | None = None,
@@ -129,7 +131,7 @@ class App(TaskRegistry, AppJobs, AppSchedules, FleetControl):
         is started and migrated first. Unlike `dsn`, it has none of the settings that Stepwell adds.
         """
         _ = self.dsn
-        return self.database.url
+        return self.database.address.url
 
     def __enter__(self) -> Self:
         self.database.ensure_ready()
@@ -178,7 +180,7 @@ class App(TaskRegistry, AppJobs, AppSchedules, FleetControl):
 def _module_of_caller() -> str:
     """Return the module that makes the app. For a program that is run, that is the program's own name, so that
     `python -m shop.jobs` and a worker for shop.jobs:app are the same app."""
-    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    frame = sys._getframe(3)  # pyright: ignore[reportPrivateUsage]
     name = str(frame.f_globals.get("__name__", "app"))
     if name != "__main__":
         return name

@@ -7,8 +7,12 @@ import re
 import signal
 import sysconfig
 import traceback
+from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
+from heapq import nlargest
+from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 _FRAME = re.compile(r'^[ |+-]*File "([^"]+)", line (\d+), in ', re.MULTILINE)
 # Frames of stepwell, of Python itself and of installed packages are not user code.
@@ -19,6 +23,8 @@ _NOT_USER_CODE = (
     ),
     "<",
 )
+_COMPARED = 20
+_FRAMES = 4
 _LONGEST_MESSAGE = 10_000
 _LONGEST_TRACEBACK = 60_000
 
@@ -82,3 +88,25 @@ def user_place(traceback: str) -> str | None:
     """Return the file and line of the innermost frame of user code; None: there is none."""
     frames: list[tuple[str, str]] = _FRAME.findall(traceback)
     return next((f"{file}:{line}" for file, line in reversed(frames) if not file.startswith(_NOT_USER_CODE)), None)
+
+
+def user_stack(frame: FrameType) -> str:
+    """Format the innermost few frames of user code that our own code has called; without any, of all code."""
+    stack = traceback.extract_stack(frame)
+    called = takewhile(lambda one: not one.filename.startswith(_NOT_USER_CODE[0]), reversed(stack))
+    users = [one for one in called if not one.filename.startswith(_NOT_USER_CODE)]
+    return "".join(traceback.format_list(users[:_FRAMES][::-1] or stack[-_FRAMES:]))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question to end a sentence with, if a known name resembles this one. Queue patterns are not suggested."""
+    matcher = SequenceMatcher(b=name, autojunk=False)
+
+    def likeness(other: str) -> float:
+        matcher.set_seq1(other)
+        return matcher.quick_ratio()
+
+    # Fully comparing thousands of long names would take half a minute.
+    likely = nlargest(_COMPARED, sorted(other for other in known if not other.endswith("*")), likeness)
+    found = get_close_matches(name, likely, n=1)
+    return f": did you mean {found[0]!r}?" if found else ""

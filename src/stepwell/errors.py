@@ -25,8 +25,8 @@
     ├── StepChanged          a saved step is now of another kind, or has other arguments and `drift` is "fail"
     └── TooManySteps         a job has saved more steps than it may: end with `Restart`
 
-The exceptions with which a handler reports an outcome (`Fail`, `RetryIn`, `Snooze`, `Cancel`) are not errors: see
-`stepwell.values.outcome`. A wait that timed out raises the builtin `TimeoutError`.
+The exceptions with which a handler reports an outcome (`Fail`, `RetryIn`, `Snooze`, `RateLimited`, `Cancel`) are not
+errors: see `stepwell.values.outcome`. A wait that timed out raises the builtin `TimeoutError`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.queries.fleet import Target
-from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.postgres.query_plan import rows_of, run_call
 from stepwell.values.bounds import check_name
 
 OneTask: TypeAlias = str | Task[..., Any] | None
@@ -29,8 +29,8 @@ class FleetControl:
         """Claim no more jobs from a queue, of a task, by a worker, or at all, until it is resumed. The pause holds in
         the whole database, for every app. Running jobs continue. Workers obey within a second, and so do workers that
         start later."""
-        refuse_in_event_loop("pause", "apause")
-        self.database.fetch(queries.fleet.pause(to_target("pause", queue, task, worker, everything)))
+        query = queries.fleet.pause(to_target("pause", queue, task, worker, everything))
+        run_call("pause", rows_of(query), self.database)
 
     async def apause(
         self, queue: str | None = None, *, task: OneTask = None, worker: OneWorker = None, everything: bool = False
@@ -43,8 +43,8 @@ class FleetControl:
     ) -> bool:
         """End exactly the pause of this target: a queue that was paused by itself stays paused when everything is
         resumed. False: the target was not paused."""
-        refuse_in_event_loop("resume", "aresume")
-        return self.database.fetch(queries.fleet.resume(to_target("resume", queue, task, worker, everything)))[0]
+        query = queries.fleet.resume(to_target("resume", queue, task, worker, everything))
+        return run_call("resume", rows_of(query), self.database)[0]
 
     async def aresume(
         self, queue: str | None = None, *, task: OneTask = None, worker: OneWorker = None, everything: bool = False
@@ -58,8 +58,8 @@ class FleetControl:
     ) -> int:
         """Ask workers of every app to drain and stop: those that claim from a queue, those that know a task, one
         worker, or all. Workers that start later are not affected. Returns how many were asked."""
-        refuse_in_event_loop("stop", "astop")
-        return self.database.fetch(queries.fleet.stop(to_target("stop", queue, task, worker, everything)))[0]
+        query = queries.fleet.stop(to_target("stop", queue, task, worker, everything))
+        return run_call("stop", rows_of(query), self.database)[0]
 
     async def astop(
         self, queue: str | None = None, *, task: OneTask = None, worker: OneWorker = None, everything: bool = False

@@ -1,24 +1,29 @@
 """The calls of `App` that register tasks: functions, chains and machines, with the app's defaults."""
+# pyright: reportOverlappingOverload=false
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
+from stepwell.durable.backend import Drift
 from stepwell.durable.context import Context
-from stepwell.durable.journal import Drift
 from stepwell.durable.sync_context import SyncContext
 from stepwell.errors import ConfigError, DuplicateTask
 from stepwell.flows.chain import Chain, Step
-from stepwell.flows.chain_types import MakeChain
+from stepwell.flows.chain_types import ChainOptions, MakeChain
 from stepwell.flows.machine import Machine
 from stepwell.jobs.callable_task import (
     Anything,
+    Async,
     AsyncContextTask,
     AsyncTask,
+    ContextFunction,
+    LooseFunction,
+    SyncContextFunction,
     SyncContextTask,
     SyncTask,
     TaskDecorator,
@@ -31,6 +36,7 @@ from stepwell.values.admission import AdmissionRules, Fair, Limit, OnConflict, R
 from stepwell.values.bounds import check_choice
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
+from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry
 from stepwell.worker_hook import name_of
 
@@ -54,13 +60,13 @@ class TaskDefaults:
 
     def options(
         self,
-        queue: str | None,
-        priority: int,
-        retry: Retry | None,
-        timeout: Duration | None,
-        timeout_grace: Duration,
-        keep: Keep | None,
-        keep_failed: Keep | None,
+        queue: str | None = None,
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        timeout_grace: Duration = "5s",
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
     ) -> dict[str, Any]:
         return {
             "queue": self.queue if queue is None else queue,
@@ -87,25 +93,19 @@ class TaskRegistry:
 
     # The order matters: of several overloads that fit, type checkers take the first.
     @overload
-    def task(self, fn: Callable[Concatenate[Anything, ...], Anything], /) -> SyncTask[..., Any]: ...
+    def task(self, fn: LooseFunction[Anything], /) -> SyncTask[..., Any]: ...
     @overload
-    def task(  # pyright: ignore[reportOverlappingOverload]
-        self, fn: Callable[Concatenate[Anything, ...], Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[..., R]: ...
+    def task(self, fn: LooseFunction[Async[R]], /) -> AsyncTask[..., R]: ...
     @overload
-    def task(  # pyright: ignore[reportOverlappingOverload]
-        self, fn: Callable[Concatenate[Anything, ...], R], /
-    ) -> SyncTask[..., R]: ...
+    def task(self, fn: LooseFunction[R], /) -> SyncTask[..., R]: ...
     @overload
-    def task(  # pyright: ignore[reportOverlappingOverload]
-        self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
-    ) -> AsyncContextTask[P, R]: ...
+    def task(self, fn: ContextFunction[P, Async[R]], /) -> AsyncContextTask[P, R]: ...
     @overload
-    def task(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    def task(self, fn: Callable[P, Async[R]], /) -> AsyncTask[P, R]: ...
     @overload
-    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> SyncContextTask[P, R, Context]: ...
+    def task(self, fn: ContextFunction[P, R], /) -> SyncContextTask[P, R, Context]: ...
     @overload
-    def task(self, fn: Callable[Concatenate[SyncContext, P], R], /) -> SyncContextTask[P, R, SyncContext]: ...
+    def task(self, fn: SyncContextFunction[P, R], /) -> SyncContextTask[P, R, SyncContext]: ...
     @overload
     def task(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
     @overload
@@ -131,6 +131,7 @@ class TaskRegistry:
         rates: Sequence[Rate] = (),
         fair: str | Fair | None = None,
     ) -> TaskDecorator: ...
+    @public_call("app.task")
     def task(
         self,
         fn: Callable[..., Any] | None = None,
@@ -198,16 +199,12 @@ class TaskRegistry:
         chain: MakeChain
     else:
 
+        @public_call("app.chain", ChainOptions)
         def chain(
             self,
             name: str,
             *steps: Callable[..., Any] | Step[..., Any],
-            queue: str | None = None,
-            priority: int = 0,
-            retry: Retry | None = None,
-            timeout: Duration | None = None,
-            keep: Keep | None = None,
-            keep_failed: Keep | None = None,
+            **options: Unpack[ChainOptions],
         ) -> Chain[..., Any]:
             """Register a chain of functions as a task. Each function gets what the previous one returned, and the job
             saves it in between.
@@ -216,24 +213,13 @@ class TaskRegistry:
             `process` it runs like a task with that option. A function may return `Next(value, after="1h")` to delay the
             next one, or `Done(value)` to end the chain. A job is enqueued with the arguments of the first function.
             """
-            module = sys._getframe(1).f_globals.get("__name__", "?")
-            options = self._defaults.options(queue, priority, retry, timeout, "5s", keep, keep_failed)
-            return self._register(Chain(self._job_store, name, steps, module, **options))
+            module = sys._getframe(2).f_globals.get("__name__", "?")
+            return self._register(Chain(self._job_store, name, steps, module, **self._defaults.options(**options)))
 
-    def machine(
-        self,
-        name: str,
-        *,
-        queue: str | None = None,
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        keep: Keep | None = None,
-        keep_failed: Keep | None = None,
-    ) -> Machine:
+    @public_call("app.machine", ChainOptions)
+    def machine(self, name: str, **options: Unpack[ChainOptions]) -> Machine:
         """Register a state machine as a task. `@machine.state` adds its states. A job is enqueued with a state."""
-        options = self._defaults.options(queue, priority, retry, timeout, "5s", keep, keep_failed)
-        return self._register(Machine(self._job_store, name, **options))
+        return self._register(Machine(self._job_store, name, **self._defaults.options(**options)))
 
     def _register(self, task: AnyTask) -> AnyTask:
         if task.name in self._tasks:

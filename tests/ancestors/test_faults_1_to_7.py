@@ -206,7 +206,7 @@ def test_a_stop_reaches_every_process_and_each_ends_what_it_runs(
     with App(dsn) as app:
         assert app.stop(everything=True) == 2
     for worker in workers:
-        worker.says("stopping: waiting up to 30 s for 1 running job")
+        worker.says("stopping: waiting up to 30s for 1 running job")
     later = jobs.ready()
     gate.touch()
     assert [worker.end() for worker in workers] == [0, 0]

@@ -51,6 +51,7 @@ def test_without_the_schema_the_doctor_says_what_to_do(run: Run, empty_dsn: str)
     assert ran.code == 1
     assert ran.err == ""
     assert 'run "stepwell migrate"' in ran.out.splitlines()[0]
+    assert [line.count(", ") for line in ran.out.splitlines() if "not checked" in line] == [8]
     found = examine(run, "-d", empty_dsn)
     assert found["schema"]["status"] == "problem"
     assert found["notifications"]["status"] == "ok"

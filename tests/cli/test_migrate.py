@@ -37,8 +37,8 @@ def test_the_sql_can_start_from_a_version(run_without_database: Run) -> None:
 
 def test_migrating_without_the_rights_says_which(run: Run, empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        connection.execute("do $$ begin create role cli_nobody; exception when duplicate_object then null; end $$")
-    ran = run("migrate", "-d", make_conninfo(empty_dsn, options="-c role=cli_nobody"))
+        connection.execute("do $$ begin create role cli_no_owner; exception when duplicate_object then null; end $$")
+    ran = run("migrate", "-d", make_conninfo(empty_dsn, options="-c role=cli_no_owner"))
     assert ran.code == 1
     assert "may not change the schema" in ran.err
     assert ran.err.count("\n") == 1

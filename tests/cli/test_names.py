@@ -9,7 +9,8 @@ import psycopg
 import pytest
 from cli.commands import Jobs, Run, make_schedule
 
-from stepwell.cli.known_names import doubts, nearest
+from stepwell.cli.known_names import doubts
+from stepwell.error_text import nearest
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry"])
@@ -58,8 +59,11 @@ def test_an_empty_list_under_a_name_that_nothing_has_is_warned_about(run: Run, j
         "did you mean 'mail'?",
         "did you mean 'checkout'?",
     ]
+    counted = run("jobs", "count", "--queue", "mial", "--task", "chekout")
+    assert (counted.code, counted.out, counted.err) == (0, "0\n", ran.err)
     for known in (("--queue", "mail"), ("--queue", "mail", "--state", "failed"), ()):
-        assert run("jobs", "list", *known).err == ""
+        for verb in ("list", "count"):
+            assert run("jobs", verb, *known).err == ""
 
 
 def test_a_job_of_a_task_that_nothing_has_is_enqueued_with_a_warning_each_time(run: Run, jobs: Jobs) -> None:

@@ -56,6 +56,9 @@ def test_a_policy_is_shown_in_words(run: Run, jobs: Jobs) -> None:
 
 def test_a_schedule_is_paused_resumed_and_deleted(run: Run, jobs: Jobs) -> None:
     make_schedule(jobs, "nightly", "add")
+    assert run("schedules", "show", "nihtly").err == (
+        "stepwell: there is no schedule 'nihtly': did you mean 'nightly'?\n"
+    )
     assert run("schedules", "pause", "nightly").out == "schedule nightly is paused\n"
     assert "paused" in run("schedules", "list").out
     assert run("schedules", "resume", "nightly").out == "schedule nightly is resumed\n"

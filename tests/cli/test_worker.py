@@ -62,7 +62,9 @@ def test_the_first_signal_waits_for_the_running_job(
     worker = Process(start, tmp_path)
     worker.until(lambda: jobs.state(job) == "running")
     worker.signal(number)
-    worker.says("stopping: waiting up to 30 s for 1 running job")
+    worker.says(
+        f"stopping: waiting up to 30s for 1 running job: hold {job}; a second Ctrl-C hands it back within seconds"
+    )
     later = jobs.ready()
     gate.touch()
     assert worker.end() == 0
@@ -140,3 +142,14 @@ def test_an_app_with_a_database_of_its_own_is_not_moved_to_another(
     ran = run("worker", "settled:app", "-d", dsn)
     assert ran.code == 1
     assert "names its database in the code" in ran.err
+
+
+def test_a_mistyped_queue_is_warned_about_and_the_worker_goes_on(start: Start, jobs: Jobs, tmp_path: Path) -> None:
+    worker = Process(start, tmp_path, "-q", "mial", "-q", "default")
+    job = jobs.ready("add", '{"x": 1}')
+    worker.until(lambda: jobs.state(job) == "succeeded")
+    assert "no task of this app has the queue 'mial', and no job is ready in it: did you mean 'mail'?" in worker.log
+    worker.signal()
+    assert worker.end() == 0
+    assert "stopping: no job is running" in worker.log
+    assert worker.log.splitlines()[-1].endswith("stopped: 1 job succeeded, 0 attempts failed")

@@ -14,10 +14,11 @@ from typing import Literal
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-Loss = Literal["request", "reply", "client", "network", "long reply"]
+Loss = Literal["request", "reply", "client", "late", "network", "long reply"]
 """What is lost: the request, which never reaches the server; the reply, once the server has given it; the client, at
-once, while the server is still at work; or the whole network, as by `part`, once the server has the request, or once it
-has begun a reply that is longer than the sockets on the way can hold."""
+once, while the server is still at work, or, if late, before the server has the request, which it gets by `deliver`; or
+the whole network, as by `part`, once the server has the request, or once it has begun a reply that is longer than the
+sockets on the way can hold."""
 
 _LONG = 65536
 
@@ -30,6 +31,7 @@ class Proxy:
         self.dsn = make_conninfo(dsn, host=str(directory))
         self._rules: dict[str, Loss] = {}
         self.lost = threading.Event()
+        self.delivering = threading.Event()
         self._parted = threading.Event()
         self._lock = threading.Lock()
         self._sessions: list[_Session] = []
@@ -46,6 +48,10 @@ class Proxy:
         `lost` is set when all of them were."""
         self.lost.clear()
         self._rules = dict.fromkeys(statements, what)
+
+    def deliver(self) -> None:
+        """Let the server have the requests that are late."""
+        self.delivering.set()
 
     def part(self) -> None:
         """From now on everything is swallowed, and nobody is told."""
@@ -64,6 +70,7 @@ class Proxy:
 
     def close(self) -> None:
         self._closing = True
+        self.delivering.set()
         self._accepting.join()
         for session in self._sessions:
             session.close()
@@ -121,7 +128,7 @@ class _Session:
             end.close()
 
     def _requests(self) -> None:
-        buffer, started = b"", False
+        buffer, late, started = b"", b"", False
         with contextlib.suppress(OSError):
             while chunk := self._client.recv(65536):
                 if self.silent:
@@ -135,6 +142,14 @@ class _Session:
                         if self._losing == "request":
                             self._cut(self._client, self._server)
                             return
+                    if self._losing == "late":
+                        late += frame
+                        if frame[:1] in b"QS":
+                            self._cut(self._client)
+                            self._proxy.delivering.wait()
+                            self._server.sendall(late)
+                            return
+                        continue
                     self._server.sendall(frame)
                     # A statement is complete, and will be answered, with its Sync.
                     if self._losing == "client" and frame[:1] in b"QS":

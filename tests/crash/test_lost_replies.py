@@ -66,5 +66,21 @@ def test_whichever_claim_of_several_pools_is_lost_no_job_of_another_is_handed_ba
     audit(witness, failures={"error"})
 
 
+def test_a_claim_that_the_server_makes_long_after_its_client_has_gone_keeps_no_job(
+    witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy
+) -> None:
+    worker = fleet.start(dsn=proxy.dsn, concurrency=1)
+    proxy.lose("late", "stepwell.claim_jobs(")
+    enqueue(witness, "quick", 1, ms=2000)
+    until(lambda: proxy.lost.is_set() and running(witness) == 1, "it is claimed, though its first claim is on its way")
+    enqueue(witness, "quick", 1)
+    proxy.deliver()
+    until(lambda: running(witness) == 2, "the other one is claimed without the worker's knowledge")
+    until(lambda: not left(witness), "both are done", 6)
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    audit(witness)
+
+
 def running(conn: psycopg.Connection[Any]) -> int:
     return count(conn, "select count(*) from stepwell.job where queue = 'default' and state = 'running'")

@@ -70,8 +70,8 @@ def test_an_immediate_restart_in_mid_flight_costs_no_job_and_no_run(
         until(lambda: started(witness, 1) == 10, "the long ones are running")
     for _ in range(3):
         with connected(server) as witness:
-            enqueue_mixed(witness, dice, quick=300, plain=100, paid=100, paid_plain=100)
-            enough = ended(witness) + dice.randrange(1, 300)
+            enqueue_mixed(witness, dice, quick=150, plain=50, paid=50, paid_plain=50)
+            enough = ended(witness) + dice.randrange(1, 150)
             until(lambda witness=witness, enough=enough: ended(witness) > enough, "some are done")
         crash(server)
     with connected(server) as witness:

@@ -79,6 +79,22 @@ async def test_warnings_of_a_run_are_heard_too(app: App) -> None:
         assert [_about(event)[:3] for event in heard if isinstance(event, kind)] == [(str(job.id), "work", "default")]
 
 
+async def test_a_run_that_is_replayed_after_each_step_is_not_blamed_for_that(app: App) -> None:
+    heard: list[Any] = []
+
+    @app.task
+    async def work(ctx: Context) -> int:
+        await ctx.now()
+        return await ctx.step(abs, -1) + await ctx.step(abs, -2)
+
+    worker = Worker(app, always_replay=True)
+    worker.subscribe(heard.append)
+    async with worker:
+        assert await (await work.aenqueue()).aresult(timeout="10s") == 3
+    assert len([event for event in heard if isinstance(event, telemetry.JobResumed)]) == 3
+    assert not [event for event in heard if isinstance(event, telemetry.SuspensionCaught)]
+
+
 async def test_nobody_pays_for_steps_that_nobody_hears(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     def made(*_: Any) -> Any:
         raise AssertionError("made an event that nobody wants")

@@ -53,10 +53,10 @@ def test_a_killed_server_comes_back_with_all_it_had_committed(place: Path) -> No
 
 def test_a_database_that_was_given_only_the_url_brings_a_server_back_that_it_has_adopted(place: Path) -> None:
     server = Database(f"embedded:{place}", pool_size=1)
-    worker = Database(server.url, pool_size=1)
-    worker.adopt(server)
+    worker = Database(server.address.url, pool_size=1)
+    worker.address.adopt(server.address)
     crash(place)
-    worker.revive()
+    worker.address.revive()
     worker.connect().close()
     worker.close()
     server.close()

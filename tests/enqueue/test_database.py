@@ -42,6 +42,8 @@ def test_a_wrong_url_is_explained(url: str, said: str) -> None:
     with pytest.raises((ConfigError, DatabaseError), match=said) as caught:
         App(url, call_timeout=0.2).__enter__()
     assert "s3cret" not in str(caught.value)
+    # Postgres' own hint asks the same as ours.
+    assert "Is the server running" not in str(caught.value)
 
 
 def test_a_database_that_does_not_exist_is_named(server_dsn: str) -> None:

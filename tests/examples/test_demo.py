@@ -11,7 +11,7 @@ DEMO = Path(__file__).parent.parent.parent / "examples" / "demo.py"
 
 def test_the_demo_enqueues_and_finishes_jobs(open_dir: Path) -> None:
     run = subprocess.run(
-        [sys.executable, DEMO, "--seconds", "2"], cwd=open_dir, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, DEMO, "--seconds", "1"], cwd=open_dir, capture_output=True, text=True, timeout=60, check=False
     )
     assert run.returncode == 0, run.stderr
     assert "succeeded" in run.stdout

@@ -87,9 +87,25 @@ class Producer:
         dice = self._session.dice
         count = dice.few()
         tasks = [dice.one(TASKS if dice.chance(0.99) else ("apart",)) for _ in range(count)]
-        self._session.call(
-            self._enqueue_many, {"_tasks": tasks, "_args": [args_of(task, dice.randrange(9)) for task in tasks]}
-        )
+        given: dict[str, Any] = {"_tasks": tasks, "_args": [args_of(task, dice.randrange(9)) for task in tasks]}
+        if dice.chance(0.5):
+            given["_policies"] = [self._policy() for _ in tasks]
+        self._session.call(self._enqueue_many, given)
+
+    def _policy(self) -> str | None:
+        """Limits, rates and turns of a few keys, one by one and together."""
+        dice = self._session.dice
+        admission: dict[str, Any] = {}
+        if dice.chance(0.4):
+            keys = ["one", "two"] if dice.chance(0.2) else [dice.one(("one", "two", "three"))]
+            hold = dice.chance(0.2)
+            most = {"one": 1, "two": 2, "three": 30}
+            admission["limits"] = [{"key": key, "most": most[key], "hold": hold} for key in keys]
+        if dice.chance(0.2):
+            admission["rates"] = [{"key": "rate", "interval": 0.002, "burst": 20}]
+        if dice.chance(0.2):
+            admission["fair"] = {"key": dice.one(("big", "small")), "weight": 1}
+        return json.dumps({"admission": admission}) if admission else None
 
 
 class Witness:

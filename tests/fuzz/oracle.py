@@ -140,6 +140,29 @@ AT_REST: Mapping[str, LiteralString] = {
         where g.finished_at is null and (g.then_started or j.state <> 'blocked')""",
     "the end of a member was not added to its group": """
         select t.id, t.group_id, t.succeeded, t.failed, t.cancelled, t.changes from stepwell.group_tally t""",
+    "a permit is for a job that does not need it": """
+        select p.key, p.rate, p.hold, p.job_id, j.state, h.state as ended_as from stepwell.permit p
+        left join stepwell.job j on j.id = p.job_id
+        left join stepwell.history h on h.id = p.job_id
+        where j.id is null or j.state not in ('ready', 'running') and not (p.hold and not p.rate)""",
+    "more jobs are admitted than their limit allows": """
+        select p.key, count(*), min((r ->> 'most')::integer) as most from stepwell.permit p
+        join stepwell.job j on j.id = p.job_id
+        cross join lateral json_array_elements(j.admission -> 'limits') as r
+        where r ->> 'key' = p.key and not p.rate
+          and not exists (select from stepwell.key_setting s where s.key = p.key)
+        group by p.key having count(*) > max((r ->> 'most')::integer)""",
+    "a job is in line, and its limit has room": """
+        select j.id, j.task, j.state, j.blocked_by, j.admission, j.run_at from stepwell.job j
+        where j.blocked_by is not null and j.admission -> 'rates' is null
+          and not exists (
+            select from json_array_elements(j.admission -> 'limits') as r
+            where coalesce(
+                (select s.most from stepwell.key_setting s where s.key = r ->> 'key'), (r ->> 'most')::integer
+              ) <= (select count(*) from stepwell.permit p where p.key = r ->> 'key' and not p.rate))""",
+    "a job is in line that is not blocked, or that none blocks": """
+        select j.id, j.task, j.state, j.blocked_by, j.admission from stepwell.job j
+        where j.blocked_by is not null and (j.state <> 'blocked' or j.admission is null)""",
     "a tick was run twice": """
         select r.schedule_id, r.scheduled_for, array_agg(r.id), array_agg(r.state) from (
           select j.id, j.schedule_id, j.scheduled_for, j.state from stepwell.job j
@@ -179,6 +202,7 @@ WHEN_EMPTY: Mapping[str, LiteralString] = {
         select j.id, j.state, j.task, j.queue, j.run_at, j.epoch, j.attempt, j.worker_id, j.awaits, j.undoing,
           j.schedule_id, j.durable, j.parent_id, stepwell.timeline(j.id) as steps
         from stepwell.job j""",
+    "a permit is left": "select p.key, p.rate, p.job_id from stepwell.permit p",
     "a step is left": "select s.job_id, s.key, s.kind from stepwell.step s",
     "a witness is missing, or did not succeed": """
         select w.job_id, w.task, h.state, h.error, h.epoch, h.attempt from fuzz.witness w

@@ -41,6 +41,7 @@ _WORKER = (
     "insert into stepwell.worker (id, host, pid, version, queues, tasks, concurrency, started_at, renewed_at,"
     " lease_until) values ('{other}', 'h', 1, '0', '{{q}}', '{{}}', 1, now(), now(), now() - interval '1 minute')"
 )
+_PERMIT = "insert into stepwell.permit (key, job_id, rate, hold) values ('k', '{id}', false, false)"
 _WAITING = "update stepwell.job set state = 'waiting', run_at = 'infinity', durable = true, epoch = 1, awaits = 1"
 
 _GROUP = (
@@ -61,6 +62,19 @@ _PLANTED: Mapping[str, tuple[LiteralString, ...]] = {
     "the end of a member was not added to its group": (
         "insert into stepwell.group_tally (group_id, failed) values ('{id}', 1)",
     ),
+    "a permit is for a job that does not need it": (_PERMIT,),
+    "a permit is left": (_JOB, _PERMIT),
+    "more jobs are admitted than their limit allows": (
+        _JOB,
+        'update stepwell.job set admission = \'{{"limits": [{{"key": "k", "most": 0}}]}}\'',
+        _PERMIT,
+    ),
+    "a job is in line, and its limit has room": (
+        _JOB,
+        "update stepwell.job set state = 'blocked', blocked_by = 'k',"
+        ' admission = \'{{"limits": [{{"key": "k", "most": 1}}]}}\'',
+    ),
+    "a job is in line that is not blocked, or that none blocks": (_JOB, "update stepwell.job set blocked_by = 'k'"),
     "a job is twice in history": (_ENDED, _ENDED),
     "a job became ready, and the workers were not told where": ("set session_replication_role = origin", _JOB),
     "a job runs under a worker that is not registered": (

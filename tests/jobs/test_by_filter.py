@@ -134,7 +134,7 @@ async def test_a_look_that_takes_too_long_says_what_to_do(
         ({"worker": "x"}, ConfigError, "worker is 'x'"),
         ({"metadata": "x"}, BadArgs, "metadata is a str"),
         ({"older_than": "soon"}, ConfigError, "older_than is 'soon'"),
-        ({"tsk": "x"}, TypeError, r"ajobs\(\) got an unexpected keyword argument 'tsk'"),
+        ({"tsk": "x"}, TypeError, r"ajobs\(\) has no option 'tsk': did you mean 'task'"),
         ({"limit": 0}, ConfigError, "limit is 0"),
         ({"limit": True}, ConfigError, "limit is True"),
         ({"before": "x"}, ConfigError, "'x' is not a job's id"),

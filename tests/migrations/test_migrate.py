@@ -308,8 +308,11 @@ def test_a_call_of_version_7_that_waits_for_the_migration_finds_the_functions_th
     gone = conn.execute(
         "select f from unnest(%s::text[]) as f where to_regprocedure(f) is null", (functions,)
     ).fetchall()
-    # It has more parameters now, all with defaults, and is only called by workers.
-    assert gone == [("stepwell.promote(integer)",)]
+    # They have more parameters now, all with defaults, and are only called by workers.
+    assert gone == [
+        ("stepwell.promote(integer)",),
+        ("stepwell.snooze(uuid[],integer[],double precision[],boolean)",),
+    ]
 
 
 def test_the_schema_understands_every_call_of_version_6(conn: Connection) -> None:

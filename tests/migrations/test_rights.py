@@ -407,7 +407,7 @@ def test_a_transaction_in_which_one_migrates_keeps_its_settings(empty: Connectio
 
 @pytest.mark.parametrize("kind", rights.KINDS)
 def test_a_grant_gives_what_is_listed_and_a_revoke_takes_it(
-    ours: Connection, new_role: NewRole, kind: rights.Kind
+    ours: Connection, new_role: NewRole, kind: rights.RoleKind
 ) -> None:
     role = new_role()
     before = dump(ours)
@@ -436,7 +436,7 @@ def test_a_role_that_is_not_there_is_refused(ours: Connection) -> None:
         with pytest.raises(ConfigError, match=r"this server has no role '(no such|public)'"):
             act()
     with pytest.raises(ConfigError, match="not as 'king'"):
-        rights.grant(ours, "postgres", cast("list[rights.Kind]", ["king"]))
+        rights.grant(ours, "postgres", cast("list[rights.RoleKind]", ["king"]))
 
 
 def test_granting_is_for_the_owner(ours: Connection, new_role: NewRole) -> None:

@@ -47,10 +47,11 @@ def seed() -> int:
     return seed
 
 
+@pytest.mark.long
 def test_on_a_day_full_of_trouble_every_tick_is_seen_to_once_and_as_the_rules_say(
     dsn: str, conn: psycopg.Connection[Any], tmp_path: Path, seed: int
 ) -> None:
-    live_through(random.Random(seed).choice(list(DAYS)), 12, dsn, conn, tmp_path, seed)
+    live_through(random.Random(seed).choice(list(DAYS)), 16, dsn, conn, tmp_path, seed)
 
 
 @pytest.mark.skipif(os.environ.get("STEPWELL_DAYS") != "all", reason="takes minutes: set STEPWELL_DAYS=all")

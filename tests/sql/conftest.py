@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -12,44 +13,50 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell.postgres.migrate import migrate
 
-_PARTITIONS = r"""
-select c.relname from pg_class c
-where c.relnamespace = 'stepwell'::regnamespace and c.relispartition and c.relkind = 'r' and c.relname ~ '_\d{8}$'
+# A function, so that the session plans its statements once.
+_EMPTY = r"""
+create function pg_temp.empty() returns void language plpgsql as $$
+declare
+  _partition regclass;
+begin
+  for _partition in
+    select c.oid from pg_class c
+    where c.relnamespace = 'stepwell'::regnamespace and c.relispartition and c.relkind = 'r' and c.relname ~ '_\d{8}$'
+  loop
+    execute format('drop table %s', _partition);
+  end loop;
+  delete from stepwell.step;
+  delete from stepwell.event;
+  delete from stepwell.large_value;
+  delete from stepwell.job;
+  delete from stepwell.history;
+  delete from stepwell.failure;
+  delete from stepwell.worker;
+  delete from stepwell.schedule;
+  delete from stepwell.tick;
+  delete from stepwell.control;
+  delete from stepwell.leader;
+  delete from stepwell.stat;
+  delete from stepwell.clock;
+end
+$$
 """
 
 
 @pytest.fixture(scope="session")
-def shared_dsn(server_dsn: str) -> Generator[str]:
+def cleaner(server: psycopg.Connection[Any], server_dsn: str) -> Generator[psycopg.Connection[Any]]:
+    """A session on the shared database, which empties it. It stays: a new one would have to read the catalogs anew."""
     name = f"sql{uuid4().hex[:12]}"
-    with psycopg.connect(server_dsn, autocommit=True) as server:
-        server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        dsn = make_conninfo(server_dsn, dbname=name)
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            migrate(conn)
-        yield dsn
-        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    with psycopg.connect(make_conninfo(server_dsn, dbname=name), autocommit=True) as conn:
+        migrate(conn)
+        conn.execute(_EMPTY)
+        yield conn
+    server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 @pytest.fixture
-def dsn(shared_dsn: str) -> str:
+def dsn(cleaner: psycopg.Connection[Any], server_dsn: str) -> str:
     """A migrated database without jobs, workers, queues, a set clock, or partitions for days to come."""
-    with psycopg.connect(shared_dsn) as conn:
-        for (partition,) in conn.execute(_PARTITIONS).fetchall():
-            conn.execute(sql.SQL("drop table {}").format(sql.Identifier("stepwell", partition)))
-        for table in (
-            "step",
-            "event",
-            "large_value",
-            "job",
-            "history",
-            "failure",
-            "worker",
-            "schedule",
-            "tick",
-            "control",
-            "leader",
-            "stat",
-            "clock",
-        ):
-            conn.execute(sql.SQL("delete from {}").format(sql.Identifier("stepwell", table)))
-    return shared_dsn
+    cleaner.execute("select pg_temp.empty()")
+    return make_conninfo(server_dsn, dbname=cleaner.info.dbname)

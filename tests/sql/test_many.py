@@ -1,4 +1,4 @@
-"""Every function that takes arrays takes 5,000 elements in a time that grows with their number, not with its square.
+"""Every function that takes arrays takes 3,000 elements in a time that grows with their number, not with its square.
 
 After some calls a session may keep a plan that was made for few elements, or for tables that were empty. A session that
 is told to plan so at once stands for its tenth call. What a call costs is the processor time of its server process,
@@ -32,8 +32,8 @@ from . import calls
 from .calls import Connection, Held
 from .test_plans import database
 
-MANY = 5000
-LONGEST = 150e-6
+MANY = 3000
+LONGEST = 120e-6
 """Processor seconds for one element. Most take a tenth of it; what goes by the square takes several times as much."""
 
 FEW = {"find_jobs", "grant_kinds", "grant_role", "known_role", "revoke_role"}
@@ -104,7 +104,7 @@ def load(conn: Connection) -> None:
 
 @pytest.mark.parametrize("knowledge", ["unknown", "known"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_five_thousand_elements_take_no_longer_than_their_number_says(
+def test_three_thousand_elements_take_no_longer_than_their_number_says(
     case: Case, knowledge: str, request: pytest.FixtureRequest
 ) -> None:
     conn: Connection = request.getfixturevalue(knowledge)
@@ -202,7 +202,7 @@ def claim_of_many_tasks(conn: Connection, count: int) -> Act:
     return lambda: calls.claim(conn, worker, count, tasks=tasks)
 
 
-@case("claim_jobs", longest=200e-6)  # a statement for each queue
+@case("claim_jobs", longest=160e-6)  # a statement for each queue
 def claim_from_many_queues(conn: Connection, count: int) -> Act:
     worker = calls.register_worker(conn)
     queues = [f"q{n}" for n in range(count)]
@@ -361,7 +361,7 @@ def fail(conn: Connection, count: int) -> Act:
     return lambda: calls.fail(conn, held, delay=5.0)
 
 
-@case("fail", "begin_undo", "delete_steps", "mark_beside", longest=300e-6)
+@case("fail", "begin_undo", "delete_steps", "mark_beside", longest=240e-6)
 def fail_durable_for_good(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     conn.execute("update stepwell.step set error = '{}' where job_id = any (%s::uuid[])", (calls.ids(held),))
@@ -419,7 +419,7 @@ def suspend_many(conn: Connection, count: int) -> Act:
     return lambda: fetch(conn, queries.outcomes.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
 
 
-@case("suspend", "take_events", longest=300e-6)
+@case("suspend", "take_events", longest=240e-6)
 def suspend_many_until_an_event(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     wait = (
@@ -563,7 +563,7 @@ def results_of_live(conn: Connection, count: int) -> Act:
     return lambda: conn.execute("select id from stepwell.results(%s::uuid[])", (calls.ids(held),)).fetchall()
 
 
-@case("retry", longest=600e-6)  # each unfolds its steps several times
+@case("retry", longest=480e-6)  # each unfolds its steps several times
 def retry_ended(conn: Connection, count: int) -> Act:
     held = running(conn, count, durable=True)
     calls.fail(conn, held, delay=None)
@@ -686,7 +686,7 @@ def tick(conn: Connection, count: int) -> Act:
     return due(conn, count, "allow")
 
 
-@case("tick", "tick_one", "runs_to_replace", longest=500e-6)  # what has a run to replace is fired by itself
+@case("tick", "tick_one", "runs_to_replace", longest=400e-6)  # what has a run to replace is fired by itself
 def tick_that_replaces(conn: Connection, count: int) -> Act:
     act = due(conn, count, "replace")
     conn.execute(
@@ -747,7 +747,7 @@ def waiting(conn: Connection, count: int, kind: str) -> list[Held]:
     return held
 
 
-@case("deliver", "waiting_for", "lock_to_deliver", "take_events", "wake", longest=300e-6)
+@case("deliver", "waiting_for", "lock_to_deliver", "take_events", "wake", longest=240e-6)
 def deliver_one_event_to_many(conn: Connection, count: int) -> Act:
     waiting(conn, count, "wait")
     event = calls.one(
@@ -759,7 +759,7 @@ def deliver_one_event_to_many(conn: Connection, count: int) -> Act:
     return lambda: conn.execute("select stepwell.deliver(array[%s::bigint], true)", (event,))
 
 
-@case("deliver", "waiting_for", "lock_to_deliver", "take_events", "wake", longest=300e-6)
+@case("deliver", "waiting_for", "lock_to_deliver", "take_events", "wake", longest=240e-6)
 def deliver_many_signals(conn: Connection, count: int) -> Act:
     held = waiting(conn, count, "receive")
     events = [
@@ -773,7 +773,7 @@ def deliver_many_signals(conn: Connection, count: int) -> Act:
     return lambda: conn.execute("select stepwell.deliver(%s::bigint[], true)", (events,))
 
 
-@case("look_again", "take_events", longest=300e-6)
+@case("look_again", "take_events", longest=240e-6)
 def look_again(conn: Connection, count: int) -> Act:
     held = waiting(conn, count, "wait")
     return lambda: conn.execute("select stepwell.look_again(%s::uuid[])", (calls.ids(held),))

@@ -1,4 +1,4 @@
-"""The ways that the functions take through 200,000 jobs, whatever the statistics say.
+"""The ways that the functions take through 100,000 jobs, whatever the statistics say.
 
 A function's plans cannot be explained from outside, and auto_explain is not in every Postgres. But Postgres counts, for
 the transaction under way, each scan of an index or table and what it read. That is what a plan is feared for.
@@ -134,13 +134,13 @@ def load(conn: Connection) -> None:
         insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args, worker_id, epoch, attempt)
         select stepwell.uuid7(),
           -- A thousand or so of the scheduled ones are due.
-          now() + (n.n - case when s.state = 'scheduled' then 2500 else 200000 end) * interval '1 second', now(),
+          now() + (n.n - case when s.state = 'scheduled' then 2500 else 100000 end) * interval '1 second', now(),
           s.state::stepwell.state,
           case when mod(n.n, 10) = 0 then 'unknown' else 'work' end,
           case when mod(n.n, 3) = 0 then 'mail' else 'default' end,
           '{"order_id": 7}', case when s.state = 'running' then %s::uuid end,
           (s.state = 'running')::integer, (s.state = 'running')::integer
-        from generate_series(1, 200000) as n (n)
+        from generate_series(1, 100000) as n (n)
         cross join lateral (
           select case when mod(n.n, 400) = 0 then 'running' when mod(n.n, 20) = 1 then 'waiting'
             when mod(n.n, 20) = 2 then 'blocked' when mod(n.n, 20) < 10 then 'scheduled' else 'ready' end as state

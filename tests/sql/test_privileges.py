@@ -69,6 +69,7 @@ group_results           owner   producer worker viewer operator
 group_summary           caller
 hand_back_unknown       owner   worker
 has_live_run            caller
+has_one_limit           caller
 hold_misfits            owner   worker
 insert_jobs             caller
 insert_run              caller
@@ -81,6 +82,7 @@ large_value             owner   worker viewer operator
 lead                    owner   worker
 lead_and_rescue         owner   worker
 line_up                 caller
+lines                   owner   worker
 lock_event              caller
 lock_family             caller
 lock_holders            owner   worker
@@ -134,6 +136,7 @@ resume                  owner   operator
 resume_schedule         owner   operator
 retry                   owner   operator
 return_permits          caller
+return_stray_permits    owner   worker
 revoke_role             caller
 rewind_schedules        owner   worker
 rivals                  owner   worker

@@ -110,6 +110,7 @@ _BY_NAME: dict[str, dict[str, Any]] = {
     "register_worker": {"tasks": "{}"},
     "resume_schedule": {"version": 1},
     "prune_rows": {"table": "large_value"},
+    "repeatable_query": {"text": "select 1"},
 }
 
 

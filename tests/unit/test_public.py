@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
+import typing
 
 import stepwell
 
@@ -31,3 +32,20 @@ def test_everything_public_is_documented() -> None:
             if not member.startswith("_") and inspect.isfunction(target) and not target.__doc__:
                 undocumented.append(f"{name}.{member}")
     assert undocumented == []
+
+
+def test_the_annotations_of_everything_public_can_be_read_at_run_time() -> None:
+    unread: list[str] = []
+    for name in stepwell.__all__:
+        thing = getattr(stepwell, name)
+        members = {name: thing} if inspect.isclass(thing) or inspect.isfunction(thing) else {}
+        if inspect.isclass(thing):
+            members |= {f"{name}.{member}": getattr(thing, member) for member in dir(thing) if member[0] != "_"}
+        for named, value in members.items():
+            target = value.fget if isinstance(value, property) else value
+            if inspect.isclass(target) or inspect.isroutine(target):
+                try:
+                    typing.get_type_hints(target)
+                except NameError as error:
+                    unread.append(f"{named}: {error}")
+    assert unread == []

@@ -58,12 +58,12 @@ async def test_what_was_claimed_ahead_is_handed_back_when_it_is_paused(app: App,
         fetcher._rate = 1e6  # pyright: ignore[reportPrivateUsage]
         fetcher._measured_at = inf  # pyright: ignore[reportPrivateUsage]
         runner.freed.set()
-        await auntil(lambda: runner.waiting)
+        await auntil(lambda: runner.unstarted)
         began = time.monotonic()
         await app.apause(**scope)  # pyright: ignore[reportArgumentType]
         await heard.wait_for(JobsHandedBack)
         assert time.monotonic() - began < 1
-        await auntil(lambda: not runner.waiting)
+        await auntil(lambda: not runner.unstarted)
         gate.set()
         await jobs[0].aresult("20s")
         states = [info.state for info in [await job.ainfo() for job in jobs[1:]] if info]

@@ -102,7 +102,9 @@ async def test_a_blocked_loop_is_reported_with_the_culprit_and_keeps_its_lease(
         assert await job.aresult(timeout="20s") == "at last"
     blocked = heard.of(LoopBlocked)[0]
     assert (blocked.task, blocked.job_id) == ("blocks", str(job.id))
+    # Only the frames that the worker has called, not those that have called the worker.
     assert "time.sleep(2.5)" in blocked.stack
+    assert (blocked.stack.count("File "), "stepwell/worker" in blocked.stack) == (1, False)
     info = await job.ainfo()
     assert info is not None
     assert (info.epoch, len(info.failures)) == (1, 0)
@@ -248,8 +250,40 @@ async def test_the_log_counts_attempts_against_the_limit_of_the_job(app: App) ->
     place = f"{__file__}:{fails.fn.__code__.co_firstlineno + 2}"
     ends = [text.partition(" attempt ")[2] for text in said]
     assert ends == [
-        f"1 of 3 failed (error): ValueError: broken at {place}; next try in 0 s",
-        f"2 of 3 failed (error): ValueError: broken at {place}; next try in 0 s",
+        f"1 of 3 failed (error): ValueError: broken at {place}; next try in 0s",
+        f"2 of 3 failed (error): ValueError: broken at {place}; next try in 0s",
         "3 of 3 failed (error): ValueError: broken; it is not tried again",
         "1 of 1 failed (error): ValueError: broken; it is not tried again",
     ]
+
+
+async def test_the_log_names_the_step_or_state_that_failed(app: App) -> None:
+    async def breaks(x: int) -> int:
+        raise ValueError("broken")
+
+    async def starts(x: int) -> int:
+        return x
+
+    chain = app.chain("two", starts, breaks, retry=ONCE)
+    machine = app.machine("order", retry=ONCE)
+
+    @machine.state(start=True)
+    @dataclass
+    class Begun:
+        async def run(self) -> int:
+            return await breaks(1)
+
+    @app.task(retry=ONCE)
+    async def durable(ctx: Context) -> None:
+        await ctx.step(breaks, 1)
+
+    async with Worker(app) as worker:
+        heard = Heard(worker)
+        for job in (await chain.aenqueue(1), await machine.aenqueue(Begun()), await durable.aenqueue()):
+            with pytest.raises(JobFailed, match="broken"):
+                await job.aresult("10s")
+    said = {event.task: event.text().partition(" attempt ")[2] for event in heard.of(AttemptFailed)}
+    assert said == {
+        task: f"1 of 1 failed in {step!r} (error): ValueError: broken; it is not tried again"
+        for task, step in (("two", "breaks"), ("order", "Begun"), ("durable", "breaks"))
+    }

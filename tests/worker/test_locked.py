@@ -71,6 +71,7 @@ async def test_results_of_other_jobs_come_while_one_job_is_locked(app: App, dsn:
             assert time.monotonic() - began < SOON
             locked = await heard.wait_for(JobLocked)
             assert (locked.job_id, locked.what) == (str(job.id), "outcome")
+            assert (locked.task, locked.queue, locked.attempt) == (first.name, "default", 1)
             assert (locked.pid, locked.application) == (session.info.backend_pid, "import")
             assert f"pg_terminate_backend({locked.pid})" in locked.text()
             # Once in doubt is enough: later ones come at once.
@@ -133,6 +134,7 @@ async def test_results_of_other_jobs_come_while_a_job_is_locked_whose_args_do_no
             await auntil(lambda: _held(job))
 
 
+@pytest.mark.counts_runs
 async def test_steps_of_other_jobs_are_saved_while_one_job_is_locked(app: App, dsn: str) -> None:
     go = asyncio.Event()
 

@@ -127,3 +127,33 @@ async def test_values_nested_too_deep_fail_for_good(app: App, conn: psycopg.Conn
     assert shown["take"].args == {"": "(nested too deep to be shown: 24010 characters)"}
     assert shown["long"].args[""].startswith("(cannot be shown: Exceeds the limit (4300 digits)")
     assert shown["give"].args == {}
+
+
+async def test_a_coroutine_that_is_returned_and_not_awaited_leads_to_await(app: App) -> None:
+    async def late() -> int:
+        return 1
+
+    def sync() -> Any:
+        return late()
+
+    async def twice() -> Any:
+        return late()
+
+    app.task(sync)
+    app.task(twice)
+    app.chain("chained", sync)
+
+    @app.task
+    def plain_step(ctx: SyncContext) -> int:
+        return ctx.step(sync)
+
+    @app.task
+    async def async_step(ctx: Context) -> int:
+        return await ctx.step(twice)
+
+    async with Worker(app):
+        for task in app.tasks.values():
+            job = await task.aenqueue()
+            with pytest.raises(JobFailed, match="returned a coroutine: write 'await' before the call that made it"):
+                await job.aresult("20s")
+            assert [(reason, attempt) for reason, attempt, _ in await attempts(app, job.id)] == [("bad_result", 1)]

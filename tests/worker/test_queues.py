@@ -19,7 +19,7 @@ from waiting import Heard, auntil
 
 from stepwell import App, ConfigError, Context, JobCancelled, Worker
 from stepwell.jobs.task import Task
-from stepwell.telemetry.worker import WorkerStarted
+from stepwell.telemetry.worker import QueueUnknown, WorkerStarted
 
 
 class Gate:
@@ -335,3 +335,18 @@ async def test_a_task_with_a_pattern_for_a_queue_needs_queues_to_be_named(app: A
         await Worker(app).run()
     async with Worker(app, queues=["odd*"]):
         assert await (await note.aenqueue()).aresult(timeout="10s") == "ran"
+
+
+async def test_a_queue_that_no_task_and_no_ready_job_has_is_warned_about(app: App) -> None:
+    @app.task(queue="mail")
+    async def post() -> None: ...
+
+    await post.using(queue="tenant-7").aenqueue()
+    worker = Worker(app, queues=["mail", "mial", "m*", "x*", "tenant-7", "tenant-*", "default"])
+    heard = Heard(worker)
+    async with worker:
+        pass
+    assert [(event.name, event.hint) for event in heard.of(QueueUnknown)] == [
+        ("mial", ": did you mean 'mail'?"),
+        ("x*", ": check the spelling"),
+    ]

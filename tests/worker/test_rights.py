@@ -17,13 +17,13 @@ from stepwell import App, Context, Worker
 from stepwell.errors import DatabaseError
 from stepwell.postgres import hints as advice
 from stepwell.postgres import rights
-from stepwell.postgres.rights import Kind
+from stepwell.postgres.rights import RoleKind
 
 
 @pytest.fixture
-def dsns(dsn: str, conn: psycopg.Connection[Any]) -> Generator[dict[Kind, str]]:
+def dsns(dsn: str, conn: psycopg.Connection[Any]) -> Generator[dict[RoleKind, str]]:
     """Where each kind of role connects."""
-    named: dict[Kind, str] = {kind: f"r{uuid4().hex[:12]}" for kind in rights.KINDS}
+    named: dict[RoleKind, str] = {kind: f"r{uuid4().hex[:12]}" for kind in rights.KINDS}
     for kind, name in named.items():
         conn.execute(sql.SQL("create role {}").format(sql.Identifier(name)))
         rights.grant(conn, name, [kind])
@@ -64,7 +64,7 @@ async def large() -> str:
     return "x" * 100_000
 
 
-async def test_each_kind_of_role_can_do_its_part(dsns: dict[Kind, str]) -> None:
+async def test_each_kind_of_role_can_do_its_part(dsns: dict[RoleKind, str]) -> None:
     async with (
         App(dsns["worker"], name="shop") as working,
         App(dsns["producer"], name="shop") as producing,
@@ -98,7 +98,7 @@ async def test_each_kind_of_role_can_do_its_part(dsns: dict[Kind, str]) -> None:
                 await refused
 
 
-async def test_a_producer_that_would_run_jobs_is_told_who_allows_it(dsns: dict[Kind, str]) -> None:
+async def test_a_producer_that_would_run_jobs_is_told_who_allows_it(dsns: dict[RoleKind, str]) -> None:
     async with App(dsns["producer"]) as app:
         register(app)
         with pytest.raises(DatabaseError, match=r"may not call stepwell\.register_worker .* --as worker\"$"):
@@ -107,7 +107,7 @@ async def test_a_producer_that_would_run_jobs_is_told_who_allows_it(dsns: dict[K
 
 
 async def test_a_worker_whose_role_is_revoked_ends_and_names_the_role(
-    dsns: dict[Kind, str], conn: psycopg.Connection[Any]
+    dsns: dict[RoleKind, str], conn: psycopg.Connection[Any]
 ) -> None:
     async with App(dsns["worker"]) as app:
         register(app)

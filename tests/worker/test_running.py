@@ -240,7 +240,7 @@ async def test_jobs_that_start_in_the_next_turn_leave_the_other_slots_free(app: 
         assert run is not None
         ids = [str(UUID(int=n)) for n in range(60)]
         run.slots.runners[0].take([ClaimedJob(known, "default", "hold", "{}", None, 1, 1, 0, 0) for known in ids])
-        assert run.slots.runners[0].waiting  # more than one turn starts
+        assert run.slots.runners[0].unstarted  # more than one turn starts
         assert run.slots.fetchers[0]._wanted() == 40  # pyright: ignore[reportPrivateUsage]
         await auntil(lambda: len(run.slots.runners[0].running) == 60)
         assert run.slots.fetchers[0]._wanted() == 40  # pyright: ignore[reportPrivateUsage]

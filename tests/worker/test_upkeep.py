@@ -12,7 +12,7 @@ import pytest
 from waiting import Heard, auntil
 
 from stepwell import App, Retry, Worker
-from stepwell.telemetry.jobs import RescuedJobFailed
+from stepwell.telemetry.jobs import JobBroken, RescuedJobFailed
 from stepwell.telemetry.worker import LeaderChanged
 
 
@@ -39,6 +39,21 @@ async def test_what_only_another_app_keeps_has_its_partitions_too(app: App, dsn:
             await auntil(made)
 
 
+async def test_a_job_that_cannot_be_made_ready_is_named_with_its_queue_and_attempt(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    @app.task(queue="mail")
+    async def send(n: int) -> None: ...
+
+    job = await send.using(delay="1h").aenqueue(1)
+    conn.execute("alter table stepwell.job add constraint never_ready check (queue <> 'mail' or state <> 'ready')")
+    conn.execute("update stepwell.job set run_at = stepwell.now(), attempt = 2")
+    async with Worker(app) as worker:
+        broken = await Heard(worker).wait_for(JobBroken)
+    assert (broken.job_id, broken.task, broken.queue, broken.attempt) == (str(job.id), "send", "mail", 2)
+    assert "never_ready" in broken.error
+
+
 async def test_a_job_whose_last_attempt_a_dead_worker_took_is_named_in_the_log(
     app: App, conn: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -55,7 +70,7 @@ async def test_a_job_whose_last_attempt_a_dead_worker_took_is_named_in_the_log(
         heard = Heard(worker)
         failed = await heard.wait_for(RescuedJobFailed)
         assert await again.aresult("10s") is None
-    assert (failed.job_id, failed.task) == (str(last.id), "fragile")
+    assert (failed.job_id, failed.task, failed.queue, failed.attempt) == (str(last.id), "fragile", "default", 1)
     assert len(heard.of(RescuedJobFailed)) == 1
     [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
     said = record.getMessage()

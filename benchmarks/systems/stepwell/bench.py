@@ -15,6 +15,7 @@ from stepwell.postgres.migrate import migrate
 TASK = os.environ.get("BENCH_TASK", "noop")
 ARGS = os.environ.get("BENCH_ARGS", "{}")
 GROUPS = int(os.environ.get("BENCH_GROUPS", "0"))
+KEYS = int(os.environ.get("BENCH_KEYS", "0"))
 QUEUES = os.environ.get("BENCH_QUEUES", "default").split(",")
 
 
@@ -33,7 +34,10 @@ def fill(jobs: int) -> None:
         for _ in range(GROUPS):
             app.group(calls, then=grouped)
         return
-    app.tasks[TASK].enqueue_many([json.loads(ARGS)] * jobs)
+    if KEYS:
+        app.tasks[TASK].enqueue_many([{"key": number % KEYS} for number in range(jobs)])
+    else:
+        app.tasks[TASK].enqueue_many([json.loads(ARGS)] * jobs)
 
 
 def work(concurrency: int) -> None:
@@ -75,6 +79,7 @@ def left() -> int:
         row = connection.execute(
             "select (select count(*) from stepwell.job where state = 'ready')"
             " + (select count(*) from stepwell.job where state = 'running')"
+            " + (select count(*) from stepwell.job where blocked_by is not null)"
         ).fetchone()
         assert row is not None
         return int(row[0])

@@ -8,7 +8,7 @@ import time
 
 from program import DSN, open_tally
 
-from stepwell import App, Context, GroupSummary, Retry
+from stepwell import App, Context, GroupSummary, Limit, Rate, Retry
 
 app = App(DSN)
 tally = open_tally()
@@ -120,3 +120,33 @@ async def late_again(ctx: Context) -> int:
     if ctx.attempt == 1:
         raise ValueError(AS_MEANT)
     return began
+
+
+@app.task(limit=Limit(2, key="{key}"))
+async def by_key(key: int) -> None:  # noqa: ARG001
+    """One of a thousand keys."""
+    tally.hit()
+
+
+@app.task(limit=Limit(100, key="all"))
+async def hundred_at_once() -> None:
+    """One key for all."""
+    tally.hit()
+
+
+@app.task(limit=Limit(1, key="all"))
+async def one_at_once() -> None:
+    """One after the other."""
+    tally.hit()
+
+
+@app.task(rate=Rate(1000, per="1s", burst=50, key="api"))
+async def rated() -> None:
+    """A thousand a second."""
+    tally.hit()
+
+
+@app.task(fair="{key}")
+async def in_turn(key: int) -> None:  # noqa: ARG001
+    """One of a hundred tenants."""
+    tally.hit()

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from stepwell.app import App
-from stepwell.cli import parse
+from stepwell.cli import parse, supervised
 from stepwell.cli.database import connect, open_database
 from stepwell.cli.load_app import load_app
 from stepwell.cli.logs import check_level, set_up_logging
@@ -21,15 +21,6 @@ from stepwell.cli.options import AppArgument, LogLevelOption
 from stepwell.cli.output import say
 from stepwell.cli.parse import UsageError
 from stepwell.cli.queue_options import ConcurrencyOption, QueuesOption, read_queues
-from stepwell.cli.supervised import (
-    DatabaseGivenOption,
-    LifelineOption,
-    arguments_for_process,
-    misconfigured_exit,
-    pass_database,
-    passed_database,
-    report_error,
-)
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError
 from stepwell.postgres.address import ENVIRONMENT
@@ -57,8 +48,8 @@ def dev(
             show_default=False,
         ),
     ] = None,
-    lifeline: LifelineOption = None,
-    database_given: DatabaseGivenOption = False,
+    lifeline: supervised.LifelineOption = None,
+    database_given: supervised.DatabaseGivenOption = False,
 ) -> None:
     """Develop an app, with a Postgres and a reloading worker.
 
@@ -66,7 +57,7 @@ def dev(
     with its last user. Ctrl-C stops everything.
     """
     check_level(log_level)
-    database = database or context.find_root().params.get("database") or passed_database(database_given)
+    database = database or context.find_root().params.get("database") or supervised.passed_database(database_given)
     if lifeline is not None:
         raise typer.Exit(_work(app, database or _EMBEDDED, queue, concurrency, log_level, LifelineListener(lifeline)))
     _check_installed(database or _EMBEDDED)
@@ -82,7 +73,9 @@ def dev(
             say(f"{ENVIRONMENT} is set but not used: to use another database, give it with --database")
         sys.stdout.flush()
         set_up_logging(log_level, one_of_many=True)
-        code = supervise(arguments_for_process(context, **pass_database(database)), 1, reloading=True)
+        code = supervise(
+            supervised.arguments_for_process(context, **supervised.pass_database(database)), 1, reloading=True
+        )
     raise typer.Exit(code)
 
 
@@ -106,7 +99,7 @@ def _ready(url: str) -> Generator[tuple[str, str | None]]:
         return
     with EmbeddedPostgres(embedded_path(url)) as postgres:
         with open_database(url) as found:  # this also migrates its schema
-            exported = found.url
+            exported = found.address.url
         yield f"Postgres in {postgres.path}: psql {shlex.quote(postgres.dsn)}", exported
 
 
@@ -120,12 +113,12 @@ def _work(
 ) -> int:
     database = Database(url, pool_size=1)
     try:
-        with misconfigured_exit(supervised=True):
+        with supervised.misconfigured_exit(supervised=True):
             # The user's code may read the variable, too, and does not understand "embedded".
-            os.environ[ENVIRONMENT] = database.url
+            os.environ[ENVIRONMENT] = database.address.url
             app = load_app(path)
             _check_database(app, path, database)
-            app.database.adopt(database)
+            app.database.address.adopt(database.address)
         app.scheduler.hurry()  # this is the only worker, so stale schedules can go at once
 
         from stepwell.supervisor.worker_main import run_worker
@@ -134,13 +127,13 @@ def _work(
         with parse.usage_errors():
             worker = Worker(app, queues=read_queues(queue or [], concurrency), concurrency=concurrency)
         set_up_logging(log_level, one_of_many=True)
-        return run_worker(app, worker, supervisor, report=report_error)
+        return run_worker(app, worker, supervisor, report=supervised.report_error)
     finally:
         database.close()
 
 
 def _check_database(app: App, path: str, ours: Database) -> None:
-    if app.url != ours.url:
+    if app.url != ours.address.url:
         # Not a ConfigError: the code is right, only this command does not fit it.
         raise UsageError(
             f"{path!r} names its database in the code, {where(app.dsn)}, and dev would use {where(ours.dsn)}: run "

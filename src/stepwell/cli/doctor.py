@@ -7,7 +7,7 @@ import typer
 from stepwell.cli.database import DatabaseOption
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import dump, record, status
-from stepwell.doctor import examine
+from stepwell.doctor import Status, examine
 from stepwell.postgres.database import Database
 from stepwell.postgres.hints import translated
 
@@ -26,7 +26,10 @@ def doctor(json: JsonOption = False, database: DatabaseOption = None) -> None:
     if json:
         dump([{"check": finding.check, **record(finding)} for finding in findings])
     else:
+        checks: dict[tuple[Status, str], list[str]] = {}
         for finding in findings:
-            status(finding.status, f"{finding.check}: {finding.text}")
+            checks.setdefault((finding.status, finding.text), []).append(finding.check)
+        for (how, text), names in checks.items():
+            status(how, f"{', '.join(names)}: {text}")
     if any(finding.status == "problem" for finding in findings):
         raise typer.Exit(1)

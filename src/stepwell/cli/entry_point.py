@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from typing import Any, NoReturn, cast
 
 import psycopg
@@ -40,7 +41,7 @@ def _run(argv: list[str]) -> int:
     try:
         for typed in argv:
             _check_text(typed)
-        returned: Any = typer.main.get_command(cli).main(args=argv, prog_name="stepwell", standalone_mode=False)
+        returned: Any = _command().main(args=argv, prog_name="stepwell", standalone_mode=False)
         return returned if isinstance(returned, int) else 0
     except typer.Exit as end:
         return end.exit_code
@@ -58,6 +59,12 @@ def _run(argv: list[str]) -> int:
     except RecursionError:
         complain("a stored JSON value is nested too deeply for Python to read: read it with psql")
         return 1
+
+
+@cache
+def _command() -> Any:
+    """The commands as Typer builds them. That takes longer than most commands, so tests, which run many, do it once."""
+    return typer.main.get_command(cli)
 
 
 def _check_text(typed: str) -> None:

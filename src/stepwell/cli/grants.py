@@ -13,7 +13,7 @@ from stepwell.cli.output import Column, dump, record, say, table
 from stepwell.cli.parse import UsageError
 from stepwell.postgres import queries, rights
 from stepwell.postgres.fetch import fetch
-from stepwell.postgres.queries.rights import Kind
+from stepwell.postgres.queries.rights import RoleKind
 from stepwell.values.duration import local_time
 
 RoleArgument = Annotated[str, typer.Argument(metavar="ROLE", help="The name of a database role.", show_default=False)]
@@ -81,12 +81,12 @@ def grants(json: JsonOption = False, database: DatabaseOption = None) -> None:
     )
 
 
-def _read(typed: list[str]) -> list[Kind]:
+def _read(typed: list[str]) -> list[RoleKind]:
     for kind in typed:
         if kind not in rights.KINDS:
             raise UsageError(f"--as is {kind!r}: it must be one of {', '.join(rights.KINDS)}")
-    return cast("list[Kind]", sorted(set(typed)))
+    return cast("list[RoleKind]", sorted(set(typed)))
 
 
-def _named(kinds: list[Kind]) -> str:
+def _named(kinds: list[RoleKind]) -> str:
     return " and ".join(f"an {kind}" if kind == "operator" else f"a {kind}" for kind in kinds)

@@ -6,23 +6,22 @@ they warn about a name that nothing uses, and fail if the command then had nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import SequenceMatcher, get_close_matches
-from heapq import nlargest
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 
 from stepwell.cli.output import warn
+from stepwell.error_text import nearest
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
+from stepwell.postgres.database import Database
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.reads import NameKind
+from stepwell.postgres.queries.search import JobMatch
 from stepwell.worker.claiming.patterns import fits, is_pattern
 
 Typed = dict[NameKind, str | None]
-
-_COMPARED = 20
 
 
 def warn_of(connection: psycopg.Connection[Any], typed: Typed) -> None:
@@ -34,6 +33,12 @@ def refuse(connection: psycopg.Connection[Any], typed: Typed) -> None:
     """Raise if nothing uses one of the names: for a command that found nothing to change."""
     if found := doubts(connection, typed):
         raise StepwellError("; ".join(found))
+
+
+def check_filter(database: Database, which: JobMatch, check: Callable[[psycopg.Connection[Any], Typed], None]) -> None:
+    """Warn of the names in a filter that matched no job, or refuse them."""
+    with database.connect() as connection:
+        check(connection, {"queue": which.queue, "task": which.task, "owner": which.owner})
 
 
 def doubts(connection: psycopg.Connection[Any], typed: Typed, *, served: bool = False) -> list[str]:
@@ -52,20 +57,6 @@ def doubts(connection: psycopg.Connection[Any], typed: Typed, *, served: bool = 
             hint = nearest(name, known) or ": check the spelling, or start a worker that has it"
             said.append(f"no live worker, schedule or recent job has the {kind} {name!r}{hint}")
     return said
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A question to end a sentence with, if a known name resembles this one. Queue patterns are not suggested."""
-    matcher = SequenceMatcher(b=name, autojunk=False)
-
-    def likeness(other: str) -> float:
-        matcher.set_seq1(other)
-        return matcher.quick_ratio()
-
-    # Fully comparing thousands of long names would take half a minute.
-    likely = nlargest(_COMPARED, sorted(other for other in known if not is_pattern(other)), likeness)
-    found = get_close_matches(name, likely, n=1)
-    return f": did you mean {found[0]!r}?" if found else ""
 
 
 def _has(known: set[str], kind: NameKind, name: str) -> bool:

@@ -19,6 +19,7 @@ from stepwell.cli.group import new_group
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, compact, dump, fields, record, say, table
 from stepwell.cli.wording import catchup_text, policy_text, timing_text
+from stepwell.error_text import nearest
 from stepwell.errors import ScheduleNotFound
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
@@ -168,7 +169,9 @@ def _do(
 def _find(connection: psycopg.Connection[Any], name: str, owner: str | None) -> ScheduleInfo:
     found = fetch(connection, queries.schedules.schedules(owner, parse.name(name, "NAME")))
     if not found:
-        raise ScheduleNotFound(f"there is no schedule {name!r}: 'stepwell schedules list' lists them all")
+        known = {schedule.name for schedule in fetch(connection, queries.schedules.schedules(owner))}
+        hint = nearest(name, known) or ": 'stepwell schedules list' lists them all"
+        raise ScheduleNotFound(f"there is no schedule {name!r}{hint}")
     if len(found) > 1:
         raise parse.UsageError(
             f"{len(found)} apps have a schedule {name!r}: choose with --owner "

@@ -9,22 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from stepwell.app import App
-from stepwell.cli import parse
+from stepwell.cli import parse, supervised
 from stepwell.cli.database import DatabaseOption
 from stepwell.cli.load_app import load_app
 from stepwell.cli.logs import check_level, set_up_logging
 from stepwell.cli.options import AppArgument, LogLevelOption
 from stepwell.cli.output import say
 from stepwell.cli.queue_options import ConcurrencyOption, QueuesOption, read_balance, read_queues
-from stepwell.cli.supervised import (
-    DatabaseGivenOption,
-    LifelineOption,
-    arguments_for_process,
-    misconfigured_exit,
-    pass_database,
-    passed_database,
-    report_error,
-)
 from stepwell.errors import ConfigError
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.database import Database
@@ -98,8 +89,8 @@ def worker(
     ] = False,
     log_level: LogLevelOption = None,
     database: DatabaseOption = None,
-    lifeline: LifelineOption = None,
-    database_given: DatabaseGivenOption = False,
+    lifeline: supervised.LifelineOption = None,
+    database_given: supervised.DatabaseGivenOption = False,
 ) -> None:
     """Run an app's jobs until SIGTERM or SIGINT (Ctrl-C).
 
@@ -115,29 +106,31 @@ def worker(
     queues, sharing = read_queues(queue or [], concurrency), read_balance(balance)
     held = parse.size(max_held, "--max-held")
     memory = None if max_memory is None else parse.size(max_memory, "--max-memory")
-    database = database or context.find_root().params.get("database") or passed_database(database_given)
+    database = database or context.find_root().params.get("database") or supervised.passed_database(database_given)
     if lifeline is None and (processes is not None or max_jobs is not None or memory is not None or reload):
         from stepwell.supervisor.supervisor import supervise
 
         set_up_logging(log_level, one_of_many=True)
-        arguments = arguments_for_process(context, **pass_database(database), processes=None, reload=None)
+        arguments = supervised.arguments_for_process(
+            context, **supervised.pass_database(database), processes=None, reload=None
+        )
         raise typer.Exit(supervise(arguments, processes or 1, reloading=reload))
     supervisor = LifelineListener(lifeline) if lifeline is not None else None
     if database is not None:
         # Set before the app is imported, and for the processes of tasks with process=True, which import it again.
         os.environ[ENVIRONMENT] = database
-    with misconfigured_exit(supervisor is not None):
+    with supervised.misconfigured_exit(supervisor is not None):
         found = load_app(app)
         if database is not None:
             _check_database(found, app, database)
-        elif ENVIRONMENT in os.environ and found.database.url_in_code not in (None, os.environ[ENVIRONMENT]):
+        elif ENVIRONMENT in os.environ and found.database.address.given not in (None, os.environ[ENVIRONMENT]):
             say(
                 f"{ENVIRONMENT} is set but not used: {app!r} names its database in the code; write App() to use the "
                 "variable"
             )
             sys.stdout.flush()
 
-    from stepwell.supervisor.limits import Limits
+    from stepwell.supervisor.limits import ProcessLimits
     from stepwell.supervisor.worker_main import run_worker
     from stepwell.worker import Worker
 
@@ -152,8 +145,8 @@ def worker(
             **durations,
         )
     set_up_logging(log_level, one_of_many=supervisor is not None)
-    limits = Limits(max_jobs, memory)
-    raise typer.Exit(run_worker(found, runs, supervisor, limits, wait=not no_wait, report=report_error))
+    limits = ProcessLimits(max_jobs, memory)
+    raise typer.Exit(run_worker(found, runs, supervisor, limits, wait=not no_wait, report=supervised.report_error))
 
 
 def _check_database(app: App, path: str, database: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psycopg
 
+from stepwell.durable.keys import Caller
 from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob
 from stepwell.values.step import NewStep
@@ -34,7 +35,7 @@ class StepBackend:
     """The worker's event loop, on which the functions below are called."""
     run_in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
     save: Callable[[ClaimedJob, Sequence[NewStep]], Awaitable[datetime]]
-    """Save steps and return the database's time."""
+    """Save steps and return the database's time. If the caller is cancelled, they are saved all the same."""
     spawn: Callable[[ClaimedJob, Sequence[tuple[NewStep, NewJob]]], Awaitable[list[str]]]
     """Enqueue children together with the steps that spawn them, and return their ids."""
     advance: Callable[[ClaimedJob, str | None, str, str, int], Awaitable[None]]
@@ -60,3 +61,4 @@ class Durability:
     drift: Drift = "warn"
     always_replay: bool = False
     events: EventBus = field(default_factory=EventBus)
+    caller: Caller = field(default_factory=Caller)

@@ -90,7 +90,9 @@ class Context(JobContext):
         runs in a thread.
         """
         run = self._run
-        return run.track(step(run.effects, fn, args, key, retry, timeout, undo, was))
+        made = step(run.effects, fn, args, key, retry, timeout, undo, was)
+        run.expect(made)
+        return made
 
     def transaction(self, key: str) -> Transaction:
         """`async with ctx.transaction("key") as tx`: the statements of `tx` commit with the step, exactly once.

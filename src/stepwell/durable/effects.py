@@ -55,16 +55,13 @@ class Effects:
         result = await self.backend.run_in_thread(lambda: fn(*args))
         return await result if inspect.isawaitable(result) else result
 
-    async def save(self, steps: Sequence[NewStep]) -> datetime:
+    def save(self, steps: Sequence[NewStep]) -> Awaitable[datetime]:
         """Save steps and return the database's time."""
-        try:
-            at = await self.backend.save(self.job, steps)
-        except asyncio.CancelledError:
-            # The step's function has run: without this second save its effect could not be compensated.
-            await self.backend.save(self.job, steps)
-            raise
-        if self.journal.tells_saved:
-            self.journal.tell_saved(steps)
+        return self._save_and_tell(steps) if self.journal.tells_saved else self.backend.save(self.job, steps)
+
+    async def _save_and_tell(self, steps: Sequence[NewStep]) -> datetime:
+        at = await self.backend.save(self.job, steps)
+        self.journal.tell_saved(steps)
         return at
 
     def read_large(self, key: str) -> Awaitable[str]:

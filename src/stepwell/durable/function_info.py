@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable
 from functools import lru_cache, partial
 from types import FunctionType
-from typing import Any, cast
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -30,7 +30,7 @@ class FunctionInfo(msgspec.Struct, frozen=True, gc=False):
 
     def is_as_saved(self, value: Any) -> bool:
         """Whether a value's type alone shows that a replay reads an equal value. If not, `check_value` must try."""
-        kind = cast("type[Any]", type(value))
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]
         return kind in _SCALARS and (self.returns is kind or self.returns is Any)
 
 

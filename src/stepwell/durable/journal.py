@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from stepwell.durable.backend import Drift
+from stepwell.durable.backend import Durability
 from stepwell.durable.exits import StopReplay, Suspend
-from stepwell.durable.keys import Branch, Caller, check_length, check_own_key, number
+from stepwell.durable.keys import LONGEST_KEY, Branch, check_own_key, number
 from stepwell.durable.notes import Notes
 from stepwell.errors import AmbiguousKey, BadValue, StepChanged, StepwellError, TooManySteps
-from stepwell.telemetry.bus import EventBus, Telemetry
+from stepwell.telemetry.bus import Telemetry
 from stepwell.telemetry.steps import ErrorNotKept, JobResumed, ManySteps, StepDrifted, StepSaved, SuspensionCaught
 from stepwell.values.job import ClaimedJob
 from stepwell.values.retry import Retry
@@ -66,14 +66,14 @@ _branch: ContextVar[tuple[Journal, Branch] | None] = ContextVar("stepwell_branch
 
 
 class Journal:
-    """The memory of one run. `always_replay` suspends the run after each step that it saves, for tests."""
+    """The memory of one run."""
 
-    def __init__(self, job: ClaimedJob, drift: Drift, events: EventBus, *, always_replay: bool = False) -> None:
+    def __init__(self, job: ClaimedJob, durability: Durability) -> None:
         self.job = job
-        self.always_replay = always_replay
-        self._events = events
-        self._caller = Caller()
-        self._drift: Drift = drift
+        self.always_replay = durability.always_replay
+        self._events = events = durability.events
+        self._caller = durability.caller
+        self._drift = durability.drift
         self._root = Branch()
         self._branches: list[Branch] = []
         self._used: set[str] = set()
@@ -149,7 +149,10 @@ class Journal:
             self._used.add(full)
             branch.last = full
             if saved is None:
-                return StepEntry(full, self._next_n(full), None)
+                n = self._n = self._n + 1
+                if n >= MANY_STEPS or len(full) > LONGEST_KEY:
+                    self._check_bounds(full)
+                return StepEntry(full, n, None)
         if saved.kind != kind:
             raise StepChanged(
                 f"step {full!r} of job {self.job.id} ({self.job.task}) was saved as a {saved.kind} and is a {kind} "
@@ -157,18 +160,17 @@ class Journal:
             )
         return StepEntry(full, saved.n, saved)
 
-    def _next_n(self, key: str) -> int:
-        n = self._n = self._n + 1
-        if n >= MANY_STEPS and not self._warned:
+    def _check_bounds(self, key: str) -> None:
+        if self._n >= MANY_STEPS and not self._warned:
             self._warned = True
             self.tell(ManySteps, MANY_STEPS, MOST_STEPS)
-        if n > MOST_STEPS:
+        if self._n > MOST_STEPS:
             raise TooManySteps(
                 f"job {self.job.id} ({self.job.task}) has {MOST_STEPS} steps: return Restart(...) earlier, to go on "
                 "without the saved ones, or spawn children that share the work"
             )
-        check_length(key)
-        return n
+        if len(key) > LONGEST_KEY:
+            raise AmbiguousKey(f"the key {key[:80]!r}... has {len(key)} characters, more than {LONGEST_KEY}")
 
     def next_n(self) -> int:
         """A number in the order of steps for a record that belongs to another step."""

@@ -18,7 +18,7 @@ from stepwell.durable.exits import Suspend
 from stepwell.errors import AmbiguousKey, ConfigError
 from stepwell.values.bounds import check_name
 
-_LONGEST = 500
+LONGEST_KEY = 500
 _TRY = re.compile(r"~\d+$")
 
 
@@ -41,7 +41,7 @@ class Branch(msgspec.Struct):
 
 
 class Caller:
-    """Finds the asyncio task or the thread that is taking a step."""
+    """Finds the asyncio task or the thread that is taking a step. Made on the event loop of most handlers."""
 
     __slots__ = ("_loop", "_thread")
 
@@ -51,7 +51,7 @@ class Caller:
 
     def current(self) -> Any:
         # Called for each step, and looking up the loop each time is a good part of a step's cost. Another thread may
-        # have no loop, and the journal of a plain function is made in a thread without one.
+        # have no loop.
         if self._loop is not None and get_ident() == self._thread:
             return asyncio.current_task(self._loop)
         loop = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
@@ -81,11 +81,6 @@ def check_own_key(key: str) -> str:
     if key.startswith("undo:") or _TRY.search(key):
         raise ConfigError(f"key is {key!r}: Stepwell reserves keys that begin with 'undo:' or end like '~1'")
     return check_name(key, "key")
-
-
-def check_length(key: str) -> None:
-    if len(key) > _LONGEST:
-        raise AmbiguousKey(f"the key {key[:80]!r}... has {len(key)} characters, more than {_LONGEST}")
 
 
 def _is_alive(user: Any) -> bool:

@@ -24,10 +24,11 @@ async def now(effects: Effects) -> datetime:
             return msgspec.json.decode(entry.saved.value, type=datetime).astimezone(UTC)
         journal.stop_if_undoing()
         at = await effects.save(journal.notes.and_steps(NewStep(entry.key, entry.n, "now")))
-        journal.was_saved()
-        return at.astimezone(UTC)
     except Suspend as suspend:
         await effects.leave(suspend)
+    # Outside the `try`: with `always_replay` this suspends the run, which would look like a suspension caught before.
+    journal.was_saved()
+    return at.astimezone(UTC)
 
 
 def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:

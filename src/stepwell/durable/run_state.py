@@ -11,7 +11,7 @@ from stepwell.durable.backend import Connection, Durability
 from stepwell.durable.children import Spawned, Spawner
 from stepwell.durable.effects import Effects
 from stepwell.durable.journal import Journal
-from stepwell.durable.unawaited import Unawaited, Unentered
+from stepwell.durable.unawaited import Unawaited, Unentered, is_open
 from stepwell.errors import BadValue, ConfigError
 from stepwell.values.job import ClaimedJob
 
@@ -22,8 +22,8 @@ class RunState:
     """The state of one run: its job, its journal, its connection, and whether it was asked to stop."""
 
     __slots__ = (
-        "_durability", "_effects", "_journal", "_spawner", "_stop_event", "connection",
-        "deadline", "job", "own_attempt", "report", "saw_cancelled", "stop_asked", "unawaited",
+        "_durability", "_effects", "_journal", "_latest", "_spawner", "_stop_event", "_unawaited", "connection",
+        "deadline", "job", "own_attempt", "report", "saw_cancelled", "stop_asked",
     )  # fmt: skip
 
     def __init__(
@@ -41,8 +41,8 @@ class RunState:
         self._journal: Journal | None = None
         self._effects: Effects | None = None
         self._spawner: Spawner | None = None
-        self.unawaited: Unawaited | None = None
-        """Steps, waits and transactions that the handler has made, until they end."""
+        self._latest: Coroutine[Any, Any, Any] | Unentered | None = None
+        self._unawaited: Unawaited | None = None
         self.own_attempt = job.attempt
         """The attempt of the job, or of a step of a chain, which counts its own."""
         self.connection: Connection | None = None
@@ -99,9 +99,7 @@ class RunState:
                     f"task {self.job.task!r} has no steps here: they are for functions that a worker runs, not for "
                     "process=True, chains and machines"
                 )
-            self._journal = Journal(
-                self.job, durability.drift, durability.events, always_replay=durability.always_replay
-            )
+            self._journal = Journal(self.job, durability)
         return self._journal
 
     @property
@@ -129,14 +127,26 @@ class RunState:
     def track(self, coroutine: Coroutine[Any, Any, T], branches: Iterable[object] = ()) -> Coroutine[object, None, T]:
         """Expect the handler to await this coroutine, which awaits `branches` itself."""
         # Not a Coroutine[Any, Any, T]: where overloads are given an Any, mypy gives up.
-        unawaited = self.expect(coroutine)
-        if branches:
-            unawaited.hand_over(branches)
+        self.expect(coroutine)
+        if branches and self._unawaited is not None:
+            self._unawaited.hand_over(branches)
         return coroutine
 
-    def expect(self, made: Coroutine[Any, Any, Any] | Unentered) -> Unawaited:
+    def expect(self, made: Coroutine[Any, Any, Any] | Unentered) -> None:
         """Expect the handler to await this coroutine, or to enter this transaction."""
-        if self.unawaited is None:
-            self.unawaited = Unawaited()
-        self.unawaited.add(made)
-        return self.unawaited
+        # Mostly the handler has awaited its latest step before it makes another: then only this one need be kept. No
+        # call comes between reading and writing the attribute, so two threads do not replace the same one.
+        latest, self._latest = self._latest, made
+        if latest is not None and is_open(latest):
+            if self._unawaited is None:
+                self._unawaited = Unawaited()
+            self._unawaited.add(latest)
+
+    @property
+    def unawaited(self) -> Unawaited | None:
+        """The steps, waits and transactions that the handler has made and that have not ended; None: all have."""
+        latest = self._latest
+        if latest is not None and is_open(latest):
+            self._unawaited = self._unawaited or Unawaited()
+            self._unawaited.add(latest)
+        return self._unawaited

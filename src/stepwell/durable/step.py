@@ -83,12 +83,13 @@ async def step(
                 NewStep(entry.key, entry.n, "step", encoded, None, mark, since(began), undo is not None, rerun)
             )
         )
-        journal.was_saved(progress=not rerun)
-        if undo is not None:
-            _keep_undo(journal, entry, undo, value, retry)
-        return value
     except Suspend as suspend:
         await effects.leave(suspend)
+    # Outside the `try`: with `always_replay` this suspends the run, which would look like a suspension caught before.
+    journal.was_saved(progress=not rerun)
+    if undo is not None:
+        _keep_undo(journal, entry, undo, value, retry)
+    return value
 
 
 def _check_options(name: str, retry: object, undo: object) -> None:

@@ -21,7 +21,7 @@ class Unentered(Protocol):
 
 
 class Unawaited:
-    """The coroutines and transactions that a run has made, until they end."""
+    """The coroutines and transactions that a run has made, unless they ended before the next one was made."""
 
     __slots__ = ("_all", "_most")
 
@@ -33,7 +33,7 @@ class Unawaited:
 
     def add(self, made: Any) -> None:
         if len(self._all) >= self._most:
-            self._all = {key: one for key, one in list(self._all.items()) if _is_open(one)}
+            self._all = {key: one for key, one in list(self._all.items()) if is_open(one)}
             # Doubled: otherwise each of a thousand branches of one gather would search all the others.
             self._most = max(_FEW, 2 * len(self._all))
         self._all[id(made)] = made
@@ -45,7 +45,7 @@ class Unawaited:
 
     @property
     def any_open(self) -> bool:
-        return any(_is_open(one) for one in list(self._all.values()))
+        return any(is_open(one) for one in list(self._all.values()))
 
     def refuse_unused(self, task: str) -> None:
         """Raise `NotAwaited` if one of them was never used."""
@@ -57,7 +57,7 @@ class Unawaited:
 
     def refuse_open(self, task: str) -> None:
         """Raise `NotAwaited` if one of them has not ended."""
-        if left := [one for one in list(self._all.values()) if _is_open(one)]:
+        if left := [one for one in list(self._all.values()) if is_open(one)]:
             named = self._name_and_close(left)
             raise NotAwaited(
                 f"task {task!r} returned while {named} had not ended: await it, or the task that runs it, before you "
@@ -77,7 +77,7 @@ class Unawaited:
         self._all.clear()
 
 
-def _is_open(one: Coroutine[Any, Any, Any] | Unentered) -> bool:
+def is_open(one: Coroutine[Any, Any, Any] | Unentered) -> bool:
     return one.cr_frame is not None if isinstance(one, CoroutineType) else _is_unused(one)
 
 

@@ -25,6 +25,9 @@ _STAND_IN = "nobody"
 _COMMENT = "Postgres of stepwell"
 # PATH may lack the directories of the administration tools.
 _TOOLS = "/usr/sbin:/sbin:/usr/bin:/bin"
+# The exit codes of useradd(8) that mean "can't update password file" and "can't update group file": most likely because
+# somebody else changes accounts and has locked them.
+_LOCKED = {"useradd": (1, 10)}
 _PATIENCE = 5.0
 _LOCK = Path("/run/stepwell-account.lock")
 
@@ -72,8 +75,7 @@ def _make(name: str, tools: str) -> None:
                 made = subprocess.run(  # noqa: S603
                     command, stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/", env={"PATH": tools}
                 )
-                # useradd fails while somebody else changes accounts.
-                if made.returncode == 0 or b"lock" not in made.stderr or time.monotonic() > end:
+                if made.returncode not in _LOCKED.get(Path(command[0]).name, ()) or time.monotonic() > end:
                     break
                 time.sleep(0.05)
     finally:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stepwell.errors import EmbeddedError
 
@@ -34,12 +35,8 @@ class User:
             text=True,
             errors="replace",
             check=False,
-            cwd="/",
-            env=_environment(),
             pass_fds=keep,
-            user=self.uid if self.is_another else None,
-            group=self.gid if self.is_another else None,
-            extra_groups=[] if self.is_another else None,
+            **self._surroundings(),
         )
 
     def spawn(self, argv: Sequence[str | Path], *, output: int, keep: Sequence[int] = (), deaf: bool = False) -> None:
@@ -53,14 +50,17 @@ class User:
             stdout=output,
             stderr=output,
             check=False,  # whether the program runs shows in the lock that it inherits
-            cwd="/",
-            env=_environment(),
             pass_fds=keep,
             start_new_session=True,
-            user=self.uid if self.is_another else None,
-            group=self.gid if self.is_another else None,
-            extra_groups=[] if self.is_another else None,
+            **self._surroundings(),
         )
+
+    def _surroundings(self) -> dict[str, Any]:
+        """The user, directory and environment of our programs. The environment has no PG* variables, which would
+        configure them, and no secrets."""
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        place = {"cwd": "/", "env": {**kept, "LC_ALL": "C"}}
+        return {**place, "user": self.uid, "group": self.gid, "extra_groups": []} if self.is_another else place
 
     def reaches(self, directory: Path) -> bool:
         """Whether this user can enter the directory. Tries it, because mode bits do not tell everything."""
@@ -82,9 +82,3 @@ def current_user() -> User:
             "add it to /etc/passwd, or run as a user that has one"
         ) from None
     return User(entry.pw_name, uid, entry.pw_gid)
-
-
-def _environment() -> dict[str, str]:
-    """The environment of our programs: without PG* variables, which would configure them, and without secrets."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    return {**kept, "LC_ALL": "C"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -27,6 +26,7 @@ from stepwell.values.outcome import (
     Misfit,
     NothingToWrite,
     Outcome,
+    RateLimited,
     RetryIn,
     Snooze,
     Snoozed,
@@ -72,8 +72,8 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
         error = raised
-    if run.unawaited is not None:
-        run.unawaited.close()
+    if (unawaited := run.unawaited) is not None:
+        unawaited.close()
     try:
         if _must_undo(run, error):
             await undo_all(run.effects, max_result_size, task.retry)
@@ -96,14 +96,10 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
     run = run_of(ctx)
     try:
         result = task.fn(*positional, **named)
-        if inspect.iscoroutine(result) or inspect.isgenerator(result):
-            result.close()
-            kind = "coroutine" if inspect.iscoroutine(result) else "generator"
-            raise BadValue(f"task {task.name!r} returned a {kind}: declare it as 'async def', or return a value")
         error = _left_early(run.journal) if run.took_steps else None
         if error is None:
-            if run.unawaited is not None:
-                run.unawaited.refuse_unused(run.job.task)
+            if (unawaited := run.unawaited) is not None:
+                unawaited.refuse_unused(run.job.task)
             _close(run)
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
@@ -132,14 +128,14 @@ def _left_early(journal: Journal) -> BaseException | None:
 
 
 async def _refuse_open(run: RunState) -> None:
-    if run.unawaited is None:
+    if (unawaited := run.unawaited) is None:
         return
-    run.unawaited.refuse_unused(run.job.task)
-    if run.unawaited.any_open:
+    unawaited.refuse_unused(run.job.task)
+    if unawaited.any_open:
         # A task that was cancelled a moment ago needs one more turn of the event loop to end, or a few.
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-        run.unawaited.refuse_open(run.job.task)
+        unawaited.refuse_open(run.job.task)
 
 
 def _must_undo(run: RunState, error: BaseException) -> bool:
@@ -180,7 +176,7 @@ def outcome_of(error: BaseException, task: HasRetry, attempt: int, journal: Jour
 def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal | None) -> Outcome:
     match error:
         case Snooze():
-            return Snoozed(error.delay)
+            return Snoozed(error.delay, isinstance(error, RateLimited))
         case Cancel():
             return Cancelled(error_message(error) or None)
         case BadValue():

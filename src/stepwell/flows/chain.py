@@ -9,7 +9,6 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
-    Concatenate,
     Generic,
     ParamSpec,
     Self,
@@ -27,7 +26,7 @@ from stepwell.durable.sync_context import SyncContext
 from stepwell.errors import ConfigError, StepNotFound
 from stepwell.flows.annotations import ends_of, fits, hints_of, output_of, written
 from stepwell.flows.flow import Flow, FlowStep, check_step_options, enter_step, seconds_or
-from stepwell.jobs.callable_task import Anything
+from stepwell.jobs.callable_task import ContextFunction, LooseFunction, SyncContextFunction
 from stepwell.jobs.codec import Codec
 from stepwell.jobs.options import check_priority
 from stepwell.jobs.task import StepInput, Task
@@ -73,22 +72,12 @@ class Step(Generic[P, Returned]):
 
         @overload
         def __init__(
-            self: Step[..., Given],
-            fn: Callable[Concatenate[Anything, ...], Given],
-            name: str | None = None,
-            **options: Unpack[StepOptions],
+            self: Step[..., Given], fn: LooseFunction[Given], name: str | None = None, **options: Unpack[StepOptions]
         ) -> None: ...
         @overload
         def __init__(
             self: Step[Args, Given],
-            fn: Callable[Concatenate[Context, Args], Given],
-            name: str | None = None,
-            **options: Unpack[StepOptions],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Step[Args, Given],
-            fn: Callable[Concatenate[SyncContext, Args], Given],
+            fn: ContextFunction[Args, Given] | SyncContextFunction[Args, Given],
             name: str | None = None,
             **options: Unpack[StepOptions],
         ) -> None: ...

@@ -8,12 +8,12 @@ Pyright infers that for up to six steps. Mypy cannot infer a value that a functi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
 from stepwell.flows.chain import Chain, Step
-from stepwell.jobs.callable_task import Anything
+from stepwell.jobs.callable_task import ContextFunction, LooseFunction, SyncContextFunction
 from stepwell.values.directives import Done, Next
 from stepwell.values.duration import Duration
 from stepwell.values.policy import Keep
@@ -34,7 +34,7 @@ Returned = TypeVar("Returned", covariant=True)
 
 
 class ChainOptions(TypedDict, total=False):
-    """The keyword arguments of `app.chain`."""
+    """The keyword arguments of `app.chain` and `app.machine`."""
 
     queue: str | None
     priority: int
@@ -54,9 +54,9 @@ Returns: TypeAlias = Awaitable[A | Next[A] | Done[T]] | A | Next[A] | Done[T]
 """The return type of a step that passes on an A, or ends the chain with a T."""
 
 # The first step, by its first parameter.
-Loose: TypeAlias = Callable[Concatenate[Anything, ...], Returns[A, T]]
-Ctx: TypeAlias = Callable[Concatenate[Context, P], Returns[A, T]]
-SyncCtx: TypeAlias = Callable[Concatenate[SyncContext, P], Returns[A, T]]
+Loose: TypeAlias = LooseFunction[Returns[A, T]]
+Ctx: TypeAlias = ContextFunction[P, Returns[A, T]]
+SyncCtx: TypeAlias = SyncContextFunction[P, Returns[A, T]]
 Plain: TypeAlias = Step[P, Returns[A, T]] | Callable[P, Returns[A, T]]
 
 Then: TypeAlias = (
@@ -78,30 +78,15 @@ if MYPY:
 
         @overload
         def __call__(
-            self,
-            name: str,
-            first: Callable[Concatenate[Anything, ...], Any],
-            /,
-            *steps: AnyStep,
-            **options: Unpack[ChainOptions],
+            self, name: str, first: LooseFunction[Any], /, *steps: AnyStep, **options: Unpack[ChainOptions]
         ) -> Chain[..., Any]: ...
         @overload
         def __call__(
-            self,
-            name: str,
-            first: Callable[Concatenate[Context, P], Any],
-            /,
-            *steps: AnyStep,
-            **options: Unpack[ChainOptions],
+            self, name: str, first: ContextFunction[P, Any], /, *steps: AnyStep, **options: Unpack[ChainOptions]
         ) -> Chain[P, Any]: ...
         @overload
         def __call__(
-            self,
-            name: str,
-            first: Callable[Concatenate[SyncContext, P], Any],
-            /,
-            *steps: AnyStep,
-            **options: Unpack[ChainOptions],
+            self, name: str, first: SyncContextFunction[P, Any], /, *steps: AnyStep, **options: Unpack[ChainOptions]
         ) -> Chain[P, Any]: ...
         @overload
         def __call__(
@@ -194,13 +179,13 @@ else:
                      e: Then[D, E, T], f: Then[E, T, T], /,
                      **options: Unpack[ChainOptions]) -> Chain[P, T]: ...  # fmt: skip
         @overload
-        def __call__(self, name: str, a: Callable[Concatenate[Anything, ...], Any], /, *steps: *SixOrMore,
+        def __call__(self, name: str, a: LooseFunction[Any], /, *steps: *SixOrMore,
                      **options: Unpack[ChainOptions]) -> Chain[..., Any]: ...  # fmt: skip
         @overload
-        def __call__(self, name: str, a: Callable[Concatenate[Context, P], Any], /, *steps: *SixOrMore,
+        def __call__(self, name: str, a: ContextFunction[P, Any], /, *steps: *SixOrMore,
                      **options: Unpack[ChainOptions]) -> Chain[P, Any]: ...  # fmt: skip
         @overload
-        def __call__(self, name: str, a: Callable[Concatenate[SyncContext, P], Any], /, *steps: *SixOrMore,
+        def __call__(self, name: str, a: SyncContextFunction[P, Any], /, *steps: *SixOrMore,
                      **options: Unpack[ChainOptions]) -> Chain[P, Any]: ...  # fmt: skip
         @overload
         def __call__(self, name: str, a: Step[P, Any] | Callable[P, Any], /, *steps: *SixOrMore,

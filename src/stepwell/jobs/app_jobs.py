@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, TypeAlias, TypeVar, Unpack, overload
 from uuid import UUID
 
 from stepwell.jobs.bulk import cancelling, change_jobs, count_jobs, list_jobs, retrying
 from stepwell.jobs.check import encode_event, to_job_id
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.enqueuer import Call, Enqueuer, check_calls
-from stepwell.jobs.filter import JobFilters
+from stepwell.jobs.filter import JobFilters, JobSelection
 from stepwell.jobs.group import Group, NewGroup, find_group
 from stepwell.jobs.handle import JobHandle, fork
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
-from stepwell.postgres.query_plan import QueryPlan, arun, run
-from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.postgres.query_plan import QueryPlan, arun, run_call
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.group import GroupSummary
 from stepwell.values.job import JobInfo
 
 R = TypeVar("R")
+AnyJob: TypeAlias = JobInfo | UUID | str
 
 
 class AppJobs:
@@ -31,7 +31,7 @@ class AppJobs:
     database: Database
     _job_store: JobStore
 
-    def job(self, job_id: JobInfo | UUID | str) -> JobHandle[Any]:
+    def job(self, job_id: AnyJob) -> JobHandle[Any]:
         """Return a handle to a job, by its id or as `jobs` lists it. Its result is plain JSON values."""
         return self._job_store.handle(to_job_id(job_id))
 
@@ -66,7 +66,6 @@ class AppJobs:
         key is taken makes no job, and is no member. With `connection`, the group exists if and only if your
         transaction commits.
         """
-        refuse_in_event_loop("group", "agroup")
         return NewGroup(self._job_store, list(calls), then).enqueue(connection)
 
     @overload
@@ -88,8 +87,7 @@ class AppJobs:
     def get_group(self, group_id: GroupSummary | UUID | str) -> Group[Any]:
         """Find a group again, by its id or its summary. Raises `GroupNotFound` if it does not exist or is no longer
         kept."""
-        refuse_in_event_loop("get_group", "aget_group")
-        return run(find_group(self._job_store, group_id), self.database)
+        return run_call("get_group", find_group(self._job_store, group_id), self.database)
 
     async def aget_group(self, group_id: GroupSummary | UUID | str) -> Group[Any]:
         """The same as `get_group`, for async code."""
@@ -107,8 +105,7 @@ class AppJobs:
         """Emit an event: every job that waits for this name and key with `ctx.wait_for` continues. A job that begins to
         wait later finds the event for as long as it is kept. With `connection`, the event is emitted if and only if
         your transaction commits."""
-        refuse_in_event_loop("emit", "aemit")
-        run(_emit(event, key, value, keep), self.database, connection)
+        run_call("emit", _emit(event, key, value, keep), self.database, connection)
 
     async def aemit(
         self,
@@ -125,29 +122,28 @@ class AppJobs:
     @overload
     def fork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
     @overload
-    def fork(self, job: JobInfo | UUID | str, *, step: str) -> JobHandle[Any]: ...
-    def fork(self, job: JobHandle[Any] | JobInfo | UUID | str, *, step: str) -> JobHandle[Any]:
+    def fork(self, job: AnyJob, *, step: str) -> JobHandle[Any]: ...
+    def fork(self, job: JobHandle[Any] | AnyJob, *, step: str) -> JobHandle[Any]:
         """Make a new job that starts with everything another job, live or finished, had saved before a step. A chain or
         machine starts at that step."""
-        refuse_in_event_loop("fork", "afork")
-        return run(fork(self._handle_of(job), step), self.database)
+        return run_call("fork", fork(self._handle_of(job), step), self.database)
 
     @overload
     async def afork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
     @overload
-    async def afork(self, job: JobInfo | UUID | str, *, step: str) -> JobHandle[Any]: ...
-    async def afork(self, job: JobHandle[Any] | JobInfo | UUID | str, *, step: str) -> JobHandle[Any]:
+    async def afork(self, job: AnyJob, *, step: str) -> JobHandle[Any]: ...
+    async def afork(self, job: JobHandle[Any] | AnyJob, *, step: str) -> JobHandle[Any]:
         """The same as `fork`, for async code."""
         return await arun(fork(self._handle_of(job), step), self.database)
 
-    def _handle_of(self, job: JobHandle[Any] | JobInfo | UUID | str) -> JobHandle[Any]:
+    def _handle_of(self, job: JobHandle[Any] | AnyJob) -> JobHandle[Any]:
         return job if isinstance(job, JobHandle) else self.job(job)
 
     def jobs(
         self,
         *,
         limit: int = 100,
-        before: JobInfo | UUID | str | None = None,
+        before: AnyJob | None = None,
         timeout: Duration = "30s",
         **filters: Unpack[JobFilters],
     ) -> list[JobInfo]:
@@ -158,14 +154,13 @@ class AppJobs:
         `before` is the last job of the previous page. Raises `TimeoutError` if the search has to read many jobs and
         takes longer than `timeout`.
         """
-        refuse_in_event_loop("jobs", "ajobs")
-        return run(list_jobs("jobs", filters, limit, before, timeout), self.database)
+        return run_call("jobs", list_jobs("jobs", filters, limit, before, timeout), self.database)
 
     async def ajobs(
         self,
         *,
         limit: int = 100,
-        before: JobInfo | UUID | str | None = None,
+        before: AnyJob | None = None,
         timeout: Duration = "30s",
         **filters: Unpack[JobFilters],
     ) -> list[JobInfo]:
@@ -177,8 +172,7 @@ class AppJobs:
     ) -> int:
         """Count the jobs that match all filters. Postgres reads each of them: if there may be millions, stop counting
         at `at_most`. Raises `TimeoutError` after `timeout`."""
-        refuse_in_event_loop("count_jobs", "acount_jobs")
-        return run(count_jobs("count_jobs", filters, at_most, timeout), self.database)
+        return run_call("count_jobs", count_jobs("count_jobs", filters, at_most, timeout), self.database)
 
     async def acount_jobs(
         self, *, at_most: int | None = None, timeout: Duration = "30s", **filters: Unpack[JobFilters]
@@ -187,66 +181,37 @@ class AppJobs:
         return await arun(count_jobs("acount_jobs", filters, at_most, timeout), self.database)
 
     def retry_jobs(
-        self,
-        in_queue: str | None = None,
-        /,
-        *,
-        everything: bool = False,
-        from_start: bool = False,
-        **filters: Unpack[JobFilters],
+        self, in_queue: str | None = None, /, *, from_start: bool = False, **which: Unpack[JobSelection]
     ) -> int:
         """Retry all failed jobs that match the filters, of every app, as `JobHandle.retry` does; with `state`,
         cancelled jobs, or scheduled jobs that wait for their next attempt. Returns how many.
 
         Each batch is committed: if the call is interrupted, call it again.
         """
-        refuse_in_event_loop("retry_jobs", "aretry_jobs")
-        change = retrying(from_start=from_start)
-        return run(change_jobs("retry_jobs", change, in_queue, everything, filters), self.database)
+        plan = change_jobs("retry_jobs", retrying(from_start=from_start), in_queue, which)
+        return run_call("retry_jobs", plan, self.database)
 
     async def aretry_jobs(
-        self,
-        in_queue: str | None = None,
-        /,
-        *,
-        everything: bool = False,
-        from_start: bool = False,
-        **filters: Unpack[JobFilters],
+        self, in_queue: str | None = None, /, *, from_start: bool = False, **which: Unpack[JobSelection]
     ) -> int:
         """The same as `retry_jobs`, for async code."""
-        change = retrying(from_start=from_start)
-        return await arun(change_jobs("aretry_jobs", change, in_queue, everything, filters), self.database)
+        return await arun(change_jobs("aretry_jobs", retrying(from_start=from_start), in_queue, which), self.database)
 
     def cancel_jobs(
-        self,
-        in_queue: str | None = None,
-        /,
-        *,
-        everything: bool = False,
-        reason: str | None = None,
-        **filters: Unpack[JobFilters],
+        self, in_queue: str | None = None, /, *, reason: str | None = None, **which: Unpack[JobSelection]
     ) -> int:
         """Cancel all live jobs that match the filters, of every app; `worker` means the jobs that it runs. Returns how
         many; running jobs are asked to stop.
 
         Each batch is committed: if the call is interrupted, call it again. Jobs that are enqueued meanwhile stay.
         """
-        refuse_in_event_loop("cancel_jobs", "acancel_jobs")
-        change = cancelling(reason)
-        return run(change_jobs("cancel_jobs", change, in_queue, everything, filters), self.database)
+        return run_call("cancel_jobs", change_jobs("cancel_jobs", cancelling(reason), in_queue, which), self.database)
 
     async def acancel_jobs(
-        self,
-        in_queue: str | None = None,
-        /,
-        *,
-        everything: bool = False,
-        reason: str | None = None,
-        **filters: Unpack[JobFilters],
+        self, in_queue: str | None = None, /, *, reason: str | None = None, **which: Unpack[JobSelection]
     ) -> int:
         """The same as `cancel_jobs`, for async code."""
-        change = cancelling(reason)
-        return await arun(change_jobs("acancel_jobs", change, in_queue, everything, filters), self.database)
+        return await arun(change_jobs("acancel_jobs", cancelling(reason), in_queue, which), self.database)
 
 
 def _emit(event: str, key: str | None, value: Any, keep: Duration) -> QueryPlan[None]:

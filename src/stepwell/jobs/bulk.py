@@ -15,7 +15,7 @@ from uuid import UUID
 
 from stepwell.errors import ConfigError
 from stepwell.jobs.check import check_reason, to_job_id
-from stepwell.jobs.filter import JobFilters, to_match
+from stepwell.jobs.filter import JobFilters, JobSelection, to_match
 from stepwell.postgres import queries
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.search import MOST_LOOKED_AT, JobMatch
@@ -112,9 +112,9 @@ def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: D
     return count_matching(to_match(caller, filters), most, seconds(timeout, "timeout"))
 
 
-def change_jobs(
-    caller: str, change: Change, queue: str | None, everything: bool, filters: JobFilters
-) -> QueryPlan[int]:
+def change_jobs(caller: str, change: Change, queue: str | None, selection: JobSelection) -> QueryPlan[int]:
+    everything = selection.pop("everything", False)
+    filters: JobFilters = selection
     if queue is not None:
         if filters.get("queue") is not None:
             raise ConfigError(f"{caller} was given two queues: give one")

@@ -4,6 +4,7 @@ There are four classes, so that a type checker knows the arguments and the retur
 knows only the arguments of a job, without the context, and its awaited result. (`fn` does not return Coroutine[Any,
 Any, R]: mypy gives up when overloads such as those of `ctx.map` get an Any.)
 """
+# pyright: reportOverlappingOverload=false
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
 
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
@@ -30,6 +31,13 @@ Result = TypeVar("Result")
 class Anything:
     """No value has this type. A function whose first parameter accepts it accepts anything there: the parameter has no
     annotation, or `Any` or `object`. Such a function also accepts a context, but does not ask for one."""
+
+
+# Functions by their first parameter: one that accepts anything, or a context.
+LooseFunction: TypeAlias = Callable[Concatenate[Anything, ...], Result]
+ContextFunction: TypeAlias = Callable[Concatenate[Context, Args], Result]
+SyncContextFunction: TypeAlias = Callable[Concatenate[SyncContext, Args], Result]
+Async: TypeAlias = Coroutine[Any, Any, Result]
 
 
 class AsyncTask(Task[P, R]):
@@ -97,29 +105,19 @@ class TaskDecorator(Protocol):
     """The decorator that `@app.task(...)` returns: it takes the function and returns the task, like `app.task`."""
 
     @overload
-    def __call__(self, fn: Callable[Concatenate[Anything, ...], Anything], /) -> SyncTask[..., Any]: ...
+    def __call__(self, fn: LooseFunction[Anything], /) -> SyncTask[..., Any]: ...
     @overload
-    def __call__(  # pyright: ignore[reportOverlappingOverload]
-        self, fn: Callable[Concatenate[Anything, ...], Coroutine[Any, Any, Result]], /
-    ) -> AsyncTask[..., Result]: ...
+    def __call__(self, fn: LooseFunction[Async[Result]], /) -> AsyncTask[..., Result]: ...
     @overload
-    def __call__(  # pyright: ignore[reportOverlappingOverload]
-        self, fn: Callable[Concatenate[Anything, ...], Result], /
-    ) -> SyncTask[..., Result]: ...
+    def __call__(self, fn: LooseFunction[Result], /) -> SyncTask[..., Result]: ...
     @overload
-    def __call__(  # pyright: ignore[reportOverlappingOverload]
-        self, fn: Callable[Concatenate[Context, Args], Coroutine[Any, Any, Result]], /
-    ) -> AsyncContextTask[Args, Result]: ...
+    def __call__(self, fn: ContextFunction[Args, Async[Result]], /) -> AsyncContextTask[Args, Result]: ...
     @overload
-    def __call__(self, fn: Callable[Args, Coroutine[Any, Any, Result]], /) -> AsyncTask[Args, Result]: ...
+    def __call__(self, fn: Callable[Args, Async[Result]], /) -> AsyncTask[Args, Result]: ...
     @overload
-    def __call__(
-        self, fn: Callable[Concatenate[Context, Args], Result], /
-    ) -> SyncContextTask[Args, Result, Context]: ...
+    def __call__(self, fn: ContextFunction[Args, Result], /) -> SyncContextTask[Args, Result, Context]: ...
     @overload
-    def __call__(
-        self, fn: Callable[Concatenate[SyncContext, Args], Result], /
-    ) -> SyncContextTask[Args, Result, SyncContext]: ...
+    def __call__(self, fn: SyncContextFunction[Args, Result], /) -> SyncContextTask[Args, Result, SyncContext]: ...
     @overload
     def __call__(self, fn: Callable[Args, Result], /) -> SyncTask[Args, Result]: ...
 

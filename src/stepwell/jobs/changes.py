@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from shlex import quote
 
 from stepwell.errors import WHY_NO_JOB, StepNotFound
 from stepwell.jobs.bulk import BATCH, Became, Change
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan
+from stepwell.values.duration import local_time
+from stepwell.values.step import StepInfo
 
 _MOST_NAMED = 10
 
@@ -47,14 +50,30 @@ def no_such_step(job_id: str, step: str) -> QueryPlan[str]:
     return f"has no step {step!r}: it has {named}{more}"
 
 
+def waits_of(job_id: str, steps: Sequence[StepInfo]) -> list[str]:
+    """What a suspended job waits for, each with the command that ends the wait."""
+    return [_wait(job_id, step) for step in steps if step.pending]
+
+
+def _wait(job_id: str, step: StepInfo) -> str:
+    event, key = step.event or "", step.event_key
+    if step.kind == "wait":
+        named, option = (f", key {key!r}", f" --key {quote(key)}") if key else ("", "")
+        return f'event {event!r}{named} ("stepwell emit {quote(event)}{option}")'
+    if step.kind == "receive":
+        return f'signal {event!r} ("stepwell jobs send {job_id} {quote(event)}")'
+    return f"child {step.child_id}" if step.child_id else f"{step.key!r} until {local_time(step.until)}"
+
+
 def _refusal(change: Change, job_id: str, state: str | None) -> QueryPlan[str]:
     match state:
         case None:
             return f"is not known: {WHY_NO_JOB}"
         case "running" if change.verb == "run":
             return "is running already"
-        case "waiting" if change.verb == "run":
-            return "is waiting for an event, a child or the end of a sleep: only its own code can end that"
+        case "waiting":
+            waits = ", ".join(waits_of(job_id, (yield queries.reads.steps(job_id))))
+            return f"is waiting{f' for {waits}' if waits else ''}: nothing to {change.verb}"
         case "blocked" if change.verb == "run":
             return "is blocked: it runs when the previous run of its schedule has ended"
         case "failed" | "cancelled" if change.verb == "run":

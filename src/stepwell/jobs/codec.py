@@ -285,5 +285,6 @@ def _name_the_argument(error: Exception) -> str:
 
 
 def _context_by_text(parameters: list[inspect.Parameter]) -> str | None:
+    """Find the context while annotations cannot be evaluated yet, so that their text is all that is known."""
     names = ("Context", "stepwell.Context", "SyncContext", "stepwell.SyncContext")
     return next((p.name for p in parameters if p.annotation in names), None)

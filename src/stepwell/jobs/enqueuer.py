@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 import msgspec
 
 from stepwell.errors import BadArgs, ConfigError
+from stepwell.jobs import task as tasks  # the module: it imports this one
 from stepwell.jobs.codec import encode_metadata
 from stepwell.jobs.enqueue import of_item
 from stepwell.jobs.handle import JobHandle
@@ -19,11 +20,9 @@ from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import NewJob
 from stepwell.values.policy import Keep, check_timeout, stored_keep, stored_retry
+from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry, check_max_attempts
 from stepwell.values.template import short
-
-if TYPE_CHECKING:
-    from stepwell.jobs.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -35,17 +34,18 @@ _ELSEWHERE = ("delay", "apply_async", "send")
 class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """One call of a task, made by `task.call(...)` and not yet enqueued: for `enqueue_many` with options per item."""
 
-    task: Task[..., R]
+    task: tasks.Task[..., R]
     job: NewJob
 
 
 class Enqueuer(Generic[P, R]):
     """A task with options for its jobs. Made by `task.using(...)`; a further `using` adds options."""
 
-    def __init__(self, task: Task[P, R], options: Options) -> None:
+    def __init__(self, task: tasks.Task[P, R], options: Options) -> None:
         self._task = task
         self._options = options
 
+    @public_call("task.using")
     def using(
         self,
         *,
@@ -120,7 +120,7 @@ class Enqueuer(Generic[P, R]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
-    def task(self) -> Task[P, R]:
+    def task(self) -> tasks.Task[P, R]:
         """The task."""
         return self._task
 

@@ -12,6 +12,7 @@ from stepwell.jobs.task import Task
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import FINISHED, LIVE, State
+from stepwell.values.public_call import refuse_unknown
 
 _STATES: tuple[State, ...] = (*LIVE, *FINISHED)
 
@@ -38,11 +39,16 @@ class JobFilters(TypedDict, total=False):
     """Jobs enqueued at most this long ago."""
 
 
+class JobSelection(JobFilters, total=False):
+    """Filters for jobs to change."""
+
+    everything: bool
+    """All jobs: to be given instead of filters."""
+
+
 def to_match(caller: str, filters: JobFilters, named: Callable[[str], str] = str) -> JobMatch:
     """Check filters and convert them for a query. `named` says how the caller writes a word, for `ConfigError`."""
-    for word in filters:
-        if word not in JobFilters.__annotations__:
-            raise TypeError(f"{caller}() got an unexpected keyword argument {word!r}")
+    refuse_unknown(caller, filters, JobFilters)
     task, worker, metadata = filters.get("task"), filters.get("worker"), filters.get("metadata")
     older, newer = filters.get("older_than"), filters.get("newer_than")
     return JobMatch(

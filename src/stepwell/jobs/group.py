@@ -18,7 +18,7 @@ from stepwell.postgres import queries
 from stepwell.postgres.callers_connection import afetch_on, fetch_on
 from stepwell.postgres.migrate import DEFAULT_KEEPS
 from stepwell.postgres.queries import Query
-from stepwell.postgres.query_plan import QueryPlan, arun, run
+from stepwell.postgres.query_plan import QueryPlan, arun, run_call
 from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.bounds import check_whole
 from stepwell.values.duration import Duration, describe, seconds
@@ -70,8 +70,7 @@ class Group(Generic[R]):
 
     def progress(self) -> GroupProgress:
         """Read how many members have ended. Raises `GroupNotFound` if the group is no longer kept."""
-        refuse_in_event_loop("progress", "aprogress")
-        return run(_find(self._id), self._store.database).progress
+        return run_call("progress", _find(self._id), self._store.database).progress
 
     async def aprogress(self) -> GroupProgress:
         """The same as `progress`, for async code."""
@@ -115,8 +114,7 @@ class Group(Generic[R]):
     def results(self, *, after: GroupResult | UUID | str | None = None, limit: int = 1000) -> list[GroupResult]:
         """List how members ended, in the order in which they were enqueued: the next `limit` after `after`, which is
         the last one of the previous page. Members that are live or no longer kept are left out."""
-        refuse_in_event_loop("results", "aresults")
-        return run(self._results(after, limit), self._store.database)
+        return run_call("results", self._results(after, limit), self._store.database)
 
     async def aresults(self, *, after: GroupResult | UUID | str | None = None, limit: int = 1000) -> list[GroupResult]:
         """The same as `results`, for async code."""
@@ -136,8 +134,7 @@ class Group(Generic[R]):
         Each batch is committed: if the call is interrupted, call it again. With `connection`, all are cancelled if and
         only if your transaction commits.
         """
-        refuse_in_event_loop("cancel", "acancel")
-        return run(self._cancel(reason, then), self._store.database, connection)
+        return run_call("cancel", self._cancel(reason, then), self._store.database, connection)
 
     async def acancel(self, reason: str | None = None, *, then: bool = False, connection: object | None = None) -> int:
         """The same as `cancel`, for async code."""
@@ -171,6 +168,7 @@ class NewGroup:
         self._then, self._parameter = (None, None) if then is None else _callback(then, self._id, len(calls))
 
     def enqueue(self, connection: object | None) -> Group[Any]:
+        refuse_in_event_loop("group", "agroup")
         with naming_the_item(self._made):
             made = self._queries()
             if connection is not None:

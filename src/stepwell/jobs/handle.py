@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -15,7 +15,7 @@ from stepwell.errors import ConfigError, JobCancelled, JobFailed, JobNotFound, S
 from stepwell.jobs.check import check_reason, check_step, encode_event
 from stepwell.jobs.codec import Codec
 from stepwell.postgres import queries
-from stepwell.postgres.query_plan import QueryPlan, arun, run
+from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run, run_call
 from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, describe, seconds
@@ -28,6 +28,9 @@ R = TypeVar("R", covariant=True)
 
 # How many seconds a read may take that only improves an error message.
 _FOR_A_MESSAGE = 1.0
+# The names of these methods in other libraries.
+_RESULT = "job.result(timeout=...), in async code await job.aresult(timeout=...)"
+_ELSEWHERE = {"get": _RESULT, "wait": _RESULT, "status": "job.info().state", "revoke": "job.cancel()"}
 
 
 class JobHandle(Generic[R]):
@@ -46,6 +49,13 @@ class JobHandle(Generic[R]):
     def id(self) -> UUID:
         """The job's id."""
         return UUID(self._id)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            # Hidden from type checkers: with it they would accept every wrong name.
+            hint = f": write {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+            raise AttributeError(f"'JobHandle' object has no attribute {name!r}{hint}")
 
     def __repr__(self) -> str:
         return f"<JobHandle {self._id}>"
@@ -88,8 +98,7 @@ class JobHandle(Generic[R]):
 
     def info(self) -> JobInfo | None:
         """Read everything about the job; None if it does not exist or is no longer kept."""
-        refuse_in_event_loop("info", "ainfo")
-        return run(info_of(self._id), self._store.database)
+        return run_call("info", info_of(self._id), self._store.database)
 
     async def ainfo(self) -> JobInfo | None:
         """The same as `info`, for async code."""
@@ -110,8 +119,7 @@ class JobHandle(Generic[R]):
 
     def exists(self) -> bool:
         """Whether the job exists, live or finished and still kept."""
-        refuse_in_event_loop("exists", "aexists")
-        return self._store.database.fetch(queries.reads.job_exists(self._id))[0]
+        return run_call("exists", rows_of(queries.reads.job_exists(self._id)), self._store.database)[0]
 
     async def aexists(self) -> bool:
         """The same as `exists`, for async code."""
@@ -119,8 +127,8 @@ class JobHandle(Generic[R]):
 
     def cancel(self, reason: str | None = None) -> bool:
         """Cancel the job: at once if it is not running, else its worker is asked to stop it. False: it has ended."""
-        refuse_in_event_loop("cancel", "acancel")
-        return bool(self._store.database.fetch(queries.jobs.cancel([self._id], check_reason(reason))))
+        query = queries.jobs.cancel([self._id], check_reason(reason))
+        return bool(run_call("cancel", rows_of(query), self._store.database))
 
     async def acancel(self, reason: str | None = None) -> bool:
         """The same as `cancel`, for async code."""
@@ -136,8 +144,7 @@ class JobHandle(Generic[R]):
         With `input`, a chain continues at any of its steps with that value as the step's input, and a machine in any of
         its states: `retry(input=Active("ada"))`. Raises `BadArgs` if the value does not fit.
         """
-        refuse_in_event_loop("retry", "aretry")
-        return run(self._retry(step, from_start, input), self._store.database)
+        return run_call("retry", self._retry(step, from_start, input), self._store.database)
 
     async def aretry(
         self,
@@ -176,8 +183,7 @@ class JobHandle(Generic[R]):
         False: the job is ready or running, it has ended (`retry` runs it again), it is a run of a schedule that waits
         for the run before, or it sleeps or waits for an event or a child, which is part of its work.
         """
-        refuse_in_event_loop("run_now", "arun_now")
-        return run(self._run_now(), self._store.database)
+        return run_call("run_now", self._run_now(), self._store.database)
 
     async def arun_now(self) -> bool:
         """The same as `run_now`, for async code."""
@@ -197,8 +203,7 @@ class JobHandle(Generic[R]):
         False: the job is running, is suspended in the middle of its work, or has succeeded. A chain or machine that has
         left its first step uses its arguments only if it starts over: give a step its input with `retry`.
         """
-        refuse_in_event_loop("edit_args", "aedit_args")
-        return run(self._edit_args(args, kwargs), self._store.database)
+        return run_call("edit_args", self._edit_args(args, kwargs), self._store.database)
 
     async def aedit_args(self, *args: Any, **kwargs: Any) -> bool:
         """The same as `edit_args`, for async code."""
@@ -221,8 +226,7 @@ class JobHandle(Generic[R]):
         Raises `JobNotFound` if the job is not live. With `connection`, the signal is sent if and only if your
         transaction commits.
         """
-        refuse_in_event_loop("send", "asend")
-        run(self._send(name, value), self._store.database, connection)
+        run_call("send", self._send(name, value), self._store.database, connection)
 
     async def asend(self, name: str, value: Any = None, *, connection: object | None = None) -> None:
         """The same as `send`, for async code."""

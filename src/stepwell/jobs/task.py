@@ -37,7 +37,7 @@ R = TypeVar("R", covariant=True)
 # Decoded policies of jobs that a task caches. Each takes a few hundred bytes.
 _MOST_POLICIES = 1000
 
-Kind = Literal["async", "thread", "process"]
+TaskKind = Literal["async", "thread", "process"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Task(Enqueuer[P, R]):
         self.transaction = transaction
         self.drift: Drift = drift
         self._by_policy: dict[str, Task[P, R]] = {}
-        self.kind: Kind = _kind(name, fn, process=process)
+        self.kind: TaskKind = _kind(name, fn, process=process)
         if transaction and process:
             raise ConfigError(f"task {name!r}: transaction=True and process=True exclude each other")
         self.codec = Codec(name, fn) if codec is None else codec
@@ -203,7 +203,7 @@ class Task(Enqueuer[P, R]):
             )
 
 
-def _kind(name: str, fn: Callable[..., Any], *, process: bool) -> Kind:
+def _kind(name: str, fn: Callable[..., Any], *, process: bool) -> TaskKind:
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise ConfigError(f"task {name!r} is a generator: return a list, or enqueue a job for each item")
     if inspect.iscoroutinefunction(fn):

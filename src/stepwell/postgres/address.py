@@ -65,7 +65,7 @@ class Address:
         with self._lock:
             self.embedded = self.embedded or other.embedded
 
-    def release(self) -> None:
+    def leave(self) -> None:
         """Stop using the embedded Postgres; the next use starts it again."""
         with self._lock:
             if self.embedded is not None:

@@ -32,31 +32,31 @@ class Coalescer(Generic[Item, Answer]):
         self._nothing_written = nothing_written
         self._batches = batches
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._gathered: list[tuple[Item, asyncio.Future[Answer]]] = []
         self._sender: asyncio.Task[None] | None = None
 
     def submit(self, item: Item) -> asyncio.Future[Answer]:
         future: asyncio.Future[Answer] = self._loop.create_future()
-        self._waiting.append((item, future))
+        self._gathered.append((item, future))
         if self._sender is None or self._sender.done():
             self._sender = self._loop.create_task(self._send_all())
         return future
 
     async def _send_all(self) -> None:
         # Items whose submitter was cancelled before the batch was sent are dropped.
-        while waiting := [one for one in self._waiting if not one[1].done()]:
-            items = next(self._batches([item for item, _ in waiting]))
-            futures, self._waiting = [future for _, future in waiting[: len(items)]], waiting[len(items) :]
+        while gathered := [one for one in self._gathered if not one[1].done()]:
+            items = next(self._batches([item for item, _ in gathered]))
+            futures, self._gathered = [future for _, future in gathered[: len(items)]], gathered[len(items) :]
             await self._send_batch(items, futures)
-        self._waiting = []
+        self._gathered = []
 
     async def _send_batch(self, items: list[Item], futures: list[asyncio.Future[Answer]]) -> None:
         try:
             answers = await self._send(items)
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             # The sender ends, so the submitters that wait for the next batch are cancelled too.
-            waiting, self._waiting = self._waiting, []
-            for future in (*futures, *(future for _, future in waiting)):
+            gathered, self._gathered = self._gathered, []
+            for future in (*futures, *(future for _, future in gathered)):
                 future.cancel()
             raise
         except BaseException as error:

@@ -46,10 +46,6 @@ class Deadline:
         """How long a statement that is sent now may go unanswered. Never so short that every answer would be late."""
         return None if self.limit is None else max(self.left or 0.0, min(_LEAST, self.limit))
 
-    @property
-    def is_over(self) -> bool:
-        return self.left == 0.0
-
 
 T = TypeVar("T")
 

@@ -59,7 +59,7 @@ class Database:
     ) -> None:
         """A call waits `call_timeout` seconds for a connection, and as long for a silent server. None: it waits the
         default time for a connection, and without a limit for a silent server."""
-        self._address = Address(url, create=create)
+        self.address = Address(url, create=create)
         self._pool_size = pool_size
         self.call_timeout = call_timeout
         self.switchovers = switchovers or Switchovers()
@@ -74,26 +74,12 @@ class Database:
     @property
     def dsn(self) -> str:
         """The connection string. Starts the embedded Postgres if that is the database."""
-        return self._address.dsn
-
-    @property
-    def url(self) -> str:
-        return self._address.url
-
-    @property
-    def url_in_code(self) -> str | None:
-        return self._address.given
+        return self.address.dsn
 
     @property
     def is_embedded(self) -> bool:
         """Whether the database is an embedded Postgres that was started."""
-        return self._address.embedded is not None
-
-    def revive(self) -> None:
-        self._address.revive()
-
-    def adopt(self, other: Database) -> None:
-        self._address.adopt(other._address)
+        return self.address.embedded is not None
 
     def with_pool_of(self, size: int, *, for_handlers: bool = False) -> Database:
         """Return the same database with pools of another size and no limit for a call. `for_handlers`: a handler may
@@ -126,7 +112,7 @@ class Database:
         deadline = deadline or Deadline(self.call_timeout)
         with self.explaining():
             # An embedded Postgres is started and migrated here, and that may take any time.
-            limit = -1 if deadline.left is None or self._address.may_start_a_server else deadline.left
+            limit = -1 if deadline.left is None or self.address.may_start_a_server else deadline.left
             if not self._checking.acquire(timeout=limit):
                 raise NoConnection(deadline.limit or 0, "the server did not answer when the schema was checked")
             try:
@@ -207,7 +193,7 @@ class Database:
         """A forked child must not use its parent's connections or locks; it opens its own."""
         if self._process != os.getpid():
             self._process = os.getpid()
-            self._address.forget_after_fork()
+            self.address.forget_after_fork()
             self._lock = threading.Lock()
             self._checking = threading.Lock()
             self.switchovers = Switchovers()
@@ -317,7 +303,7 @@ class Database:
                 self._pool.close()
                 self._pool = None
             self._checked = False
-            self._address.release()
+            self.address.leave()
 
     async def aclose(self) -> None:
         """Close the running loop's pool, and everything that `close` closes."""
@@ -333,7 +319,7 @@ def _wait_for_connection(deadline: Deadline) -> float:
 
 def _pause_or_raise(error: psycopg.Error, pause: float | None, deadline: Deadline, *, repeatable: bool) -> float:
     """Return the seconds before the next try; raise the error if there must be none."""
-    if pause is None or deadline.is_over or not may_retry(error, repeatable=repeatable):
+    if pause is None or deadline.left == 0.0 or not may_retry(error, repeatable=repeatable):
         raise error
     return pause * random.uniform(0.5, 1)  # noqa: S311
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 import psycopg
@@ -36,6 +37,9 @@ _BY_SQLSTATE: dict[str, type[StepwellError]] = {
     "SW004": StepNotFound,
 }
 _TOO_LARGE = "22SW5"
+# So begins the message of every other exception that our SQL functions raise. They have standard SQLSTATEs, which
+# callers in SQL can catch by name, so only this mark tells them from errors of Postgres itself.
+_OWN = "stepwell: "
 
 
 class Refusal(Enum):
@@ -157,10 +161,16 @@ def stepwell_error(error: BaseException) -> StepwellError | None:
     return None if kind is None else kind(in_short(error))
 
 
+def is_own(error: psycopg.Error) -> bool:
+    """Whether a SQL function of Stepwell raised the error."""
+    return (error.diag.message_primary or "").startswith(_OWN)
+
+
 def in_short(error: BaseException) -> str:
     """Return the message in one line, without the statement and the call stack that Postgres adds."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    return " ".join((primary or str(error)).split()).removeprefix("stepwell: ")
+    line = " ".join((primary or str(error)).split()).removeprefix(_OWN)
+    return re.sub(r" Is the server running [^?]*\?", "", line)  # our own hints ask that, too
 
 
 def where(dsn: str) -> str:

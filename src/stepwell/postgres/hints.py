@@ -19,6 +19,7 @@ from stepwell.postgres.errors import (
     Refusal,
     Unanswered,
     in_short,
+    is_own,
     is_read_only_error,
     refusal,
     stepwell_error,
@@ -80,6 +81,7 @@ def missing_right(error: BaseException, who: Who | None, place: str) -> str:
     role = f"role {who.role!r}" if who else "this role"
     owner = f"the owner of the schema, {who.owner!r}," if who else "the owner of the schema"
     name = _denied(error)
+    # Only the message says that it was the schema that was refused, as in `_denied`.
     if name is None and "stepwell" in _words(in_short(error)):
         return (
             f'{role} may not use schema stepwell in {place}: {owner} allows it with "stepwell grant '
@@ -136,9 +138,8 @@ def translated(database: Database) -> Generator[None]:
     try:
         yield
     except psycopg.Error as error:
-        said = error.diag.message_primary or str(error)
-        if said.startswith("stepwell: "):  # one of our SQL functions refused the call
-            raise DatabaseError(said.removeprefix("stepwell: ")) from error
+        if is_own(error):
+            raise DatabaseError(in_short(error)) from error
         if isinstance(error, psycopg.DataError):
-            raise StepwellError(f"Postgres refuses this value: {said}") from error
+            raise StepwellError(f"Postgres refuses this value: {in_short(error)}") from error
         raise explain(error, database.dsn) from error

@@ -26,6 +26,8 @@ import psycopg
 from psycopg.rows import scalar_row
 
 from stepwell.errors import DatabaseError, SchemaMismatch
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
 
 DEFAULT_KEEPS = (7 * 86400.0, 30 * 86400.0)
 """For how many seconds successes and failures are kept, unless the task says otherwise."""
@@ -51,9 +53,6 @@ from (
 _BEGIN = ("begin.sql", "note_rights.sql", "bootstrap.sql")
 _FIRST_PARTITIONS: LiteralString = "select stepwell.make_partitions('{604800, 2592000}')"
 _COMPATIBLE = re.compile(r"-- stepwell: compatible from (\d+)\n")
-_WHO: LiteralString = """
-select current_user::text, pg_get_userbyid(n.nspowner)::text from pg_namespace n where n.nspname = 'stepwell'
-"""
 _SETTINGS = ("lock_timeout", "search_path", "check_function_bodies", "client_min_messages", "role")
 _READS_COMMITTED: LiteralString = "select current_setting('default_transaction_isolation') like 'read %'"
 _FUNCTION = re.compile(r"create or replace function (stepwell\.\w+)\((.*?)\)\s+(?:returns|language)\b", re.DOTALL)
@@ -110,11 +109,11 @@ def current(connection: psycopg.Connection[Any]) -> int:
         except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction):
             return 0
         except psycopg.errors.InsufficientPrivilege as error:
-            role, owner = connection.execute(_WHO).fetchone() or ("?", "?")
+            [who] = fetch(connection, queries.rights.who())
             raise DatabaseError(
-                f"role {role!r} may not use schema stepwell in database {connection.info.dbname!r}: its owner, "
-                f'{owner!r}, allows it with "stepwell grant {shlex.quote(role)} --as KIND"; KIND is producer, worker, '
-                "viewer or operator"
+                f"role {who.role!r} may not use schema stepwell in database {connection.info.dbname!r}: its owner, "
+                f'{who.owner!r}, allows it with "stepwell grant {shlex.quote(who.role)} --as KIND"; KIND is producer, '
+                "worker, viewer or operator"
             ) from error
 
 
@@ -128,11 +127,12 @@ def check(connection: psycopg.Connection[Any]) -> None:
         raise SchemaMismatch(
             f'the schema in {where} is at {version}, this stepwell needs {needed}: run "stepwell migrate"'
         )
-    if version > needed and not _accepts(connection, needed):
-        raise SchemaMismatch(
-            f"the schema in {where} is at {version}, this stepwell knows only {needed}: upgrade the stepwell package"
-        )
     with connection.cursor(row_factory=scalar_row) as cursor:
+        if version > needed and not cursor.execute("select stepwell.accepts(%s::integer)", (needed,)).fetchone():
+            raise SchemaMismatch(
+                f"the schema in {where} is at {version}, this stepwell knows only {needed}: upgrade the stepwell "
+                "package"
+            )
         # Functions lock rows and then count them: the count must see what was committed before the lock was granted.
         if not cursor.execute(_READS_COMMITTED).fetchone():
             raise DatabaseError(
@@ -140,11 +140,6 @@ def check(connection: psycopg.Connection[Any]) -> None:
                 "and stepwell needs that: set it so for the role or database, or for this app by the URL, with "
                 "?options=-cdefault_transaction_isolation%3Dread%5C%20committed"
             )
-
-
-def _accepts(connection: psycopg.Connection[Any], version: int) -> bool:
-    with connection.cursor(row_factory=scalar_row) as cursor:
-        return bool(cursor.execute("select stepwell.accepts(%s::integer)", (version,)).fetchone())
 
 
 def migrate(connection: psycopg.Connection[Any], *, target: int | None = None) -> list[str]:

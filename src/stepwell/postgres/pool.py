@@ -113,21 +113,28 @@ class IdleConnections(Generic[Connection]):
         )
 
 
-class SyncPool:
-    """At most `size` connections for all threads."""
-
+class _Pool(Generic[Connection]):
     def __init__(self, dsn: str, size: int, switchovers: Switchovers) -> None:
         self._dsn = dsn
         self._size = size
         self._switchovers = switchovers
-        self._idle = IdleConnections[SyncConnection](switchovers)
-        self._slots = threading.Semaphore(size)
+        self._idle = IdleConnections[Connection](switchovers)
+        self.close = self._idle.close
+        self.finish = self._idle.finish
+
+
+class SyncPool(_Pool[SyncConnection]):
+    """At most `size` connections for all threads."""
+
+    def __init__(self, dsn: str, size: int, switchovers: Switchovers) -> None:
+        super().__init__(dsn, size, switchovers)
+        self._permits = threading.Semaphore(size)
 
     @contextmanager
     def connection(self, within: float) -> Generator[SyncConnection]:
         """Lend a connection. Raises `NoConnection` if there is none `within` so many seconds."""
         deadline = time.monotonic() + within
-        if not self._slots.acquire(timeout=within):
+        if not self._permits.acquire(timeout=within):
             raise _all_in_use(within, self._size)
         try:
             connection = self._idle.take() or self._open(within, deadline)
@@ -136,7 +143,7 @@ class SyncPool:
             finally:
                 self._idle.put(connection)
         finally:
-            self._slots.release()
+            self._permits.release()
 
     def _open(self, within: float, deadline: float) -> SyncConnection:
         pause = _FIRST_PAUSE
@@ -149,29 +156,23 @@ class SyncPool:
             time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def close(self) -> None:
-        self._idle.close()
 
-
-class LoopPool:
+class LoopPool(_Pool[AsyncConnection]):
     """At most `size` connections for one event loop."""
 
     def __init__(self, dsn: str, size: int, switchovers: Switchovers) -> None:
-        self._dsn = dsn
-        self._size = size
-        self._switchovers = switchovers
-        self._idle = IdleConnections[AsyncConnection](switchovers)
-        self._slots = asyncio.Semaphore(size)
+        super().__init__(dsn, size, switchovers)
+        self._permits = asyncio.Semaphore(size)
 
     @asynccontextmanager
     async def connection(self, within: float) -> AsyncGenerator[AsyncConnection]:
         deadline = time.monotonic() + within
-        if not self._slots.locked():
-            await self._slots.acquire()  # does not wait
+        if not self._permits.locked():
+            await self._permits.acquire()  # does not wait
         else:
             try:
                 async with asyncio.timeout(within):
-                    await self._slots.acquire()
+                    await self._permits.acquire()
             except TimeoutError:
                 raise _all_in_use(within, self._size) from None
         try:
@@ -181,7 +182,7 @@ class LoopPool:
             finally:
                 self._idle.put(connection)
         finally:
-            self._slots.release()
+            self._permits.release()
 
     async def _open(self, within: float, deadline: float) -> AsyncConnection:
         pause = _FIRST_PAUSE
@@ -194,12 +195,6 @@ class LoopPool:
                 _raise_if_final(error, within, deadline - pause)
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def close(self) -> None:
-        self._idle.close()
-
-    def finish(self) -> None:
-        self._idle.finish()
 
 
 def _raise_if_final(error: psycopg.Error, within: float, last_try: float) -> None:

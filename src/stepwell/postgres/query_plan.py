@@ -13,10 +13,24 @@ from stepwell.errors import StepwellError
 from stepwell.postgres.callers_connection import afetch_on, fetch_on
 from stepwell.postgres.database import Database
 from stepwell.postgres.queries import Query
+from stepwell.postgres.threads import refuse_in_event_loop
 
 T = TypeVar("T")
+Row = TypeVar("Row")
 
 QueryPlan = Generator[Query[Any], list[Any], T]
+
+
+def rows_of(query: Query[Row]) -> QueryPlan[list[Row]]:
+    """A plan of one query."""
+    return (yield query)
+
+
+def run_call(name: str, plan: QueryPlan[T], database: Database, connection: object | None = None) -> T:
+    """Run the plan of a blocking call of this name, whose async twin has an "a" before its name. Raises `ConfigError`
+    in an event loop, which the call would block."""
+    refuse_in_event_loop(name, f"a{name}")
+    return run(plan, database, connection)
 
 
 def run(plan: QueryPlan[T], database: Database, connection: object | None = None, *, within: float | None = None) -> T:

@@ -16,18 +16,18 @@ from stepwell.errors import DatabaseError
 from stepwell.postgres import queries
 from stepwell.postgres.errors import stepwell_error
 from stepwell.postgres.fetch import fetch
-from stepwell.postgres.queries.rights import Grant, Kind
+from stepwell.postgres.queries.rights import Grant, RoleKind
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[RoleKind, ...] = get_args(RoleKind)
 
 
-def grant(connection: psycopg.Connection[Any], role: str, kinds: Sequence[Kind]) -> None:
+def grant(connection: psycopg.Connection[Any], role: str, kinds: Sequence[RoleKind]) -> None:
     """Grant a role the rights of these kinds, and record that. The role keeps the rights it had before."""
     with _as_owner(connection), connection.transaction():
         fetch(connection, queries.rights.grant_role(role, kinds))
 
 
-def revoke(connection: psycopg.Connection[Any], role: str, kinds: Sequence[Kind] | None = None) -> list[Kind]:
+def revoke(connection: psycopg.Connection[Any], role: str, kinds: Sequence[RoleKind] | None = None) -> list[RoleKind]:
     """Revoke the rights of these kinds from a role, or, with None, all its rights on the schema. Returns the kinds that
     the role keeps, with all their rights."""
     with _as_owner(connection), connection.transaction():

@@ -26,12 +26,9 @@ def to_url(parameters: Mapping[str, object]) -> str:
     others += [(name, value) for name, value in given.items() if name not in _IN_PLACE]
     database = f"/{quote(given['dbname'], safe='')}" if "dbname" in given else ""
     query = "&".join(f"{name}={quote(value, safe='/,')}" for name, value in others)
-    return f"postgresql://{_credentials(given)}{place}{database}" + (f"?{query}" if query else "")
-
-
-def _credentials(given: Mapping[str, str]) -> str:
     user, password = (quote(given.get(name, ""), safe="") for name in ("user", "password"))
-    return f"{user}:{password}@" if password else f"{user}@" if user else ""
+    credentials = f"{user}:{password}@" if password else f"{user}@" if user else ""
+    return f"postgresql://{credentials}{place}{database}" + (f"?{query}" if query else "")
 
 
 def _place(host: str, port: str) -> tuple[str, list[tuple[str, str]]]:

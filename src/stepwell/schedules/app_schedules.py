@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, Unpack
 
-from stepwell.calendar.schedule import Catchup, Overlap, ScheduleInfo, When
+from stepwell.calendar.schedule import ScheduleInfo, When
 from stepwell.calendar.timing import parse_timing
 from stepwell.errors import ConfigError
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
-from stepwell.postgres.query_plan import arun, run
-from stepwell.postgres.threads import refuse_in_event_loop
-from stepwell.schedules.declare import Scheduler, new_declaration
+from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run_call
+from stepwell.schedules.declare import ScheduleOptions, Scheduler, new_declaration
 from stepwell.schedules.handle import ScheduleHandle
 from stepwell.values.bounds import check_name
-from stepwell.values.duration import Duration
-from stepwell.values.policy import Keep
-from stepwell.values.retry import Retry
+from stepwell.values.public_call import public_call
 
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
 
@@ -32,24 +29,8 @@ class AppSchedules:
     scheduler: Scheduler
     _job_store: JobStore
 
-    def schedule(
-        self,
-        when: When,
-        *,
-        tz: str | None = None,
-        args: Mapping[str, Any] | None = None,
-        name: str | None = None,
-        overlap: Overlap = "skip",
-        catchup: Catchup = "once",
-        jitter: Duration = 0,
-        queue: str | None = None,
-        priority: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        keep: Keep | None = None,
-        keep_failed: Keep | None = None,
-    ) -> Callable[[AnyTask], AnyTask]:
+    @public_call("app.schedule", ScheduleOptions)
+    def schedule(self, when: When, **options: Unpack[ScheduleOptions]) -> Callable[[AnyTask], AnyTask]:
         """Enqueue a task by cron or at an interval: `@app.schedule("0 9 * * mon-fri", tz="Europe/Paris")`, above
         `@app.task`. A task may have several schedules, each with a `name`; without one, a schedule has the task's name.
 
@@ -59,15 +40,11 @@ class AppSchedules:
         long. The other options apply to its jobs, as in `using`. The schedule takes effect when a worker starts.
         """
 
-        parse_timing(when, tz)  # so that an error is raised here, even if no task follows
+        parse_timing(when, options.get("tz"))  # so that an error is raised here, even if no task follows
 
         def declare(task: AnyTask) -> AnyTask:
             own = self._own_task(task, "@app.schedule")
-            options = own.using(
-                queue=queue, priority=priority, metadata=metadata, retry=retry, timeout=timeout, keep=keep,
-                keep_failed=keep_failed,
-            )  # fmt: skip
-            self.scheduler.declare(new_declaration(own, when, tz, args, name, overlap, catchup, jitter, options))
+            self.scheduler.declare(new_declaration("app.schedule", own, when, options))
             return task
 
         return declare
@@ -77,63 +54,30 @@ class AppSchedules:
         task: Task[..., Any],
         when: When,
         *,
-        tz: str | None = None,
-        args: Mapping[str, Any] | None = None,
-        name: str | None = None,
-        overlap: Overlap = "skip",
-        catchup: Catchup = "once",
-        jitter: Duration = 0,
-        queue: str | None = None,
-        priority: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        keep: Keep | None = None,
-        keep_failed: Keep | None = None,
         connection: object | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:
         """Make a schedule at run time, or change the schedule of that name. Options as for `schedule`. With
         `connection`, a psycopg connection of your own, this happens if and only if your transaction commits."""
-        refuse_in_event_loop("schedule_task", "aschedule_task")
-        options = self._own_task(task, "schedule_task").using(
-            queue=queue, priority=priority, metadata=metadata, retry=retry, timeout=timeout, keep=keep,
-            keep_failed=keep_failed,
-        )  # fmt: skip
-        declaration = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, options)
-        return run(self.scheduler.put(declaration), self.database, connection)
+        return run_call("schedule_task", self._put("schedule_task", task, when, options), self.database, connection)
 
     async def aschedule_task(
         self,
         task: Task[..., Any],
         when: When,
         *,
-        tz: str | None = None,
-        args: Mapping[str, Any] | None = None,
-        name: str | None = None,
-        overlap: Overlap = "skip",
-        catchup: Catchup = "once",
-        jitter: Duration = 0,
-        queue: str | None = None,
-        priority: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        keep: Keep | None = None,
-        keep_failed: Keep | None = None,
         connection: object | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:
         """The same as `schedule_task`, for async code."""
-        options = self._own_task(task, "aschedule_task").using(
-            queue=queue, priority=priority, metadata=metadata, retry=retry, timeout=timeout, keep=keep,
-            keep_failed=keep_failed,
-        )  # fmt: skip
-        declaration = new_declaration(task, when, tz, args, name, overlap, catchup, jitter, options)
-        return await arun(self.scheduler.put(declaration), self.database, connection)
+        return await arun(self._put("aschedule_task", task, when, options), self.database, connection)
+
+    def _put(self, caller: str, task: Any, when: When, options: ScheduleOptions) -> QueryPlan[ScheduleInfo]:
+        return self.scheduler.put(new_declaration(caller, self._own_task(task, caller), when, options))
 
     def schedules(self) -> list[ScheduleInfo]:
         """List the schedules of this app in the database, with their next and last runs."""
-        refuse_in_event_loop("schedules", "aschedules")
-        return self.database.fetch(queries.schedules.schedules(self.name))
+        return run_call("schedules", rows_of(queries.schedules.schedules(self.name)), self.database)
 
     async def aschedules(self) -> list[ScheduleInfo]:
         """The same as `schedules`, for async code."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from stepwell.calendar.schedule import OVERLAPS, Catchup, NewSchedule, Overlap, ScheduleInfo, Stale, When, check_catchup
 from stepwell.calendar.timing import Timing, parse_timing
 from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
-from stepwell.jobs.enqueuer import Enqueuer
 from stepwell.jobs.options import Options
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
@@ -17,8 +16,34 @@ from stepwell.postgres.database import Database
 from stepwell.postgres.query_plan import QueryPlan
 from stepwell.values.bounds import check_choice, check_name
 from stepwell.values.duration import Duration, seconds
+from stepwell.values.policy import Keep
+from stepwell.values.public_call import refuse_unknown
+from stepwell.values.retry import Retry
 
 _PATIENCE = 2.0
+
+
+class JobOptions(TypedDict, total=False):
+    """Options of the jobs of a schedule, as in `using`."""
+
+    queue: str | None
+    priority: int | None
+    metadata: Mapping[str, Any] | None
+    retry: Retry | None
+    timeout: Duration | None
+    keep: Keep | None
+    keep_failed: Keep | None
+
+
+class ScheduleOptions(JobOptions, total=False):
+    """Options of a schedule, as `App.schedule` documents them."""
+
+    tz: str | None
+    args: Mapping[str, Any] | None
+    name: str | None
+    overlap: Overlap
+    catchup: Catchup
+    jitter: Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +80,22 @@ class Declaration:
         )
 
 
-def new_declaration(
-    task: Task[..., Any],
-    when: When,
-    tz: str | None,
-    args: Mapping[str, Any] | None,
-    name: str | None,
-    overlap: Overlap,
-    catchup: Catchup,
-    jitter: Duration,
-    options: Enqueuer[..., Any],
-) -> Declaration:
-    """Check everything that needs no database. `options` are those of its jobs. `ConfigError` names the field."""
+def new_declaration(caller: str, task: Task[..., Any], when: When, options: ScheduleOptions) -> Declaration:
+    """Check everything that needs no database. `ConfigError` names the field."""
+    refuse_unknown(caller, options, ScheduleOptions)
+    name, args = options.get("name"), options.get("args")
     if args is not None and not isinstance(args, Mapping):
         raise BadArgs(f"args is {args!r}: give a dict of arguments by name")
+    of_jobs: Any = {word: value for word, value in options.items() if word in JobOptions.__annotations__}
     return Declaration(
         task,
         check_name(task.name if name is None else name, "name"),
         dict(args or {}),
-        parse_timing(when, tz),
-        check_choice(overlap, "overlap", OVERLAPS),
-        check_catchup(catchup),
-        seconds(jitter, "jitter"),
-        options.options,
+        parse_timing(when, options.get("tz")),
+        check_choice(options.get("overlap", "skip"), "overlap", OVERLAPS),
+        check_catchup(options.get("catchup", "once")),
+        seconds(options.get("jitter", 0), "jitter"),
+        task.using(**of_jobs).options,
     )
 
 

@@ -10,8 +10,7 @@ from stepwell.errors import ScheduleNotFound, StepwellError
 from stepwell.jobs.handle import JobHandle
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
-from stepwell.postgres.query_plan import QueryPlan, arun, run
-from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run_call
 from stepwell.values.bounds import check_whole
 
 _TRIES = 20
@@ -32,8 +31,7 @@ class ScheduleHandle:
 
     def info(self, *, connection: object | None = None) -> ScheduleInfo | None:
         """Read everything about the schedule; None: it does not exist."""
-        refuse_in_event_loop("info", "ainfo")
-        return run(self._find(), self._database, connection)
+        return run_call("info", self._find(), self._database, connection)
 
     async def ainfo(self, *, connection: object | None = None) -> ScheduleInfo | None:
         """The same as `info`, for async code."""
@@ -41,21 +39,15 @@ class ScheduleHandle:
 
     def ticks(self, limit: int = 20) -> list[Tick]:
         """Read the records of its newest ticks, newest first."""
-        refuse_in_event_loop("ticks", "aticks")
-        return self._database.fetch(
-            queries.schedules.recent_ticks(self.owner, self.name, check_whole(limit, "limit", 1, 10_000))
-        )
+        return run_call("ticks", self._ticks(limit), self._database)
 
     async def aticks(self, limit: int = 20) -> list[Tick]:
         """The same as `ticks`, for async code."""
-        return await self._database.afetch(
-            queries.schedules.recent_ticks(self.owner, self.name, check_whole(limit, "limit", 1, 10_000))
-        )
+        return await arun(self._ticks(limit), self._database)
 
     def pause(self, *, connection: object | None = None) -> None:
         """Pause the schedule until it is resumed. Runs that it has enqueued continue."""
-        refuse_in_event_loop("pause", "apause")
-        run(self._pause(), self._database, connection)
+        run_call("pause", self._pause(), self._database, connection)
 
     async def apause(self, *, connection: object | None = None) -> None:
         """The same as `pause`, for async code."""
@@ -63,8 +55,7 @@ class ScheduleHandle:
 
     def resume(self, *, connection: object | None = None) -> None:
         """Resume the schedule with its next tick. Ticks that were due during the pause are not made up for."""
-        refuse_in_event_loop("resume", "aresume")
-        run(self._resume(), self._database, connection)
+        run_call("resume", self._resume(), self._database, connection)
 
     async def aresume(self, *, connection: object | None = None) -> None:
         """The same as `resume`, for async code."""
@@ -72,8 +63,7 @@ class ScheduleHandle:
 
     def trigger(self, *, connection: object | None = None) -> JobHandle[Any]:
         """Enqueue a run now, apart from the timing and whatever else runs. Its tick is the present time."""
-        refuse_in_event_loop("trigger", "atrigger")
-        return self._job(run(self._trigger(), self._database, connection))
+        return self._job(run_call("trigger", self._trigger(), self._database, connection))
 
     async def atrigger(self, *, connection: object | None = None) -> JobHandle[Any]:
         """The same as `trigger`, for async code."""
@@ -82,8 +72,7 @@ class ScheduleHandle:
     def delete(self, *, connection: object | None = None) -> bool:
         """Delete the schedule; the jobs that it enqueued stay. False: it did not exist. A schedule that is declared in
         code comes back when a worker starts."""
-        refuse_in_event_loop("delete", "adelete")
-        return run(self._delete(), self._database, connection)
+        return run_call("delete", self._delete(), self._database, connection)
 
     async def adelete(self, *, connection: object | None = None) -> bool:
         """The same as `delete`, for async code."""
@@ -92,6 +81,9 @@ class ScheduleHandle:
     def _find(self) -> QueryPlan[ScheduleInfo | None]:
         found = yield queries.schedules.schedules(self.owner, self.name)
         return found[0] if found else None
+
+    def _ticks(self, limit: int) -> QueryPlan[list[Tick]]:
+        return rows_of(queries.schedules.recent_ticks(self.owner, self.name, check_whole(limit, "limit", 1, 10_000)))
 
     def _pause(self) -> QueryPlan[None]:
         [paused] = yield queries.schedules.pause_schedule(self.owner, self.name)

@@ -1,14 +1,12 @@
--- Runs after the views: every comment on the schema, its types, tables, columns and indexes, in one place. Migrations
--- set some of them, too; these are the ones that count. A view's comment is in the view's own file.
+-- Runs after the views: the comments on the schema, its types, tables, columns and indexes. They replace those that
+-- migrations set. Where a name says nearly all, such as schedule.created_at, the comment of the migration stays. A
+-- view's comment is in the view's own file.
 comment on schema stepwell is 'Stepwell: background jobs and durable steps. Created and changed by "stepwell migrate".';
 
 comment on type stepwell.state is
   'Live jobs are scheduled, ready, running, waiting or blocked (stepwell.job); finished jobs are succeeded, failed or '
   'cancelled (stepwell.history).';
 comment on type stepwell.place is 'The position of a job in the claim order, of which workers are notified.';
-comment on column stepwell.place.queue is 'The queue of the job.';
-comment on column stepwell.place.rank is 'Minus the priority.';
-comment on column stepwell.place.run_at is 'Among jobs of equal rank the earliest is claimed first.';
 
 comment on type stepwell.origin is 'The parent or the schedule of a new job, for stepwell.insert_jobs.';
 comment on column stepwell.origin.parent_id is 'The job that spawns the new job.';
@@ -40,7 +38,6 @@ comment on table stepwell.job is 'Live jobs only. The statement that finishes a 
 comment on column stepwell.job.id is 'A version 7 uuid made by the database. The job keeps it in stepwell.history.';
 comment on column stepwell.job.run_at is
   'The job does not run before this time. Among ready jobs of equal rank the earliest is claimed first.';
-comment on column stepwell.job.enqueued_at is 'When the job was enqueued.';
 comment on column stepwell.job.claimed_at is 'When a worker last claimed the job.';
 comment on column stepwell.job.worker_id is 'The worker that runs the job. Set exactly while the state is running.';
 comment on column stepwell.job.epoch is
@@ -50,7 +47,6 @@ comment on column stepwell.job.attempt is
 comment on column stepwell.job.max_attempts is 'Overrides the limit of the task; null: the limit of the task applies.';
 comment on column stepwell.job.rank is 'Minus the priority, so that the whole claim order is ascending.';
 comment on column stepwell.job.cancelling is 'A cancel was requested while the job ran. The worker is notified.';
-comment on column stepwell.job.state is 'One of the live states.';
 comment on column stepwell.job.task is 'The name under which workers register the function.';
 comment on column stepwell.job.queue is 'A name. A worker claims only from the queues it was started with.';
 comment on column stepwell.job.args is 'The arguments by name: a JSON object, stored as it was written.';
@@ -95,7 +91,8 @@ comment on column stepwell.job.admission is
 comment on column stepwell.job.blocked_by is 'The key of the limit or rate in whose line the blocked job stands.';
 comment on column stepwell.job.fair is 'The key by which the job takes turns with other jobs of its queue and rank.';
 comment on index stepwell.job_blocked is 'The lines of limits and rates, in the order in which jobs are admitted.';
-comment on index stepwell.job_turn is 'Finds the latest turn of a fair key.';
+comment on index stepwell.job_turn is 'Finds the next turn of a queue and rank.';
+comment on index stepwell.job_fair is 'Finds the latest turn of a fair key.';
 comment on index stepwell.job_ready is 'The claim order: a claim is one walk along this index.';
 comment on index stepwell.job_due is
   'Finds due jobs, and the time at which the next one is due. A job that waits without a limit is due at infinity.';
@@ -103,77 +100,35 @@ comment on index stepwell.job_running is 'Finds the jobs that a dead worker held
 comment on index stepwell.job_cancelling is 'Finds the jobs that a worker must stop.';
 comment on index stepwell.job_schedule is
   'Finds the live runs of a schedule: first those not blocked, then the blocked ones in the order of admission.';
-comment on index stepwell.job_parent is 'Finds the live children of a job.';
 comment on index stepwell.job_misfit is 'Finds jobs that wait for a worker that their args fit, or were made ready.';
 
 comment on table stepwell.history is 'Finished jobs, append-only. Pruning drops partitions: one per day of expiry.';
-comment on column stepwell.history.id is 'The id of the job.';
 comment on column stepwell.history.expires_at is 'The end of the retention of the row; infinity: it is kept forever.';
 comment on column stepwell.history.finished_at is 'When the job succeeded, failed for good or was cancelled.';
-comment on column stepwell.history.run_at is 'When the job was due.';
-comment on column stepwell.history.enqueued_at is 'When the job was enqueued.';
-comment on column stepwell.history.claimed_at is 'When the last run began; null: the job never ran.';
-comment on column stepwell.history.worker_id is 'The worker of the last run.';
-comment on column stepwell.history.epoch is 'How often the job was claimed. A retry continues to count.';
-comment on column stepwell.history.attempt is 'Counted attempts.';
-comment on column stepwell.history.max_attempts is 'As in stepwell.job.';
-comment on column stepwell.history.rank is 'Minus the priority.';
-comment on column stepwell.history.state is 'succeeded, failed or cancelled.';
-comment on column stepwell.history.task is 'The name of the task.';
-comment on column stepwell.history.queue is 'The queue of the job.';
-comment on column stepwell.history.args is 'The arguments, for a retry.';
-comment on column stepwell.history.metadata is 'As in stepwell.job.';
-comment on column stepwell.history.result is 'The return value of the handler; null unless the job succeeded.';
 comment on column stepwell.history.error is
   'Why the job failed or was cancelled, in one line; details: stepwell.failure.';
-comment on column stepwell.history.schedule_id is 'As in stepwell.job.';
-comment on column stepwell.history.scheduled_for is 'As in stepwell.job.';
-comment on column stepwell.history.cursor is 'As in stepwell.job.';
-comment on column stepwell.history.input is 'As in stepwell.job.';
-comment on column stepwell.history.parent_id is 'As in stepwell.job.';
-comment on column stepwell.history.parent_key is 'As in stepwell.job.';
-comment on column stepwell.history.forked_from is 'As in stepwell.job.';
 comment on column stepwell.history.failed_step is 'The step at which the job failed, saved or not. A retry repeats it.';
 comment on column stepwell.history.steps is
   'The saved steps in order, as stepwell.folded_steps writes and stepwell.unfold reads them; null: none.';
-comment on column stepwell.history.life is 'As in stepwell.job.';
-comment on column stepwell.history.owner is 'As in stepwell.job.';
-comment on column stepwell.history.policy is 'As in stepwell.job.';
 comment on column stepwell.history.group_id is 'As in stepwell.job.';
 comment on column stepwell.history.admission is 'As in stepwell.job: a retry needs it.';
 comment on index stepwell.history_id is 'Finds a finished job. Ids grow with time, so it also has the newest first.';
 comment on index stepwell.history_failed is 'Lists failed jobs without reading the others.';
 
 comment on table stepwell.failure is 'A row for each attempt that did not succeed. Pruned like stepwell.history.';
-comment on column stepwell.failure.job_id is 'The job.';
 comment on column stepwell.failure.expires_at is 'The end of the retention of the row: that of the task for failures.';
-comment on column stepwell.failure.failed_at is 'When the attempt ended.';
-comment on column stepwell.failure.claimed_at is 'When the attempt began.';
-comment on column stepwell.failure.worker_id is 'The worker that ran the attempt.';
-comment on column stepwell.failure.epoch is 'The epoch of the run; unique for a job.';
 comment on column stepwell.failure.attempt is 'The number of the counted attempt.';
 comment on column stepwell.failure.reason is
   'error, timeout, lease_lost, bad_args, bad_result; unreadable: the contents of the job could not be sent to a '
   'worker; broken: a constraint refuses the row of the job.';
-comment on column stepwell.failure.type is 'The type of the exception.';
-comment on column stepwell.failure.message is 'The message of the exception.';
-comment on column stepwell.failure.traceback is 'The traceback; null: there is none.';
-comment on index stepwell.failure_job is 'The failed attempts of a job, in order.';
 
 comment on table stepwell.worker is 'Registered workers. A row stays while its worker holds jobs.';
-comment on column stepwell.worker.id is 'A new id at every start.';
 comment on column stepwell.worker.number is 'The key of the advisory lock that the session of a live worker holds.';
-comment on column stepwell.worker.host is 'The host of the worker.';
-comment on column stepwell.worker.pid is 'The process id on that host.';
-comment on column stepwell.worker.version is 'The version of stepwell that the worker runs.';
 comment on column stepwell.worker.queues is 'The queues and queue patterns from which the worker claims.';
 comment on column stepwell.worker.tasks is
   'The registered tasks, each with the limits that rescue needs and the default options of its jobs: {"max_attempts", '
   '"keep_failed", "queue", "priority"}. Workers of schema 6 register the limits only.';
-comment on column stepwell.worker.concurrency is 'How many jobs the worker runs at once.';
 comment on column stepwell.worker.running is 'How many jobs the worker ran at its last renewal.';
-comment on column stepwell.worker.started_at is 'When the worker started.';
-comment on column stepwell.worker.renewed_at is 'When the worker last renewed its lease.';
 comment on column stepwell.worker.lease_until is 'When the lease ends, and with it the right to hold jobs.';
 comment on column stepwell.worker.lock_held is
   'The session held the advisory lock at the last renewal. If not, as behind a pooler, only the lease counts.';
@@ -184,7 +139,6 @@ comment on column stepwell.worker.overdue_since is
   'forward; null: renewed since.';
 comment on column stepwell.worker.begun is
   'The number at the start of the process, if the worker lost its lease and registered again; null: number.';
-comment on column stepwell.worker.owner is 'The name of the app.';
 comment on column stepwell.worker.schedules is 'The names of the schedules that the code of the worker declares.';
 comment on column stepwell.worker.stale_after is
   'Schedules of this owner that no live worker has declared for this many seconds are removed; null: they are kept.';
@@ -196,54 +150,32 @@ comment on column stepwell.worker.signatures is
 comment on index stepwell.worker_number is 'Finds the newest worker that knows a task.';
 
 comment on table stepwell.clock is 'For tests: stepwell.now() returns the time in its row. Empty in production.';
-comment on column stepwell.clock.at is 'The time that stepwell.now() returns.';
 
 comment on table stepwell.schedule is
   'Jobs to enqueue by cron or at an interval. Any worker computes the ticks; stepwell.tick decides under a lock on the '
   'row whether they are fired.';
-comment on column stepwell.schedule.id is 'A new id whenever a schedule is created.';
 comment on column stepwell.schedule.owner is 'The name of the app. No app changes the schedules of another.';
-comment on column stepwell.schedule.name is 'The name, unique for the owner.';
-comment on column stepwell.schedule.task is 'The task of the jobs.';
-comment on column stepwell.schedule.args is 'The arguments of the jobs.';
-comment on column stepwell.schedule.queue is 'The queue of the jobs.';
-comment on column stepwell.schedule.rank is 'Minus the priority of the jobs.';
 comment on column stepwell.schedule.cron is 'The cron expression; null: an interval.';
-comment on column stepwell.schedule.tz is 'The time zone of the cron expression.';
-comment on column stepwell.schedule.every is 'The interval in seconds, counted from 1970; null: a cron expression.';
 comment on column stepwell.schedule.overlap is
   'The effect of a tick while a run is live: skip, allow, queue (wait for its end) or replace (cancel it).';
 comment on column stepwell.schedule.catchup is 'How many missed ticks are fired, the newest first: 0, 1 or more.';
 comment on column stepwell.schedule.jitter is 'Each job is delayed by a random time of up to this many seconds.';
-comment on column stepwell.schedule.declared is 'The schedule is declared in code; false: it was created at run time.';
 comment on column stepwell.schedule.declared_at is 'When a live worker last declared the schedule.';
 comment on column stepwell.schedule.version is 'Grows with each change. Ticks of an older version are refused.';
-comment on column stepwell.schedule.created_at is 'When the schedule was created.';
 comment on column stepwell.schedule.paused_at is 'When the schedule was paused; null: it is not paused.';
 comment on column stepwell.schedule.next_tick_at is 'The next tick; null: the schedule is paused or has no other tick.';
-comment on column stepwell.schedule.last_tick_at is 'The tick of the last run that was enqueued.';
-comment on column stepwell.schedule.last_job_id is 'The last run that was enqueued.';
 comment on column stepwell.schedule.forgotten_until is 'Ticks up to then have no record left, and are not fired again.';
 comment on column stepwell.schedule.named is 'The app was given a name, so the jobs belong to that owner.';
-comment on column stepwell.schedule.metadata is 'The metadata of the jobs.';
 comment on column stepwell.schedule.max_attempts is 'The attempt limit of the jobs; null: the limit of the task.';
-comment on column stepwell.schedule.policy is 'The policy of the jobs.';
-comment on index stepwell.schedule_name is 'A name is unique for its owner.';
 comment on index stepwell.schedule_due is 'Finds due schedules, and the time of the next tick.';
 
 comment on table stepwell.tick is
   'The newest thousand ticks of each schedule, with their jobs. The key prevents firing a tick twice.';
-comment on column stepwell.tick.schedule_id is 'The schedule.';
-comment on column stepwell.tick.at is 'When the tick was due.';
-comment on column stepwell.tick.handled_at is 'When a worker handled the tick.';
 comment on column stepwell.tick.job_id is 'The job that was enqueued; null: none.';
 comment on column stepwell.tick.skipped is 'Why there is no job: overlap (a run was live) or missed (catchup is 0).';
-comment on column stepwell.tick.triggered is 'The run was triggered by hand.';
 
 comment on table stepwell.control is
   'Pauses and stops. A pause lasts until it is resumed. A stop is for workers that had started before.';
-comment on column stepwell.control.action is 'pause or stop.';
-comment on column stepwell.control.scope is 'everything, queue, task or worker.';
 comment on column stepwell.control.name is 'The queue, the task or the id of the worker; empty for everything.';
 comment on column stepwell.control.asked_at is 'When it was requested; for a stop, the last time.';
 comment on column stepwell.control.up_to is
@@ -260,7 +192,8 @@ comment on index stepwell.permit_job is 'Finds the permits of a job.';
 
 comment on table stepwell.bucket is 'The token bucket of a rate. A bucket that is not here is full.';
 comment on column stepwell.bucket.key is 'The key of the rate.';
-comment on column stepwell.bucket.used_until is 'When the bucket is full again, if no job is claimed until then.';
+comment on column stepwell.bucket.used is 'How many tokens were missing when a job was last claimed.';
+comment on column stepwell.bucket.used_at is 'When that was. Tokens have come back since then, at the present rate.';
 comment on column stepwell.bucket.closed_until is 'No job is admitted before: a handler raised RateLimited.';
 comment on column stepwell.bucket.next_at is 'When the first job in line can be admitted; null: no job is in line.';
 comment on index stepwell.bucket_next is 'Finds the buckets that have a token for the first job in line.';
@@ -277,42 +210,24 @@ comment on table stepwell.turn_clock is
 comment on column stepwell.turn_clock.queue is 'The queue.';
 comment on column stepwell.turn_clock.rank is 'Minus the priority.';
 comment on column stepwell.turn_clock.turn is 'The latest turn that was claimed.';
-comment on column stepwell.turn_clock.moved_at is 'When it was last moved, which is at most every 50 ms.';
+comment on column stepwell.turn_clock.moved_at is 'When it was last moved, which is at most every 100 ms.';
 
 comment on table stepwell.leader is
   'The worker that does the upkeep for the fleet until its lease ends. Two leaders at once do no harm.';
-comment on column stepwell.leader.only_row is 'Allows one row at most.';
-comment on column stepwell.leader.worker_id is 'The leader.';
-comment on column stepwell.leader.since is 'Since when it has been the leader.';
-comment on column stepwell.leader.lease_until is 'When another worker may take over, unless the leader renews.';
 
 comment on table stepwell.stat is
   'How runs ended, counted by the minute. Workers count in memory and write every few seconds; the counts that a '
   'killed worker had not written are lost.';
-comment on column stepwell.stat.minute is 'The minute in which the counts were written.';
-comment on column stepwell.stat.task is 'The task.';
-comment on column stepwell.stat.queue is 'The queue.';
-comment on column stepwell.stat.succeeded is 'Runs that succeeded.';
-comment on column stepwell.stat.failed is 'Runs that failed, whether they are retried or not.';
-comment on column stepwell.stat.cancelled is 'Runs that were cancelled.';
 comment on column stepwell.stat.handed_back is
   'Runs stopped by a shutdown, or that the worker could not begin. They do not count as attempts. Workers of schema 5 '
   'also count snoozed runs here.';
-comment on column stepwell.stat.seconds is 'The total duration of the runs.';
-comment on column stepwell.stat.suspended is 'Runs that ended to wait for a time, an event or children.';
-comment on column stepwell.stat.snoozed is 'Runs whose handler raised Snooze.';
 comment on column stepwell.stat.advanced is 'Runs of chains and machines that continue later or in another queue.';
-comment on column stepwell.stat.restarted is 'Runs that returned Restart.';
 comment on column stepwell.stat.undone is 'Runs that compensated the steps of their job.';
 comment on column stepwell.stat.refused is 'Runs whose outcome was refused by the fence.';
 
 comment on table stepwell.step is 'The saved steps of live jobs. The end of a job folds them into stepwell.history.';
 comment on column stepwell.step.job_id is 'The job; no foreign key, which would be checked for each job that ends.';
-comment on column stepwell.step.saved_at is 'When the step was saved.';
 comment on column stepwell.step.until is 'The end of a sleep, or the time limit of a wait; null: neither, or no limit.';
-comment on column stepwell.step.event_id is 'The event that ended the wait.';
-comment on column stepwell.step.child_id is 'The job that was spawned.';
-comment on column stepwell.step.seconds is 'The duration of the step.';
 comment on column stepwell.step.n is 'The position of the step in the order in which the job reached its steps.';
 comment on column stepwell.step.epoch is 'The run that saved the step. Unused: nothing reads it.';
 comment on column stepwell.step.fingerprint is 'A checksum of the arguments, to detect drift; null: no arguments.';
@@ -324,10 +239,6 @@ comment on column stepwell.step.large is 'The value is in stepwell.large_value o
 comment on column stepwell.step.kind is
   'step, transaction, retry, sleep, wait, receive, child, first, now, random, uuid, patch, state, undo; taken: an '
   'event taken before a restart.';
-comment on column stepwell.step.key is 'The name of the step, unique in the job.';
-comment on column stepwell.step.event is 'The name of the event that the step waits for.';
-comment on column stepwell.step.event_key is 'The key of that event; empty: none.';
-comment on column stepwell.step.value is 'The saved value.';
 comment on column stepwell.step.error is 'The type and message of the error, and the state of a child; null: none.';
 comment on index stepwell.step_pending is 'Tells whether a group of steps is complete.';
 comment on index stepwell.step_waiting is 'Finds the steps that wait for an event.';
@@ -335,22 +246,12 @@ comment on index stepwell.step_large_event is 'Tells whether a step still refers
 
 comment on table stepwell.large_value is
   'Values of steps over 64 KB, read on demand and not with each claim. They expire with the history of the job.';
-comment on column stepwell.large_value.job_id is 'The job.';
-comment on column stepwell.large_value.expires_at is 'When the history of the job expires; infinity: the job is live.';
-comment on column stepwell.large_value.key is 'The key of the step.';
-comment on column stepwell.large_value.value is 'The value of the step.';
-comment on index stepwell.large_value_expires is 'Finds expired values.';
 
 comment on table stepwell.event is
   'Events, for all jobs, and signals, for one. Each wait takes the oldest event that its job has not taken yet.';
-comment on column stepwell.event.id is 'In the order of emission.';
-comment on column stepwell.event.emitted_at is 'When the event was emitted.';
-comment on column stepwell.event.expires_at is 'The event is kept until then, for waits that begin later.';
 comment on column stepwell.event.transaction is 'The transaction that emitted the event and delivers it at commit.';
 comment on column stepwell.event.job_id is 'The job to which a signal was sent; null: an event for all jobs.';
-comment on column stepwell.event.name is 'The name of the event or signal.';
 comment on column stepwell.event.key is 'The subject of the event, such as an order number; empty: none.';
-comment on column stepwell.event.value is 'The value.';
 comment on column stepwell.event.delivered is 'Another event of the same transaction has delivered this one.';
 comment on column stepwell.event.late is
   'The delivery is repeated until no transaction up to this one is running; 0: not repeated yet; null: no need.';
@@ -362,7 +263,6 @@ comment on column stepwell.event.kept_until is
   'find the event by this.';
 comment on index stepwell.event_name is 'Finds the events that were emitted before a wait began.';
 comment on index stepwell.event_sent is 'Finds the signals of a job, first in, first out.';
-comment on index stepwell.event_expires is 'Finds expired events.';
 comment on index stepwell.event_transaction is 'Finds the other events of a transaction.';
 comment on index stepwell.event_late is 'Finds the events that stepwell.deliver_late delivers.';
 
@@ -403,14 +303,9 @@ comment on table stepwell.privilege is
   'What each kind of role may do, rewritten from rights.sql by each migration. A function not listed is internal.';
 comment on column stepwell.privilege.kind is
   'producer, worker, viewer, operator; everybody: roles that may use the schema.';
-comment on column stepwell.privilege.object is 'function: the kind may execute it; view: the kind may select from it.';
-comment on column stepwell.privilege.name is 'The name of the function, without its parameters, or of the view.';
 
 comment on table stepwell.grantee is 'The grants made by "stepwell grant". Each migration grants them again.';
-comment on column stepwell.grantee.role is 'The name of the role.';
-comment on column stepwell.grantee.kind is 'producer, worker, viewer or operator.';
 comment on column stepwell.grantee.role_id is 'The oid of the role. A later role of the same name is another role.';
-comment on column stepwell.grantee.granted_at is 'When the grant was made.';
 
 comment on table stepwell.size_limit is
   'The size limits, in bytes, set by the owner of the schema with stepwell.set_size_limit or "stepwell limits set".';

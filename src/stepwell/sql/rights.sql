@@ -15,8 +15,9 @@ from (
       '{worker}', 'function', '{
         register_worker, rivals, renew, unregister_worker, first_ready, ready_queues, claim, claim_jobs, read_claimed,
         report_progress, still_held, hand_back_unknown, lock_holders, hold_misfits,
-        finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, cancel_group, forget_waits,
-        large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit, admit_keys,
+        finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, cancel_group,
+        forget_waits, large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit,
+        admit_keys, lines, return_stray_permits,
         add_stats,
         put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,
         make_partitions, prune, prune_events, prune_groups, prune_rows, prune_signals, prune_stats, prune_ticks, deliver_late

@@ -1,7 +1,24 @@
--- Runs after the functions are made: the planner settings of each function, in groups. A function may be in several
--- groups. A nested call inherits the settings of its caller, so each function is in every group that it depends on,
--- also where its callers have the same settings. A function that reads stepwell.job must have enable_seqscan = off
--- (tests/sql/test_plans.py).
+-- Runs after the functions are made: the settings of each function.
+--
+-- Every function has a fixed search_path, so that no object of its caller shadows ours. The excepted functions run with
+-- their caller's rights, and Postgres inlines them, which any setting would prevent.
+do $$
+declare
+  _function regprocedure;
+begin
+  for _function in
+    select p.oid from pg_proc p
+    where p.pronamespace = 'stepwell'::regnamespace
+      and p.proname <> all ('{expiry, has_one_limit, json_size, microseconds, place_text, unfold, uuid7}'::text[])
+  loop
+    execute format('alter function %s set search_path = pg_catalog, pg_temp', _function);
+  end loop;
+end
+$$;
+
+-- The planner settings, in groups. A function may be in several groups. A nested call inherits the settings of its
+-- caller, so each function is in every group that it depends on, also where its callers have the same settings. A
+-- function that reads stepwell.job must have enable_seqscan = off (tests/sql/test_plans.py).
 --
 -- Statistics on tables of jobs, steps and events are always stale: thousands of rows come and go between two runs of
 -- ANALYZE. A plan that was made while a table was empty stays when the table is full. So the plans must not depend on
@@ -34,7 +51,7 @@ begin
             has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
             prune_rows, prune_signals, put_schedules, read_claimed, remove_worker, renew, rescue_jobs,
             rescue_unregistered, release, results, retry,
-            return_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one,
+            return_permits, return_stray_permits, room_of, run_now, send, step_saved, steps_done, still_held, tick_one,
             add_members, prune_groups, seal_group
           }'
         ),
@@ -45,8 +62,9 @@ begin
             enable_sort = off
           }',
           '{
-            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, promote, ready_queues, register_worker,
-            release_misfits, runs_to_replace, task_options, cancel_group, fold_groups, group_results
+            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, lines, promote,
+            ready_queues, register_worker, release_misfits, runs_to_replace, task_options,
+            cancel_group, fold_groups, group_results
           }'
         ),
         -- hash: arrays of any length are joined to rows by a hash; a nested loop would sort the array for each row. The
@@ -59,8 +77,8 @@ begin
           }',
           '{
             advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, hand_back_unknown, hold_misfits,
-            keep_events, note_claimed, queue_again, report_progress, restart, save_steps, snooze, spawn, suspend, tick, tick_many, to_history,
-            count_members, settle_groups, start_callbacks, uncount_members
+            keep_events, note_claimed, queue_again, report_progress, restart, save_steps, snooze, spawn, suspend, tick,
+            tick_many, to_history, count_members, settle_groups, start_callbacks, uncount_members
           }'
         ),
         -- loop: few rows are looked up one by one, whichever join the caller has disabled.
@@ -70,8 +88,14 @@ begin
             enable_hashjoin = off, enable_mergejoin = off
           }',
           '{
-            admit, cancel, deliver, end_children, fork, group_progress, look_again, mark_beside, take_events, waiting_for, wake
+            admit, admit_keys, cancel, deliver, end_children, fork, group_progress, look_again, mark_beside, take_events, waiting_for,
+            wake
           }'
+        ),
+        -- any: it looks rows up one by one, and joins arrays of any length.
+        (
+          '{enable_nestloop = on, enable_hashjoin = on}',
+          '{line_up}'
         )
     ) as g (settings, functions)
   loop

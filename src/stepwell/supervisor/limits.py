@@ -18,7 +18,7 @@ _CHECKS_PER_SECOND = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """How many runs a process may end, and how many bytes of memory it may use; None: no limit."""
 
     jobs: int | None = None
@@ -31,7 +31,7 @@ class Limits:
 class LimitWatch:
     """Drains a worker once it reaches a limit; `reached` says that it did."""
 
-    def __init__(self, worker: Worker, limits: Limits) -> None:
+    def __init__(self, worker: Worker, limits: ProcessLimits) -> None:
         self._worker = worker
         self._limits = limits
         self._warned = False

@@ -23,19 +23,8 @@ from stepwell.errors import StepwellError
 from stepwell.supervisor import code_changes, exit_codes
 from stepwell.supervisor.lifeline import Command
 from stepwell.supervisor.worker_process import WorkerProcess
+from stepwell.telemetry import supervisor as events
 from stepwell.telemetry.bus import log
-from stepwell.telemetry.supervisor import (
-    CodeChanged,
-    ProcessDied,
-    ProcessDiedAtEnd,
-    ProcessEnded,
-    ProcessesStopping,
-    ProcessNotStarted,
-    ProcessRecycled,
-    ProcessRefused,
-    ProcessStarted,
-    ProcessWaitsForChange,
-)
 
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 30.0
@@ -113,7 +102,7 @@ class Supervisor:
         self._signals += 1
         command: Command = "drain" if self._signals == 1 else "hand back" if self._signals == 2 else "end"
         if processes := self._processes():
-            log(ProcessesStopping(len(processes), command))
+            log(events.ProcessesStopping(len(processes), command))
         self._stop(command)
         if command == "end":
             self._code = 128 + number
@@ -148,10 +137,10 @@ class Supervisor:
                 process = place.process = WorkerProcess(self._argv)
             except OSError as error:
                 delay = place.delay.after(0)
-                log(ProcessNotStarted(place.number, str(error), delay))
+                log(events.ProcessNotStarted(place.number, str(error), delay))
                 await self._pause(place, delay)
                 continue
-            log(ProcessStarted(place.number, process.pid))
+            log(events.ProcessStarted(place.number, process.pid))
             code = await process.ended
             place.process = None
             # Once a process could start, neither the app nor its settings are to blame for later exits.
@@ -167,27 +156,27 @@ class Supervisor:
         """After a process ended unasked, wait until it is time for the next. False: the place stays empty."""
         number, pid = place.number, process.pid
         if code == exit_codes.DONE:
-            log(ProcessEnded(number, pid))
+            log(events.ProcessEnded(number, pid))
             return False
         if code == exit_codes.USAGE:
-            log(ProcessRefused(number, pid))
+            log(events.ProcessRefused(number, pid))
             self._code = exit_codes.USAGE
             self._stop("drain")
             return False
         if code in _CANNOT_START and self._changes is None and not self._one_started:
             # No process can start: end visibly instead of trying for ever.
-            log(ProcessRefused(number, pid))
+            log(events.ProcessRefused(number, pid))
             self._code = exit_codes.TROUBLE
             self._stop("drain")
             return False
         if code == exit_codes.RECYCLE:
-            log(ProcessRecycled(number, pid))
+            log(events.ProcessRecycled(number, pid))
         elif code == exit_codes.MISCONFIGURED and self._changes is not None:
-            log(ProcessWaitsForChange(number, pid))
+            log(events.ProcessWaitsForChange(number, pid))
             await place.hurry.wait()
         else:
             delay = place.delay.after(process.age)
-            log(ProcessDied(number, pid, describe_exit(code), delay))
+            log(events.ProcessDied(number, pid, describe_exit(code), delay))
             await self._pause(place, delay)
         return True
 
@@ -199,7 +188,7 @@ class Supervisor:
         refused_like_others = code == self._code == exit_codes.USAGE or (code in _CANNOT_START and self._code)
         if as_asked or self._signals > 2 or refused_like_others:
             return
-        log(ProcessDiedAtEnd(place.number, process.pid, describe_exit(code)))
+        log(events.ProcessDiedAtEnd(place.number, process.pid, describe_exit(code)))
         self._code = self._code or exit_codes.TROUBLE
 
     async def _pause(self, place: Place, delay: float) -> None:
@@ -212,7 +201,7 @@ class Supervisor:
         try:
             async for files in self._changes:
                 if not self._stopping:
-                    log(CodeChanged(tuple(files)))
+                    log(events.CodeChanged(tuple(files)))
                     self.restart()
         except Exception as error:
             self._stop("drain")

@@ -20,7 +20,7 @@ from stepwell.postgres.errors import is_transient
 from stepwell.postgres.hints import translated
 from stepwell.supervisor import exit_codes
 from stepwell.supervisor.lifeline import LifelineListener
-from stepwell.supervisor.limits import Limits, LimitWatch
+from stepwell.supervisor.limits import LimitWatch, ProcessLimits
 from stepwell.worker import Worker
 
 _PATIENCE = 1.0
@@ -36,7 +36,7 @@ def run_worker(
     app: App,
     worker: Worker,
     lifeline: LifelineListener | None = None,
-    limits: Limits | None = None,
+    limits: ProcessLimits | None = None,
     *,
     wait: bool = True,
     report: Callable[[Exception], None],
@@ -56,7 +56,7 @@ def run_worker(
     _listen_for_signals(loop, worker)
     if lifeline is not None:
         lifeline.control(loop, worker)
-    watch = LimitWatch(worker, limits or Limits())
+    watch = LimitWatch(worker, limits or ProcessLimits())
     # Not by a subscription: with a subscriber, the worker builds every event that nobody else would read.
     started = loop.create_task(worker.started())
     code = exit_codes.TROUBLE

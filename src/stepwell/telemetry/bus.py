@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -36,7 +36,7 @@ class Telemetry(msgspec.Struct, frozen=True):
 
 
 class JobEvent(Telemetry, frozen=True):
-    """Something that happened to a job which a worker holds."""
+    """Something that happened to a job."""
 
     job_id: str
     task: str
@@ -94,3 +94,8 @@ def log(event: Telemetry, error: BaseException | None = None) -> None:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A count and its noun: "1 job", "2 jobs"."""
     return f"1 {one}" if count == 1 else f"{count} {many or one + 's'}"
+
+
+def first_few(names: Sequence[str], count: int) -> str:
+    """The first three names, and how many others there are; `names` may leave out others that `count` counts."""
+    return ", ".join(names[:3]) + (f" and {counted(count - 3, 'other')}" if count > 3 else "")

@@ -62,6 +62,8 @@ class AttemptFailed(JobEvent, frozen=True):
     message: str
     traceback: str | None
     delay: float | None
+    step: str | None = None
+    """The step of a chain or durable function, or the state of a machine, that failed."""
 
     @property
     def final(self) -> bool:
@@ -72,12 +74,13 @@ class AttemptFailed(JobEvent, frozen=True):
         return self.level if self.final else logging.WARNING
 
     def text(self) -> str:
-        failure = f"{self.job} attempt {self.attempt} of {self.max_attempts} failed ({self.reason}): "
+        at = f" in {self.step!r}" if self.step else ""
+        failure = f"{self.job} attempt {self.attempt} of {self.max_attempts} failed{at} ({self.reason}): "
         failure += error_line(self.type, self.message)
         if self.final:
             return f"{failure}; it is not tried again"
         place = user_place(self.traceback or "")
-        return f"{failure}{f' at {place}' if place else ''}; next try in {self.delay:.3g} s"
+        return f"{failure}{f' at {place}' if place else ''}; next try in {describe(self.delay or 0)}"
 
     def detail(self) -> str | None:
         return self.traceback if self.final else None
@@ -165,11 +168,10 @@ class OutcomesHeldUp(Telemetry, frozen=True):
     )
 
 
-class JobLocked(Telemetry, frozen=True):
+class JobLocked(JobEvent, frozen=True):
     """A write waits for another session's lock on the job. `what` is "outcome", "step" or "transaction"."""
 
     level = logging.WARNING
-    job_id: str
     what: str
     pid: int | None
     """The session that holds the lock; None: unknown, or a prepared transaction."""
@@ -179,7 +181,7 @@ class JobLocked(Telemetry, frozen=True):
     """When that session's transaction began."""
 
     def text(self) -> str:
-        waits = f"the {self.what} of {self.job_id} waits for a lock"
+        waits = f"the {self.what} of {self.job} waits for a lock"
         if self.role is None:
             return f"{waits}, and the session that holds it is unknown: look in pg_locks and pg_stat_activity"
         session = self.application if self.pid is None else f"session {self.pid} ({self.role}, {self.application!r})"
@@ -206,23 +208,20 @@ class JobsRescued(Telemetry, frozen=True):
         return f"rescued {counted(self.count, 'job')} from dead workers"
 
 
-class RescuedJobFailed(Telemetry, frozen=True):
+class RescuedJobFailed(JobEvent, frozen=True):
     """A job has failed permanently because its worker died on its last attempt. That worker cannot report it."""
 
     level = logging.ERROR
-    job_id: str
-    task: str
     message: str
     line = (
-        "{0.task} {0.job_id} has failed for good: {0.message}, and no attempt is left; if the job did "
+        "{0.job} has failed for good: {0.message}, and no attempt is left; if the job did "
         'not cause that, run "stepwell jobs retry {0.job_id}"'
     )
 
 
-class JobBroken(Telemetry, frozen=True):
+class JobBroken(JobEvent, frozen=True):
     """A job could not be promoted, and has failed."""
 
     level = logging.ERROR
-    job_id: str
     error: str
-    line = "job {0.job_id} has failed: {0.error}"
+    line = "{0.job} has failed: {0.error}"

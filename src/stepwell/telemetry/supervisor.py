@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from stepwell.telemetry.bus import Telemetry, counted
+from stepwell.telemetry.bus import Telemetry, counted, first_few
 
 
 class ProcessEvent(Telemetry, frozen=True):
@@ -81,8 +81,7 @@ class CodeChanged(Telemetry, frozen=True):
     files: tuple[str, ...]
 
     def text(self) -> str:
-        others = f" and {len(self.files) - 3} others" if len(self.files) > 3 else ""
-        return f"{', '.join(self.files[:3])}{others} changed: restarting"
+        return f"{first_few(self.files, len(self.files))} changed: restarting"
 
 
 class SupervisorGone(Telemetry, frozen=True):

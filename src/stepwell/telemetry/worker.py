@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from stepwell.telemetry.bus import Telemetry, counted
+from stepwell.telemetry.bus import Telemetry, counted, first_few
 from stepwell.values.duration import describe
 
 
@@ -49,18 +49,38 @@ class TasksShared(Telemetry, frozen=True):
         )
 
 
+class QueueUnknown(Telemetry, frozen=True):
+    """The worker claims from a queue that no task of its app has."""
+
+    level = logging.WARNING
+    name: str
+    hint: str
+    line = "no task of this app has the queue {0.name!r}, and no job is ready in it{0.hint}"
+
+
 class WorkerStopping(Telemetry, frozen=True):
     running: int
     grace: float
+    """0: it does not wait."""
+    jobs: tuple[str, ...] = ()
+    """The tasks and ids of the first few."""
 
     def text(self) -> str:
-        return f"stopping: waiting up to {self.grace:g} s for {counted(self.running, 'running job')}"
+        if not self.running:
+            return "stopping: no job is running"
+        jobs = f"{counted(self.running, 'running job')}: {first_few(self.jobs, self.running)}"
+        if not self.grace:
+            return f"stopping: handing back {jobs}"
+        back = "hands it back" if self.running == 1 else "hands them back"
+        return f"stopping: waiting up to {describe(self.grace)} for {jobs}; a second Ctrl-C {back} within seconds"
 
 
 class WorkerStopped(Telemetry, frozen=True):
     succeeded: int
     failed: int
-    line = "stopped: {0.succeeded} jobs succeeded, {0.failed} attempts failed"
+
+    def text(self) -> str:
+        return f"stopped: {counted(self.succeeded, 'job')} succeeded, {counted(self.failed, 'attempt')} failed"
 
 
 class StopAsked(Telemetry, frozen=True):
@@ -120,8 +140,11 @@ class LeaseLost(Telemetry, frozen=True):
 class LoopBlocked(Telemetry, frozen=True):
     level = logging.WARNING
     seconds: float
-    task: str | None
     job_id: str | None
+    """The job whose handler the loop runs, with its task, queue and attempt; None: it runs none."""
+    task: str | None
+    queue: str | None
+    attempt: int | None
     stack: str
 
     def text(self) -> str:

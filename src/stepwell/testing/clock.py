@@ -11,7 +11,8 @@ from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.postgres.database import Database
 from stepwell.postgres.queries import testing as queries
-from stepwell.postgres.query_plan import QueryPlan, arun, run
+from stepwell.postgres.queries.reads import clock
+from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run
 from stepwell.values.duration import Duration, seconds
 
 
@@ -35,7 +36,7 @@ class Clock:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         with _keeping(error):
-            run(_release(), self._database)
+            run(_start(), self._database)
 
     async def __aenter__(self) -> AsyncStoppedClock:
         await arun(_set(self._at), self._database)
@@ -43,7 +44,7 @@ class Clock:
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         with _keeping(error):
-            await arun(_release(), self._database)
+            await arun(_start(), self._database)
 
 
 class StoppedClock:
@@ -54,7 +55,7 @@ class StoppedClock:
 
     def now(self) -> datetime:
         """The time that the clock shows."""
-        return run(_now(), self._database)
+        return run(rows_of(clock()), self._database)[0]
 
     def advance(self, by: Duration) -> datetime:
         """Move the clock forward, and return its new time."""
@@ -77,30 +78,25 @@ class AsyncStoppedClock:
         self._database = database
 
     async def now(self) -> datetime:
-        """The time that the clock shows."""
-        return await arun(_now(), self._database)
+        """The same as `StoppedClock.now`."""
+        return (await arun(rows_of(clock()), self._database))[0]
 
     async def advance(self, by: Duration) -> datetime:
-        """Move the clock forward, and return its new time."""
+        """The same as `StoppedClock.advance`."""
         return await arun(_set(None, seconds(by, "by")), self._database)
 
     async def set(self, at: datetime) -> datetime:
-        """Set the clock to a time with a time zone, later or earlier."""
+        """The same as `StoppedClock.set`."""
         return await arun(_set(_checked(at)), self._database)
 
     async def skip(self) -> bool:
-        """Move the clock to the next time at which a job is due: delayed, sleeping, waiting with a timeout, or to be
-        retried. Returns False if there is none, or if it is due already."""
+        """The same as `StoppedClock.skip`."""
         return await arun(_skip(), self._database)
 
 
 def _keeping(error: BaseException | None) -> AbstractContextManager[None]:
     """A second error must not hide the first."""
     return nullcontext() if error is None else suppress(psycopg.Error, StepwellError)
-
-
-def _now() -> QueryPlan[datetime]:
-    return (yield queries.now())[0]
 
 
 def _set(at: datetime | None, by: float = 0.0) -> QueryPlan[datetime]:
@@ -111,8 +107,8 @@ def _set(at: datetime | None, by: float = 0.0) -> QueryPlan[datetime]:
     return moment
 
 
-def _release() -> QueryPlan[None]:
-    yield queries.release_clock()
+def _start() -> QueryPlan[None]:
+    yield queries.start_clock()
     yield queries.wake_workers()
 
 

@@ -187,6 +187,11 @@ class AdmissionRules:
                     check_template(rule.key, arguments, self._what(what), constant=True)
         if self.fair is not None:
             check_template(self.fair.key, arguments, self._what("fair"), constant=False)
+        if len({limit.hold for limit in self.limits}) > 1:
+            raise ConfigError(
+                f"task {self.task!r} has a limit with hold=True and one without: a job that holds one place while it "
+                "waits for another could wait for ever, so give all of them hold=True, or none"
+            )
         if len(self.limits) + len(self.rates) > _MOST_KEYS:
             raise ConfigError(f"task {self.task!r} has more than {_MOST_KEYS} limits and rates")
 

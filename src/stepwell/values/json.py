@@ -3,6 +3,7 @@ store."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Collection
@@ -37,6 +38,9 @@ def encode_value(value: Any, most: int, setting: str, what: str, *about: str) ->
         encoded = encoder.encode(value)
     except Exception as error:
         problem = f", which does not encode as JSON: {error}"
+        if inspect.iscoroutine(value):
+            value.close()
+            problem = ": write 'await' before the call that made it, in a function with 'async def'"
     else:
         text = encoded.decode()  # searching short bytes takes Python ten times as long as searching short text
         if "\\u0000" in text and NUL.search(text):

@@ -1,7 +1,7 @@
 """How a run ended: exceptions with which a handler reports it, and the outcome as a value.
 
-User code raises `Fail`, `RetryIn`, `Snooze` and `Cancel`. An `Outcome` is a plain value that the executor makes and the
-worker writes. An outcome from a process of its own crosses the pipe as JSON.
+User code raises `Fail`, `RetryIn`, `Snooze`, `RateLimited` and `Cancel`. An `Outcome` is a plain value that the
+executor makes and the worker writes. An outcome from a process of its own crosses the pipe as JSON.
 """
 
 from __future__ import annotations
@@ -31,11 +31,20 @@ class Snooze(Exception):
         self.delay = seconds(delay, "Snooze(delay)")
 
 
+class RateLimited(Snooze):
+    """Raised by a handler that was told "too many requests": no job of its rates starts for `retry_after`, and this job
+    runs again after that. The attempt does not count."""
+
+    def __init__(self, retry_after: Duration) -> None:
+        super().__init__(retry_after)
+        self.args = (f"too many requests: again in {retry_after}",)
+
+
 class Cancel(Exception):
     """Raised by a handler: the job is no longer wanted; it ends as cancelled."""
 
 
-OUTCOME_EXCEPTIONS = (Fail, Cancel, Snooze, RetryIn)
+OUTCOME_EXCEPTIONS = (Fail, Cancel, Snooze, RateLimited, RetryIn)
 """Exceptions with which a handler reports an outcome. No retry policy applies to them."""
 
 # Stored errors and tracebacks name them as users import them, wherever this module is.
@@ -77,9 +86,10 @@ class Misfit(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """The handler asked to run later; the attempt does not count."""
+    """The handler asked to run later; the attempt does not count. `closes`: its rates admit nothing until then."""
 
     delay: float
+    closes: bool = False
 
 
 class HandedBack(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):

@@ -71,11 +71,11 @@ class SavedJournal(msgspec.Struct, frozen=True):
     @property
     def progressed(self) -> bool:
         """Whether the job has saved a step since its attempts were last counted: then they count from 1 again."""
-        return sum(step.done for step in self.steps or ()) > self.steps_counted
+        return bool(self.steps) and sum(step.done for step in self.steps) > self.steps_counted
 
     @property
     def last_n(self) -> int:
-        return max((step.n for step in self.steps or ()), default=0)
+        return max(step.n for step in self.steps) if self.steps else 0
 
 
 class _Undoing(msgspec.Struct):

@@ -58,7 +58,7 @@ class Connections:
         self.database = database
         self.outage = outage
         self._idle = IdleConnections[AsyncConnection](database.switchovers, _LONGEST_IDLE)
-        self._slots = asyncio.Semaphore(most)
+        self._permits = asyncio.Semaphore(most)
         self._slow = asyncio.Semaphore(1)
         self._lent: dict[AsyncConnection, bool] = {}
 
@@ -67,11 +67,11 @@ class Connections:
         if slow:
             await self._slow.acquire()
         try:
-            await self._slots.acquire()
+            await self._permits.acquire()
             try:
                 connection = self._idle.take() or await self._open()
             except BaseException:
-                self._slots.release()
+                self._permits.release()
                 raise
         except BaseException:
             if slow:
@@ -84,7 +84,7 @@ class Connections:
         """Return a lent connection. If it is lost, or left in a transaction, it is closed."""
         if self._lent.pop(connection):
             self._slow.release()
-        self._slots.release()
+        self._permits.release()
         self._idle.put(connection)
 
     def sever(self) -> None:
@@ -104,6 +104,6 @@ class Connections:
 
     async def _open(self) -> AsyncConnection:
         count = self.database.switchovers.count
-        # Other parts wait for the slot: a network that was cut must not keep it for long.
+        # Other parts wait for the permit: a network that was cut must not keep it for long.
         dsn = make_conninfo(self.database.dsn, connect_timeout=_OPEN_WITHIN)
         return self._idle.opened(await aopen_within(dsn, None), count)

@@ -11,7 +11,6 @@ import contextlib
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from stepwell.error_text import user_stack
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.connection import has_input, open_within, sever
@@ -87,6 +87,9 @@ class Lease:
     def start(self) -> str:
         """Register and begin to renew. If it raises, it may be called again. Blocks: call it in a thread."""
         with self._gate:
+            if self._stopping:
+                # The caller no longer waits: a worker that registered now would stay registered until its lease ends.
+                raise StepwellError("the worker was stopped before it registered")
             try:
                 self._connection = self._connect()
             except psycopg.Error as error:
@@ -122,7 +125,7 @@ class Lease:
 
     def stop(self) -> None:
         """Stop renewing and unregister the worker. Blocks: call it in a thread. Also safe when `start` failed, or still
-        runs because its caller no longer waits for it."""
+        runs or has yet to begin, because its caller no longer waits for it."""
         with self._gate:
             self._stopping = True
         self._kick.set()
@@ -256,5 +259,5 @@ class _LoopWatch:
             # Once, and again each time that it has lasted twice as long.
             ping.next_report = 2 * waited
             frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]
-            stack = "".join(traceback.format_stack(frame)[-12:]) if frame else "(no stack)"
+            stack = user_stack(frame) if frame else "(no stack)"
             self._blocked(waited, stack)

@@ -7,6 +7,7 @@ reads whether the job is still locked, without waiting for the lock, and writes 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import psycopg
 
@@ -31,6 +32,7 @@ class Locks:
         self._events = events
         self._what = what
         self._pauses: dict[str, float] = {}
+        self._found: dict[str, Holder] = {}
         self._named: dict[str, set[Holder]] = {}
 
     @property
@@ -49,6 +51,8 @@ class Locks:
         except (psycopg.Error, OSError):
             # The role may lack a right that this version needs. The outcomes must be written all the same.
             return None
+        kept = {job_id: holder for job_id, holder in self._found.items() if job_id in self._pauses}
+        self._found = kept | {holder.job_id: holder for holder in holders}
         for holder in holders:
             if holder.role is not None and holder.job_id in self._pauses:
                 self._log_once(holder)
@@ -57,13 +61,14 @@ class Locks:
     def set_aside(self, job_id: str) -> float:
         """Note that this job has to wait. Returns for how long, in seconds."""
         pause = self._pauses[job_id] = min(2 * self._pauses.get(job_id, _FIRST_PAUSE), _LONGEST_PAUSE)
-        if pause >= _LONGEST_PAUSE and job_id not in self._named:
-            self._log_once(Holder(job_id, None, None, None, None))
+        found = self._found.get(job_id)
+        if pause >= _LONGEST_PAUSE and job_id not in self._named and found is not None:
+            self._log_once(replace(found, pid=None, role=None, application=None, since=None))
         return pause
 
     def forget(self, job_id: str) -> None:
-        self._pauses.pop(job_id, None)
-        self._named.pop(job_id, None)
+        for known in (self._pauses, self._found, self._named):
+            known.pop(job_id, None)
 
     def _log_once(self, holder: Holder) -> None:
         named = self._named.setdefault(holder.job_id, set())
@@ -74,4 +79,5 @@ class Locks:
 
 def report(events: EventBus, what: str, holder: Holder) -> None:
     since = None if holder.since is None else holder.since.isoformat(sep=" ", timespec="seconds")
-    events.emit(JobLocked(holder.job_id, what, holder.pid, holder.role, holder.application, since))
+    about = (holder.job_id, holder.task, holder.queue, holder.attempt)
+    events.emit(JobLocked(*about, what, holder.pid, holder.role, holder.application, since))

@@ -49,7 +49,7 @@ class Processes:
         self._pool: ProcessPool | None = None
         self._opening = asyncio.Lock()
         # The pool would accept more jobs than it has processes for, and those could no longer be handed back.
-        self._slots = asyncio.Semaphore(size)
+        self._free = asyncio.Semaphore(size)
         self._jobs: dict[tuple[str, int], ClaimedJob] = {}
         self._pids: dict[tuple[str, int], int] = {}
         self._pipes: tuple[Pipe, Pipe] | None = None
@@ -89,7 +89,7 @@ class Processes:
         finally:
             self._jobs.pop((job.id, job.epoch), None)
             self._pids.pop((job.id, job.epoch), None)
-            self._slots.release()
+            self._free.release()
 
     async def close(self) -> None:
         async with self._opening:
@@ -105,7 +105,7 @@ class Processes:
 
     async def _enter(self, stopping: asyncio.Event) -> bool:
         """Wait for a process to be free. False: the job was asked to stop meanwhile."""
-        entering = asyncio.ensure_future(self._slots.acquire())
+        entering = asyncio.ensure_future(self._free.acquire())
         stopped = asyncio.ensure_future(stopping.wait())
         try:
             await asyncio.wait([entering, stopped], return_when=asyncio.FIRST_COMPLETED)

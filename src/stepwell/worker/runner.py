@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -90,7 +90,7 @@ class Runner:
         shared.outcomes.wakes.append(self.freed)
         self._idle = asyncio.Event()
         self._idle.set()
-        self.waiting: deque[ClaimedJob] = deque()
+        self.unstarted: deque[ClaimedJob] = deque()
         # By id and epoch: a job can come back while its lost or abandoned run still goes on here.
         self.running: dict[tuple[str, int], RunningJob] = {}
         self.ended = 0
@@ -100,19 +100,19 @@ class Runner:
     @property
     def spare(self) -> int:
         """Claimed jobs beyond the slots; if negative, the number of free slots."""
-        return len(self.running) + len(self.waiting) - self.slots
+        return len(self.running) + len(self.unstarted) - self.slots
 
     @property
     def busy(self) -> bool:
-        return bool(self.running or self.waiting)
+        return bool(self.running or self.unstarted)
 
     @property
     def jobs(self) -> list[ClaimedJob]:
-        return [*(run.job for run in self.running.values()), *self.waiting]
+        return [*(run.job for run in self.running.values()), *self.unstarted]
 
     def take(self, jobs: list[ClaimedJob]) -> None:
         """Take claimed jobs and start as many as there are free slots."""
-        self.waiting.extend(jobs)
+        self.unstarted.extend(jobs)
         if jobs:
             self._idle.clear()
         self._fill()
@@ -123,8 +123,8 @@ class Runner:
 
     def drop_unstarted(self, which: Callable[[ClaimedJob], bool] = lambda _: True) -> list[ClaimedJob]:
         """Forget claimed jobs that have not started, and return them. Nothing is written of them."""
-        jobs = [job for job in self.waiting if which(job)]
-        self.waiting = deque(job for job in self.waiting if not which(job)) if jobs else self.waiting
+        jobs = [job for job in self.unstarted if which(job)]
+        self.unstarted = deque(job for job in self.unstarted if not which(job)) if jobs else self.unstarted
         self._note_idle()
         return jobs
 
@@ -135,9 +135,9 @@ class Runner:
             self._stop(run, reason)
         if runs:
             return True
-        for job in self.waiting:
+        for job in self.unstarted:
             if job.id == job_id:
-                self.waiting.remove(job)
+                self.unstarted.remove(job)
                 self._note_idle()
                 run = self._new(job)
                 run.stop_reason = reason
@@ -170,9 +170,9 @@ class Runner:
         return next((run for run in list(self.running.values()) if run.handler is current), None)
 
     def _fill(self) -> None:
-        while self.waiting and len(self.running) < self.slots and self._starts_left:
+        while self.unstarted and len(self.running) < self.slots and self._starts_left:
             self._starts_left -= 1
-            run = self._new(self.waiting.popleft())
+            run = self._new(self.unstarted.popleft())
             self.running[run.job.id, run.job.epoch] = run
             # From the worker's own context, not the last job's: contextvars that a handler sets stay its own.
             run.handler = self._loop.create_task(self._run(run), context=self._context.copy())
@@ -181,7 +181,7 @@ class Runner:
             self._loop.call_soon(self._new_turn)
 
     def _note_idle(self) -> None:
-        if not self.running and not self.waiting:
+        if not self.running and not self.unstarted:
             self._idle.set()
 
     def _new_turn(self) -> None:
@@ -248,26 +248,26 @@ class Runner:
         self._start_timer(run)
         return True
 
-    async def _execute(self, run: RunningJob) -> Outcome:
+    def _execute(self, run: RunningJob) -> Awaitable[Outcome]:
+        # Not a coroutine itself: the event loop would pass through one more each time that a step was saved.
         job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
         if task.transaction:
-            return await self._transactions.execute(run)
+            return self._transactions.execute(run)
         if task.flow is not None:
-            outcome = await execute_flow(task, job, self._report, self._durability[job.task], most, run.begin)
-            run.finishing = True
-            return outcome
+            return execute_flow(task, job, self._report, self._durability[job.task], most, run.begin)
         if task.kind == "async":
-            outcome = await execute(task, job.args, ctx, most)
-            run.finishing = True
-            return outcome
+            return execute(task, job.args, ctx, most)
         if task.kind == "thread":
-            return await self._in_thread(execute_plain, task, job.args, ctx, most)
+            return self._in_thread(execute_plain, task, job.args, ctx, most)
+        return self._in_process(run)
+
+    async def _in_process(self, run: RunningJob) -> Outcome:
         run.stop_process = asyncio.Event()
         try:
-            return await self._processes.run(job, task, most, run.stop_process)
+            return await self._processes.run(run.job, run.task, self._max_result_size, run.stop_process)
         except TimeLimitExpired as error:
             run.stop_reason = run.stop_reason or "timeout"
-            return outcome_of(error, task, job.attempt)
+            return outcome_of(error, run.task, run.job.attempt)
 
     async def _in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         # A thread of the pool keeps its context; each job gets one of its own, which is its run's.

@@ -50,10 +50,10 @@ class Slots:
     def jobs(self) -> list[ClaimedJob]:
         return [job for runner in self.runners for job in runner.jobs]
 
-    def notified(self, queue: str, ready: ReadyRange) -> None:
+    def notified(self, queue: str, ready: ReadyRange) -> bool:
+        """Pass a notification on. False: its pool has no room for it."""
         pool = self._pools.pool_of(queue)
-        if pool is not None:
-            self.fetchers[pool].notified(queue, ready)
+        return pool is None or self.fetchers[pool].notified(queue, ready)
 
     def found(self, first: FirstReady) -> None:
         pool = self._pools.pool_of(first.queue)
@@ -104,7 +104,7 @@ class Slots:
             ended = [runner.ended for runner in self.runners]
             await asyncio.sleep(1)
             for runner, fetcher, before in zip(self.runners, self.fetchers, ended, strict=True):
-                if runner.ended == before and runner.waiting:
+                if runner.ended == before and runner.unstarted:
                     fetcher.slow_down()
                     self._events.emit(JobsHandedBack(self._hand_back(runner)))
 
@@ -117,7 +117,8 @@ class Slots:
     def loop_blocked(self, seconds: float, stack: str) -> None:
         """The event loop is blocked: log which job runs on it. Called in the lease's thread."""
         run = next((run for runner in self.runners if (run := runner.on_loop())), None)
-        self._events.emit(LoopBlocked(seconds, run.job.task if run else None, run.job.id if run else None, stack))
+        about = run.about if run else (None, None, None, None)
+        self._events.emit(LoopBlocked(seconds, *about, stack))
 
     def sever(self) -> None:
         for runner in self.runners:

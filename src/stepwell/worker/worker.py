@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
@@ -15,6 +15,7 @@ from stepwell.postgres.threads import in_thread
 from stepwell.telemetry.bus import EventBus, Telemetry
 from stepwell.telemetry.worker import WorkerStarted, WorkerStopped, WorkerStopping
 from stepwell.values.duration import Duration, seconds
+from stepwell.values.public_call import public_call
 from stepwell.worker.claiming.balance import Balance, BalanceOption
 from stepwell.worker.claiming.pools import check_concurrency, read_pools
 from stepwell.worker.hooks import Hooks
@@ -52,6 +53,7 @@ class Worker:
     password or a missing schema, are raised at once. With `wait=False` it also raises if the database is away.
     """
 
+    @public_call("Worker")
     def __init__(
         self,
         app: App,
@@ -128,6 +130,13 @@ class Worker:
     async def started(self) -> None:
         """Wait until the worker has registered and claims jobs."""
         await self._started.wait()
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("a worker runs in async code: write 'async with Worker(app):', or run 'stepwell worker'")
+
+        __exit__ = __enter__
 
     async def __aenter__(self) -> Self:
         body = asyncio.current_task()
@@ -216,6 +225,7 @@ class Worker:
                     run.worker_id = worker_id
                     await run.schedules.put()
                     await run.warn_of_rivals()
+                    await run.warn_of_queues()
                     await self._work(run, worker_id)
             finally:
                 # Before the lease ends: then other workers may claim the jobs of these processes.
@@ -267,10 +277,12 @@ class Worker:
     async def _drain(self, run: WorkerRun) -> None:
         """Wait for running jobs, hand back those that do not end in time, and wait until all outcomes are written."""
         run.slots.hand_back()
-        self._events.emit(WorkerStopping(run.slots.running, self._options.grace))
+        jobs = tuple(f"{job.task} {job.id}" for job in run.slots.jobs[:3])
+        grace = 0.0 if self._now_asked.is_set() else self._options.grace
+        self._events.emit(WorkerStopping(run.slots.running, grace, jobs))
         idle = asyncio.ensure_future(run.slots.idle())
         now = asyncio.ensure_future(self._now_asked.wait())
-        await asyncio.wait([idle, now], timeout=self._options.grace, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([idle, now], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
         now.cancel()
         if not idle.done():
             run.slots.stop_all("shutdown")

@@ -91,7 +91,7 @@ class WorkerConnection:
                 self._is_out = True
                 self.outage.begin(self, self.name, error)
                 if self._database.is_embedded:
-                    await in_thread(self._database.revive)
+                    await in_thread(self._database.address.revive)
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:

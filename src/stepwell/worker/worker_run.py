@@ -12,15 +12,18 @@ from typing import Any
 import msgspec
 
 from stepwell.app import App
+from stepwell.error_text import nearest
 from stepwell.postgres import queries
 from stepwell.postgres.migrate import DEFAULT_KEEPS
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.fleet import Orders
 from stepwell.telemetry.bus import EventBus
-from stepwell.telemetry.worker import LeaseLost, PauseChanged, StopAsked, TasksShared
+from stepwell.telemetry.worker import LeaseLost, PauseChanged, QueueUnknown, StopAsked, TasksShared
 from stepwell.values.job import ClaimedJob
 from stepwell.worker.claiming.claims import Claims
+from stepwell.worker.claiming.patterns import fits
 from stepwell.worker.claiming.ready_poller import ReadyPoller
+from stepwell.worker.claiming.ready_ranges import ReadyRange
 from stepwell.worker.connections import Connections, Outage
 from stepwell.worker.declared_schedules import DeclaredSchedules
 from stepwell.worker.duty_runner import DutyRunner
@@ -104,7 +107,7 @@ class WorkerRun:
             events,
             ListenerCallbacks(
                 ready=self._poller.look,
-                ready_at=self.slots.notified,
+                ready_at=self._notified,
                 due=self._promoter.due_in,
                 tick=self._ticker.look,
                 blocked=self._admitter.blocked,
@@ -129,6 +132,10 @@ class WorkerRun:
                 blocked=self.slots.loop_blocked,
             ),
         )
+
+    def _notified(self, queue: str, ready: ReadyRange) -> None:
+        if not self.slots.notified(queue, ready):
+            self._poller.dropped()
 
     def _connection(self, name: str, *, slow: bool = False) -> WorkerConnection:
         return WorkerConnection(name, self._connections, slow=slow)
@@ -205,6 +212,15 @@ class WorkerRun:
                 await self._duties.do("looking for tasks of two apps", queries.fleet.rivals(self.worker_id)) or []
             ):
                 self._events.emit(TasksShared(self._app.name, rival.owner, tuple(rival.tasks), named))
+
+    async def warn_of_queues(self) -> None:
+        """Log which queues neither a task of the app nor a ready job has: their names may be mistyped."""
+        known = {self._app.queue, *(queue for task in self._app.tasks.values() for queue in task.queues)}
+        doubtful = [name for name in self.pools.queues if not any(fits(queue, name) for queue in known)]
+        ready = doubtful and await self._duties.do("looking for ready jobs", queries.claims.ready_queues(doubtful))
+        for name in doubtful:
+            if not any(fits(queue, name) for queue in ready or []):
+                self._events.emit(QueueUnknown(name, nearest(name, known) or ": check the spelling"))
 
     async def close(self) -> None:
         self.slots.stop_all("lease")

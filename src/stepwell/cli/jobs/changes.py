@@ -16,7 +16,6 @@ from stepwell.cli.options import ask, check_can_ask
 from stepwell.cli.output import complain, say
 from stepwell.jobs.bulk import Became, Change, change_matching, count_matching
 from stepwell.jobs.changes import change_by_id
-from stepwell.postgres.database import Database
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import run
 from stepwell.telemetry.bus import counted
@@ -64,7 +63,7 @@ def _change_matching(change: Change, which: JobMatch, database: str | None, *, y
         if not yes:
             count = run(count_matching(which, _COUNTED, float("inf"), to_retry=change.to_retry), found)
             if not count:
-                _refuse_names(found, which)
+                known_names.check_filter(found, which, known_names.refuse)
             check_can_ask(f"jobs {change.verb}", yes=yes)
             if count:
                 ask(f"{change.verb} {counted(count, 'job')}{' or more' if count == _COUNTED else ''}?")
@@ -78,13 +77,8 @@ def _change_matching(change: Change, which: JobMatch, database: str | None, *, y
             raise
         progress.clear()
         if not total:
-            _refuse_names(found, which)
+            known_names.check_filter(found, which, known_names.refuse)
     say(_summary(change, total))
-
-
-def _refuse_names(database: Database, which: JobMatch) -> None:
-    with database.connect() as connection:
-        known_names.refuse(connection, {"queue": which.queue, "task": which.task, "owner": which.owner})
 
 
 def _summary(change: Change, total: Counter[Became]) -> str:

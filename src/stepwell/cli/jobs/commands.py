@@ -66,8 +66,7 @@ def list_(
         found = [dataclasses.replace(job, error=errors.get(str(job.id), job.error)) for job in found]
         now = opened.fetch(queries.reads.clock())[0]
         if not found:
-            with opened.connect() as connection:
-                known_names.warn_of(connection, {"queue": which.queue, "task": which.task, "owner": which.owner})
+            known_names.check_filter(opened, which, known_names.warn_of)
     if json:
         dump([record(job, "failures", "steps") for job in found])
         return
@@ -87,7 +86,10 @@ def count(
     """Count jobs, live and finished."""
     counting = count_matching(which, at_most, parse.duration(timeout, "--timeout"))
     with open_database(database) as opened:
-        say(str(_read(counting, opened)))
+        found = _read(counting, opened)
+        say(str(found))
+        if not found:
+            known_names.check_filter(opened, which, known_names.warn_of)
 
 
 @group.command()

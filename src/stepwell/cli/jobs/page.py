@@ -8,6 +8,7 @@ from stepwell.cli.jobs.steps import print_steps
 from stepwell.cli.output import clean, compact, fields, say
 from stepwell.cli.wording import policy_text
 from stepwell.error_text import error_line
+from stepwell.jobs.changes import waits_of
 from stepwell.values.duration import describe, local_time
 from stepwell.values.job import Failure, JobInfo
 
@@ -18,6 +19,7 @@ def print_job(job: JobInfo) -> None:
     known = [
         ("id", job.id),
         ("state", _state(job)),
+        ("waits for", "\n".join(waits_of(str(job.id), job.steps)) if job.state == "waiting" else None),
         ("task", clean(job.task)),
         ("queue", clean(job.queue)),
         ("owner", None if job.owner is None else clean(job.owner)),

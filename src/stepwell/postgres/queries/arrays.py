@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 
 def bare(values: Iterable[Any]) -> str:
@@ -16,6 +16,12 @@ def bare(values: Iterable[Any]) -> str:
 
 
 def texts(values: Iterable[str | None]) -> str:
+    values = list(values)
+    if None not in values:
+        # Mostly no element needs more than quotes around it, and one search of all is faster than one of each.
+        joined = '","'.join(cast("list[str]", values))
+        if "\\" not in joined and joined.count('"') == 2 * (len(values) - 1):
+            return '{"' + joined + '"}'
     return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
 
 

@@ -8,7 +8,7 @@ from typing import LiteralString, NamedTuple
 from uuid import UUID
 
 from stepwell.postgres.queries.arrays import bare, texts
-from stepwell.postgres.queries.query import Query, as_tuple, one_column
+from stepwell.postgres.queries.query import Query, as_tuple
 from stepwell.values.job import ClaimedJob
 
 
@@ -53,6 +53,10 @@ def claim(
         ),
         ClaimedJob,
     )
+
+
+def ready_queues(patterns: Sequence[str]) -> Query[str]:
+    return Query("select stepwell.ready_queues(%s::text[])", (texts(patterns),))
 
 
 def read_claimed(job_id: str, epoch: int) -> Query[tuple[str, str | None, str | None]]:
@@ -102,11 +106,9 @@ def first_ready(worker_id: str, patterns: Sequence[str], tasks: Sequence[str]) -
 
 def hand_back_unknown(worker_id: str, ids: list[str], epochs: list[int]) -> Query[list[UUID] | None]:
     return Query(
-        "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])",
-        (worker_id, bare(ids), bare(epochs)),
-        one_column,
+        "select stepwell.hand_back_unknown(%s::uuid, %s::uuid[], %s::integer[])", (worker_id, bare(ids), bare(epochs))
     )
 
 
 def still_held(job_id: str, epoch: int) -> Query[bool]:
-    return Query("select stepwell.still_held(%s::uuid, %s::integer)", (job_id, epoch), one_column)
+    return Query("select stepwell.still_held(%s::uuid, %s::integer)", (job_id, epoch))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from stepwell.postgres.queries.query import Query, one_column
+from stepwell.postgres.queries.query import Query
 
 
 def emit(name: str, key: str | None, value: str | None, keep: float) -> Query[int]:
     return Query(
         "select stepwell.emit(%s::text, %s::text, %s::json, %s::double precision * interval '1 second')",
         (name, key, value, keep),
-        one_column,
     )
 
 
 def send(job_id: str, name: str, value: str | None) -> Query[bool]:
-    return Query("select stepwell.send(%s::uuid, %s::text, %s::json)", (job_id, name, value), one_column)
+    return Query("select stepwell.send(%s::uuid, %s::text, %s::json)", (job_id, name, value))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, LiteralString
+from typing import Any, Literal, LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, one_column
+from stepwell.postgres.queries.query import Query, repeatable_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,6 @@ def register_worker(
             named,
             None if signatures is None else list(signatures),
         ),
-        one_column,
     )
 
 
@@ -98,7 +97,7 @@ def renew(worker_id: str, lease: float, running: int) -> Query[Orders]:
 
 
 def unregister_worker(worker_id: str) -> Query[list[UUID]]:
-    return Query("select stepwell.unregister_worker(%s::uuid)", (worker_id,), one_column)
+    return Query("select stepwell.unregister_worker(%s::uuid)", (worker_id,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def rivals(worker_id: str) -> Query[Rival]:
 
 
 def lead(worker_id: str, lease: float) -> Query[bool]:
-    return Query("select stepwell.lead(%s::uuid, %s::double precision)", (worker_id, lease), one_column)
+    return Query("select stepwell.lead(%s::uuid, %s::double precision)", (worker_id, lease))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +122,8 @@ class Rescued:
 
     job_id: str
     task: str
+    queue: str
+    attempt: int
     message: str
     failed: bool
     """Whether that was its last attempt, so that the job failed permanently."""
@@ -139,11 +140,11 @@ class Led:
 
 
 def lead_and_rescue(worker_id: str, lease: float) -> Query[Led]:
-    def row(leads: bool, why: str | None, job_id: str | None, task: str, message: str, failed: bool) -> Led:
-        return Led(leads, why, None if job_id is None else Rescued(job_id, task, message, failed))
+    def row(leads: bool, why: str | None, job_id: str | None, *rescued: Any) -> Led:
+        return Led(leads, why, None if job_id is None else Rescued(job_id, *rescued))
 
     return Query(
-        "select leads, why, job_id::text, task, message, failed"
+        "select leads, why, job_id::text, task, queue, attempt, message, failed"
         " from stepwell.lead_and_rescue(%s::uuid, %s::double precision)",
         (worker_id, lease),
         row,
@@ -151,33 +152,33 @@ def lead_and_rescue(worker_id: str, lease: float) -> Query[Led]:
 
 
 def rescue_unregistered() -> Query[Rescued]:
-    return Query("select job_id::text, task, message, failed from stepwell.rescue_unregistered()", (), Rescued)
+    return Query(
+        "select job_id::text, task, queue, attempt, message, failed from stepwell.rescue_unregistered()", (), Rescued
+    )
 
 
 _TARGET: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
 
 
 def pause(target: Target) -> Query[None]:
-    return Query("select stepwell.pause" + _TARGET, target.params, one_column, repeatable=True)
+    return repeatable_query("select stepwell.pause" + _TARGET, target.params)
 
 
 def resume(target: Target) -> Query[bool]:
-    return Query("select stepwell.resume" + _TARGET, target.params, one_column)
+    return Query("select stepwell.resume" + _TARGET, target.params)
 
 
 def stop(target: Target) -> Query[int]:
-    return Query("select stepwell.stop" + _TARGET, target.params, one_column)
+    return Query("select stepwell.stop" + _TARGET, target.params)
 
 
 def pauses() -> Query[Control]:
-    return Query(
+    return repeatable_query(
         "select action, scope, name, asked_at from stepwell.controls where action = 'pause' order by scope, name",
-        (),
-        Control,
-        repeatable=True,
+        row=Control,
     )
 
 
 def notify_unless_full(channel: str) -> Query[None]:
     """Returns no row if the notification queue is so full that stepwell.notify sends nothing either."""
-    return Query("select pg_notify(%s, '') where pg_notification_queue_usage() < 0.5", (channel,), one_column)
+    return Query("select pg_notify(%s, '') where pg_notification_queue_usage() < 0.5", (channel,))

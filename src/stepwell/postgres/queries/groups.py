@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from stepwell.postgres.queries.jobs import columns
-from stepwell.postgres.queries.query import Query, as_tuple, one_column
+from stepwell.postgres.queries.query import Query, as_tuple
 from stepwell.postgres.queries.reads import value_of
 from stepwell.values.group import GroupProgress, GroupResult
 from stepwell.values.job import NewJob
@@ -20,7 +20,6 @@ def open_group(group_id: str, keep: float, callback: NewJob | None, parameter: s
         "select stepwell.open_group(%s::uuid, %s::double precision, %s::text, %s::text[], %s::text[], %s::text[],"
         " %s::integer[], %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[], %s::text[])",
         (group_id, keep, parameter, *((None,) * 10 if callback is None else columns([callback]))),
-        one_column,
     )
 
 
@@ -29,12 +28,11 @@ def add_members(group_id: str, jobs: Sequence[NewJob]) -> Query[int]:
         "select stepwell.add_members(%s::uuid, %s::text[], %s::text[], %s::text[], %s::integer[],"
         " %s::double precision[], %s::timestamptz[], %s::text[], %s::integer[], %s::text[], %s::text[])",
         (group_id, *columns(jobs)),
-        one_column,
     )
 
 
 def seal_group(group_id: str) -> Query[int]:
-    return Query("select stepwell.seal_group(%s::uuid)", (group_id,), one_column)
+    return Query("select stepwell.seal_group(%s::uuid)", (group_id,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, one_column
+from stepwell.postgres.queries.query import Query
 
 LISTEN_FOR_DOCTOR: LiteralString = "listen stepwell_doctor"
 
 
 def limit_statements(seconds: float) -> Query[str]:
-    return Query("select set_config('statement_timeout', %s::text, false)", (f"{seconds * 1000:.0f}ms",), one_column)
+    return Query("select set_config('statement_timeout', %s::text, false)", (f"{seconds * 1000:.0f}ms",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,7 @@ def oldest_ready() -> Query[OldestReady]:
         " select r.id, r.queue, r.task, extract(epoch from stepwell.now() - r.run_at)::double precision, r.paused, "
         + _SERVED
         + " from (select * from ready r order by r.paused is not null, r.run_at limit 1) r",
-        (),
-        OldestReady,
+        row=OldestReady,
     )
 
 
@@ -70,8 +69,7 @@ def dead_rows() -> Query[DeadRows]:
         "select t.n_dead_tup, t.n_live_tup, v.at, extract(epoch from clock_timestamp() - v.at)::double precision"
         " from pg_catalog.pg_stat_user_tables t, lateral (select greatest(t.last_vacuum, t.last_autovacuum) as at) v"
         " where t.schemaname = 'stepwell' and t.relname = 'job'",
-        (),
-        DeadRows,
+        row=DeadRows,
     )
 
 
@@ -109,17 +107,14 @@ def snapshot_holders() -> Query[SnapshotHolder]:
         " case when s.active then 'active'::text else 'inactive'::text end, null::timestamptz, null::timestamptz,"
         " age(s.xmin) from pg_catalog.pg_replication_slots s where s.xmin is not null"
         ") h order by h.since nulls first, h.xids desc limit 10",
-        (),
-        SnapshotHolder,
+        row=SnapshotHolder,
     )
 
 
 def hidden_sessions() -> Query[int]:
     return Query(
         "select count(*) from pg_catalog.pg_stat_activity a where a.datname = current_database()"
-        " and a.query = '<insufficient privilege>'",
-        (),
-        one_column,
+        " and a.query = '<insufficient privilege>'"
     )
 
 
@@ -138,8 +133,7 @@ def uncovered_tasks() -> Query[UncoveredTask]:
         "select r.queue, r.task, r.owner, r.count from (select j.queue, j.task, j.owner, count(*) as count"  # noqa: S608
         " from stepwell.job j where j.state = 'ready'::stepwell.state group by j.queue, j.task, j.owner) r"
         " where not " + _SERVED + " order by r.count desc, r.queue, r.task, r.owner",
-        (),
-        UncoveredTask,
+        row=UncoveredTask,
     )
 
 
@@ -158,8 +152,7 @@ def misfit_tasks() -> Query[MisfitTask]:
         "select j.task, count(*), coalesce(min(j.misfit), ''), min(j.misfit_until) from stepwell.job j"
         " where j.misfits is not null and j.state = 'scheduled'::stepwell.state and j.run_at = j.misfit_until"
         " group by j.task order by min(j.misfit_until), j.task",
-        (),
-        MisfitTask,
+        row=MisfitTask,
     )
 
 
@@ -177,8 +170,7 @@ def shared_tasks() -> Query[SharedTask]:
         "select t.name, array_agg(distinct w.owner order by w.owner), bool_and(coalesce(w.named, false))"
         " from stepwell.workers w, unnest(w.tasks) as t (name) where w.alive and w.owner is not null"
         " group by t.name having count(distinct w.owner) > 1 order by t.name",
-        (),
-        SharedTask,
+        row=SharedTask,
     )
 
 
@@ -193,10 +185,9 @@ class DefaultRows:
 def default_rows() -> Query[DefaultRows]:
     return Query(
         "select (select count(*) from stepwell.history_default), (select count(*) from stepwell.failure_default)",
-        (),
-        DefaultRows,
+        row=DefaultRows,
     )
 
 
 def notify(channel: str, payload: str) -> Query[None]:
-    return Query("select pg_notify(%s, %s)", (channel, payload), one_column)
+    return Query("select pg_notify(%s, %s)", (channel, payload))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from stepwell.postgres.queries.arrays import shared, texts, times
-from stepwell.postgres.queries.query import Query, as_tuple, one_column
+from stepwell.postgres.queries.query import Query, as_tuple
 from stepwell.values.job import Ended, NewJob
 
 
@@ -42,7 +42,6 @@ def enqueue_one(job: NewJob) -> Query[UUID]:
         "select stepwell.enqueue(%s::text, %s::json, %s::text, %s::integer,"
         " make_interval(secs => %s::double precision), %s::timestamptz, %s::jsonb, %s::integer, %s::text)",
         (job.task, job.args, job.queue, job.priority, job.delay, job.run_at, job.metadata, job.max_attempts, job.owner),
-        one_column,
     )
 
 
@@ -57,7 +56,7 @@ def cancel(ids: Sequence[str], reason: str | None) -> Query[tuple[UUID, str]]:
 
 def cancel_branches(ids: Sequence[str], reason: str) -> Query[object]:
     """Cancel children without reading what became of them; the answer is to be ignored."""
-    return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason), one_column)
+    return Query("select stepwell.cancel(%s::uuid[], %s::text)", (list(ids), reason))
 
 
 def retry(
@@ -68,22 +67,20 @@ def retry(
     input: str | None = None,  # noqa: A002
 ) -> Query[list[UUID]]:
     return Query(
-        "select stepwell.retry(%s::uuid[], %s::text, %s::boolean, %s::text)",
-        (list(ids), step, from_start, input),
-        one_column,
+        "select stepwell.retry(%s::uuid[], %s::text, %s::boolean, %s::text)", (list(ids), step, from_start, input)
     )
 
 
 def run_now(ids: Sequence[str]) -> Query[list[UUID]]:
-    return Query("select stepwell.run_now(%s::uuid[])", (list(ids),), one_column)
+    return Query("select stepwell.run_now(%s::uuid[])", (list(ids),))
 
 
 def edit_args(ids: Sequence[str], args: Sequence[str]) -> Query[list[UUID]]:
-    return Query("select stepwell.edit_args(%s::uuid[], %s::text[])", (list(ids), list(args)), one_column)
+    return Query("select stepwell.edit_args(%s::uuid[], %s::text[])", (list(ids), list(args)))
 
 
 def fork(job_id: str, step: str) -> Query[UUID | None]:
-    return Query("select stepwell.fork(%s::uuid, %s::text)", (job_id, step), one_column)
+    return Query("select stepwell.fork(%s::uuid, %s::text)", (job_id, step))
 
 
 def results(ids: Sequence[str]) -> Query[Ended]:
@@ -98,4 +95,4 @@ def results(ids: Sequence[str]) -> Query[Ended]:
 def try_waiting_lock() -> Query[bool]:
     """Try to take, shared, the advisory lock that every process holds while it waits for results. Without a holder,
     workers send no notifications. Any role may hold it exclusively, so no process waits for it; then this is False."""
-    return Query("select pg_try_advisory_lock_shared(1937007980, 0)", (), one_column)
+    return Query("select pg_try_advisory_lock_shared(1937007980, 0)")

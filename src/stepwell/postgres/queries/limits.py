@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepwell.postgres.queries.query import Query, one_column
+from stepwell.postgres.queries.query import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,4 +20,4 @@ def size_limits() -> Query[SizeLimit]:
 
 
 def set_size_limit(name: str, size: int) -> Query[int]:
-    return Query("select stepwell.set_size_limit(%s::text, %s::bigint)", (name, size), one_column)
+    return Query("select stepwell.set_size_limit(%s::text, %s::bigint)", (name, size))

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from stepwell.postgres.queries.arrays import bare
-from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, one_column
+from stepwell.postgres.queries.query import WITHIN, Query, milliseconds
 
 Row = TypeVar("Row")
 
@@ -18,6 +18,9 @@ class Holder:
     """A session that has locked a job; all None but the job if it is unknown. A prepared transaction has no pid."""
 
     job_id: str
+    task: str
+    queue: str
+    attempt: int
     pid: int | None
     role: str | None
     application: str | None
@@ -32,12 +35,13 @@ def bounded(query: Query[Row], seconds: float) -> Query[Row]:
 
 
 def limit_lock_wait(seconds: float) -> Query[str]:
-    return Query("select set_config('lock_timeout', %s, true)", (milliseconds(seconds),), one_column)
+    return Query("select set_config('lock_timeout', %s, true)", (milliseconds(seconds),))
 
 
 def lock_holders(job_ids: Sequence[str], *, with_family: bool) -> Query[Holder]:
     return Query(
-        "select id::text, pid, role, application, since from stepwell.lock_holders(%s::uuid[], %s::boolean)",
+        "select id::text, task, queue, attempt, pid, role, application, since"
+        " from stepwell.lock_holders(%s::uuid[], %s::boolean)",
         (bare(job_ids), with_family),
         Holder,
     )

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from stepwell.postgres.queries.arrays import bare, shared, texts
-from stepwell.postgres.queries.query import WITHIN, Query, milliseconds, one_column
+from stepwell.postgres.queries.query import WITHIN, Query, milliseconds
 
 
 def finish(
@@ -34,7 +34,6 @@ def finish(
             texts(errors) if any(errors) else None,
             bare(parent_ids) if parent_ids else None,
         ),
-        one_column,
     )
 
 
@@ -69,16 +68,17 @@ def fail(
             bare(parent_ids) if parent_ids else None,
             texts(msgspec.json.encode(keys).decode() for keys in besides) if any(besides) else None,
         ),
-        one_column,
     )
 
 
-def snooze(ids: list[str], epochs: list[int], delays: list[float], *, began: bool) -> Query[list[UUID]]:
-    """`began`: whether the handlers of these jobs ran, and not only the claim."""
+def snooze(
+    ids: list[str], epochs: list[int], delays: list[float], *, began: bool, closing: Sequence[str] = ()
+) -> Query[list[UUID]]:
+    """`began`: whether the handlers of these jobs ran, and not only the claim. `closing`: the jobs whose rates admit
+    nothing until their delay is over."""
     return Query(
-        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean)",
-        (bare(ids), bare(epochs), bare(delays), began),
-        one_column,
+        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean, %s::uuid[])",
+        (bare(ids), bare(epochs), bare(delays), began, bare(closing) if closing else None),
     )
 
 
@@ -114,9 +114,7 @@ def hold_misfits(
 
 def suspend(ids: list[str], epochs: list[int], waits: list[str]) -> Query[list[UUID]]:
     return Query(
-        "select stepwell.suspend(%s::uuid[], %s::integer[], %s::text[])",
-        (bare(ids), bare(epochs), texts(waits)),
-        one_column,
+        "select stepwell.suspend(%s::uuid[], %s::integer[], %s::text[])", (bare(ids), bare(epochs), texts(waits))
     )
 
 
@@ -149,15 +147,12 @@ def advance(moves: Sequence[Move]) -> Query[list[UUID]]:
             texts(move.queue for move in moves),
             bare(move.priority for move in moves),
         ),
-        one_column,
     )
 
 
 def restart(ids: list[str], epochs: list[int], args: list[str]) -> Query[list[UUID]]:
     return Query(
-        "select stepwell.restart(%s::uuid[], %s::integer[], %s::text[])",
-        (bare(ids), bare(epochs), texts(args)),
-        one_column,
+        "select stepwell.restart(%s::uuid[], %s::integer[], %s::text[])", (bare(ids), bare(epochs), texts(args))
     )
 
 
@@ -165,17 +160,16 @@ def report_progress(ids: list[str], epochs: list[int], progress: list[str]) -> Q
     return Query(
         "select stepwell.report_progress(%s::uuid[], %s::integer[], %s::text[])",
         (bare(ids), bare(epochs), texts(progress)),
-        one_column,
     )
 
 
 def mark_transaction(mark: str) -> Query[str]:
     """Set a mark that lasts as long as the transaction. If it is gone later, the handler ended the transaction."""
-    return Query("select set_config('stepwell.transaction', %s, true)", (mark,), one_column)
+    return Query("select set_config('stepwell.transaction', %s, true)", (mark,))
 
 
 def transaction_mark() -> Query[str | None]:
-    return Query("select current_setting('stepwell.transaction', true)", (), one_column)
+    return Query("select current_setting('stepwell.transaction', true)")
 
 
 @dataclass(slots=True)
@@ -203,5 +197,4 @@ def add_stats(sums: Sequence[Sums]) -> Query[None]:
         " %s::double precision[], %s::integer[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
         " %s::integer[])",
         [[getattr(each, field.name) for each in sums] for field in fields(Sums)],
-        one_column,
     )

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, LiteralString, cast
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, as_tuple, one_column
+from stepwell.postgres.queries.query import Query, as_tuple, repeatable_query
 from stepwell.values.job import Failure, JobInfo
 from stepwell.values.step import StepInfo
 
@@ -25,38 +25,34 @@ INFO: LiteralString = (
 
 
 def info(job_id: str) -> Query[JobInfo]:
-    return Query(INFO + " where id = %s::uuid", (job_id,), to_info, repeatable=True)
+    return repeatable_query(INFO + " where id = %s::uuid", (job_id,), to_info)
 
 
 def job_exists(job_id: str) -> Query[bool]:
-    return Query(
-        "select exists (select from stepwell.jobs where id = %s::uuid)", (job_id,), one_column, repeatable=True
-    )
+    return repeatable_query("select exists (select from stepwell.jobs where id = %s::uuid)", (job_id,))
 
 
 def failures(job_id: str) -> Query[Failure]:
-    return Query(
+    return repeatable_query(
         "select attempt, epoch, reason, type, message, traceback, worker_id, claimed_at, failed_at"
         " from stepwell.failures where job_id = %s::uuid order by epoch",
         (job_id,),
         Failure,
-        repeatable=True,
     )
 
 
 def last_errors(ids: Sequence[str]) -> Query[tuple[str, str]]:
-    return Query(
+    return repeatable_query(
         "select u.id::text, f.error from unnest(%s::uuid[]) as u (id) cross join lateral ("
         "select left(concat_ws(': ', f.type, nullif(f.message, '')), 1000) as error"
         " from stepwell.failures f where f.job_id = u.id order by f.epoch desc limit 1) f",
         (list(ids),),
         as_tuple,
-        repeatable=True,
     )
 
 
 def steps(job_id: str) -> Query[StepInfo]:
-    return Query(
+    return repeatable_query(
         "select n, key, kind, pending, timed_out, value::text, large,"
         " case when error ->> 'state' = 'cancelled' then concat_ws(': ', 'cancelled', nullif(error ->> 'message', ''))"
         " when error is not null then concat_ws(': ', error ->> 'type', nullif(error ->> 'message', '')) end,"
@@ -65,7 +61,6 @@ def steps(job_id: str) -> Query[StepInfo]:
         " from stepwell.steps where job_id = %s::uuid order by n, key",
         (job_id,),
         _step_info,
-        repeatable=True,
     )
 
 
@@ -99,20 +94,17 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def task_of(job_id: str) -> Query[str]:
-    return Query("select task from stepwell.jobs where id = %s::uuid", (job_id,), one_column, repeatable=True)
+    return repeatable_query("select task from stepwell.jobs where id = %s::uuid", (job_id,))
 
 
 def job_states(ids: Sequence[str]) -> Query[tuple[str, str]]:
-    return Query(
-        "select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])",
-        (list(ids),),
-        as_tuple,
-        repeatable=True,
+    return repeatable_query(
+        "select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])", (list(ids),), as_tuple
     )
 
 
 def clock() -> Query[datetime]:
-    return Query("select stepwell.now()", (), one_column, repeatable=True)
+    return repeatable_query("select stepwell.now()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +122,10 @@ class QueueInfo:
 
 
 def queues() -> Query[QueueInfo]:
-    return Query(
+    return repeatable_query(
         "select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at from stepwell.queues"
         " order by name",
-        (),
-        QueueInfo,
-        repeatable=True,
+        row=QueueInfo,
     )
 
 
@@ -179,23 +169,20 @@ MOST_COUNTED = 1000
 
 def held_jobs() -> Query[HeldJobs]:
     """Count the jobs that each worker holds, the most frequent task first."""
-    return Query(
+    return repeatable_query(
         "select w.id, j.task, count(*) from stepwell.workers w cross join lateral ("
         "select j.task from stepwell.jobs j where j.state = 'running'::stepwell.state and j.worker_id = w.id"
         " limit %s::integer) j group by w.id, j.task order by w.id, count(*) desc, j.task",
         (MOST_COUNTED,),
         HeldJobs,
-        repeatable=True,
     )
 
 
 def workers() -> Query[WorkerInfo]:
-    return Query(
+    return repeatable_query(
         "select id, host, pid, version, queues, tasks, concurrency, running, started_at, renewed_at, lease_until,"
         " alive, owner, leads, paused, stopping, named from stepwell.workers order by started_at, id",
-        (),
-        WorkerInfo,
-        repeatable=True,
+        row=WorkerInfo,
     )
 
 
@@ -218,7 +205,7 @@ class KnownName:
 def known_names(queue: str | None) -> Query[KnownName]:
     """Read the names of live workers, schedules, counters and the newest jobs; and this queue, if it has ready jobs. A
     queue that ends with * is a worker's pattern, which matches every queue with that prefix."""
-    return Query(
+    return repeatable_query(
         "with newest as materialized ("
         "select j.queue, j.task, j.owner, j.claimed_at is not null as claimed from stepwell.jobs j"
         " order by j.id desc limit %s::integer),"
@@ -239,5 +226,4 @@ def known_names(queue: str | None) -> Query[KnownName]:
         ") n where n.name is not null group by n.kind, n.name",
         (_NEWEST, _NEWEST, queue),
         KnownName,
-        repeatable=True,
     )

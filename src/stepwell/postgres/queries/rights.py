@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from stepwell.postgres.queries.query import Query, one_column
+from stepwell.postgres.queries.query import Query
 
-Kind = Literal["producer", "worker", "viewer", "operator"]
+RoleKind = Literal["producer", "worker", "viewer", "operator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Grant:
     """A grant: a role and the kind whose rights it has."""
 
     role: str
-    kind: Kind
+    kind: RoleKind
     granted_at: datetime
 
 
@@ -29,14 +29,12 @@ class Who:
     owner: str
 
 
-def grant_role(role: str, kinds: Sequence[Kind]) -> Query[None]:
-    return Query("select stepwell.grant_role(%s::text, %s::text[])", (role, list(kinds)), one_column)
+def grant_role(role: str, kinds: Sequence[RoleKind]) -> Query[None]:
+    return Query("select stepwell.grant_role(%s::text, %s::text[])", (role, list(kinds)))
 
 
-def revoke_role(role: str, kinds: Sequence[Kind] | None) -> Query[list[Kind]]:
-    return Query(
-        "select stepwell.revoke_role(%s::text, %s::text[])", (role, None if kinds is None else list(kinds)), one_column
-    )
+def revoke_role(role: str, kinds: Sequence[RoleKind] | None) -> Query[list[RoleKind]]:
+    return Query("select stepwell.revoke_role(%s::text, %s::text[])", (role, None if kinds is None else list(kinds)))
 
 
 def grants() -> Query[Grant]:
@@ -48,11 +46,10 @@ def who() -> Query[Who]:
     return Query(
         "select current_user::text, pg_catalog.pg_get_userbyid(n.nspowner)::text from pg_catalog.pg_namespace n"
         " where n.nspname = 'stepwell'::name",
-        (),
-        Who,
+        row=Who,
     )
 
 
 def may_use_schema(role: str) -> Query[bool]:
     """Whether a role may use the schema: by its own grant, as a member of another role, or as a superuser."""
-    return Query("select pg_catalog.has_schema_privilege(%s::text, 'stepwell', 'usage')", (role,), one_column)
+    return Query("select pg_catalog.has_schema_privilege(%s::text, 'stepwell', 'usage')", (role,))

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from stepwell.calendar.schedule import DueSchedule, NewSchedule, ScheduleInfo, Tick, from_timing
 from stepwell.postgres.queries.arrays import bare, times
-from stepwell.postgres.queries.query import Query, one_column
+from stepwell.postgres.queries.query import Query, repeatable_query
 
 _DUE: LiteralString = "select id::text, name, version, cron, tz, every, catchup, due_at, due_in, looked_at from "
 
@@ -48,20 +48,17 @@ def put_schedules(
             [schedule.max_attempts for schedule in schedules],
             [schedule.policy for schedule in schedules],
         ),
-        one_column,
     )
 
 
 def remove_schedules(owner: str, names: Sequence[str], *, except_these: bool = False) -> Query[list[str]]:
     return Query(
-        "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean)",
-        (owner, list(names), except_these),
-        one_column,
+        "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean)", (owner, list(names), except_these)
     )
 
 
 def remove_stale_schedules() -> Query[list[str]]:
-    return Query("select stepwell.remove_stale_schedules()", (), one_column)
+    return Query("select stepwell.remove_stale_schedules()")
 
 
 def schedule_times(after: str | None) -> Query[DueSchedule]:
@@ -77,7 +74,6 @@ def rewind_schedules(wrong: Sequence[DueSchedule], nexts: Sequence[datetime]) ->
             [schedule.due_at for schedule in wrong],
             list(nexts),
         ),
-        one_column,
     )
 
 
@@ -115,38 +111,34 @@ def tick(
 
 
 def pause_schedule(owner: str, name: str) -> Query[bool]:
-    return Query("select stepwell.pause_schedule(%s::text, %s::text)", (owner, name), one_column)
+    return Query("select stepwell.pause_schedule(%s::text, %s::text)", (owner, name))
 
 
 def resume_schedule(schedule_id: UUID, version: int, next_at: datetime | None) -> Query[bool]:
     return Query(
-        "select stepwell.resume_schedule(%s::uuid, %s::integer, %s::timestamptz)",
-        (schedule_id, version, next_at),
-        one_column,
+        "select stepwell.resume_schedule(%s::uuid, %s::integer, %s::timestamptz)", (schedule_id, version, next_at)
     )
 
 
 def trigger_schedule(owner: str, name: str) -> Query[str | None]:
-    return Query("select stepwell.trigger_schedule(%s::text, %s::text)::text", (owner, name), one_column)
+    return Query("select stepwell.trigger_schedule(%s::text, %s::text)::text", (owner, name))
 
 
 def schedules(owner: str | None = None, name: str | None = None) -> Query[ScheduleInfo]:
-    return Query(
+    return repeatable_query(
         "select id, owner, name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, declared,"
         " version, created_at, paused_at, next_run_at, last_run_at, last_job_id, live,"
         " metadata, max_attempts, policy from stepwell.schedules"
         " where (%s::text is null or owner = %s::text) and (%s::text is null or name = %s::text) order by owner, name",
         (owner, owner, name, name),
         ScheduleInfo,
-        repeatable=True,
     )
 
 
 def recent_ticks(owner: str, name: str, limit: int) -> Query[Tick]:
-    return Query(
+    return repeatable_query(
         "select at, handled_at, job_id, skipped, triggered from stepwell.ticks"
         " where owner = %s::text and name = %s::text order by at desc limit %s::integer",
         (owner, name, limit),
         Tick,
-        repeatable=True,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, as_tuple
+from stepwell.postgres.queries.query import Query, as_tuple, repeatable_query
 from stepwell.postgres.queries.reads import INFO, to_info
 from stepwell.values.job import JobInfo
 
@@ -42,7 +42,7 @@ _FIND: LiteralString = (
 def find_page(which: JobMatch, before: str | None, limit: int) -> Query[tuple[str | None, JobInfo | None]]:
     """Find jobs older than `before`, newest first. Each row has a job and where the search stopped (None: at the end).
     There is at least one row; it has no job if none was found."""
-    return Query(
+    return repeatable_query(
         "select f.looked_to::text, j.* from "  # noqa: S608
         + _FIND
         + " left join lateral ("
@@ -50,7 +50,6 @@ def find_page(which: JobMatch, before: str | None, limit: int) -> Query[tuple[st
         + " where id = any (f.ids)) as j on true order by j.id desc",
         _params(which, before, limit),
         _to_row,
-        repeatable=True,
     )
 
 
@@ -58,11 +57,10 @@ def find_count(
     which: JobMatch, before: str | None, limit: int, *, to_retry: bool = False
 ) -> Query[tuple[int, str | None]]:
     """Count the jobs found. Also returns where the search stopped."""
-    return Query(
+    return repeatable_query(
         "select cardinality(f.ids), f.looked_to::text from " + _FIND,  # noqa: S608
         _params(which, before, limit, to_retry=to_retry),
         as_tuple,
-        repeatable=True,
     )
 
 
@@ -70,11 +68,10 @@ def find_ids(
     which: JobMatch, before: str | None, limit: int, *, to_retry: bool = False
 ) -> Query[tuple[list[str], str | None]]:
     """Find the ids of jobs, newest first. Also returns where the search stopped."""
-    return Query(
+    return repeatable_query(
         "select f.ids::text[], f.looked_to::text from " + _FIND,  # noqa: S608
         _params(which, before, limit, to_retry=to_retry),
         as_tuple,
-        repeatable=True,
     )
 
 

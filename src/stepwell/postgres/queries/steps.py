@@ -38,11 +38,13 @@ _SAVE_WITHIN: LiteralString = (
 def save_steps(savings: Sequence[Saving], within: float | None = None) -> Query[tuple[list[UUID], datetime]]:
     """`within`: the lock timeout in seconds."""
     steps = [step for saving in savings for step in saving.steps]
+    owners = [saving for saving in savings for _ in saving.steps]
     values = [step.value for step in steps]
     large = [value is not None and len(value) > SHORT and is_large(value) for value in values]
+    replaced = [step.replaced for step in steps]
     params = (
-        bare([saving.job_id for saving in savings for _ in saving.steps]),
-        bare([saving.epoch for saving in savings for _ in saving.steps]),
+        bare([saving.job_id for saving in owners]),
+        bare([saving.epoch for saving in owners]),
         texts([step.key for step in steps]),
         bare([step.n for step in steps]),
         shared([step.kind for step in steps], texts),
@@ -52,7 +54,7 @@ def save_steps(savings: Sequence[Saving], within: float | None = None) -> Query[
         bare([step.seconds for step in steps]),
         shared([step.undo for step in steps]),
         bare(large) if any(large) else None,
-        bare(step.replaced for step in steps) if any(step.replaced for step in steps) else None,
+        bare(replaced) if any(replaced) else None,
     )
     if within is None:
         return Query("select refused, saved_at from " + _SAVE, params, as_tuple)  # noqa: S608
@@ -60,9 +62,10 @@ def save_steps(savings: Sequence[Saving], within: float | None = None) -> Query[
 
 
 def _errors(steps: Sequence[NewStep]) -> str | None:
-    if all(step.error is None for step in steps):
+    errors = [step.error for step in steps]
+    if not any(errors):
         return None
-    return texts(None if step.error is None else msgspec.json.encode(step.error).decode() for step in steps)
+    return texts(None if error is None else msgspec.json.encode(error).decode() for error in errors)
 
 
 class Spawning(msgspec.Struct, frozen=True, gc=False):

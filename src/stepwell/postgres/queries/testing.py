@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import LiteralString
 
-from stepwell.postgres.queries.query import Query, as_tuple, one_column
+from stepwell.postgres.queries.query import Query, as_tuple
 
 # All in one statement, so that it takes effect at once; the clock last, because the other parts use its old time.
 # Leases move along: a live worker stays alive, and a dead one stays dead for as long as before.
@@ -55,30 +55,24 @@ delete from stepwell.step s using gone g where s.job_id = g.id returning s.key
 """
 
 
-def now() -> Query[datetime]:
-    return Query("select stepwell.now()", (), one_column)
-
-
 def set_clock(at: datetime | None, by: float = 0.0) -> Query[datetime]:
     """Stop the clock at a time, or `by` seconds later than now."""
-    return Query(_SET_CLOCK, (at, by, True), one_column)
+    return Query(_SET_CLOCK, (at, by, True))
 
 
-def release_clock() -> Query[datetime]:
-    return Query(_SET_CLOCK, (None, None, False), one_column)
+def start_clock() -> Query[datetime]:
+    return Query(_SET_CLOCK, (None, None, False))
 
 
 def next_due() -> Query[datetime | None]:
     return Query(
         "select min(j.run_at) from stepwell.job j"
-        " where j.state in ('scheduled', 'waiting') and j.run_at > stepwell.now() and j.run_at < 'infinity'",
-        (),
-        one_column,
+        " where j.state in ('scheduled', 'waiting') and j.run_at > stepwell.now() and j.run_at < 'infinity'"
     )
 
 
 def promote_due() -> Query[int]:
-    return Query("select promoted from stepwell.promote()", (), one_column)
+    return Query("select promoted from stepwell.promote()")
 
 
 def wake_workers() -> Query[tuple[str, str]]:
@@ -87,7 +81,7 @@ def wake_workers() -> Query[tuple[str, str]]:
 
 
 def is_app_busy(tasks: Sequence[str], owner: str | None) -> Query[bool]:
-    return Query(_APP_BUSY, (list(tasks), owner), one_column)
+    return Query(_APP_BUSY, (list(tasks), owner))
 
 
 def busy_and_left() -> Query[tuple[bool, bool]]:
@@ -108,19 +102,17 @@ def live_jobs() -> Query[tuple[str, str]]:
 def declare_dead(pids: Sequence[int]) -> Query[object]:
     """End the leases of killed workers, which a stopped clock would never do."""
     return Query(
-        "update stepwell.worker w set lease_until = 'epoch' where w.pid = any (%s) returning w.id",
-        (list(pids),),
-        one_column,
+        "update stepwell.worker w set lease_until = 'epoch' where w.pid = any (%s) returning w.id", (list(pids),)
     )
 
 
 def rescue_all() -> Query[object]:
-    return Query("select stepwell.rescue(0)", (), one_column)
+    return Query("select stepwell.rescue(0)")
 
 
 def any_registered(pids: Sequence[int]) -> Query[bool]:
-    return Query("select exists (select from stepwell.worker w where w.pid = any (%s))", (list(pids),), one_column)
+    return Query("select exists (select from stepwell.worker w where w.pid = any (%s))", (list(pids),))
 
 
 def delete_live_jobs() -> Query[object]:
-    return Query(_DELETE_JOBS, (), one_column)
+    return Query(_DELETE_JOBS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, one_column
+from stepwell.postgres.queries.query import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,10 @@ class Promoted:
     count: int
     next_due: float | None
     failed: list[UUID]
-    """Jobs that could not be made ready and have failed."""
+    """Jobs that could not be made ready and have failed; and their tasks, queues and attempts."""
+    tasks: list[str]
+    queues: list[str]
+    attempts: list[int]
     why: list[str]
     walked: int
     """How many index entries of other jobs the scans read: dead rows."""
@@ -26,7 +29,8 @@ class Promoted:
 def promote(since: float | None = None) -> Query[Promoted]:
     """`since`: only jobs that became due in the last so many seconds; None: all due jobs."""
     return Query(
-        "select promoted, next_due, failed, why, walked from stepwell.promote(_since => %s::double precision)",
+        "select promoted, next_due, failed, tasks, queues, attempts, why, walked"
+        " from stepwell.promote(_since => %s::double precision)",
         (since,),
         Promoted,
     )
@@ -40,46 +44,50 @@ class Admitted:
     next_in: float | None
 
 
-def admit_keys(keys: Sequence[str] | None) -> Query[Admitted]:
-    """`keys` None: all lines."""
-    return Query(
-        "select admitted, next_in from stepwell.admit_keys(%s::text[])",
-        (None if keys is None else list(keys),),
-        Admitted,
-    )
+def admit_keys(keys: Sequence[str]) -> Query[Admitted]:
+    return Query("select admitted, next_in from stepwell.admit_keys(%s::text[])", (list(keys),), Admitted)
+
+
+def lines(after: str | None) -> Query[list[str]]:
+    """The next keys in whose lines jobs wait."""
+    return Query("select stepwell.lines(%s::text)", (after,))
+
+
+def return_stray_permits() -> Query[int]:
+    return Query("select stepwell.return_stray_permits()")
 
 
 def make_partitions(keeps: Sequence[float]) -> Query[list[str]]:
-    return Query("select stepwell.make_partitions(%s::double precision[])", (list(keeps),), one_column)
+    return Query("select stepwell.make_partitions(%s::double precision[])", (list(keeps),))
 
 
 def prune() -> Query[list[str]]:
-    return Query("select stepwell.prune()", (), one_column)
+    return Query("select stepwell.prune()")
 
 
 def prune_rows(table: Literal["history_default", "failure_default", "large_value"], limit: int) -> Query[int]:
-    return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit), one_column)
+    return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit))
 
 
 def prune_events(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_events(%s::integer)", (limit,), one_column)
+    return Query("select stepwell.prune_events(%s::integer)", (limit,))
 
 
 def prune_groups(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_groups(%s::integer)", (limit,), one_column)
+    return Query("select stepwell.prune_groups(%s::integer)", (limit,))
 
 
 def prune_signals(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_signals(%s::integer)", (limit,), one_column)
+    return Query("select stepwell.prune_signals(%s::integer)", (limit,))
 
 
 def prune_ticks(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_ticks(_limit => %s::integer)", (limit,), one_column)
+    return Query("select stepwell.prune_ticks(_limit => %s::integer)", (limit,))
 
 
 def prune_stats(limit: int) -> Query[int]:
-    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,), one_column)
+    return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,))
 
 
 def admit_stranded() -> Query[int]:
-    return Query("select stepwell.admit(null)", (), one_column)
+    return Query("select stepwell.admit(null)")

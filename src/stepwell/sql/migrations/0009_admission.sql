@@ -13,7 +13,9 @@ alter table stepwell.job add column fair text;
 alter table stepwell.history add column admission json;
 
 create index job_blocked on stepwell.job (blocked_by, rank, run_at, id) where blocked_by is not null;
-create index job_turn on stepwell.job (queue, rank, fair, run_at) where fair is not null and state in ('ready', 'blocked');
+create index job_turn on stepwell.job (queue, rank, run_at) where fair is not null and state in ('ready', 'blocked');
+create index job_fair on stepwell.job (queue, rank, fair, run_at)
+  where fair is not null and state in ('ready', 'blocked');
 
 -- A job that has been admitted: one row for each of its limits until it ends or is handed back, and one for each of
 -- its rates until it is claimed. The rows are what is counted, so a crash cannot lose a place.
@@ -29,11 +31,11 @@ alter table stepwell.permit set (
   autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
 );
 
--- The token bucket of a rate: the time until which tokens are used up, and the time at which the jobs in its line can
--- be admitted next.
+-- The token bucket of a rate: how many tokens were missing at what time, and when the jobs in its line can be admitted.
 create table stepwell.bucket (
   key text primary key,
-  used_until timestamptz not null,
+  used double precision not null,
+  used_at timestamptz not null,
   closed_until timestamptz,
   next_at timestamptz
 )

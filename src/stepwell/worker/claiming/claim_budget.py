@@ -9,7 +9,7 @@ from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.runner import Runner
 
 # Beyond one for each slot, this many claimed jobs may wait: for a slot, or for their outcomes to be written.
-_MOST_WAITING = 3000
+_MOST_NOT_RUNNING = 3000
 # One claim asks for no more bytes: Postgres and this process each hold its answer as a whole.
 _MOST_AT_ONCE = 16 * 1024 * 1024
 # Claimed bytes are added as they come. All held bytes are counted this often, and whenever the room seems used up.
@@ -31,8 +31,8 @@ class ClaimBudget:
         self._count_at = 0.0
 
     def jobs(self) -> int:
-        waiting = sum(len(runner.waiting) for runner in self._runners)
-        return self._slots + _MOST_WAITING - waiting - self._outcomes.count
+        unstarted = sum(len(runner.unstarted) for runner in self._runners)
+        return self._slots + _MOST_NOT_RUNNING - unstarted - self._outcomes.count
 
     def bytes(self, pool: int) -> int:
         """How many bytes the next claim for this pool may bring; 0: none. A pool without jobs may always claim one."""

@@ -18,7 +18,8 @@ from stepwell.worker.worker_connection import WorkerConnection
 
 Row = TypeVar("Row")
 
-# A reply is lost only if its connection is lost. The server may run the statement some time after that.
+# A reply is lost only if its connection is lost. The server may run the statement some time after that, most likely
+# soon: the first checks come after a second or two.
 _RECONCILE_EVERY = 10.0
 _DOUBT_FOR = 300.0
 # Without a lost connection only a bug leaves unknown jobs. Claims wait for the check, so it is rare.
@@ -46,7 +47,7 @@ class Claims:
         self._reconcile_at = 0.0
         self._asked = True
         self._losses = 0
-        self._doubt_until = 0.0
+        self._lost_at = -_DOUBT_FOR
         self.lock = asyncio.Lock()
         self.worker_id: str | None = None
         self.stopping = False
@@ -70,14 +71,23 @@ class Claims:
             if worker_id is None or not self._due():
                 return
             if self._connection.losses != self._losses:
-                self._losses, self._doubt_until = self._connection.losses, now + _DOUBT_FOR
+                self._losses, self._lost_at = self._connection.losses, now
             self._reconcile_at = now
             found = await self.ask(worker_id, self._hand_back_unknown(worker_id))
             if found is not None:
-                # Until the next question, no job can be claimed without our knowledge.
-                self._asked = found[0] is None
-                every = _RECONCILE_EVERY if now < self._doubt_until else _RECONCILE_WITHOUT_DOUBT_EVERY
-                self._reconcile_at = now + (_RECONCILE_AGAIN if found[0] is None else every)
+                in_doubt = self._in_doubt(now)
+                # Without a doubt, no job can be claimed without our knowledge until the next question.
+                self._asked = in_doubt or found[0] is None
+                if found[0] is None:
+                    self._reconcile_at = now + _RECONCILE_AGAIN
+                elif in_doubt:
+                    self._reconcile_at = now + min(max(now - self._lost_at, _RECONCILE_AGAIN), _RECONCILE_EVERY)
+                else:
+                    self._reconcile_at = now + _RECONCILE_WITHOUT_DOUBT_EVERY
+
+    def seconds_to_reconcile(self) -> float:
+        """How long until `reconcile` has something to do."""
+        return max(0.0, self._reconcile_at - asyncio.get_running_loop().time()) if self._asked else float("inf")
 
     async def hand_back_unread(self, worker_id: str) -> None:
         """The same at once, for a claim whose answer could not be decoded. Call it while holding the lock."""
@@ -94,6 +104,10 @@ class Claims:
             return False
         is_time = self._asked and asyncio.get_running_loop().time() >= self._reconcile_at
         return is_time or self._connection.losses != self._losses
+
+    def _in_doubt(self, now: float) -> bool:
+        """Whether the server may still run a claim for which we no longer wait."""
+        return now < self._lost_at + _DOUBT_FOR
 
     def _hand_back_unknown(self, worker_id: str) -> Query[list[UUID] | None]:
         jobs = self._known_jobs()

@@ -64,10 +64,13 @@ class Fetcher:
         self._measured = 0
         self._measured_at = 0.0
 
-    def notified(self, queue: str, ready: ReadyRange) -> None:
-        """A notification says that jobs are ready there, in one of the pool's queues."""
-        if len(self._new_ranges) < _MOST_NOTIFIED or queue in self._new_ranges:
-            self.found(queue, ready)
+    def notified(self, queue: str, ready: ReadyRange) -> bool:
+        """A notification says that jobs are ready there, in one of the pool's queues. False: it has no room for it."""
+        known = queue in self._new_ranges or queue in self._ranges
+        if not known and len(self._new_ranges) + len(self._ranges) >= _MOST_NOTIFIED:
+            return False
+        self.found(queue, ready)
+        return True
 
     def found(self, queue: str, ready: ReadyRange) -> None:
         # Kept apart until the next claim: the one under way may have begun before the job was there.
@@ -111,8 +114,8 @@ class Fetcher:
                 await self._wait(self._wake, _PATIENCE)
             else:
                 if exhausted:
-                    # Not for ever: `reconcile` must be called now and then.
-                    await self._wait(self._wake, _LONGEST_WAIT)
+                    # Not for ever: a connection may be lost while nothing is claimed.
+                    await self._wait(self._wake, min(_LONGEST_WAIT, claims.seconds_to_reconcile()))
 
     def _wanted(self) -> int:
         """How many jobs to claim now; 0: the worker holds enough jobs or bytes, or too many outcomes are unwritten."""

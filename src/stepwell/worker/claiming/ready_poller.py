@@ -51,6 +51,10 @@ class ReadyPoller:
         if self._deaf:
             self._alarm.ring_in(max(0.0, self._not_before - self._loop.time()))
 
+    def dropped(self) -> None:
+        """A notification was dropped, among very many. Look soon, but no more often than a deaf worker."""
+        self._alarm.ring_in(max(_POLL_IF_DEAF, self._not_before - self._loop.time()))
+
     def set_deaf(self, deaf: bool) -> None:
         """Look more often, because no notification arrives, or as usual."""
         self._deaf = deaf

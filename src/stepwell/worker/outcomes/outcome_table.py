@@ -180,7 +180,13 @@ def _hold(runs: Sequence[EndedRun[Misfit]], within: float) -> Query[Any]:
 
 def _snooze(runs: Sequence[EndedRun[Snoozed]], within: float) -> Query[Any]:
     return queries.locks.bounded(
-        queries.outcomes.snooze(*_fences(runs), [run.outcome.delay for run in runs], began=True), within
+        queries.outcomes.snooze(
+            *_fences(runs),
+            [run.outcome.delay for run in runs],
+            began=True,
+            closing=[run.job.id for run in runs if run.outcome.closes],
+        ),
+        within,
     )
 
 
@@ -215,7 +221,7 @@ def _failure_fields(run: EndedRun[Failed]) -> tuple[object, ...]:
     # The limit by which stepwell.fail decides.
     most = job.max_attempts or failed.max_attempts or run.task.retry.max_attempts
     most = max(most, LEAST_UNDO_ATTEMPTS) if is_undoing(job.journal) else most
-    return most, failed.reason, failed.type, failed.message, failed.traceback, failed.delay
+    return most, failed.reason, failed.type, failed.message, failed.traceback, failed.delay, failed.step
 
 
 TABLE: dict[type[Outcome], OutcomeRow[Any]] = {

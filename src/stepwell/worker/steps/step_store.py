@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 import psycopg
@@ -78,9 +79,19 @@ class StepStore:
     def close(self) -> None:
         self._closed = True
 
-    def _save(self, job: ClaimedJob, steps: Sequence[NewStep]) -> Awaitable[datetime]:
+    async def _save(self, job: ClaimedJob, steps: Sequence[NewStep]) -> datetime:
         saving = Saving(job.id, job.epoch, steps)
-        return self._outlast(lambda: self._saves.submit(saving), (job.id,))
+        try:
+            try:
+                # As `_outlast` does, without a coroutine more: nothing is called as often as this.
+                return await self._saves.submit(saving)
+            except _Locked:
+                pass  # handled below: else it would be the context of every later error
+            return await self._write_when_free(partial(self._saves.submit, saving), (job.id,))
+        except asyncio.CancelledError:
+            # The step's function has run: without this second save its effect could not be compensated.
+            await self._outlast(partial(self._saves.submit, saving), (job.id,))
+            raise
 
     async def _spawn(self, job: ClaimedJob, children: Sequence[tuple[NewStep, NewJob]]) -> list[str]:
         spawnings = [Spawning(job.id, job.epoch, step, child) for step, child in children]
@@ -152,6 +163,11 @@ class StepStore:
             return await write()
         except _Locked:
             pass
+        return await self._write_when_free(write, job_ids, with_family=with_family)
+
+    async def _write_when_free(
+        self, write: Callable[[], Awaitable[T]], job_ids: Sequence[str], *, with_family: bool = False
+    ) -> T:
         try:
             while True:
                 await asyncio.sleep(max(self._locks.set_aside(job_id) for job_id in job_ids))

@@ -13,9 +13,8 @@ from stepwell.worker.alarm import Alarm
 from stepwell.worker.duty_runner import DutyRunner
 from stepwell.worker.upkeep.leadership import Leadership
 
-# Beyond this many keys, a look at all lines is cheaper.
-_MOST_KEYS = 5000
-_AT_ONCE = 500
+# Few: while a call admits jobs, the ends of other jobs with the same keys wait for it.
+_AT_ONCE = 100
 
 
 class Admitter:
@@ -26,32 +25,33 @@ class Admitter:
         self._leadership = leadership
         self._alarm = Alarm()
         self._keys: dict[str, None] = {}
-        self._all = True
+        self._look_at_all = True
 
     def blocked(self, keys: list[str]) -> None:
         """Jobs wait in the lines of these keys; an empty list: in any line."""
         self._keys.update(dict.fromkeys(keys))
-        self._all = self._all or not keys or len(self._keys) > _MOST_KEYS
+        self._look_at_all = self._look_at_all or not keys
         self._alarm.ring_in(self._leadership.behind)
 
     async def run(self) -> None:
         while True:
-            if self._all:
-                keys, self._all = None, False
-                self._keys.clear()
-            else:
+            if self._look_at_all:
+                self._look_at_all = False
+                await self._add_all_lines()
+            while self._keys:
                 keys = list(self._keys)[:_AT_ONCE]
                 for key in keys:
                     del self._keys[key]
-            if keys is None or keys:
-                done = await self._duties.do("admitting blocked jobs", queries.upkeep.admit_keys(keys))
-                if done is None:
-                    self._all = True
+                if await self._duties.do("admitting blocked jobs", queries.upkeep.admit_keys(keys)) is None:
+                    self.blocked(keys)
                     await asyncio.sleep(0.5)
-                    continue
-                # There are more lines than one call looks at.
-                self._all = self._all or (keys is None and done[0].admitted > 0)
-            if not self._keys and not self._all:
-                nap = self._leadership.longest_nap
-                woken = await self._alarm.nap(nap + self._leadership.behind)
-                self._all = self._all or not woken
+            rung = await self._alarm.nap(self._leadership.longest_nap + self._leadership.behind)
+            self._look_at_all = self._look_at_all or not rung
+
+    async def _add_all_lines(self) -> None:
+        after: str | None = None
+        while found := await self._duties.do("looking for blocked jobs", queries.upkeep.lines(after)):
+            if not found[0]:
+                return
+            self._keys.update(dict.fromkeys(found[0]))
+            after = found[0][-1]

@@ -53,8 +53,9 @@ class Promoter:
             more = promoted.count > 0 and promoted.next_due == 0
             if walks and not more:
                 walk_at = loop.time() + pause_after_walk(promoted.walked)
-            for job_id, error in zip(promoted.failed, promoted.why, strict=True):
-                self._events.emit(JobBroken(str(job_id), error))
+            for place, job_id in enumerate(promoted.failed):
+                about = promoted.tasks[place], promoted.queues[place], promoted.attempts[place]
+                self._events.emit(JobBroken(str(job_id), *about, promoted.why[place]))
             longest = self._leadership.longest_nap
             nap = longest if walks else min(longest, max(0.0, walk_at - loop.time()))
             if promoted.next_due is not None:

@@ -50,6 +50,7 @@ class Upkeep:
         self._duties = [
             Duty("rescuing jobs of unregistered workers", 600, queries.fleet.rescue_unregistered, self._rescued),
             Duty("admitting stranded runs", 30, queries.upkeep.admit_stranded),
+            Duty("returning stray permits", 60, queries.upkeep.return_stray_permits),
             Duty("removing stale schedules", 30, queries.schedules.remove_stale_schedules, self._removed),
             # Every worker does this: the leader may run another app or version, which keeps jobs less long.
             Duty("making partitions", 600, lambda: queries.upkeep.make_partitions(keeps), everyone=True),
@@ -113,7 +114,7 @@ class Upkeep:
             self._events.emit(JobsRescued(len(jobs)))
         for job in jobs:
             if job.failed:
-                self._events.emit(RescuedJobFailed(job.job_id, job.task, job.message))
+                self._events.emit(RescuedJobFailed(job.job_id, job.task, job.queue, job.attempt, job.message))
 
     def _removed(self, found: list[list[str]]) -> None:
         [names] = found

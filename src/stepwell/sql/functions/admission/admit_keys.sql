@@ -1,6 +1,6 @@
 -- Admit the next jobs in the lines of these keys, as many as their limits and rates have room for: they become ready,
--- with a permit for each limit and rate. Null: all lines, for upkeep. Returns how many were admitted, and in how many
--- seconds a rate has room for the next one.
+-- with a permit for each limit and rate. Returns how many were admitted, and in how many seconds a rate has room for
+-- more.
 -- The lock of a key is one of 256 advisory locks, taken in order and held until commit, so that two sessions do not
 -- count the same room twice. A session that has to wait for long leaves the keys to a worker (stepwell_blocked).
 -- A job with several rules needs room in each. If one has none, the job moves to the line of that key.
@@ -10,7 +10,6 @@ create or replace function stepwell.admit_keys(
   out next_in double precision
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 as $$
 declare
@@ -25,29 +24,14 @@ declare
   _full text;
   _least integer;
   _again double precision;
-  _ids uuid[];
-  _simple boolean;
-  _places stepwell.place[] := '{}';
+  _plain text[];
+  _other text[];
+  _places stepwell.place[];
   _moved text[] := '{}';
   _got integer;
 begin
   admitted := 0;
-  if _keys is null then
-    _keys := array(
-      with recursive waiting as (
-        (select j.blocked_by as key from stepwell.job j where j.blocked_by is not null order by j.blocked_by limit 1)
-        union all
-        select (
-          select j.blocked_by from stepwell.job j where j.blocked_by > w.key order by j.blocked_by limit 1
-        )
-        from waiting w
-        where w.key is not null
-      )
-      select w.key from waiting w where w.key is not null limit _most_keys
-    );
-  else
-    _keys := array(select distinct k.key from unnest(_keys) as k (key) where k.key is not null order by k.key);
-  end if;
+  _keys := array(select distinct k.key from unnest(_keys) as k (key) where k.key is not null order by k.key);
   if cardinality(_keys) > _most_keys then
     perform stepwell.notify_blocked(_keys[_most_keys + 1 :]);
     _keys := _keys[: _most_keys];
@@ -55,10 +39,19 @@ begin
   if cardinality(_keys) = 0 then
     return;
   end if;
+  -- Most lines are of jobs with one limit and no rate. They are admitted together, the others key by key.
+  select array_agg(k.key) filter (where f.one_limit), array_agg(k.key) filter (where not f.one_limit)
+  into _plain, _other
+  from unnest(_keys) as k (key)
+  cross join lateral (
+    select stepwell.has_one_limit(j.admission) as one_limit from stepwell.job j
+    where j.blocked_by = k.key
+    order by j.blocked_by, j.rank, j.run_at, j.id limit 1
+  ) f;
   -- The first jobs in line may need other keys, too: their locks are taken with the rest, in order.
   _locked := _keys || array(
     select distinct r.rule ->> 'key'
-    from unnest(_keys) as k (key)
+    from unnest(_other) as k (key)
     cross join lateral (
       select j.admission from stepwell.job j where j.blocked_by = k.key order by j.blocked_by, j.rank, j.run_at, j.id
       limit 20
@@ -68,8 +61,6 @@ begin
       union all
       select json_array_elements(j.admission -> 'rates')
     ) r
-    where coalesce(json_array_length(j.admission -> 'limits'), 0)
-      + coalesce(json_array_length(j.admission -> 'rates'), 0) > 1
   );
   begin
     perform pg_advisory_xact_lock(1937007984, s.stripe)
@@ -79,7 +70,50 @@ begin
     return;
   end;
 
-  foreach _key in array _keys loop
+  if _plain is not null then
+    with line as materialized (
+      select k.key,
+        greatest(
+          0,
+          coalesce((select s.most from stepwell.key_setting s where s.key = k.key), f.most)
+            - (select count(*) from stepwell.permit p where p.key = k.key and not p.rate)
+        ) as room
+      from unnest(_plain) as k (key)
+      cross join lateral (
+        select (j.admission #>> '{limits,0,most}')::integer as most from stepwell.job j
+        where j.blocked_by = k.key
+        order by j.blocked_by, j.rank, j.run_at, j.id limit 1
+      ) f
+    ), picked as materialized (
+      select l.key, c.id, c.hold, c.one_limit
+      from line l
+      cross join lateral (
+        select j.id, coalesce((j.admission #>> '{limits,0,hold}')::boolean, false) as hold,
+          stepwell.has_one_limit(j.admission) as one_limit
+        from stepwell.job j
+        where j.blocked_by = l.key
+        order by j.blocked_by, j.rank, j.run_at, j.id
+        limit l.room
+        for no key update skip locked
+      ) c
+      where l.room > 0
+    ), mixed as materialized (
+      select distinct p.key from picked p where not p.one_limit
+    ), made as (
+      update stepwell.job j
+      set state = 'ready', blocked_by = null
+      where j.id = any (array(select p.id from picked p where p.key not in (select m.key from mixed m)))
+      returning j.queue, j.rank, j.run_at
+    ), permits as (
+      insert into stepwell.permit (key, job_id, rate, hold)
+      select p.key, p.id, false, p.hold from picked p where p.key not in (select m.key from mixed m)
+    )
+    select coalesce(sum(g.jobs), 0), array_agg(row(g.queue, g.rank, g.run_at)::stepwell.place),
+      _other || array(select m.key from mixed m)
+    into admitted, _places, _other
+    from (select m.queue, m.rank, min(m.run_at) as run_at, count(*) as jobs from made m group by m.queue, m.rank) g;
+  end if;
+  foreach _key in array coalesce(_other, '{}') loop
     <<line>>
     loop
       select j.admission,
@@ -115,8 +149,8 @@ begin
       if coalesce(_least, 1) <= 0 then
         if _again is not null then
           next_in := least(next_in, _again);
-          insert into stepwell.bucket as b (key, used_until, next_at)
-          values (_key, _now, _now + _again * interval '1 second')
+          insert into stepwell.bucket as b (key, used, used_at, next_at)
+          values (_key, 0, _now, _now + _again * interval '1 second')
           on conflict (key) do update set next_at = excluded.next_at;
         end if;
         exit line;
@@ -146,6 +180,11 @@ begin
             select json_array_elements(j.admission -> 'rates'), true
           ) r
           where j.id = _line.ids[1]
+            -- A job that held its permits while it waited needs no others.
+            and (
+              select true from stepwell.permit p
+              where p.key = r.rule ->> 'key' and p.rate = r.rate and p.job_id = j.id
+            ) is null
         loop
           if not (_rule.rule ->> 'key' = any (_locked)) then
             -- Its lock cannot be taken out of order. The job is first in that line for the next call.
@@ -184,8 +223,8 @@ begin
         ) r
         on conflict do nothing
       )
-      select count(*), _places || array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place) into _got, _places
-      from made m;
+      select sum(g.jobs), _places || array_agg(row(g.queue, g.rank, g.run_at)::stepwell.place) into _got, _places
+      from (select m.queue, m.rank, min(m.run_at) as run_at, count(*) as jobs from made m group by m.queue, m.rank) g;
       admitted := admitted + _got;
       -- A line of simple jobs has now used up the room that was found, or is empty.
       if _again is not null or not _first.simple then

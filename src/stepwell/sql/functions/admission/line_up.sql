@@ -1,18 +1,20 @@
 -- Find the place of jobs that become ready now (_due) or later: the line of their first limit or rate, and their turn
 -- among the fair keys of their queue and rank. Returns an element for each job, in order; a job that is not due has no
 -- line and no turn yet.
--- A turn is a time, because jobs are claimed in the order of their times. A key with no waiting job takes its turn at
--- the clock, which follows the claims. Each further job of the key has a turn that is later by a quantum, divided by
--- its weight. So a key with 100,000 waiting jobs has one job at each turn, and a key with ten is between the first ten.
+-- A turn is a time, because jobs are claimed in the order of their times. A key with no waiting job takes the next turn
+-- of its queue. Each further job of the key has a turn that is later by a quantum, divided by its weight. So a key with
+-- 100,000 waiting jobs has one job at each turn, and a key with ten is between the first ten.
+-- The search for the next turn begins at the clock, which follows the claims: before it, under a held snapshot, are the
+-- dead rows of all turns that were ever taken.
 create or replace function stepwell.line_up(
   _now timestamptz,
+  _ids uuid[],
   _admissions json[],
   _queues text[],
   _ranks integer[],
   _due boolean[]
 ) returns stepwell.line[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return array(
@@ -26,22 +28,24 @@ begin
       select k.queue, k.rank, k.fair,
         greatest(
           coalesce(
-            (select c.turn from stepwell.turn_clock c where c.queue = k.queue and c.rank = k.rank),
             (
               select j.run_at from stepwell.job j
-              where j.state = 'ready' and j.queue = k.queue and j.rank = k.rank
-              order by j.queue, j.rank, j.run_at, j.id limit 1
+              where j.queue = k.queue and j.rank = k.rank and j.fair is not null and j.state in ('ready', 'blocked')
+                and j.run_at >= coalesce(k.turn, '-infinity') and j.id <> all (_ids)
+              order by j.queue, j.rank, j.run_at limit 1
             ),
-            _now
+            k.turn, _now
           ),
           (
             select j.run_at + k.quantum from stepwell.job j
             where j.queue = k.queue and j.rank = k.rank and j.fair = k.fair and j.state in ('ready', 'blocked')
+              and j.run_at >= coalesce(k.turn, '-infinity') and j.id <> all (_ids)
             order by j.queue desc, j.rank desc, j.fair desc, j.run_at desc limit 1
           )
         ) as turn
       from (
-        select j.queue, j.rank, j.fair, min(j.quantum) as quantum
+        select j.queue, j.rank, j.fair, min(j.quantum) as quantum,
+          (select c.turn from stepwell.turn_clock c where c.queue = j.queue and c.rank = j.rank) as turn
         from job j
         where j.due and j.fair is not null
         group by j.queue, j.rank, j.fair

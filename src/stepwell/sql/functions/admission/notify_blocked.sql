@@ -2,7 +2,6 @@
 -- transaction may stay open: they must not hold the locks of stepwell.admit_keys. An empty list stands for all lines.
 create or replace function stepwell.notify_blocked(_keys text[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _payload text := array_to_json(_keys)::text;

@@ -1,32 +1,33 @@
 -- Put jobs in line that have become ready in this transaction and have an admission: block those that need a permit
--- for a limit or rate, and give those with a fair key their turn. A job that has held its permits keeps them and stays
--- ready. Returns the keys whose lines have grown. The caller has locked the jobs.
+-- for a limit or rate, and give those with a fair key their turn. A job that holds the permits of its limits needs no
+-- new ones. Returns the keys whose lines have grown. The caller has locked the jobs.
 create or replace function stepwell.queue_again(_ids uuid[]) returns text[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
   _found record;
   _keys text[];
 begin
-  select array_agg(j.id) as ids, array_agg(j.admission) as admissions, array_agg(j.queue) as queues,
-    array_agg(j.rank::integer) as ranks, array_agg(true) as due
+  select array_agg(j.id) as ids,
+    array_agg(
+      -- As a scalar: with "exists" the planner might read all permits.
+      case
+        when (select true from stepwell.permit p where p.job_id = j.id and not p.rate limit 1)
+        then (j.admission::jsonb - 'limits')::json else j.admission
+      end
+    ) as admissions,
+    array_agg(j.queue) as queues, array_agg(j.rank::integer) as ranks, array_agg(true) as due
   into _found
   from stepwell.job j
-  where j.id = any (_ids) and j.admission is not null and j.state::text = 'ready'
-    -- As a scalar: with "exists" the planner might read all permits.
-    and (
-      (select true from stepwell.permit p where p.job_id = j.id and p.hold limit 1) is null
-      or j.admission -> 'rates' is not null or j.admission -> 'fair' is not null
-    );
+  where j.id = any (_ids) and j.admission is not null and j.state::text = 'ready';
   if _found.ids is null then
     return '{}';
   end if;
   with lined as (
     select u.id, u.blocked_by, u.turn
     from unnest(
-      _found.ids, stepwell.line_up(_now, _found.admissions, _found.queues, _found.ranks, _found.due)
+      _found.ids, stepwell.line_up(_now, _found.ids, _found.admissions, _found.queues, _found.ranks, _found.due)
     ) as u (id, admission, blocked_by, fair, turn)
     where u.blocked_by is not null or u.turn is not null
   ), moved as (

@@ -2,7 +2,6 @@
 -- have room again.
 create or replace function stepwell.return_permits(_ended uuid[], _handed_back uuid[]) returns text[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _keys text[];

@@ -1,4 +1,4 @@
--- How many more jobs a limit or rate of a job admits now, and for a rate, in how many seconds it admits the next. The
+-- How many more jobs a limit or rate of a job admits now, and for a rate, in how many seconds it admits more. The
 -- caller holds the lock of the key (stepwell.admit_keys). A setting of the key replaces the numbers of the rule.
 create or replace function stepwell.room_of(
   _rule json,
@@ -8,7 +8,6 @@ create or replace function stepwell.room_of(
   out next_in double precision
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _key text := _rule ->> 'key';
@@ -34,11 +33,16 @@ begin
     return;
   end if;
   -- How many tokens are missing from a full bucket. A claim takes the tokens; admitted jobs have theirs reserved.
-  _used := coalesce(greatest(0, extract(epoch from _bucket.used_until - _now)), 0) / _interval;
-  room := greatest(0, floor(_burst - _used + 1e-6)::integer - _held);
-  -- Not for each token: 20 ms of them at once, as long as the bucket can hold them.
-  next_in := greatest(
-    0.001, (_used + _held + least(_burst - _held, greatest(1, ceil(0.02 / _interval))) - _burst) * _interval
+  _used := coalesce(
+    greatest(0, _bucket.used - greatest(0, extract(epoch from _now - _bucket.used_at)) / _interval), 0
   );
+  room := greatest(0, floor(_burst - _used + 1e-6)::integer - _held);
+  -- Not for each token: 20 ms of them at once, as long as the bucket can hold them. If jobs that were admitted and not
+  -- yet claimed have reserved all that it can hold, time alone makes no room: the next claim does.
+  if _held < _burst then
+    next_in := greatest(
+      0.001, (_used + _held + least(_burst - _held, greatest(1, ceil(0.02 / _interval))) - _burst) * _interval
+    );
+  end if;
 end
 $$;

@@ -2,7 +2,6 @@
 -- admits none. Null removes the setting. It takes effect at once; running jobs go on.
 create or replace function stepwell.set_limit(_key text, _most integer) returns void
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   insert into stepwell.key_setting as s (key, most, set_at) values (_key, _most, stepwell.now())

@@ -3,7 +3,6 @@
 create or replace function stepwell.set_rate(_key text, _count integer, _per double precision, _burst integer default null)
 returns void
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   insert into stepwell.key_setting as s (key, spacing, burst, set_at)

@@ -6,7 +6,6 @@
 -- delivery later, so the function does not wait for locked jobs.
 create or replace function stepwell.deliver(_ids bigint[], _committed boolean) returns bigint[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _lock record;

@@ -2,7 +2,6 @@
 -- briefly. An event that may not have reached every job is marked as late, and stepwell.promote delivers it again.
 create or replace function stepwell.deliver_events() returns trigger
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _ids bigint[];

@@ -5,7 +5,6 @@
 -- number of events tried.
 create or replace function stepwell.deliver_late(_limit integer default 1000) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 -- For the rows of events, which a concurrent call may hold.
 set lock_timeout = '250ms'
 as $$

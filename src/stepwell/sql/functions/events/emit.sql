@@ -7,7 +7,6 @@ create or replace function stepwell.emit(
   keep interval default '30 days'
 ) returns bigint
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

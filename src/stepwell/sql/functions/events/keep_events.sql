@@ -7,7 +7,6 @@ create or replace function stepwell.keep_events(
   _expires_ats timestamptz[]
 ) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _ids bigint[];

@@ -1,7 +1,6 @@
 -- Wait briefly for the advisory lock of an event's name, which any role that can connect can hold. False: not granted.
 create or replace function stepwell.lock_event(_name integer) returns boolean
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
 as $$
 begin

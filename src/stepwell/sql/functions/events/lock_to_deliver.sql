@@ -3,7 +3,6 @@
 -- Returns the jobs that other sessions have locked.
 create or replace function stepwell.lock_to_deliver(_waiting uuid[], _sent_to uuid[], _wait boolean) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
 as $$
 declare

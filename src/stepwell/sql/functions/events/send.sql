@@ -1,7 +1,6 @@
 -- Send a signal to one live job. The job receives its signals in order, each once. False: there is no such live job.
 create or replace function stepwell.send(job_id uuid, name text, value json default null) returns boolean
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -3,7 +3,6 @@
 -- event: look again (look_again). _emitting: the caller delivers events, and the waits are already committed.
 create or replace function stepwell.take_events(_job_ids uuid[], _emitting boolean) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -2,7 +2,6 @@
 -- name, the function would find every job that waits for a signal of that name.
 create or replace function stepwell.waiting_for(_event_ids bigint[]) returns table (job_id uuid, event_id bigint)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query

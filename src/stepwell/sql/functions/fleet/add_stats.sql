@@ -16,7 +16,6 @@ create or replace function stepwell.add_stats(
   _refused integer[] default null
 ) returns void
 language sql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
   insert into stepwell.stat as s (minute, task, queue, succeeded, failed, cancelled, handed_back, seconds, suspended,
     snoozed, advanced, restarted, undone, refused)

@@ -8,7 +8,6 @@ create or replace function stepwell.control_scope(
   out name text
 )
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if num_nonnulls(_queue, _task, _worker, nullif(_everything, false)) <> 1 then

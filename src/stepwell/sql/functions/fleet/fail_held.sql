@@ -2,9 +2,8 @@
 -- if it has attempts left. Returns these jobs; failed is true if the job has failed for good. A job whose parent or
 -- children another session has locked too long is left for the next rescue.
 create or replace function stepwell.fail_held(_worker_id uuid, _message text, _tasks jsonb)
-returns table (job_id uuid, task text, message text, failed boolean)
+returns table (job_id uuid, task text, queue text, attempt integer, message text, failed boolean)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
 as $$
 declare
@@ -13,13 +12,15 @@ declare
   _max_attempts integer[];
   _keeps double precision[];
   _names text[];
+  _queues text[];
+  _attempts integer[];
   _cancelling boolean[];
   _undoing boolean[];
   _count integer;
   _left uuid[] := '{}';
 begin
   with held as materialized (
-    select j.id, j.epoch, j.task, j.policy, j.cancelling, j.undoing is not null as undoing
+    select j.id, j.epoch, j.task, j.queue, j.attempt, j.policy, j.cancelling, j.undoing is not null as undoing
     from stepwell.job j
     where j.worker_id = _worker_id and j.state = 'running'
     for no key update skip locked
@@ -29,8 +30,8 @@ begin
     array_agg(coalesce(
       (h.policy ->> 'keep_failed')::double precision, (_tasks -> h.task ->> 'keep_failed')::double precision, 2592000
     )),
-    array_agg(h.task), array_agg(h.cancelling), array_agg(h.undoing)
-  into _ids, _epochs, _max_attempts, _keeps, _names, _cancelling, _undoing
+    array_agg(h.task), array_agg(h.queue), array_agg(h.attempt), array_agg(h.cancelling), array_agg(h.undoing)
+  into _ids, _epochs, _max_attempts, _keeps, _names, _queues, _attempts, _cancelling, _undoing
   from held h;
   _count := coalesce(cardinality(_ids), 0);
   if _count = 0 then
@@ -61,8 +62,10 @@ begin
   end;
   -- A job whose cancel was requested has ended as cancelled. A job whose undo begins here has failed.
   return query
-    select u.id, u.task, _message, not u.cancelling and (j.id is null or j.undoing and not u.undoing)
-    from unnest(_ids, _names, _cancelling, _undoing) as u (id, task, cancelling, undoing)
+    select u.id, u.task, u.queue, u.attempt, _message,
+      not u.cancelling and (j.id is null or j.undoing and not u.undoing)
+    from unnest(_ids, _names, _queues, _attempts, _cancelling, _undoing)
+      as u (id, task, queue, attempt, cancelling, undoing)
     -- Lateral, so that each job is looked up by its id.
     left join lateral (
       select j.id, j.undoing is not null as undoing from stepwell.job j where j.id = u.id limit 1

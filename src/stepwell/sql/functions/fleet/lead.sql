@@ -3,7 +3,6 @@
 -- Every duty of the leader is idempotent, so two leaders at once do no harm.
 create or replace function stepwell.lead(_worker_id uuid, _lease double precision default 5) returns boolean
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -6,7 +6,6 @@ create or replace function stepwell.pause(
   _everything boolean default false
 ) returns void
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   insert into stepwell.control (action, scope, name, asked_at)

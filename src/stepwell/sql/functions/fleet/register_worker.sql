@@ -19,7 +19,6 @@ create or replace function stepwell.register_worker(
   _signatures integer[] default null
 ) returns uuid
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

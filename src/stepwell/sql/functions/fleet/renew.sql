@@ -10,7 +10,6 @@ create or replace function stepwell.renew(_worker_id uuid, _lease double precisi
   number integer
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz;

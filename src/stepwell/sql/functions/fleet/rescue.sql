@@ -2,7 +2,6 @@
 create or replace function stepwell.rescue(_patience double precision default 1, _limit integer default 20)
 returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return array(select r.job_id from stepwell.rescue_jobs(_patience, _limit) r);

@@ -7,9 +7,8 @@
 -- stepwell.rescue_unregistered rescues the jobs of workers that are not registered.
 -- At most _limit workers are rescued from at once. Returns the jobs, as stepwell.fail_held does.
 create or replace function stepwell.rescue_jobs(_patience double precision default 1, _limit integer default 20)
-returns table (job_id uuid, task text, message text, failed boolean)
+returns table (job_id uuid, task text, queue text, attempt integer, message text, failed boolean)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -77,7 +76,7 @@ begin
   -- Last, because this locks jobs. The only lock it waits for is that of a schedule, and briefly: no deadlock.
   for _k in 1 .. cardinality(_dead) loop
     return query
-      select r.job_id, r.task, r.message, r.failed
+      select r.job_id, r.task, r.queue, r.attempt, r.message, r.failed
       from stepwell.remove_worker(_dead[_k], _messages[_k], _tasks[_k]) r;
   end loop;
 end

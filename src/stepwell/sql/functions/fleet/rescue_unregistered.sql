@@ -4,9 +4,8 @@
 -- a transaction holds an old snapshot, the index keeps an entry for every job that ever ran, and the walk passes over
 -- all of them. So workers call this rarely.
 create or replace function stepwell.rescue_unregistered()
-returns table (job_id uuid, task text, message text, failed boolean)
+returns table (job_id uuid, task text, queue text, attempt integer, message text, failed boolean)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _unregistered uuid[];
@@ -28,7 +27,7 @@ begin
   where h.id is not null and not exists (select from stepwell.worker w where w.id = h.id);
   foreach _holder in array coalesce(_unregistered, '{}') loop
     return query
-      select r.job_id, r.task, r.message, r.failed
+      select r.job_id, r.task, r.queue, r.attempt, r.message, r.failed
       from stepwell.remove_worker(_holder, format('worker %s is not registered', _holder), '{}') r;
   end loop;
 end

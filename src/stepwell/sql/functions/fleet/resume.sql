@@ -6,7 +6,6 @@ create or replace function stepwell.resume(
   _everything boolean default false
 ) returns boolean
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _scope record;

@@ -2,7 +2,6 @@
 -- same queue, and at least one of the apps was not given a name. Returns each with the tasks that they share.
 create or replace function stepwell.rivals(_worker_id uuid) returns table (owner text, tasks text[])
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query

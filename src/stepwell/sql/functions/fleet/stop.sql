@@ -7,7 +7,6 @@ create or replace function stepwell.stop(
   _everything boolean default false
 ) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

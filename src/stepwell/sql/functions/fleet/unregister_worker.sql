@@ -1,7 +1,6 @@
 -- Remove a worker that stops. Jobs that it still holds are failed, as those of a dead worker.
 create or replace function stepwell.unregister_worker(_worker_id uuid) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _tasks jsonb;

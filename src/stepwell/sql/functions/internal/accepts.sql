@@ -1,7 +1,6 @@
 -- Whether code that was written for this version works with the schema: no later migration requires newer code.
 create or replace function stepwell.accepts(_version integer) returns boolean
 language sql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select exists (select from stepwell.migration m where m.version = _version)
     and not exists (

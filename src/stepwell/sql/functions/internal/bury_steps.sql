@@ -2,5 +2,4 @@
 create or replace function stepwell.bury_steps(_gone uuid[], _kept uuid[], _expires_ats timestamptz[], _retriable uuid[])
 returns void
 language sql volatile
-set search_path = pg_catalog, pg_temp
 as $$ select stepwell.delete_steps(_gone, _kept, _expires_ats, _retriable) $$;

@@ -2,7 +2,6 @@
 -- job that is about to wait must see the latest events, and a new partition must receive all rows of its day.
 create or replace function stepwell.check_isolation(_what text default 'a change of a job with steps') returns void
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then

@@ -2,7 +2,6 @@
 -- lookup. Callers on a hot path check pg_column_size first.
 create or replace function stepwell.check_sizes(_name text, _texts text[]) returns void
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _largest bigint;

@@ -1,7 +1,6 @@
 -- Refuse JSON that could not be read again, because it holds text or numbers that Postgres cannot represent.
 create or replace function stepwell.check_value(_value json) returns void
 language plpgsql immutable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if _value is null then

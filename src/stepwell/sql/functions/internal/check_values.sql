@@ -2,7 +2,6 @@
 -- such as \u0000 or \ud800 can hold text that Postgres cannot represent.
 create or replace function stepwell.check_values(_values text[]) returns void
 language plpgsql immutable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if strpos(array_to_string(_values, ''), E'\\u') > 0 then

@@ -1,7 +1,6 @@
 -- The smallest version 7 uuid that can be generated _seconds after a time, to compare ids with times. Null for null.
 create or replace function stepwell.first_uuid_at(_at timestamptz, _seconds integer) returns uuid
 language sql immutable
-set search_path = pg_catalog, pg_temp
 as $$
   -- The uuid has 48 bits of milliseconds, so the time is clamped to the years 1970 to 10889.
   select rpad(lpad(

@@ -25,7 +25,6 @@ create or replace function stepwell.insert_jobs(
   _group_id uuid default null
 ) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _task text := case when cardinality(_tasks) = 1 then _tasks[array_lower(_tasks, 1)] end;
@@ -50,7 +49,7 @@ begin
     _delays := null;
     _delay := null;
     select stepwell.line_up(
-        _now, array_agg(p.policy -> 'admission' order by u.n), array_agg(coalesce(u.queue, _one_queue, 'default') order by u.n),
+        _now, _ids, array_agg(p.policy -> 'admission' order by u.n), array_agg(coalesce(u.queue, _one_queue, 'default') order by u.n),
         array_agg(-coalesce(u.priority, _priority, 0) order by u.n),
         array_agg(u.run_at <= _now and u.blocked is not true and u.id is not null order by u.n)
       ),

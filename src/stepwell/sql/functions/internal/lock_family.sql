@@ -5,7 +5,6 @@
 -- A claim skips a locked job and does not come back to it. So parents that are ready are announced again at commit.
 create or replace function stepwell.lock_family(_ids uuid[], _parent_ids uuid[], _descendants boolean) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _below uuid[] := '{}';

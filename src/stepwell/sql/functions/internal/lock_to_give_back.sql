@@ -1,5 +1,4 @@
 -- As stepwell.lock_to_hand_back: see stepwell.notify_done.
 create or replace function stepwell.lock_to_give_back(_ids uuid[]) returns void
 language sql volatile
-set search_path = pg_catalog, pg_temp
 as $$ select stepwell.lock_to_hand_back(_ids) $$;

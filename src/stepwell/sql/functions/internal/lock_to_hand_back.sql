@@ -5,7 +5,6 @@
 -- with the family.
 create or replace function stepwell.lock_to_hand_back(_ids uuid[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _late boolean;

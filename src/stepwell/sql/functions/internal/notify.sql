@@ -3,7 +3,6 @@
 -- listening session stays in a transaction, and once it is full, every commit with a notification fails.
 create or replace function stepwell.notify(_channel text, _payload text) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if octet_length(_payload) < 8000 and pg_notification_queue_usage() < 0.5 then

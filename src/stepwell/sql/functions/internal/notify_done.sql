@@ -2,5 +2,4 @@
 -- which calls this.
 create or replace function stepwell.notify_done(_ids uuid[]) returns void
 language sql volatile
-set search_path = pg_catalog, pg_temp
 as $$ select stepwell.release(_ids) $$;

@@ -5,7 +5,6 @@
 -- claim across ranks would walk over all dead rows between them. If there are many ranks, one notification covers all.
 create or replace function stepwell.notify_ready(_places stepwell.place[], _due_in double precision) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _most_ranks constant integer := 8;  -- the same in stepwell.first_ready

@@ -20,7 +20,6 @@ create or replace function stepwell.release(
   _members stepwell.member_end[] default null
 ) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _first integer := 1;

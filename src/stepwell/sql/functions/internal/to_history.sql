@@ -28,7 +28,6 @@ create or replace function stepwell.to_history(
   out members stepwell.member_end[]
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

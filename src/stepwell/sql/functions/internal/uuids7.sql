@@ -2,7 +2,6 @@
 -- each would cost more than the rest of an enqueue.
 create or replace function stepwell.uuids7(_count integer) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _first text := stepwell.uuid7();

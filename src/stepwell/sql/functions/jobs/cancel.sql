@@ -5,7 +5,6 @@
 create or replace function stepwell.cancel(_ids uuid[], _reason text default null, _keep double precision default null)
 returns table (id uuid, state stepwell.state)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _all uuid[];

@@ -15,7 +15,6 @@ create or replace function stepwell.check_options(
   _owners text[] default null
 ) returns void
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 set standard_conforming_strings = on
 as $$
 declare

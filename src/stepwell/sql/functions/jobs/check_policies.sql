@@ -2,7 +2,6 @@
 -- cancel read keep_failed and must not fail on it. Workers read the rest, or the task's policy if they cannot.
 create or replace function stepwell.check_policies(_policies text[], _count integer) returns void
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _wrong text := case

@@ -28,7 +28,6 @@ create or replace function stepwell.claim(
   more boolean
 )
 language sql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select c.id::uuid, c.queue, c.task, c.args::json, c.metadata::jsonb, c.epoch, c.attempt, c.rank,
     'epoch'::timestamptz + c.run_at * interval '1 microsecond',

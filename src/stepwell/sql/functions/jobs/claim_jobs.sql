@@ -42,7 +42,6 @@ create or replace function stepwell.claim_jobs(
   policy text
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -151,6 +150,10 @@ begin
         for no key update skip locked
       ) p;
       continue when _picked is null;
+      if _keyed is not null then
+        -- Not before the jobs were admitted, which may have been after this call began.
+        _now := stepwell.now();
+      end if;
       if _size >= _bytes then
         -- The other rows that were picked are only locked.
         select array_agg(u.ctid), array_agg(u.size), sum(u.size) into _picked, _sizes, _size

@@ -3,7 +3,6 @@
 -- such as running jobs and jobs that wait between steps, are left unchanged.
 create or replace function stepwell.edit_args(_ids uuid[], _args text[]) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

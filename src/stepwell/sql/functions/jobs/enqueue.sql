@@ -14,7 +14,6 @@ create or replace function stepwell.enqueue(
   owner text default null
 ) returns uuid
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _own record;

@@ -15,7 +15,6 @@ create or replace function stepwell.enqueue_many(
   _policies text[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

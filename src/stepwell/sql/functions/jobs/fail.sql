@@ -20,7 +20,6 @@ create or replace function stepwell.fail(
   _besides text[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -3,7 +3,6 @@
 -- does that in a loop. Returns false if there is no such job.
 create or replace function stepwell.fail_broken(_id uuid, _message text, _admit boolean default true) returns boolean
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -22,7 +22,6 @@ create or replace function stepwell.find_jobs(
 )
 -- Stable, so that it sees the same snapshot as the statement that reads the rows of these jobs.
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -12,7 +12,6 @@ create or replace function stepwell.finish(
   _parent_ids uuid[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _undoing uuid[] := '{}';

@@ -5,7 +5,6 @@
 create or replace function stepwell.first_ready(_worker_id uuid, _patterns text[], _tasks text[])
 returns table (queue text, rank smallint, last_rank smallint, run_at timestamptz)
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -4,7 +4,6 @@
 -- has locked too long is left for the next call.
 create or replace function stepwell.hand_back_unknown(_worker_id uuid, _ids uuid[], _epochs integer[]) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
 as $$
 declare

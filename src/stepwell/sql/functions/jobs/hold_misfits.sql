@@ -12,7 +12,6 @@ create or replace function stepwell.hold_misfits(
   out expired uuid[]
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

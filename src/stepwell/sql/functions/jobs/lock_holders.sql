@@ -4,9 +4,17 @@
 -- A job has one row for each holder, with nulls if the holder is unknown. since is the start of the holder's
 -- transaction, null if the owner of the schema may not see it. A prepared transaction has no pid.
 create or replace function stepwell.lock_holders(_ids uuid[], _with_family boolean default true)
-returns table (id uuid, pid integer, role text, application text, since timestamptz)
+returns table (
+  id uuid,
+  task text,
+  queue text,
+  attempt integer,
+  pid integer,
+  role text,
+  application text,
+  since timestamptz
+)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _asked uuid[];
@@ -100,8 +108,9 @@ begin
     left join pg_stat_activity a on a.pid = h.pid
     left join pg_prepared_xacts p on h.pid is null and p.transaction = h.xid
   )
-  select distinct b.asked, n.pid, n.role, n.application, n.since
+  select distinct j.id, j.task, j.queue, j.attempt::integer, n.pid, n.role, n.application, n.since
   from unnest(_blocked_asked, _xmaxes) as b (asked, xmax)
+  join stepwell.job j on j.id = b.asked
   left join named n on n.xmax = b.xmax::text;
 end
 $$;

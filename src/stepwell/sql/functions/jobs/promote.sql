@@ -1,7 +1,8 @@
 -- Make due jobs ready, in the order of run_at: scheduled jobs, and waiting jobs whose time has come. Also make jobs
 -- ready whose args did not fit, if a worker that may claim them has registered, and jobs that late events wake.
 -- Returns how many, and in how many seconds the next one is due (0: more are due already; null: none). A job that
--- cannot be made ready does not block the others: `failed` lists such jobs, and `why` the reasons.
+-- cannot be made ready does not block the others: `failed` lists such jobs, with their tasks, queues and attempts, and
+-- `why` the reasons.
 -- _since: consider only jobs that became due within this many seconds; null: all jobs. While a transaction holds an old
 -- snapshot, the index keeps an entry for every job that was ever due, and a look at all of them walks over these dead
 -- entries. So workers rarely ask for all. `walked` counts the index entries of other jobs that it read.
@@ -11,11 +12,13 @@ create or replace function stepwell.promote(
   out promoted integer,
   out next_due double precision,
   out failed uuid[],
+  out tasks text[],
+  out queues text[],
+  out attempts integer[],
   out why text[],
   out walked bigint
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -27,10 +30,13 @@ declare
   _unsure uuid[];
   _released integer;
   _again_in double precision;
-  _id uuid;
+  _due record;
   _made record;
 begin
   failed := '{}';
+  tasks := '{}';
+  queues := '{}';
+  attempts := '{}';
   why := '{}';
   begin
     with due as materialized (
@@ -61,8 +67,8 @@ begin
     -- A constraint refused at least one job. Try each by itself; 500 of them take a moment only.
     promoted := 0;
     _places := '{}';
-    for _id in
-      select j.id
+    for _due in
+      select j.id, j.task, j.queue, j.attempt
       from stepwell.job j
       where j.state in ('scheduled', 'waiting') and j.run_at > _from and j.run_at <= _now
       order by j.run_at
@@ -70,14 +76,17 @@ begin
       for no key update skip locked
     loop
       begin
-        select p.queue, p.rank, p.run_at, p.why into _made from stepwell.promote_one(_id) p;
+        select p.queue, p.rank, p.run_at, p.why into _made from stepwell.promote_one(_due.id) p;
         if _made.why is null then
           promoted := promoted + 1;
           if _made.queue is not null then
             _places := _places || row(_made.queue, _made.rank, _made.run_at)::stepwell.place;
           end if;
         else
-          failed := failed || _id;
+          failed := failed || _due.id;
+          tasks := tasks || _due.task;
+          queues := queues || _due.queue;
+          attempts := attempts || _due.attempt::integer;
           why := why || _made.why;
         end if;
       exception when others then
@@ -86,7 +95,7 @@ begin
     end loop;
   end;
   if _keyed is not null then
-    perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
+    perform stepwell.admit_keys(stepwell.queue_again(_keyed));
   end if;
   perform stepwell.notify_ready(_places, null);
   perform from stepwell.job j

@@ -7,7 +7,6 @@ create or replace function stepwell.promote_one(
   out why text
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _durable boolean;

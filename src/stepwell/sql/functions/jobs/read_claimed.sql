@@ -2,7 +2,6 @@
 create or replace function stepwell.read_claimed(_id uuid, _epoch integer)
 returns table (args json, metadata jsonb, journal text)
 language sql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select j.args, j.metadata,
     case when j.durable then stepwell.journal(j.id, j.cursor, j.input, j.undoing, j.life, j.steps_counted) end

@@ -2,7 +2,6 @@
 -- followed by *. The function walks along the claim index from queue to queue: the cost does not grow with backlogs.
 create or replace function stepwell.ready_queues(_patterns text[]) returns setof text
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _names jsonb;

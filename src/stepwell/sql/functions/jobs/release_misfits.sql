@@ -8,7 +8,6 @@ create or replace function stepwell.release_misfits(
   out again_in double precision
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

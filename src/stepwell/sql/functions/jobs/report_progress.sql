@@ -1,7 +1,6 @@
 -- Write the progress that running handlers report. The fence drops stale reports.
 create or replace function stepwell.report_progress(_ids uuid[], _epochs integer[], _progress text[]) returns void
 language sql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select stepwell.check_sizes('progress', _progress);
   with said as (

@@ -11,7 +11,6 @@ create or replace function stepwell.results(_ids uuid[]) returns table (
   traceback text
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

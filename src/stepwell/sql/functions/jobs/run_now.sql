@@ -4,7 +4,6 @@
 -- child, or are blocked are left unchanged. Returns the ids of the jobs that became ready.
 create or replace function stepwell.run_now(_ids uuid[]) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -1,14 +1,15 @@
 -- Hand back running jobs without counting the attempt: now (delay 0, in their old place) or after a delay. For clean
 -- shutdowns, prefetched jobs that never started, and handlers that raise Snooze. _began: whether the handlers ran;
--- null, from workers of schema 5: those with a delay did. Returns the ids refused by the fence.
+-- null, from workers of schema 5: those with a delay did. The rates of the jobs in _closing admit nothing until the delay
+-- is over. Returns the ids refused by the fence.
 create or replace function stepwell.snooze(
   _ids uuid[],
   _epochs integer[],
   _delays double precision[],
-  _began boolean default null
+  _began boolean default null,
+  _closing uuid[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();
@@ -36,6 +37,16 @@ begin
     extract(epoch from min(g.run_at) filter (where g.state = 'scheduled') - _now)
   into _accepted, _cancelling, _places, _due_in
   from given g;
+  if _closing is not null then
+    insert into stepwell.bucket as b (key, used, used_at, closed_until)
+    select r.rule ->> 'key', 0, _now, max(j.run_at)
+    from stepwell.job j
+    cross join lateral json_array_elements(j.admission -> 'rates') as r (rule)
+    where j.id = any (_closing) and j.id = any (_accepted)
+    group by r.rule ->> 'key'
+    order by r.rule ->> 'key'
+    on conflict (key) do update set closed_until = greatest(b.closed_until, excluded.closed_until);
+  end if;
   perform stepwell.release(
     _handed_back => _accepted, _places => _places, _due_in => _due_in, _cancelling => _cancelling
   );

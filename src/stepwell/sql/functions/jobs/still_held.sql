@@ -2,7 +2,6 @@
 -- after a commit in doubt: false means that the finish was committed, or that another run has the job.
 create or replace function stepwell.still_held(_id uuid, _epoch integer) returns boolean
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform from stepwell.job j where j.id = _id and j.epoch = _epoch and j.worker_id is not null for no key update;

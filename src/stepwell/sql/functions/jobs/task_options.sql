@@ -2,7 +2,6 @@
 -- worker knows them. Workers may differ during a deploy. Workers of schema 6 register neither.
 create or replace function stepwell.task_options(_task text, _owner text, out queue text, out priority integer)
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   select w.tasks -> _task ->> 'queue', (w.tasks -> _task ->> 'priority')::numeric::integer into queue, priority

@@ -7,7 +7,6 @@
 --   Grants that "stepwell grant" recorded: granted again, to cover new objects.
 create or replace function stepwell.apply_rights() returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _noted jsonb := coalesce(nullif(current_setting('stepwell.rights', true), ''), '{}');

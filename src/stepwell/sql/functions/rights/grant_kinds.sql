@@ -1,7 +1,6 @@
 -- Grant a role the privileges of these kinds, without recording it.
 create or replace function stepwell.grant_kinds(_role_id oid, _kinds text[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _role text := stepwell.role_name(_role_id);

@@ -1,7 +1,6 @@
 -- Make a role a producer, worker, viewer or operator, on record for later migrations. For the owner of the schema.
 create or replace function stepwell.grant_role(_role text, _kinds text[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _role_id oid := stepwell.known_role(_role, _kinds);

@@ -1,7 +1,6 @@
 -- The oid of a role for a grant. Raises if the role or a kind does not exist.
 create or replace function stepwell.known_role(_role text, _kinds text[]) returns oid
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _role_id oid;

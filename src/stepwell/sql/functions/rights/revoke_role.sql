@@ -2,7 +2,6 @@
 -- everything that the role may do in this schema. Returns the kinds that are still recorded.
 create or replace function stepwell.revoke_role(_role text, _kinds text[] default null) returns text[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _role_id oid := stepwell.known_role(_role, _kinds);

@@ -7,7 +7,6 @@
 -- A run whose row a constraint refuses fails, and the next one is tried: up to ten in a call, then in upkeep.
 create or replace function stepwell.admit(_schedule_ids uuid[]) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
 as $$
 declare

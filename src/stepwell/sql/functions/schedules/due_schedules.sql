@@ -14,7 +14,6 @@ returns table (
   looked_at timestamptz
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

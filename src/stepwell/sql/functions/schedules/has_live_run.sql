@@ -1,7 +1,6 @@
 -- Whether the schedule has a live run, blocked or not. As a function, so that no plan reads the runs of all schedules.
 create or replace function stepwell.has_live_run(_schedule_id uuid) returns boolean
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return exists (

@@ -8,7 +8,6 @@ create or replace function stepwell.insert_run(
   _blocked boolean
 ) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform stepwell.insert_jobs(

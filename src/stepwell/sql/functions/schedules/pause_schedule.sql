@@ -1,7 +1,6 @@
 -- Pause a schedule until it is resumed; false: there is no such schedule. Jobs that it has enqueued continue.
 create or replace function stepwell.pause_schedule(_owner text, _name text) returns boolean
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   update stepwell.schedule s

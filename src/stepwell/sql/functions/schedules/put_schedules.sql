@@ -24,7 +24,6 @@ create or replace function stepwell.put_schedules(
   _policies text[] default null
 ) returns void
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -7,7 +7,6 @@ create or replace function stepwell.remove_schedules(
   _declared boolean default null
 ) returns text[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _gone uuid[];

@@ -3,7 +3,6 @@
 -- is not stale. The delay lets a roll-back find the schedule unchanged. Returns the names, each with its owner.
 create or replace function stepwell.remove_stale_schedules() returns text[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

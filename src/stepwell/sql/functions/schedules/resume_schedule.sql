@@ -2,7 +2,6 @@
 -- since or is gone. Ticks missed during the pause are not fired. A schedule that is not paused keeps its next tick.
 create or replace function stepwell.resume_schedule(_id uuid, _version integer, _next timestamptz) returns boolean
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   update stepwell.schedule s

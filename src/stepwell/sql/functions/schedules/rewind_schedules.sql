@@ -9,7 +9,6 @@ create or replace function stepwell.rewind_schedules(
   _nexts timestamptz[]
 ) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _rewound integer;

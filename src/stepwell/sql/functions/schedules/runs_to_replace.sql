@@ -2,7 +2,6 @@
 -- each schedule, so that the caller can tell if there are too many for one transaction.
 create or replace function stepwell.runs_to_replace(_schedule_ids uuid[]) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return array(

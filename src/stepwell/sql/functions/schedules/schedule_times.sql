@@ -12,7 +12,6 @@ create or replace function stepwell.schedule_times(_after uuid default null, _li
   looked_at timestamptz
 )
 language sql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select s.id, s.name, s.version, s.cron, s.tz, s.every, s.catchup, s.next_tick_at,
     extract(epoch from s.next_tick_at - stepwell.now())::double precision, stepwell.now()

@@ -15,7 +15,6 @@ create or replace function stepwell.tick(
   out left_why text[]
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _replacing uuid[];

@@ -12,7 +12,6 @@ create or replace function stepwell.tick_many(
   out held uuid[]
 )
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

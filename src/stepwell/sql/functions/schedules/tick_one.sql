@@ -8,7 +8,6 @@ create or replace function stepwell.tick_one(
   _ticks timestamptz[]
 ) returns integer
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

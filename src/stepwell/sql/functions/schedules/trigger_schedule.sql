@@ -1,7 +1,6 @@
 -- Enqueue a run of a schedule now, regardless of its timing and other runs. Returns the job; null: no such schedule.
 create or replace function stepwell.trigger_schedule(_owner text, _name text) returns uuid
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

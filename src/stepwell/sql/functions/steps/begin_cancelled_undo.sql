@@ -8,7 +8,6 @@ create or replace function stepwell.begin_cancelled_undo(
   _parent_ids uuid[]
 ) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _cancelled uuid[];

@@ -7,7 +7,6 @@ create or replace function stepwell.begin_undo(
   _failed_steps text[] default null
 ) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

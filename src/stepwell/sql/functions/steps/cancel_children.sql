@@ -1,7 +1,6 @@
 -- Cancel the live children of jobs that failed or were cancelled: no parent is left to receive their results.
 create or replace function stepwell.cancel_children(_ids uuid[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   -- The order of the index on parents, as in stepwell.lock_family.

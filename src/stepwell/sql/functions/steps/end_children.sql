@@ -3,7 +3,6 @@
 -- function locks the parents, if the caller has not done so, and ignores parents that have ended.
 create or replace function stepwell.end_children(_ends json) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

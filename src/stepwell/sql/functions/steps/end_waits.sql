@@ -1,7 +1,6 @@
 -- End the sleeps and time out the waits whose time has come. The caller has locked the jobs.
 create or replace function stepwell.end_waits(_job_ids uuid[]) returns void
 language sql volatile
-set search_path = pg_catalog, pg_temp
 as $$
   update stepwell.step s
   set pending = false, timed_out = s.event is not null

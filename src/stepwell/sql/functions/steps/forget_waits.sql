@@ -2,7 +2,6 @@
 -- that one of them has taken meanwhile is put back. False: refused by the fence.
 create or replace function stepwell.forget_waits(_id uuid, _epoch integer, _keys text[]) returns boolean
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if not stepwell.still_held(_id, _epoch) then

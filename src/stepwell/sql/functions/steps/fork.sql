@@ -3,7 +3,6 @@
 -- there is no such job.
 create or replace function stepwell.fork(_id uuid, _step text) returns uuid
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

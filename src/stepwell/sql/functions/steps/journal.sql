@@ -10,7 +10,6 @@ create or replace function stepwell.journal(
   _steps_counted integer default 0
 ) returns text
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return json_build_object(

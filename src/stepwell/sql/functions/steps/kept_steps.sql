@@ -3,7 +3,6 @@
 create or replace function stepwell.kept_steps(_steps json, _failed_step text, _step text, _from_start boolean)
 returns text[]
 language sql stable
-set search_path = pg_catalog, pg_temp
 as $$
   with all_steps as materialized (select u.key, u.n, u.kind, u.pending, u.error from stepwell.unfold(_steps) u)
   select array_agg(a.key)

@@ -1,7 +1,6 @@
 -- The value of a step that was too large for the claim. A step that took a large event refers to the event's value.
 create or replace function stepwell.large_value(_job_id uuid, _key text) returns json
 language sql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select coalesce(
     (

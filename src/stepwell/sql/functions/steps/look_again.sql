@@ -3,7 +3,6 @@
 -- them anyway, so the interval between looks grows: a session may hold the event's lock for long.
 create or replace function stepwell.look_again(_ids uuid[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

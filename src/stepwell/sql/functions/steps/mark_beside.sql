@@ -2,7 +2,6 @@
 -- it. The caller has locked the jobs. _besides[k] is a JSON array of keys; null: none.
 create or replace function stepwell.mark_beside(_ids uuid[], _epochs integer[], _besides text[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _held record;

@@ -2,7 +2,6 @@
 -- themselves. Events that were taken stay marked as taken while they are kept. Returns the ids refused by the fence.
 create or replace function stepwell.restart(_ids uuid[], _epochs integer[], _args text[]) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -19,7 +19,6 @@ create or replace function stepwell.save_steps(
   out saved_at timestamptz
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _kind text := case when cardinality(_kinds) = 1 then _kinds[array_lower(_kinds, 1)] end;

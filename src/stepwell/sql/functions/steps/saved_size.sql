@@ -2,7 +2,6 @@
 -- function, so that a claim of plain jobs does not pay for the query.
 create or replace function stepwell.saved_size(_job_id uuid) returns integer
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return (

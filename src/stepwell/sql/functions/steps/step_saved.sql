@@ -2,7 +2,6 @@
 -- after a commit in doubt. Null: the run no longer holds the job.
 create or replace function stepwell.step_saved(_id uuid, _epoch integer, _key text) returns boolean
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if not stepwell.still_held(_id, _epoch) then

@@ -2,7 +2,6 @@
 -- Pending and failed steps do not count: a failed child, for example, is spawned again by each attempt.
 create or replace function stepwell.steps_done(_id uuid) returns integer
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return (

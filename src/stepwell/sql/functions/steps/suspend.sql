@@ -3,7 +3,6 @@
 -- when all steps of one group have ended; at_once: now. Returns the ids refused by the fence.
 create or replace function stepwell.suspend(_ids uuid[], _epochs integer[], _waits text[]) returns uuid[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -2,7 +2,6 @@
 -- they exceed what a worker could ever receive, because Postgres could not build such a value.
 create or replace function stepwell.timeline(_job_id uuid) returns json
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if stepwell.saved_size(_job_id) > 536870912 then

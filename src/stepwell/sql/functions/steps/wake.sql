@@ -1,7 +1,6 @@
 -- Make waiting jobs ready if a group of steps that they wait for is complete. The caller has locked the jobs.
 create or replace function stepwell.wake(_job_ids uuid[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -3,7 +3,6 @@
 -- caller's lock_timeout, and then names the holder.
 create or replace function stepwell.lock_partitions() returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   lock table only stepwell.history in share update exclusive mode;

@@ -3,7 +3,6 @@
 -- to the default partition meanwhile. Returns the names of the new partitions.
 create or replace function stepwell.make_partitions(_keeps double precision[]) returns text[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 -- A finish that waits for this function waits at most this long; the next round of upkeep tries again.
 set lock_timeout = '1s'
 set timezone = 'UTC'

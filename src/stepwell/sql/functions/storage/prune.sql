@@ -2,7 +2,6 @@
 -- the names of the dropped partitions. A partition that another session reads is left for the next round.
 create or replace function stepwell.prune(_limit integer default 10000) returns text[]
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 set timezone = 'UTC'
 as $$

@@ -1,7 +1,6 @@
 -- Delete expired events, except those whose large value steps or history still refer to. Returns how many.
 create or replace function stepwell.prune_events(_limit integer default 10000) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _forgotten integer;

@@ -2,7 +2,6 @@
 -- never holds locks on both default partitions, in whichever order others take them. Returns how many.
 create or replace function stepwell.prune_rows(_table text, _limit integer default 10000) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

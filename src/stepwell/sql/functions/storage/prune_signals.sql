@@ -3,7 +3,6 @@
 -- signals. Returns how many.
 create or replace function stepwell.prune_signals(_limit integer default 10000) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _ids bigint[];

@@ -2,7 +2,6 @@
 create or replace function stepwell.prune_stats(_keep interval default '7 days', _limit integer default 10000)
 returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _pruned integer;

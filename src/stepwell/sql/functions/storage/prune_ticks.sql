@@ -2,7 +2,6 @@
 create or replace function stepwell.prune_ticks(_keep integer default 1000, _limit integer default 10000)
 returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _pruned integer;

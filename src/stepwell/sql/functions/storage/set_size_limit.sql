@@ -1,7 +1,6 @@
 -- Change a limit in stepwell.size_limit, with the rights of the caller: the owner of the schema. Returns the old limit.
 create or replace function stepwell.set_size_limit(_name text, _bytes bigint) returns bigint
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _before bigint;

@@ -1,0 +1,292 @@
+"""Limits by key: never exceeded, never leaked, in order, changed at run time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import psycopg
+import pytest
+from waiting import auntil
+
+from stepwell import App, ConfigError, Context, Fail, JobFailed, Limit, Retry, Snooze, Worker
+
+Connection = psycopg.Connection[Any]
+
+
+class Tally:
+    """Counts the runs of each key, and how many there were at once."""
+
+    def __init__(self) -> None:
+        self.now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.order: list[Any] = []
+
+    async def run(self, *keys: str, note: Any = None, seconds: float = 0.01) -> None:
+        self.order.append(note)
+        for key in keys:
+            self.now[key] += 1
+            self.most[key] = max(self.most[key], self.now[key])
+        await asyncio.sleep(seconds)
+        self.now.subtract(keys)
+
+
+def permits(conn: Connection) -> int:
+    return conn.execute("select from stepwell.permit").rowcount
+
+
+def states(conn: Connection) -> dict[str, int]:
+    return dict(conn.execute("select state::text, count(*) from stepwell.jobs group by 1").fetchall())
+
+
+async def test_a_limit_holds_for_each_key_and_leaves_no_permit(app: App, conn: Connection) -> None:
+    tally = Tally()
+
+    @app.task(limit=Limit(2, key="tenant-{tenant}"))
+    async def report(tenant: str, n: int) -> None:
+        await tally.run(tenant)
+
+    jobs = [await report.aenqueue(tenant, n) for n in range(15) for tenant in ("a", "b", "c")]
+    assert states(conn) == {"blocked": 45}
+    async with Worker(app, concurrency=30):
+        for job in jobs:
+            await job.aresult(timeout="20s")
+    assert tally.most == {"a": 2, "b": 2, "c": 2}
+    assert permits(conn) == 0
+
+
+async def test_a_limit_of_one_runs_first_in_first_out_and_urgent_jobs_first(app: App) -> None:
+    tally = Tally()
+
+    @app.task(limit=Limit(1))
+    async def ship(n: int) -> None:
+        await tally.run("ship", note=n, seconds=0)
+
+    jobs = await ship.aenqueue_many([{"n": n} for n in range(50)])
+    urgent = await ship.using(priority=5).aenqueue(100)
+    async with Worker(app, concurrency=20):
+        for job in (*jobs, urgent):
+            await job.aresult(timeout="20s")
+    assert tally.order == [100, *range(50)]
+
+
+async def test_several_limits_of_a_job_hold_together_and_tasks_share_a_key(app: App, conn: Connection) -> None:
+    tally = Tally()
+
+    @app.task(limits=[Limit(3, key="all"), Limit(1, key="user-{user}")])
+    async def crawl(user: str) -> None:
+        await tally.run("all", user)
+
+    @app.task(limit=Limit(3, key="all"))
+    async def scan(user: str) -> None:
+        await tally.run("all")
+
+    jobs = [*(await crawl.aenqueue_many([{"user": f"u{n % 4}"} for n in range(24)]))]
+    jobs += await scan.aenqueue_many([{"user": "x"}] * 12)
+    async with Worker(app, concurrency=30):
+        for job in jobs:
+            await job.aresult(timeout="20s")
+    assert tally.most["all"] == 3
+    assert [tally.most[f"u{n}"] for n in range(4)] == [1] * 4
+    assert permits(conn) == 0
+
+
+async def test_two_workers_share_a_limit(app: App, dsn: str) -> None:
+    tally = Tally()
+
+    async def work(n: int) -> None:
+        await tally.run("k")
+
+    first = app.task(name="work", limit=Limit(3, key="k"))(work)
+    async with App(dsn) as other:
+        other.task(name="work", limit=Limit(3, key="k"))(work)
+        jobs = await first.aenqueue_many([{"n": n} for n in range(60)])
+        async with Worker(app, concurrency=20), Worker(other, concurrency=20):
+            for job in jobs:
+                await job.aresult(timeout="20s")
+    assert tally.most["k"] == 3
+
+
+async def test_a_job_that_waits_gives_its_place_to_the_next_and_queues_again(app: App, conn: Connection) -> None:
+    order: list[str] = []
+
+    @app.task(limit=Limit(1, key="one"), retry=Retry(max_attempts=3, initial="50ms"))
+    async def work(ctx: Context, how: str) -> None:
+        order.append(f"{how}{ctx.attempt}")
+        if how == "retry" and ctx.attempt == 1:
+            raise ValueError("again")
+        if how == "snooze" and order.count("snooze1") == 1:
+            raise Snooze("50ms")
+        if how == "sleep":
+            await ctx.sleep("1.2s")
+
+    jobs = [await work.aenqueue(how) for how in ("retry", "snooze", "sleep", "plain")]
+    async with Worker(app, concurrency=10):
+        for job in jobs:
+            await job.aresult(timeout="20s")
+    assert order[:4] == ["retry1", "snooze1", "sleep1", "plain1"]
+    assert sorted(order[4:]) == ["retry2", "sleep1", "snooze1"]
+    assert permits(conn) == 0
+
+
+async def test_hold_keeps_the_place_over_waits_and_retries(app: App, conn: Connection) -> None:
+    order: list[str] = []
+
+    @app.task(limit=Limit(1, key="one", hold=True), retry=Retry(max_attempts=3, initial="50ms"))
+    async def work(ctx: Context, n: int) -> None:
+        order.append(f"{n}.{ctx.attempt}")
+        if n == 0 and ctx.attempt == 1:
+            raise ValueError("again")
+        if n == 1:
+            await ctx.sleep("1.2s")
+
+    jobs = await work.aenqueue_many([{"n": n} for n in range(3)])
+    async with Worker(app, concurrency=10):
+        for job in jobs:
+            await job.aresult(timeout="20s")
+    assert order == ["0.1", "0.2", "1.1", "1.1", "2.1"]
+    assert permits(conn) == 0
+
+
+async def test_a_place_comes_back_from_jobs_that_fail_are_cancelled_or_forgotten(app: App, conn: Connection) -> None:
+    @app.task(limit=Limit(1, key="one"))
+    async def work(how: str) -> str:
+        if how == "fail":
+            raise Fail("no")
+        return how
+
+    fails, cancelled, last = [await work.aenqueue(how) for how in ("fail", "cancel", "last")]
+    assert await cancelled.acancel()
+    # A permit whose job is gone would be a leak: upkeep finds it.
+    conn.execute(
+        "insert into stepwell.permit (key, job_id, rate, hold) values ('one', gen_random_uuid(), false, false)"
+    )
+    assert conn.execute("select stepwell.return_stray_permits()").fetchone() == (1,)
+    async with Worker(app):
+        with pytest.raises(JobFailed):
+            await fails.aresult(timeout="20s")
+        assert await last.aresult(timeout="20s") == "last"
+    assert permits(conn) == 0
+
+
+async def test_an_admitted_job_that_is_cancelled_before_it_runs_admits_the_next(app: App, conn: Connection) -> None:
+    ran = list[int]()
+
+    @app.task(limit=Limit(1, key="one"))
+    async def work(n: int) -> None:
+        ran.append(n)
+
+    first, second = await work.aenqueue_many([{"n": 0}, {"n": 1}])
+    await app.apause("default")
+    async with Worker(app):
+        await auntil(lambda: states(conn) == {"ready": 1, "blocked": 1})
+        assert await first.acancel()
+        await auntil(lambda: states(conn).get("ready") == 1 and "blocked" not in states(conn))
+        await app.aresume("default")
+        await second.aresult(timeout="20s")
+    assert ran == [1]
+
+
+async def test_a_limit_is_changed_at_run_time(app: App, conn: Connection) -> None:
+    tally, go = Tally(), asyncio.Event()
+
+    @app.task(limit=Limit(1, key="k"))
+    async def work(n: int) -> None:
+        tally.now["k"] += 1
+        tally.most["k"] = max(tally.most["k"], tally.now["k"])
+        await go.wait()
+        tally.now["k"] -= 1
+
+    jobs = await work.aenqueue_many([{"n": n} for n in range(10)])
+    async with Worker(app, concurrency=10):
+        await auntil(lambda: tally.now["k"] == 1)
+        conn.execute("select stepwell.set_limit('k', 4)")
+        await auntil(lambda: tally.now["k"] == 4)
+        conn.execute("select stepwell.set_limit('k', 0)")
+        go.set()
+        await auntil(lambda: tally.now["k"] == 0)
+        assert states(conn)["blocked"] == 6
+        conn.execute("select stepwell.set_limit('k', null)")
+        for job in jobs:
+            await job.aresult(timeout="20s")
+    assert tally.most["k"] == 4
+
+
+async def test_delayed_jobs_queue_when_they_are_due(app: App, conn: Connection) -> None:
+    tally = Tally()
+
+    @app.task(limit=Limit(1, key="k"))
+    async def work(n: int) -> None:
+        await tally.run("k")
+
+    jobs = await work.using(delay="200ms").aenqueue_many([{"n": n} for n in range(5)])
+    assert states(conn) == {"scheduled": 5}
+    async with Worker(app, concurrency=10):
+        for job in jobs:
+            await job.aresult(timeout="20s")
+    assert tally.most["k"] == 1
+
+
+async def test_an_open_transaction_of_a_producer_holds_up_no_worker(app: App, dsn: str) -> None:
+    @app.task(limit=Limit(1, key="k"))
+    async def work(n: int) -> None: ...
+
+    async with await psycopg.AsyncConnection.connect(dsn) as mine, Worker(app):
+        inside = await work.using(connection=mine).aenqueue(0)
+        for n in range(5):
+            await (await work.aenqueue(n)).aresult(timeout="5s")
+        await mine.commit()
+        await inside.aresult(timeout="5s")
+
+
+async def test_children_and_retried_jobs_are_limited_too(app: App, conn: Connection) -> None:
+    tally = Tally()
+    fails = True
+
+    @app.task(limit=Limit(1, key="k"), retry=Retry(max_attempts=1))
+    async def part(n: int) -> None:
+        await tally.run("k")
+        if fails:
+            raise ValueError("not yet")
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def whole(ctx: Context) -> None:
+        await ctx.gather(*[ctx.spawn(part, n) for n in range(5)], return_exceptions=True)
+
+    async with Worker(app, concurrency=10):
+        await (await whole.aenqueue()).aresult(timeout="20s")
+        fails = False
+        ids = [row[0] for row in conn.execute("select id from stepwell.jobs where task = 'part'")]
+        assert conn.execute("select cardinality(stepwell.retry(%s))", [ids]).fetchone() == (5,)
+        for job_id in ids:
+            await app.job(job_id).aresult(timeout="20s")
+    assert tally.most["k"] == 1
+    assert permits(conn) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Limit(0), "between 1 and"),
+        (lambda: Limit(True), "between 1 and"),
+        (lambda: Limit(2.5), "between 1 and"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_limits_are_refused(make: Any, match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        make()
+
+
+def test_templates_are_checked_where_the_task_is_defined(app: App) -> None:
+    def work(user: str) -> None: ...
+
+    for limit, match in (
+        (Limit(1, key="{usr}"), "names 'usr': the arguments are user"),
+        (Limit(1, key="{"), "no template"),
+        (Limit(1, key=""), "give text"),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            app.task(limit=limit)(work)
+    with pytest.raises(ConfigError, match="hold=True"):
+        app.task(limits=[Limit(1, key="a", hold=True), Limit(1, key="b")])(work)
