@@ -607,3 +607,50 @@ async def test_an_expired_group_is_deleted_when_its_callback_is_no_longer_kept(a
     conn.execute("update stepwell.history set expires_at = stepwell.now() where id = %s", (kept.then.id,))
     conn.execute("update stepwell.job_group set expires_at = stepwell.now() where finished_at is not null")
     assert prune() == [live.id]
+
+
+def test_sql_refuses_what_makes_no_group(conn: Connection) -> None:
+    group = "'00000000-0000-4000-8000-000000000001'"
+    one = "'{t}', array['{}']"
+
+    def call(text: str) -> Any:
+        return (conn.execute(f"select {text}").fetchone() or (None,))[0]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+    def refused(text: str, why: str) -> None:
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match=why):
+            call(text)
+
+    for arguments in (
+        "null",
+        f"{group}, -1",
+        f"{group}, 'nan'",
+        f"{group}, 60, '', {one}",
+        f"{group}, 60, 'p', '{{t}}', null",
+        f"{group}, 60, 'p', '{{t}}', array['{{}}', '{{}}']",
+    ):
+        refused(f"stepwell.open_group({arguments})", "a group needs an id")
+    refused(f"stepwell.open_group({group}, 60, 'p', {one}, _delays => '{{-1}}')", "delay must be")
+    refused(f"stepwell.add_members({group}, {one})", "there is no group")
+    refused(f"stepwell.seal_group({group})", "there is no group")
+    assert call(f"stepwell.open_group({group}, 'infinity', 'p', {one})")
+    refused(f"stepwell.open_group({group})", "there is a group")
+    assert call(f"stepwell.add_members({group}, '{{t}}', '{{}}')") == 0
+    assert call(f"stepwell.add_members({group}, {one})") == 1
+    # A member that ends before the group is sealed cannot end it.
+    assert call(f"cancelled from stepwell.cancel_group({group})") == 1
+    assert call(f"ended from stepwell.group_progress({group})") is False
+    assert call("promoted from stepwell.promote()") == 0
+    assert call(f"finished_at from stepwell.job_group where id = {group}") is None
+    assert call(f"stepwell.add_members({group}, {one})") == 1
+    assert call(f"stepwell.seal_group({group})") == 2
+    refused(f"stepwell.seal_group({group})", "it is sealed already")
+    refused(f"stepwell.add_members({group}, {one})", "it takes no more members")
+    assert call(f"ended from stepwell.group_progress({group})") is False
+    assert call(f"cancelled from stepwell.cancel_group({group}, _limit => 1)") == 1
+    assert call(f"ended from stepwell.group_progress({group})") is True
+    call("promoted from stepwell.promote()")
+    assert call("args from stepwell.jobs where state = 'ready'")["p"]["cancelled"] == 2
+    for limit in ("0", "-1", "null"):
+        refused(f"stepwell.group_results({group}, null, {limit})", "_limit between")
+        refused(f"stepwell.cancel_group({group}, null, null, {limit})", "_limit between")
+    refused(f"stepwell.cancel_group({group}, repeat('x', 10001))", "reason")
