@@ -37,7 +37,7 @@ begin
         count(*) filter (where m.state = 'failed'), count(*) filter (where m.state = 'cancelled'),
         to_jsonb(
           (
-            array_agg(jsonb_build_object('id', m.id, 'error', coalesce(m.error, '')) order by m.id)
+            array_agg(jsonb_build_object('id', m.id, 'error', coalesce(m.error, '')))
               filter (where m.state = 'failed')
           )[:10]
         )
