@@ -9,6 +9,7 @@ from benchmarks.scenarios.backlog import backlog
 from benchmarks.scenarios.cost import cost
 from benchmarks.scenarios.drain import drain
 from benchmarks.scenarios.enqueue import enqueue
+from benchmarks.scenarios.groups import groups
 from benchmarks.scenarios.growth import growth
 from benchmarks.scenarios.latency import latency
 from benchmarks.scenarios.lateness import lateness
@@ -29,6 +30,7 @@ SCENARIOS: dict[str, Callable[[Run], None]] = {
     "growth": growth,
     "backlog": backlog,
     "steps": steps,
+    "groups": groups,
     "limits": limits,
     "unique": unique,
 }

@@ -19,6 +19,7 @@ from stepwell.errors import (
     DatabaseTimeout,
     DuplicateTask,
     EmbeddedError,
+    GroupNotFound,
     JobCancelled,
     JobExists,
     JobFailed,
@@ -40,12 +41,14 @@ from stepwell.flows.machine import Machine
 from stepwell.jobs.callable_task import AsyncContextTask, AsyncTask, SyncContextTask, SyncTask
 from stepwell.jobs.enqueuer import Call, Enqueuer
 from stepwell.jobs.filter import JobFilters
+from stepwell.jobs.group import Group
 from stepwell.jobs.handle import JobHandle
 from stepwell.jobs.task import Task
 from stepwell.schedules.handle import ScheduleHandle
 from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Scope, Unique
 from stepwell.values.directives import Done, Next, Restart
 from stepwell.values.duration import Duration
+from stepwell.values.group import GroupFailure, GroupProgress, GroupResult, GroupSummary
 from stepwell.values.job import Failure, JobInfo, State
 from stepwell.values.limit_info import LimitInfo
 from stepwell.values.outcome import Cancel, Fail, RateLimited, RetryIn, Snooze
@@ -84,6 +87,12 @@ __all__ = [
     "Failure",
     "Fair",
     "First",
+    "Group",
+    "GroupFailure",
+    "GroupNotFound",
+    "GroupProgress",
+    "GroupResult",
+    "GroupSummary",
     "JobCancelled",
     "JobExists",
     "JobFailed",

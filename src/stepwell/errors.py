@@ -13,6 +13,7 @@
     ├── BadValue             a result, or the value of a step, cannot be stored; never retried
     ├── JobNotFound          the job does not exist, or is no longer kept
     ├── JobExists            another job has the unique key
+    ├── GroupNotFound        the group does not exist, or is no longer kept
     ├── ScheduleNotFound     no such schedule
     ├── WorkerNotFound       no such worker is registered
     ├── JobFailed            raised by `result()`, and by `await child`: the job failed permanently
@@ -118,6 +119,10 @@ class JobExists(StepwellError):
     def __init__(self, message: str, job_id: str) -> None:
         super().__init__(message)
         self.job_id = job_id
+
+
+class GroupNotFound(StepwellError, LookupError):
+    """The group does not exist: it was never committed, or it ended long ago and is no longer kept."""
 
 
 class ScheduleNotFound(StepwellError, LookupError):

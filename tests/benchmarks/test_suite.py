@@ -14,6 +14,7 @@ from benchmarks import report
 from benchmarks.figure import Figure, Measured
 from benchmarks.kit.tally import Reading, Tally
 from benchmarks.run import BARE, STEPWELL, Run
+from benchmarks.scenarios.groups import group_rate
 from benchmarks.scenarios.lateness import DUE, RETRIED, bare_loop, due, scheduled, worker
 from benchmarks.scenarios.snapshot import drain_beside_snapshot
 from benchmarks.scenarios.steps import STEPS, held_rate, put_to_sleep, round_trips, step_rate, wake
@@ -44,6 +45,11 @@ def test_two_workers_share_a_queue(run: Run) -> None:
         drained = stage.drain(4000, 10, processes=2, patience=60)
     assert 0 < drained.jobs <= 4000
     assert drained.counts[-1][1] == 4000
+
+
+@pytest.mark.parametrize("groups", [0, 1, 3])
+def test_groups_are_drained(run: Run, groups: int) -> None:
+    assert group_rate(run, 300, groups, 10) > 0
 
 
 def test_a_snapshot_is_held_while_jobs_pass(run: Run) -> None:

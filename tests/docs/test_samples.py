@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 # On these pages all samples together are one program.
-LITERATE = ["durable.md", "chains.md", "machines.md", "testing.md", "limits.md", "unique.md"]
+LITERATE = [
+    "durable.md", "chains.md", "machines.md", "testing.md", "limits.md", "unique.md", "groups.md",
+]  # fmt: skip
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

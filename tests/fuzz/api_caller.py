@@ -56,7 +56,7 @@ class ApiCaller:
         calls: tuple[Callable[[], object], ...] = (
             self._enqueue, self._enqueue, self._enqueue_many, self._emit, self._send, self._cancel, self._cancel_jobs,
             self._retry, self._fork, self._result, self._look, self._schedule, self._steer_schedule, self._pause,
-            self._resume, self._hurry, self._edit, self._list,
+            self._resume, self._hurry, self._edit, self._list, self._group, self._group, self._steer_group,
         )  # fmt: skip
         call = self._dice.one(calls)
         what = f"api {call.__name__.strip('_')}"
@@ -123,6 +123,27 @@ class ApiCaller:
             items[:1] = [self._dice.one(HOSTILE)]
         for job in self._enqueuer().enqueue_many(items):
             self._known.add(self._known.jobs, str(job.id))
+
+    def _group(self) -> None:
+        calls: list[Any] = [
+            self._enqueuer().call(self._value(self._dice.randrange(9))) for _ in range(self._dice.few())
+        ]
+        if self._dice.chance(0.03):
+            calls[:1] = [self._dice.one(HOSTILE)]
+        group = self._app.group(calls, then=self._or_hostile(self._enqueuer(), 0.05))
+        self._known.add(self._known.groups, str(group.id))
+        self._known.add(self._known.jobs, str(group.then.id))
+
+    def _steer_group(self) -> None:
+        dice = self._dice
+        group = self._app.get_group(self._or_hostile(self._known.pick(dice, self._known.groups), 0.05))
+        for result in group.results(limit=self._or_hostile(3)):
+            self._known.add(self._known.jobs, str(result.id))
+        if dice.chance(0.3):
+            group.cancel(self._or_hostile("by Python"), then=dice.chance(0.3))
+        group.progress()
+        if dice.chance(0.3):
+            group.result(timeout=0.05)
 
     def _emit(self) -> None:
         dice = self._dice

@@ -15,6 +15,7 @@ from .known import (
     CURSORS,
     EVENT_KEYS,
     EVENTS,
+    GROUPS,
     OWNERS,
     QUEUES,
     SCHEDULES,
@@ -178,6 +179,17 @@ class Arguments:
             "fork._step": lambda: dice.one(STEP_KEYS + CURSORS),
             "retry._step": lambda: dice.one((*STEP_KEYS, *CURSORS, None, None, None, None)),
             "retry._input": lambda: dice.json() if dice.chance(0.2) else None,
+            **{
+                f"{each}._id": lambda: dice.one(GROUPS)
+                for each in (
+                    "open_group",
+                    "add_members",
+                    "seal_group",
+                    "cancel_group",
+                    "group_progress",
+                    "group_results",
+                )
+            },
             "find_jobs._states": lambda: dice.one(("ready", "running", "waiting", "failed", "succeeded", "cancelled")),
             "find_jobs._task": lambda: dice.one((*TASKS, None, None)),
             "find_jobs._queue": lambda: dice.one((*QUEUES, None, None)),

@@ -19,6 +19,7 @@ EVENT_KEYS = ("", "1", "2")
 STEP_KEYS = ("a", "b", "c", "leaf", "receive", "wait", "d~1")
 CURSORS = ("fetch", "parse", "store", "Count", "Rest")
 SCHEDULES = ("nightly", "often", "s" * 200)
+GROUPS = tuple(f"00000000-0000-4000-8000-0000000000{n:02}" for n in range(50))
 OWNERS = ("fuzz", "other")
 WITNESS_QUEUE = "witness"
 """Of these jobs nobody but the workers has the ids: each must succeed, once."""
@@ -48,6 +49,7 @@ class Known:
 
     jobs: deque[str] = field(default_factory=lambda: deque(maxlen=400))
     fences: deque[Fence] = field(default_factory=lambda: deque(maxlen=200))
+    groups: deque[str] = field(default_factory=lambda: deque(maxlen=20))
     workers: deque[str] = field(default_factory=lambda: deque(maxlen=12))
     real_workers: deque[str] = field(default_factory=lambda: deque(maxlen=6))
     dues: deque[Due] = field(default_factory=lambda: deque(maxlen=30))

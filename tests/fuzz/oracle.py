@@ -123,6 +123,23 @@ AT_REST: Mapping[str, LiteralString] = {
         left join stepwell.schedule s on s.id = j.schedule_id
         where j.state = 'blocked' and j.schedule_id is not null and not exists (
           select from stepwell.job o where o.schedule_id = j.schedule_id and o.state <> 'blocked')""",
+    "all members of a group have ended, and the group has not": """
+        select g.id, g.total, g.succeeded, g.failed, g.cancelled, g.then_id from stepwell.job_group g
+        where g.finished_at is null and g.succeeded + g.failed + g.cancelled >= g.total""",
+    "a group has lost a member, or counts one twice": """
+        select g.id, g.added, g.total, g.succeeded, g.failed, g.cancelled, g.created_at from stepwell.job_group g
+        where g.finished_at is null and g.added <> g.succeeded + g.failed + g.cancelled + (
+          select count(*) from stepwell.job j where j.group_id = g.id)""",
+    "a group has ended, and its callback does not start": """
+        select g.id, g.finished_at, g.then_started, j.id as then_id, j.state, j.task
+        from stepwell.job_group g join stepwell.job j on j.id = g.then_id
+        where g.finished_at is not null and not g.then_started""",
+    "a callback started before the end of its group": """
+        select g.id, g.total, g.then_started, j.id as then_id, j.state
+        from stepwell.job_group g left join stepwell.job j on j.id = g.then_id
+        where g.finished_at is null and (g.then_started or j.state <> 'blocked')""",
+    "the end of a member was not added to its group": """
+        select t.id, t.group_id, t.succeeded, t.failed, t.cancelled, t.changes from stepwell.group_tally t""",
     "a permit is for a job that does not need it": """
         select p.key, p.rate, p.hold, p.job_id, j.state, h.state as ended_as from stepwell.permit p
         left join stepwell.job j on j.id = p.job_id
@@ -168,8 +185,6 @@ AT_REST: Mapping[str, LiteralString] = {
         select l.classid, l.objid, l.mode, l.granted, a.pid, a.usename, a.application_name, a.state, a.query
         from pg_locks l left join pg_stat_activity a on a.pid = l.pid
         where l.locktype = 'advisory' and l.classid between 1937007980 and 1937007989
-          -- Of transactions: upkeep has them for a moment, again and again.
-          and l.classid <> 1937007984
           and l.database = (select d.oid from pg_database d where d.datname = current_database())
           and not (l.classid = 1937007981 and exists (select from stepwell.worker w where w.number::oid = l.objid))""",
     "a session is idle in a transaction": """

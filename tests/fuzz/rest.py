@@ -22,6 +22,8 @@ from .workers import Workers
 _BUSY: LiteralString = """
 select count(*) from stepwell.job j
 where j.state in ('ready', 'running', 'blocked')
+    -- A callback waits for members that may wait for ever.
+    and not exists (select from stepwell.job_group g where g.then_id = j.id and g.finished_at is null)
   or (j.state in ('scheduled', 'waiting') and j.run_at < stepwell.now() + interval '1 second')
 """
 _VERSION = version("stepwell")

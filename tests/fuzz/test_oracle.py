@@ -44,8 +44,24 @@ _WORKER = (
 _PERMIT = "insert into stepwell.permit (key, job_id, rate, hold) values ('k', '{id}', false, false)"
 _WAITING = "update stepwell.job set state = 'waiting', run_at = 'infinity', durable = true, epoch = 1, awaits = 1"
 
+_GROUP = (
+    "insert into stepwell.job_group (id, created_at, keep, then_id, added, total)"
+    " values ('{other}', now(), 60, '{id}', 0, 0)"
+)
+
 _PLANTED: Mapping[str, tuple[LiteralString, ...]] = {
     "a job is live and in history": (_JOB, _ENDED),
+    "all members of a group have ended, and the group has not": (_GROUP,),
+    "a group has lost a member, or counts one twice": (_GROUP, "update stepwell.job_group set added = 1, total = 1"),
+    "a group has ended, and its callback does not start": (
+        _JOB,
+        _GROUP,
+        "update stepwell.job_group set finished_at = now()",
+    ),
+    "a callback started before the end of its group": (_JOB, _GROUP, "update stepwell.job_group set total = null"),
+    "the end of a member was not added to its group": (
+        "insert into stepwell.group_tally (group_id, failed) values ('{id}', 1)",
+    ),
     "a permit is for a job that does not need it": (_PERMIT,),
     "a permit is left": (_JOB, _PERMIT),
     "a unique key is taken by a job that is not live": (

@@ -786,3 +786,70 @@ def hold_misfits(conn: Connection, count: int) -> Act:
         calls.ids(held), calls.epochs(held), list(range(count)), ["no"] * count, [60.0] * count
     )
     return lambda: fetch(conn, query)
+
+
+def grouped(conn: Connection, count: int, groups: int) -> list[Held]:
+    """Running members of so many groups, of which each has a callback."""
+    held = running(conn, count)
+    opened = [str(uuid4()) for _ in range(groups)]
+    for group in opened:
+        fetch(conn, queries.groups.open_group(group, 60.0, NewJob("work", "{}"), "summary"))
+    conn.execute(
+        "update stepwell.job j set group_id = u.group_id"
+        " from unnest(%s::uuid[], %s::uuid[]) as u (id, group_id) where j.id = u.id",
+        (calls.ids(held), [opened[n % groups] for n in range(count)]),
+    )
+    conn.execute("update stepwell.job_group set added = %s where total is null", (count // groups,))
+    conn.execute("update stepwell.job_group set total = added")
+    return held
+
+
+@case("add_members")
+def add_members(conn: Connection, count: int) -> Act:
+    group = str(uuid4())
+    fetch(conn, queries.groups.open_group(group, 60.0, None, None))
+    return lambda: fetch(conn, queries.groups.add_members(group, [NewJob(f"t{n}", "{}") for n in range(count)]))
+
+
+@case("finish", "count_members", "settle_groups")
+def finish_members_of_one_group(conn: Connection, count: int) -> Act:
+    held = grouped(conn, count, 1)
+    return lambda: calls.finish(conn, held)
+
+
+@case("finish", "count_members", "settle_groups", "start_callbacks", "open_group", longest=500e-6)
+def finish_the_last_members_of_many_groups(conn: Connection, count: int) -> Act:
+    held = grouped(conn, count, count)
+    return lambda: calls.finish(conn, held)
+
+
+@case("fail", "count_members", "merge_failures", longest=300e-6)
+def fail_members_of_many_groups(conn: Connection, count: int) -> Act:
+    held = grouped(conn, count, count // 2)
+    return lambda: calls.fail(conn, held[: count // 2], delay=None)
+
+
+@case("cancel", "count_members")
+def cancel_members_of_many_groups(conn: Connection, count: int) -> Act:
+    held = grouped(conn, count, count)
+    conn.execute(
+        "update stepwell.job set state = 'ready', worker_id = null where id = any (%s::uuid[])", (calls.ids(held),)
+    )
+    return lambda: calls.cancel(conn, calls.ids(held))
+
+
+@case("retry", "uncount_members")
+def retry_members_of_many_groups(conn: Connection, count: int) -> Act:
+    held = grouped(conn, count, count // 2)
+    calls.fail(conn, held[: count // 2], delay=None)
+    return lambda: calls.retry(conn, calls.ids(held[: count // 2]))
+
+
+@case("promote", "settle_groups", longest=500e-6)
+def add_up_the_counts_of_many_groups(conn: Connection, count: int) -> Act:
+    held = grouped(conn, count, count)
+    conn.execute(
+        "update stepwell.job set state = 'ready', worker_id = null where id = any (%s::uuid[])", (calls.ids(held),)
+    )
+    calls.cancel(conn, calls.ids(held))
+    return lambda: calls.promote(conn)

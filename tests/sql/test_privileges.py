@@ -18,6 +18,7 @@ from .calls import Connection
 # type, record or setting of its caller's, and build no SQL out of what it is given.
 FUNCTIONS = """
 accepts                 owner   everybody
+add_members             owner   producer worker
 add_stats               owner   worker
 admit                   owner   worker
 admit_keys              owner   worker
@@ -28,6 +29,7 @@ begin_undo              caller
 bury_steps              caller
 cancel                  owner   worker operator
 cancel_children         caller
+cancel_group            owner   worker operator
 check_isolation         caller
 check_key               caller
 check_options           caller
@@ -40,6 +42,7 @@ check_values            caller
 claim                   owner   worker
 claim_jobs              owner   worker
 control_scope           caller
+count_members           caller
 count_running           caller
 delete_steps            caller
 deliver                 caller
@@ -61,11 +64,15 @@ find_jobs               owner   viewer operator
 finish                  owner   worker
 first_ready             owner   worker
 first_uuid_at           caller
+fold_groups             caller
 forget_waits            owner   worker
 fork                    owner   operator
 free_keys               caller
 grant_kinds             caller
 grant_role              caller
+group_progress          owner   producer worker viewer operator
+group_results           owner   producer worker viewer operator
+group_summary           caller
 hand_back_unknown       owner   worker
 has_live_run            caller
 has_one_limit           caller
@@ -96,6 +103,7 @@ look_again              caller
 look_delay              caller
 make_partitions         owner   worker
 mark_beside             caller
+merge_failures          caller
 microseconds            caller
 note_claimed            caller
 notify                  caller
@@ -104,6 +112,7 @@ notify_done             caller
 notify_queues           caller
 notify_ready            caller
 now                     owner   everybody
+open_group              owner   producer worker
 pause                   owner   operator
 pause_schedule          owner   operator
 place_text              caller
@@ -111,6 +120,7 @@ promote                 owner   worker
 promote_one             caller
 prune                   owner   worker
 prune_events            owner   worker
+prune_groups            owner   worker
 prune_keys              owner   worker
 prune_rows              owner   worker
 prune_signals           owner   worker
@@ -152,15 +162,18 @@ save_steps              owner   worker
 saved_size              caller
 schedule_times          owner   worker
 schema_version          owner   everybody
+seal_group              owner   producer worker
 send                    owner   producer worker
 set_limit               owner   operator
 set_queue_limit         owner   operator
 set_queue_rate          owner   operator
 set_rate                owner   operator
 set_size_limit          caller
+settle_groups           caller
 shell_word              caller
 snooze                  owner   worker
 spawn                   owner   worker
+start_callbacks         caller
 step_saved              owner   worker
 steps_done              caller
 still_held              owner   worker
@@ -175,6 +188,7 @@ tick_one                caller
 timeline                caller
 to_history              caller
 trigger_schedule        owner   operator
+uncount_members         caller
 unfold                  caller  everybody
 unique_text             caller
 unregister_worker       owner   worker

@@ -14,6 +14,7 @@ from stepwell.postgres.migrate import migrate
 
 TASK = os.environ.get("BENCH_TASK", "noop")
 ARGS = os.environ.get("BENCH_ARGS", "{}")
+GROUPS = int(os.environ.get("BENCH_GROUPS", "0"))
 KEYS = int(os.environ.get("BENCH_KEYS", "0"))
 QUEUES = os.environ.get("BENCH_QUEUES", "default").split(",")
 
@@ -25,9 +26,14 @@ def install() -> None:
 
 
 def fill(jobs: int) -> None:
-    """Enqueue in one call."""
-    from tasks import app
+    """Enqueue in one call, or as groups with a callback."""
+    from tasks import app, grouped
 
+    if GROUPS:
+        calls = [app.tasks[TASK].call(**json.loads(ARGS))] * (jobs // GROUPS)
+        for _ in range(GROUPS):
+            app.group(calls, then=grouped)
+        return
     if KEYS:
         app.tasks[TASK].enqueue_many([{"key": number % KEYS} for number in range(jobs)])
     else:

@@ -8,7 +8,7 @@ import time
 
 from program import DSN, open_tally
 
-from stepwell import App, Context, Limit, Rate, Retry
+from stepwell import App, Context, GroupSummary, Limit, Rate, Retry
 
 app = App(DSN)
 tally = open_tally()
@@ -18,6 +18,11 @@ tally = open_tally()
 async def noop() -> None:
     """Nothing."""
     tally.hit()
+
+
+@app.task
+async def grouped(summary: GroupSummary) -> None:
+    """The callback of a group. It is no hit: its members are counted."""
 
 
 @app.task

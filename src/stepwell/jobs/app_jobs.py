@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, TypeAlias, TypeVar, Unpack, overload
 from uuid import UUID
 
-from stepwell.errors import BadArgs
 from stepwell.jobs.bulk import cancelling, change_jobs, count_jobs, list_jobs, retrying
 from stepwell.jobs.check import encode_event, to_job_id
 from stepwell.jobs.enqueue import JobStore
-from stepwell.jobs.enqueuer import Call
+from stepwell.jobs.enqueuer import Call, Enqueuer, check_calls
 from stepwell.jobs.filter import JobFilters, JobSelection
+from stepwell.jobs.group import Group, NewGroup, find_group
 from stepwell.jobs.handle import JobHandle, fork
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.query_plan import QueryPlan, arun, run_call
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
+from stepwell.values.group import GroupSummary
 from stepwell.values.job import JobInfo
 
 R = TypeVar("R")
@@ -36,13 +37,61 @@ class AppJobs:
 
     def enqueue_many(self, calls: Iterable[Call[Any]], *, connection: object | None = None) -> list[JobHandle[Any]]:
         """Enqueue calls of any tasks, all or none: `app.enqueue_many([add.call(1, 2), greet.call("Ada")])`."""
-        return self._job_store.enqueue_many(_check_calls(list(calls)), connection)
+        return self._job_store.enqueue_many(check_calls(list(calls), "app.enqueue_many"), connection)
 
     async def aenqueue_many(
         self, calls: Iterable[Call[Any]], *, connection: object | None = None
     ) -> list[JobHandle[Any]]:
         """The same as `enqueue_many`, for async code."""
-        return await self._job_store.aenqueue_many(_check_calls(list(calls)), connection)
+        return await self._job_store.aenqueue_many(check_calls(list(calls), "app.enqueue_many"), connection)
+
+    @overload
+    def group(
+        self, calls: Iterable[Call[Any]], *, then: Enqueuer[..., R], connection: object | None = None
+    ) -> Group[R]: ...
+    @overload
+    def group(self, calls: Iterable[Call[Any]], *, connection: object | None = None) -> Group[Any]: ...
+    def group(
+        self,
+        calls: Iterable[Call[Any]],
+        *,
+        then: Enqueuer[..., Any] | None = None,
+        connection: object | None = None,
+    ) -> Group[Any]:
+        """Enqueue calls of any tasks as one group, all or none. When all have ended, in whichever way, the task `then`
+        starts once, with a `GroupSummary` as its first argument: `app.group([resize.call(n) for n in pages],
+        then=publish)`. It may also take no arguments. An empty group starts it at once.
+
+        `then` may have options, `publish.using(queue="mail")`; a delay begins when all have ended. A call whose unique
+        key is taken makes no job, and is no member. With `connection`, the group exists if and only if your
+        transaction commits.
+        """
+        return NewGroup(self._job_store, list(calls), then).enqueue(connection)
+
+    @overload
+    async def agroup(
+        self, calls: Iterable[Call[Any]], *, then: Enqueuer[..., R], connection: object | None = None
+    ) -> Group[R]: ...
+    @overload
+    async def agroup(self, calls: Iterable[Call[Any]], *, connection: object | None = None) -> Group[Any]: ...
+    async def agroup(
+        self,
+        calls: Iterable[Call[Any]],
+        *,
+        then: Enqueuer[..., Any] | None = None,
+        connection: object | None = None,
+    ) -> Group[Any]:
+        """The same as `group`, for async code."""
+        return await NewGroup(self._job_store, list(calls), then).aenqueue(connection)
+
+    def get_group(self, group_id: GroupSummary | UUID | str) -> Group[Any]:
+        """Find a group again, by its id or its summary. Raises `GroupNotFound` if it does not exist or is no longer
+        kept."""
+        return run_call("get_group", find_group(self._job_store, group_id), self.database)
+
+    async def aget_group(self, group_id: GroupSummary | UUID | str) -> Group[Any]:
+        """The same as `get_group`, for async code."""
+        return await arun(find_group(self._job_store, group_id), self.database)
 
     def emit(
         self,
@@ -169,10 +218,3 @@ def _emit(event: str, key: str | None, value: Any, keep: Duration) -> QueryPlan[
     name = check_name(event, "event")
     checked_key = None if key is None else check_name(key, "key")
     yield queries.events.emit(name, checked_key, encode_event(name, value), seconds(keep, "keep"))
-
-
-def _check_calls(calls: list[Call[Any]]) -> Iterator[Call[Any]]:
-    for index, call in enumerate(calls):
-        if not isinstance(call, Call):
-            raise BadArgs(f"item {index}: app.enqueue_many takes calls, made by task.call(...), not {call!r}")
-        yield call

@@ -83,7 +83,7 @@ def _refusal(change: Change, job_id: str, state: str | None) -> QueryPlan[str]:
             waits = ", ".join(waits_of(job_id, (yield queries.reads.steps(job_id))))
             return f"is waiting{f' for {waits}' if waits else ''}: nothing to {change.verb}"
         case "blocked" if change.verb == "run":
-            return "is blocked: it runs when the previous run of its schedule has ended"
+            return "is blocked: it runs when a run of its schedule, its group or a job before it in line has ended"
         case "failed" | "cancelled" if change.verb == "run":
             return f"is {state}: 'stepwell jobs retry' runs it again"
         case "failed" | "cancelled" if change.step is not None:

@@ -87,7 +87,7 @@ class JobStore:
         """Enqueue many calls, all or none. Postgres works on one batch while `calls` yields the next."""
         refuse_in_event_loop("enqueue_many", "aenqueue_many")
         made: list[Call[Any]] = []
-        with _naming_the_item(made), self._naming_the_job():
+        with naming_the_item(made), self._naming_the_job():
             batched = _batch_queries(calls, made)
             if connection is not None:
                 # The caller's transaction survives a bad item, so all items are checked before any is sent.
@@ -101,7 +101,7 @@ class JobStore:
 
     async def aenqueue_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
         made: list[Call[Any]] = []
-        with _naming_the_item(made), self._naming_the_job():
+        with naming_the_item(made), self._naming_the_job():
             batched = _batch_queries(calls, made)
             if connection is not None:
                 rows = [row for query in _in_order(list(batched), made) for row in await afetch_on(connection, query)]
@@ -161,7 +161,7 @@ def of_item(index: int, error: BadArgs) -> BadArgs:
 
 
 @contextmanager
-def _naming_the_item(calls: list[Call[Any]]) -> Generator[None]:
+def naming_the_item(calls: list[Call[Any]]) -> Generator[None]:
     """Add the index of the item to the error for a value that the database finds too large. Several batches may be
     under way, and the server names only the column and its size: the first call with a value of that size is the bad
     item."""
@@ -183,7 +183,7 @@ def _batch_queries(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterato
             made.append(call)
             yield call.job
 
-    return map(_query, _together(batches(jobs(), _BATCH, _size)))
+    return map(_query, _together(size_batches(jobs())))
 
 
 def _together(batched: Iterator[list[NewJob]]) -> Iterator[list[NewJob]]:
@@ -224,6 +224,11 @@ def _refusal(job: NewJob, job_id: str) -> JobExists | None:
     if job.unique is None or job.unique.conflict != "raise":
         return None
     return JobExists(f"job {job_id} has the unique key {job.unique.key}", job_id)
+
+
+def size_batches(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
+    """Divide jobs into batches for one query each."""
+    return batches(jobs, _BATCH, _size)
 
 
 def _size(job: NewJob) -> int:

@@ -120,6 +120,11 @@ class Enqueuer(Generic[P, R]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
+    def task(self) -> tasks.Task[P, R]:
+        """The task."""
+        return self._task
+
+    @property
     def options(self) -> Options:
         """The options that `using` was given."""
         return self._options
@@ -205,3 +210,11 @@ class Enqueuer(Generic[P, R]):
                 None if admission is None else admission.unique,
             ),
         )
+
+
+def check_calls(calls: list[Call[Any]], where: str) -> Iterator[Call[Any]]:
+    """Pass calls on. Raises `BadArgs`, which names `where` they were given, for anything else."""
+    for index, call in enumerate(calls):
+        if not isinstance(call, Call):
+            raise BadArgs(f"item {index}: {where} takes calls, made by task.call(...), not {call!r}")
+        yield call

@@ -15,6 +15,12 @@ comment on column stepwell.origin.schedule_id is 'The schedule that enqueues it.
 comment on column stepwell.origin.scheduled_for is 'The tick for which it runs.';
 comment on column stepwell.origin.blocked is 'It waits for the end of another run of the schedule.';
 
+comment on type stepwell.member_end is 'How a member of a group ended, for stepwell.count_members.';
+comment on column stepwell.member_end.group_id is 'The group.';
+comment on column stepwell.member_end.id is 'The job.';
+comment on column stepwell.member_end.state is 'succeeded, failed or cancelled.';
+comment on column stepwell.member_end.error is 'The error of a failed job, at most 500 characters.';
+
 comment on type stepwell.line is 'The place of a new job among those that its admission makes wait.';
 comment on column stepwell.line.admission is 'As in stepwell.job.';
 comment on column stepwell.line.blocked_by is 'As in stepwell.job.';
@@ -78,6 +84,7 @@ comment on column stepwell.job.misfit is 'A message that says which argument did
 comment on column stepwell.job.policy is
   'Retry, timeout and retention of this job where they differ from the task: {"retry", "timeout", "keep", '
   '"keep_failed"}, durations in seconds. Null: as the task.';
+comment on column stepwell.job.group_id is 'The group of which the job is a member; null: none.';
 comment on column stepwell.job.admission is
   'The unique key, limits, rates and fair key of the job, as stepwell.values.admission in Python writes them; null: '
   'none. Callers pass them as a member of the policy.';
@@ -103,6 +110,7 @@ comment on column stepwell.history.error is
 comment on column stepwell.history.failed_step is 'The step at which the job failed, saved or not. A retry repeats it.';
 comment on column stepwell.history.steps is
   'The saved steps in order, as stepwell.folded_steps writes and stepwell.unfold reads them; null: none.';
+comment on column stepwell.history.group_id is 'As in stepwell.job.';
 comment on column stepwell.history.admission is 'As in stepwell.job: a retry needs it.';
 comment on index stepwell.history_id is 'Finds a finished job. Ids grow with time, so it also has the newest first.';
 comment on index stepwell.history_failed is 'Lists failed jobs without reading the others.';
@@ -182,6 +190,10 @@ comment on column stepwell.permit.job_id is 'The job.';
 comment on column stepwell.permit.rate is 'It is for a rate, not for a limit.';
 comment on column stepwell.permit.hold is 'The job keeps it while it waits, or waits for its next attempt.';
 comment on index stepwell.permit_job is 'Finds the permits of a job.';
+
+comment on table stepwell.key_lock is
+  'The locks of the keys of limits and rates, and of queues with a limit: a row for all keys of the same hash.';
+comment on column stepwell.key_lock.stripe is 'The hash of a key, 0 to 255, or that of the name of a queue, plus 256.';
 
 comment on table stepwell.bucket is 'The token bucket of a rate. A bucket that is not here is full.';
 comment on column stepwell.bucket.key is 'The key of the rate.';
@@ -270,6 +282,39 @@ comment on index stepwell.event_name is 'Finds the events that were emitted befo
 comment on index stepwell.event_sent is 'Finds the signals of a job, first in, first out.';
 comment on index stepwell.event_transaction is 'Finds the other events of a transaction.';
 comment on index stepwell.event_late is 'Finds the events that stepwell.deliver_late delivers.';
+
+comment on table stepwell.job_group is
+  'Groups of jobs. A group counts its members as they end, and starts its callback once, when all have ended.';
+comment on column stepwell.job_group.id is 'The group.';
+comment on column stepwell.job_group.created_at is 'When the group was opened.';
+comment on column stepwell.job_group.finished_at is 'When all members had ended; null: not yet. It is set once.';
+comment on column stepwell.job_group.expires_at is 'When the row may be deleted; infinity: the group has not ended.';
+comment on column stepwell.job_group.keep is 'For how many seconds the row is kept after the end.';
+comment on column stepwell.job_group.then_id is 'The job that starts when all have ended; null: there is none.';
+comment on column stepwell.job_group.then_task is 'The task of that job.';
+comment on column stepwell.job_group.then_parameter is 'The argument that gets the summary; null: there is none.';
+comment on column stepwell.job_group.then_delay is 'For how many seconds the callback waits after the end.';
+comment on column stepwell.job_group.then_started is 'The callback has its summary and may run.';
+comment on column stepwell.job_group.first_id is 'No member has a smaller id.';
+comment on column stepwell.job_group.last_id is 'No member has a larger id.';
+comment on column stepwell.job_group.added is 'How many members it has so far.';
+comment on column stepwell.job_group.total is 'How many members it has; null: more may come.';
+comment on column stepwell.job_group.succeeded is 'How many have succeeded, without those in stepwell.group_tally.';
+comment on column stepwell.job_group.failed is 'How many have failed.';
+comment on column stepwell.job_group.cancelled is 'How many were cancelled.';
+comment on column stepwell.job_group.failures is 'The first ten that failed: [{"id", "error"}].';
+comment on index stepwell.job_group_then is 'Finds the group of a callback that is retried.';
+comment on index stepwell.job_group_expires is 'Finds expired groups.';
+
+comment on table stepwell.group_tally is
+  'Counts that are to be added to stepwell.job_group by a worker, because its row was locked or must not be.';
+comment on column stepwell.group_tally.id is 'In the order of the changes of one job.';
+comment on column stepwell.group_tally.group_id is 'The group.';
+comment on column stepwell.group_tally.succeeded is 'How many more have succeeded.';
+comment on column stepwell.group_tally.failed is 'How many more have failed; negative: a retry brought them back.';
+comment on column stepwell.group_tally.cancelled is 'How many more were cancelled.';
+comment on column stepwell.group_tally.changes is 'Failures, [{"id", "error"}], and members that a retry brought back.';
+comment on index stepwell.group_tally_group is 'Finds the counts of a group.';
 
 comment on table stepwell.privilege is
   'What each kind of role may do, rewritten from rights.sql by each migration. A function not listed is internal.';

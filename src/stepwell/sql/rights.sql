@@ -9,18 +9,23 @@ from (
     ('{everybody}'::text[], 'function', '{accepts,now,schema_version,unfold}'::text[]),
     -- Enqueue jobs, await results, emit events and send signals. The functions for workers do the same, with the
     -- worker's role.
-    ('{producer,worker}', 'function', '{enqueue,enqueue_many,enqueue_unique,hold_keys,results,emit,send}'),
+    (
+      '{producer,worker}', 'function', '{
+        enqueue, enqueue_many, enqueue_unique, hold_keys, results, emit, send, open_group, add_members, seal_group
+      }'
+    ),
     -- Run jobs and do the upkeep.
     (
       '{worker}', 'function', '{
         register_worker, rivals, renew, unregister_worker, first_ready, ready_queues, claim, claim_jobs, read_claimed,
         report_progress, still_held, hand_back_unknown, lock_holders, hold_misfits,
-        finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, forget_waits,
-        large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit, admit_keys, lines, return_stray_permits,
+        finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, cancel_group,
+        forget_waits, large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit,
+        admit_keys, lines, return_stray_permits,
         add_stats,
         put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,
-        make_partitions, prune, prune_events, prune_keys,
-        prune_rows, prune_signals, prune_stats, prune_ticks, deliver_late
+        make_partitions, prune, prune_events, prune_groups, prune_keys, prune_rows, prune_signals, prune_stats,
+        prune_ticks, deliver_late
       }'
     ),
     -- Look.
@@ -29,11 +34,12 @@ from (
       '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits, limits}'
     ),
     ('{viewer,operator}', 'function', '{find_jobs,large_value,list_limits,why}'),
+    ('{producer,worker,viewer,operator}', 'function', '{group_progress,group_results}'),
     -- Change jobs, schedules and the fleet.
     (
       '{operator}', 'function', '{
-        cancel, retry, key_holder, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate, set_queue_limit,
-        set_queue_rate,
+        cancel, cancel_group, retry, key_holder, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate,
+        set_queue_limit, set_queue_rate,
         put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule
       }'
     )

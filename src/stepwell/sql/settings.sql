@@ -47,11 +47,12 @@ begin
         (
           '{plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off}',
           '{
-            cancel_children, count_running, deliver_events, deliver_late, end_waits, fail_broken, fail_held,
-            forget_waits, has_live_run, lock_family, lock_holders, lock_to_deliver, lock_to_hand_back, promote_one, prune_events,
-            key_holder, prune_keys, prune_rows, prune_signals, put_schedules, queue_room, read_claimed, remove_worker,
-            renew, rescue_jobs, rescue_unregistered, release, results, retry, return_permits, return_stray_permits,
-            room_of, run_now, send, step_saved, steps_done, still_held, tick_one, use_queue_tokens
+            add_members, cancel_children, count_running, deliver_events, deliver_late, end_waits, fail_broken,
+            fail_held, forget_waits, has_live_run, key_holder, lock_family, lock_holders, lock_to_deliver,
+            lock_to_hand_back, promote_one, prune_events, prune_groups, prune_keys, prune_rows, prune_signals,
+            put_schedules, queue_room, read_claimed, release, remove_worker, renew, rescue_jobs, rescue_unregistered,
+            results, retry, return_permits, return_stray_permits, room_of, run_now, seal_group, send, step_saved,
+            steps_done, still_held, tick_one, use_queue_tokens
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.
@@ -61,8 +62,9 @@ begin
             enable_sort = off
           }',
           '{
-            admit, admit_keys, claim_jobs, due_schedules, find_jobs, first_ready, line_up, lines, list_limits, promote,
-            ready_queues, register_worker, release_misfits, runs_to_replace, task_options, why
+            admit, admit_keys, cancel_group, claim_jobs, due_schedules, find_jobs, first_ready, fold_groups,
+            group_results, line_up, lines, list_limits, promote, ready_queues, register_worker, release_misfits,
+            runs_to_replace, task_options, why
           }'
         ),
         -- hash: arrays of any length are joined to rows by a hash; a nested loop would sort the array for each row. The
@@ -74,9 +76,10 @@ begin
             enable_nestloop = off, enable_hashjoin = on, enable_mergejoin = off, work_mem = ''256MB''
           }',
           '{
-            advance, begin_cancelled_undo, begin_undo, delete_steps, edit_args, fail, free_keys, hand_back_unknown,
-            hold_misfits, keep_events, note_claimed, queue_again, replace_jobs, report_progress, restart, save_steps,
-            snooze, spawn, suspend, take_keys, tick, tick_many, to_history
+            advance, begin_cancelled_undo, begin_undo, count_members, delete_steps, edit_args, fail, free_keys,
+            hand_back_unknown, hold_misfits, keep_events, note_claimed, queue_again, replace_jobs, report_progress,
+            restart, save_steps, settle_groups, snooze, spawn, start_callbacks, suspend, take_keys, tick, tick_many,
+            to_history, uncount_members
           }'
         ),
         -- loop: few rows are looked up one by one, whichever join the caller has disabled.
@@ -86,8 +89,8 @@ begin
             enable_hashjoin = off, enable_mergejoin = off
           }',
           '{
-            admit, admit_keys, cancel, deliver, end_children, fork, look_again, mark_beside, take_events, waiting_for,
-            wake
+            admit, admit_keys, cancel, deliver, end_children, fork, group_progress, look_again, mark_beside,
+            take_events, waiting_for, wake
           }'
         ),
         -- any: it looks rows up one by one, and joins arrays of any length.

@@ -11,6 +11,7 @@ from stepwell.postgres.queries import (
     claims,
     events,
     fleet,
+    groups,
     health,
     jobs,
     limits,
@@ -27,6 +28,6 @@ from stepwell.postgres.queries import (
 from stepwell.postgres.queries.query import Query
 
 __all__ = [
-    "Query", "claims", "events", "fleet", "health", "jobs", "limits", "locks", "outcomes", "reads", "rights",
+    "Query", "claims", "events", "fleet", "groups", "health", "jobs", "limits", "locks", "outcomes", "reads", "rights",
     "schedules", "search", "sizes", "steps", "upkeep",
 ]  # fmt: skip

@@ -77,21 +77,21 @@ def to_info(*columns: Any) -> JobInfo:
     id_, state, task, queue, priority, args, metadata, result, error, progress, *rest, policy = columns
     return JobInfo(
         id_, state, task, queue, priority, _object(args), None if metadata is None else _object(metadata),
-        _value(result), error, _value(progress), *rest,
+        value_of(result), error, value_of(progress), *rest,
         policy=None if policy is None else _object(policy),
     )  # fmt: skip
 
 
 def _step_info(*columns: Any) -> StepInfo:
     n, key, kind, pending, timed_out, value, *rest = columns
-    return StepInfo(n, key, kind, pending, timed_out, _value(value), *rest)
+    return StepInfo(n, key, kind, pending, timed_out, value_of(value), *rest)
 
 
 def _why(cause: Cause, subject: str, next_act: str, until: datetime | None, jobs: list[UUID] | None) -> Why:
     return Why(cause, subject, next_act, until, tuple(jobs or ()))
 
 
-def _value(text: str | None) -> Any:
+def value_of(text: str | None) -> Any:
     """Decode a JSON value. SQL can store values that Python cannot read; such a value must not hide the others."""
     try:
         return None if text is None else json.loads(text)
@@ -102,7 +102,7 @@ def _value(text: str | None) -> Any:
 
 
 def _object(text: str) -> dict[str, Any]:
-    value = _value(text)
+    value = value_of(text)
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {"": value}
 
 

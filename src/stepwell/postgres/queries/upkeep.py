@@ -77,6 +77,10 @@ def prune_keys(limit: int) -> Query[int]:
     return Query("select stepwell.prune_keys(%s::integer)", (limit,))
 
 
+def prune_groups(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_groups(%s::integer)", (limit,))
+
+
 def prune_signals(limit: int) -> Query[int]:
     return Query("select stepwell.prune_signals(%s::integer)", (limit,))
 

@@ -42,6 +42,11 @@ create table stepwell.bucket (
 with (fillfactor = 50);
 create index bucket_next on stepwell.bucket (next_at) where next_at is not null;
 
+-- The locks of keys (stripes 0 to 255) and of queues with a limit (256 to 511). Not advisory locks, which any role could
+-- hold.
+create table stepwell.key_lock (stripe smallint primary key);
+insert into stepwell.key_lock (stripe) select generate_series(0, 511);
+
 -- Limits and rates that a person has set at run time, in place of those in the code.
 create table stepwell.key_setting (
   key text primary key check (length(key) between 1 and 200),
@@ -89,4 +94,57 @@ create table stepwell.unique_key (
 create index unique_key_expiry on stepwell.unique_key (expires_at) where not live;
 alter table stepwell.unique_key set (
   autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+);
+
+-- Groups of jobs. A job that is in no group has null in this column and pays for nothing.
+alter table stepwell.job add column group_id uuid;
+alter table stepwell.history add column group_id uuid;
+
+-- A group counts its members as they end, and starts its callback when all have ended. The row is updated by each
+-- statement that ends members, so its page has room for further versions.
+create table stepwell.job_group (
+  id uuid primary key,
+  created_at timestamptz not null,
+  finished_at timestamptz,
+  expires_at timestamptz not null default 'infinity',
+  keep double precision not null,
+  then_id uuid,
+  then_task text,
+  then_parameter text,
+  then_delay double precision,
+  then_started boolean not null default false,
+  first_id uuid,
+  last_id uuid,
+  added integer not null default 0,
+  total integer,
+  succeeded integer not null default 0,
+  failed integer not null default 0,
+  cancelled integer not null default 0,
+  failures jsonb
+)
+with (fillfactor = 50);
+create unique index job_group_then on stepwell.job_group (then_id) where then_id is not null;
+create index job_group_expires on stepwell.job_group (expires_at) where finished_at is not null;
+
+-- Counts that could not be added to the row of a group, because another session had locked it, or because the
+-- transaction may stay open and must not lock it. stepwell.fold_groups adds them.
+create table stepwell.group_tally (
+  id bigint generated always as identity primary key,
+  group_id uuid not null,
+  succeeded integer not null default 0,
+  failed integer not null default 0,
+  cancelled integer not null default 0,
+  changes jsonb
+);
+create index group_tally_group on stepwell.group_tally (group_id, id);
+alter table stepwell.group_tally set (
+  autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+);
+
+-- How a member of a group ended, from stepwell.to_history to stepwell.count_members.
+create type stepwell.member_end as (group_id uuid, id uuid, state stepwell.state, error text);
+
+-- It has new columns in its result.
+drop function if exists stepwell.to_history(
+  uuid[], integer[], stepwell.state[], double precision[], text[], text[], json[], boolean
 );

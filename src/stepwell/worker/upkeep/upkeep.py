@@ -63,6 +63,7 @@ class Upkeep:
             PruneDuty("deleting expired unique keys", 60, queries.upkeep.prune_keys),
             PruneDuty("deleting expired events", 60, queries.upkeep.prune_events),
             PruneDuty("deleting signals of jobs that have ended", 600, queries.upkeep.prune_signals),
+            PruneDuty("deleting expired groups", 600, queries.upkeep.prune_groups),
             PruneDuty("deleting old ticks", 600, queries.upkeep.prune_ticks),
             PruneDuty("deleting old statistics", 600, queries.upkeep.prune_stats),
         ]

@@ -1,8 +1,8 @@
 -- Admit the next jobs in the lines of these keys, as many as their limits and rates have room for: they become ready,
 -- with a permit for each limit and rate. Returns how many were admitted, and in how many seconds a rate has room for
 -- more.
--- The lock of a key is one of 256 advisory locks, taken in order and held until commit, so that two sessions do not
--- count the same room twice. A session that has to wait for long leaves the keys to a worker (stepwell_blocked).
+-- The lock of a key is one of 256 rows, locked in order until commit, so that two sessions do not count the same room
+-- twice. (Any role could hold an advisory lock.) A session that has to wait for long leaves the keys to a worker (stepwell_blocked).
 -- A job with several rules needs room in each. If one has none, the job moves to the line of that key.
 create or replace function stepwell.admit_keys(
   _keys text[],
@@ -63,8 +63,10 @@ begin
     ) r
   );
   begin
-    perform pg_advisory_xact_lock(1937007984, s.stripe)
-    from (select distinct hashtext(k.key) & 255 as stripe from unnest(_locked) as k (key) order by 1) s;
+    perform from stepwell.key_lock l
+    where l.stripe = any (array(select hashtext(k.key) & 255 from unnest(_locked) as k (key)))
+    order by l.stripe
+    for no key update;
   exception when lock_not_available or deadlock_detected then
     perform stepwell.notify_blocked(_keys);
     return;

@@ -1,11 +1,13 @@
 -- Insert jobs and notify the workers of those that are ready. Every new job passes here. stepwell.retry is the second
 -- place that inserts jobs: those that come back from history have many columns that no new job has, and each further
 -- array would slow down every enqueue.
--- A policy may have a member "admission", with the unique key, limits, rates and fairness of the job: it is stored apart.
+-- A policy may have a member "admission", with the unique key, limits, rates and fair key of the job: it is stored
+-- apart.
 -- A job with a limit or a rate is blocked until stepwell.admit_keys admits it.
 -- The caller has checked the options (check_options, check_policies). An array is null (the default for all jobs), has
 -- one element (the same for all) or one element per job; _origins is null or has one per job. A job whose id is null is
--- not inserted. A blocked job waits until stepwell.admit admits it. Returns _ids.
+-- not inserted. A blocked job waits until stepwell.admit admits it, or stepwell.start_callbacks starts it. All jobs are
+-- members of the group _group_id, if there is one. Returns _ids.
 -- A caller that has split off the admissions of jobs that need no place in a line passes them as _lines.
 -- _origins is one array of a row type, because five arrays in its place made an enqueue of one job 3% slower.
 create or replace function stepwell.insert_jobs(
@@ -22,7 +24,8 @@ create or replace function stepwell.insert_jobs(
   _owners text[] default null,
   _policies text[] default null,
   _origins stepwell.origin[] default null,
-  _lines stepwell.line[] default null
+  _lines stepwell.line[] default null,
+  _group_id uuid default null
 ) returns uuid[]
 language plpgsql volatile
 as $$
@@ -50,7 +53,8 @@ begin
     _delays := null;
     _delay := null;
     select stepwell.line_up(
-        _now, _ids, array_agg(p.policy -> 'admission' order by u.n), array_agg(coalesce(u.queue, _one_queue, 'default') order by u.n),
+        _now, _ids, array_agg(p.policy -> 'admission' order by u.n),
+        array_agg(coalesce(u.queue, _one_queue, 'default') order by u.n),
         array_agg(-coalesce(u.priority, _priority, 0) order by u.n),
         array_agg(u.run_at <= _now and u.blocked is not true and u.id is not null order by u.n)
       ),
@@ -90,7 +94,7 @@ begin
   end if;
 
   insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, owner,
-    policy, parent_id, parent_key, schedule_id, scheduled_for, admission, blocked_by, fair)
+    policy, parent_id, parent_key, schedule_id, scheduled_for, admission, blocked_by, fair, group_id)
   select u.id, coalesce(u.turn, u.run_at, _now), _now, coalesce(u.max_attempts, _max), -coalesce(u.priority, _priority, 0),
     case
       when u.blocked then 'blocked'::stepwell.state
@@ -100,7 +104,7 @@ begin
     end,
     coalesce(u.task, _task), coalesce(u.queue, _one_queue, 'default'), u.args::json,
     coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.policy, _one_policy)::json,
-    u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for, u.admission, u.blocked_by, u.fair
+    u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for, u.admission, u.blocked_by, u.fair, _group_id
   from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _policies,
       _origins, _lines)
     as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy, parent_id, parent_key,

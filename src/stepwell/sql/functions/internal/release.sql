@@ -6,6 +6,7 @@
 -- _admitted are the ended jobs that may have permits for limits. Their permits, and those of jobs that are handed back,
 -- admit the next jobs in line. A caller whose transaction may stay open sets _at_once to false: a worker admits them
 -- then, because this transaction must not hold the locks of the keys.
+-- _members are the ended jobs that are members of groups.
 create or replace function stepwell.release(
   _ended uuid[] default null,
   _schedule_ids uuid[] default null,
@@ -15,7 +16,8 @@ create or replace function stepwell.release(
   _due_in double precision default null,
   _cancelling uuid[] default null,
   _admitted uuid[] default null,
-  _at_once boolean default true
+  _at_once boolean default true,
+  _members stepwell.member_end[] default null
 ) returns void
 language plpgsql volatile
 as $$
@@ -46,6 +48,9 @@ begin
     elsif cardinality(_keys) > 0 then
       perform stepwell.admit_keys(_keys);
     end if;
+  end if;
+  if cardinality(_members) > 0 then
+    perform stepwell.count_members(_members, _at_once);
   end if;
   if cardinality(_places) > 0 or _due_in is not null then
     perform stepwell.notify_ready(_places, _due_in);

@@ -24,7 +24,9 @@ create or replace function stepwell.to_history(
   -- How jobs with a parent ended, for stepwell.end_children.
   out endings json,
   -- The jobs that may have permits.
-  out admitted uuid[]
+  out admitted uuid[],
+  -- How members of groups ended, for stepwell.count_members.
+  out members stepwell.member_end[]
 )
 language plpgsql volatile
 as $$
@@ -54,7 +56,7 @@ begin
     returning j.id, j.run_at, j.enqueued_at, j.claimed_at, j.worker_id, j.epoch,
       coalesce((o.failure ->> 'attempt')::integer, j.attempt) as attempt, j.max_attempts, j.rank, j.task, j.queue,
       j.args, j.metadata, j.schedule_id, j.scheduled_for, j.durable, j.cursor, j.input, j.parent_id,
-      j.parent_key, j.forked_from, j.owner, j.life, j.policy, j.admission, o.keep,
+      j.parent_key, j.forked_from, j.owner, j.life, j.policy, j.admission, j.group_id, o.keep,
       coalesce((j.undoing ->> 'state')::stepwell.state, o.state) as state,
       case when j.undoing is null then o.result end as result,
       coalesce(j.undoing, o.failure) as failure,
@@ -67,11 +69,12 @@ begin
   ), kept as (
     insert into stepwell.history (id, expires_at, finished_at, run_at, enqueued_at, claimed_at, worker_id, epoch,
       attempt, max_attempts, rank, state, task, queue, args, metadata, schedule_id, scheduled_for, result, error,
-      cursor, input, parent_id, parent_key, forked_from, owner, life, policy, admission, failed_step, steps)
+      cursor, input, parent_id, parent_key, forked_from, owner, life, policy, admission, group_id, failed_step,
+      steps)
     select g.id, stepwell.expiry(_now, g.keep), _now, g.run_at, g.enqueued_at, g.claimed_at, g.worker_id, g.epoch,
       g.attempt, g.max_attempts, g.rank, g.state, g.task, g.queue, g.args, g.metadata, g.schedule_id, g.scheduled_for,
       g.result::json, g.error, g.cursor, g.input, g.parent_id, g.parent_key, g.forked_from, g.owner, g.life, g.policy,
-      g.admission, g.failure ->> 'failed_step',
+      g.admission, g.group_id, g.failure ->> 'failed_step',
       case
         -- Inline, not stepwell.timeline: the job was claimed with its steps, so they are not too large.
         when g.durable and g.state = 'succeeded' then (
@@ -98,9 +101,12 @@ begin
     array_agg(g.id) filter (where g.admission -> 'unique' is not null),
     array_agg(g.admission #>> '{unique,key}') filter (where g.admission -> 'unique' is not null),
     array_agg(g.state = 'cancelled') filter (where g.admission -> 'unique' is not null),
+    array_agg(row(g.group_id, g.id, g.state, left(g.error, 500))::stepwell.member_end)
+      filter (where g.group_id is not null),
     array_agg(g.id) filter (where g.durable), array_agg(g.id) filter (where g.durable and g.keep > 0),
     array_agg(stepwell.expiry(_now, g.keep)) filter (where g.durable and g.keep > 0)
-  into ended, unsuccessful, schedule_ids, endings, admitted, _unique, _unique_keys, _cancelled, _durable, _kept, _expires_ats
+  into ended, unsuccessful, schedule_ids, endings, admitted, _unique, _unique_keys, _cancelled, members, _durable,
+    _kept, _expires_ats
   from gone g;
   if _unique is not null then
     perform stepwell.free_keys(_unique, _unique_keys, _cancelled, _now);

@@ -58,8 +58,9 @@ begin
       _final.ids, _final.epochs, '{cancelled}', _final.keeps, _errors => _final.errors, _running => false
     );
     perform stepwell.release(
-    _gone.ended, _gone.schedule_ids, _gone.endings, _admitted => _gone.admitted, _at_once => false
-  );
+      _gone.ended, _gone.schedule_ids, _gone.endings, _admitted => _gone.admitted, _at_once => false,
+      _members => _gone.members
+    );
   end if;
 
   return query

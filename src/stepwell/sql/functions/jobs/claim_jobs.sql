@@ -8,8 +8,9 @@
 -- The claim ends with the job that brings the args, metadata and saved steps to _most_bytes. Then the column `more` is
 -- true for that job and those picked with it. A job that alone exceeds the limit (stepwell.size_limit) comes without
 -- its contents, with its size in `unread`. With _unread, all jobs come without contents: see stepwell.read_claimed.
--- A queue with a limit or rate (stepwell.queue_setting) gives no more jobs than may run. Two claims must not count the same room,
--- so each takes the lock of the queue first. The jobs that are left stay ready, and stepwell.release announces them.
+-- A queue with a limit or rate (stepwell.queue_setting) gives no more jobs than may run. Two claims must not count the
+-- same room, so each takes the lock of the queue first. The jobs that are left stay ready, and stepwell.release
+-- announces them.
 -- The worker's row is locked against rescue, so no job is claimed for a worker that was just declared dead.
 -- Parameters and columns have the types that the worker sends and reads, with times as microseconds since 1970. A
 -- conversion in the calling statement, which is planned each time, took as long as the claim of one job.
@@ -110,8 +111,10 @@ begin
   end if;
   if _limited is not null then
     _limited := array(select l.name from unnest(_limited) as l (name) where l.name = any (_queues));
-    perform pg_advisory_xact_lock(1937007985, l.stripe)
-    from (select distinct hashtext(q.name) as stripe from unnest(_limited) as q (name) order by 1) l;
+    perform from stepwell.key_lock l
+    where l.stripe = any (array(select 256 + (hashtext(q.name) & 255) from unnest(_limited) as q (name)))
+    order by l.stripe
+    for no key update;
     -- Not before the claims that have held the locks meanwhile.
     _now := stepwell.now();
   end if;
@@ -183,7 +186,8 @@ begin
         array_agg(p.id) filter (where p.keyed or _in_limited)
       into _picked, _sizes, _size, _largest, _keyed
       from (
-        select j.ctid, j.id, j.admission is not null as keyed, stepwell.json_size(j.args) + coalesce(pg_column_size(j.metadata), 0)
+        select j.ctid, j.id, j.admission is not null as keyed,
+          stepwell.json_size(j.args) + coalesce(pg_column_size(j.metadata), 0)
           + case
             when j.durable then coalesce(stepwell.json_size(j.input), 0) + stepwell.saved_size(j.id) else 0
           end as size

@@ -116,7 +116,9 @@ begin
     if _gone.unsuccessful is not null then
       perform stepwell.cancel_children(_gone.unsuccessful);
     end if;
-    perform stepwell.release(_gone.ended, _gone.schedule_ids, _gone.endings, _admitted => _gone.admitted);
+    perform stepwell.release(
+      _gone.ended, _gone.schedule_ids, _gone.endings, _admitted => _gone.admitted, _members => _gone.members
+    );
   end if;
   if _found.undo_ids is not null then
     perform stepwell.cancel_children(_found.undo_ids);

@@ -28,7 +28,7 @@ begin
   end if;
   perform stepwell.release(
     _gone.ended, case when _admit then _gone.schedule_ids end, _gone.endings, _admitted => _gone.admitted,
-    _at_once => false
+    _at_once => false, _members => _gone.members
   );
   return true;
 end

@@ -37,7 +37,9 @@ begin
   if _gone.unsuccessful is not null or cardinality(_undoing) > 0 then
     perform stepwell.cancel_children(coalesce(_gone.unsuccessful, '{}') || _undoing);
   end if;
-  perform stepwell.release(_gone.ended, _gone.schedule_ids, _gone.endings, _admitted => _gone.admitted);
+  perform stepwell.release(
+    _gone.ended, _gone.schedule_ids, _gone.endings, _admitted => _gone.admitted, _members => _gone.members
+  );
   if cardinality(_gone.ended) = cardinality(_ids) then
     return '{}';
   end if;

@@ -127,6 +127,11 @@ begin
       _again_in, (select greatest(0.001, extract(epoch from min(b.next_at) - _now)) from stepwell.bucket b)
     );
   end if;
+  -- Counts that the ends of members could not add to their group.
+  perform from stepwell.group_tally t order by t.id limit 1;
+  if found then
+    _again_in := least(_again_in, stepwell.fold_groups());
+  end if;
   select greatest(0, extract(epoch from j.run_at - _now)) into next_due
   from stepwell.job j
   where j.state in ('scheduled', 'waiting') and j.run_at > _from and j.run_at < 'infinity'

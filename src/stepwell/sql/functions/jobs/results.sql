@@ -1,5 +1,5 @@
 -- How jobs ended: a row for each job that is finished or unknown (state null: it never existed, or has expired). A live
--- job has no row.
+-- job has no row. A group that has ended counts as succeeded, with its summary as the result.
 create or replace function stepwell.results(_ids uuid[]) returns table (
   id uuid,
   state stepwell.state,
@@ -17,7 +17,8 @@ declare
 begin
   -- One statement, so that a job that is moving to history, or back by a retry, is seen in exactly one place.
   return query
-    select i.id, h.state, h.task, h.result, h.error, f.type, f.message, f.traceback
+    select i.id, case when g.known then 'succeeded'::stepwell.state else h.state end, h.task,
+      coalesce(h.result, g.summary), h.error, f.type, f.message, f.traceback
     from unnest(_ids) as i (id)
     left join lateral (
       select h.state, h.task, h.result, h.error from stepwell.history h
@@ -40,6 +41,12 @@ begin
     ) f on true
     -- Lateral, so that each job is looked up by its id.
     left join lateral (select true as found from stepwell.job j where j.id = i.id limit 1) live on true
-    where live.found is null;
+    left join lateral (
+      select true as known, stepwell.group_summary(g.id) as summary
+      from stepwell.job_group g
+      where g.id = i.id and h.state is null
+      limit 1
+    ) g on true
+    where live.found is null and (g.known is null or g.summary is not null);
 end
 $$;

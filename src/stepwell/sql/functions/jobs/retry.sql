@@ -28,6 +28,8 @@ declare
   _keyed uuid[];
   _unique record;
   _holders uuid[];
+  _members stepwell.member_end[];
+  _callbacks uuid[];
 begin
   if _input is not null then
     if _from_start or (length(_step) between 1 and 1000) is not true then
@@ -100,7 +102,7 @@ begin
     where h.id = any (_ended)
     returning h.id, h.enqueued_at, h.claimed_at, h.epoch, h.max_attempts, h.rank, h.task, h.queue, h.args, h.metadata,
       h.schedule_id, h.scheduled_for, h.cursor, h.input, h.parent_id, h.parent_key, h.forked_from, h.owner, h.policy,
-      h.admission, h.failed_step, h.steps, h.life + case
+      h.admission, h.group_id, h.state, h.failed_step, h.steps, h.life + case
         when _from_start or exists (select from stepwell.unfold(h.steps) u where u.kind = 'undo') then 1 else 0
       end as life
   ), kept as materialized (
@@ -139,12 +141,16 @@ begin
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
       args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, owner, policy, life, durable,
-      cursor, input, admission, fair)
+      cursor, input, admission, fair, group_id)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank,
       case
         -- With "exists" the planner might hash all schedules.
         when (select c.overlap <> 'allow' from stepwell.schedule c where c.id = r.schedule_id)
-        then 'blocked'::stepwell.state else 'ready'::stepwell.state
+        then 'blocked'::stepwell.state
+        -- The callback of a group that has not ended, or that ended while the callback was cancelled.
+        when (select not g.then_started from stepwell.job_group g where g.then_id = r.id)
+        then 'blocked'::stepwell.state
+        else 'ready'::stepwell.state
       end,
       r.task, r.queue, r.args, r.metadata, r.schedule_id, r.scheduled_for, r.parent_id, r.parent_key, r.forked_from,
       r.owner, r.policy, r.life,
@@ -164,7 +170,7 @@ begin
         when _step_state.key is null then r.input
         else _step_state.value
       end,
-      r.admission, r.admission #>> '{fair,key}'
+      r.admission, r.admission #>> '{fair,key}', r.group_id
     from revived r
     -- The requested step of a chain or machine, and whether it is the first step of the job.
     left join lateral (
@@ -184,15 +190,22 @@ begin
       and _step is null and not _from_start
     returning j.id, j.queue, j.rank, j.run_at, j.admission is not null as keyed
   ), ready as (
-    select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id, b.keyed
+    select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id, b.keyed,
+      b.state = 'blocked' as blocked
     from back b
     union all
-    select h.id, h.queue, h.rank, h.run_at, null, h.keyed from hurried h
+    select h.id, h.queue, h.rank, h.run_at, null, h.keyed, false from hurried h
   )
   select array_agg(r.id),
-    array_agg(row(r.queue, r.rank, r.run_at)::stepwell.place) filter (where r.schedule_id is null),
-    array_agg(distinct r.schedule_id) filter (where r.schedule_id is not null), array_agg(r.id) filter (where r.keyed)
-  into _back, _places, _schedule_ids, _keyed
+    array_agg(row(r.queue, r.rank, r.run_at)::stepwell.place) filter (where not r.blocked),
+    array_agg(distinct r.schedule_id) filter (where r.schedule_id is not null), array_agg(r.id) filter (where r.keyed),
+    array_agg(r.id) filter (where r.blocked and r.schedule_id is null),
+    (
+      select array_agg(row(v.group_id, v.id, v.state, null)::stepwell.member_end)
+      from revived v
+      where v.group_id is not null
+    )
+  into _back, _places, _schedule_ids, _keyed, _callbacks, _members
   from ready r;
   delete from stepwell.large_value v
   where v.job_id = any (_back)
@@ -201,6 +214,9 @@ begin
   update stepwell.event e set expires_at = 'infinity' where e.job_id = any (_back);
   if _keyed is not null then
     perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
+  end if;
+  if _members is not null or _callbacks is not null then
+    perform stepwell.uncount_members(_members, _callbacks);
   end if;
   perform stepwell.notify_ready(_places, null);
   if _schedule_ids is not null then

@@ -104,7 +104,8 @@ begin
           update stepwell.job j
           set state = case when j.run_at > _now then 'scheduled'::stepwell.state else 'ready'::stepwell.state end
           where j.id = _run_id
-          returning j.queue, j.rank, j.run_at, j.state, j.admission is not null as keyed, extract(epoch from j.run_at - _now)::double precision as due_in
+          returning j.queue, j.rank, j.run_at, j.state, j.admission is not null as keyed,
+            extract(epoch from j.run_at - _now)::double precision as due_in
           into _run;
           _admitted := _admitted + 1;
           if _run.keyed then
