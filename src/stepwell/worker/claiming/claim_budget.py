@@ -31,7 +31,7 @@ class ClaimBudget:
         self._count_at = 0.0
 
     def jobs(self) -> int:
-        waiting = sum(len(runner.waiting) for runner in self._runners)
+        waiting = sum(runner.unstarted for runner in self._runners)
         return self._slots + _MOST_WAITING - waiting - self._outcomes.count
 
     def bytes(self, pool: int) -> int:
