@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from stepwell import (
     Fail,
     JobCancelled,
     JobFailed,
+    JobHandle,
+    JobLogFilter,
     Limit,
     Retry,
     RetryIn,
@@ -518,7 +521,7 @@ async def test_a_batch_whose_worker_lost_its_lease_cannot_finish_any_job(
     jobs = await held.aenqueue_many([{"numbers": n} for n in range(3)])
     async with Worker(app, lease="3s", renew="1s") as worker:
         await began.wait()
-        conn.execute("update stepwell.worker set expires_at = '-infinity' where id = %s", (worker.id,))
+        conn.execute("update stepwell.worker set lease_until = 'epoch' where id = %s", (worker.id,))
         while len(calls) < 2:  # noqa: ASYNC110 rescued by the worker's own upkeep
             await asyncio.sleep(0.01)
         go.set()
@@ -545,10 +548,6 @@ async def test_plain_jobs_and_batches_share_the_slots_of_a_pool(app: App) -> Non
 async def test_each_job_of_a_batch_tells_of_itself_and_logs_name_the_task(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import logging
-
-    from stepwell import JobLogFilter
-
     caplog.handler.addFilter(JobLogFilter())
     log = logging.getLogger("test.batches")
     started: list[str] = []
@@ -597,7 +596,7 @@ async def test_drain_does_not_wait_for_batches_to_fill(app: App) -> None:
 async def test_the_list_belongs_to_the_function(app: App) -> None:
     @app.task(batch=3)
     async def emptied(numbers: list[int]) -> list[int]:
-        results = [n for n in numbers]
+        results = list(numbers)
         numbers.clear()
         return results
 
@@ -618,7 +617,7 @@ def _takes_one(a: int) -> list[int]:
     return [a]
 
 
-def _takes_any(a) -> list[int]:  # type: ignore[no-untyped-def] # noqa: ANN001
+def _takes_any(a) -> list[int]:  # type: ignore[no-untyped-def]
     return a  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -684,7 +683,7 @@ def test_a_task_says_what_a_job_is_enqueued_with(app: App) -> None:
     assert embed.codec.arguments == ["texts"]
 
 
-async def _until_state(job: Any, state: str) -> None:
+async def _until_state(job: JobHandle[Any], state: str) -> None:
     async with asyncio.timeout(20):
-        while (info := await job.ainfo()) is None or info.state != state:
+        while (info := await job.ainfo()) is None or info.state != state:  # noqa: ASYNC110 it polls the database
             await asyncio.sleep(0.01)
