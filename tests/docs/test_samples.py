@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 # On these pages all samples together are one program.
-LITERATE = ["durable.md", "chains.md", "machines.md", "testing.md"]
+LITERATE = ["durable.md", "chains.md", "machines.md", "testing.md", "batches.md"]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
