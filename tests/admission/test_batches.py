@@ -205,10 +205,10 @@ async def test_an_exception_that_is_raised_fails_all_each_by_its_own_policy(app:
 
     jobs = await app.aenqueue_many(
         [
-            broken.call(0),
+            broken.using(retry=NOW).call(0),
             broken.call(1),
-            broken.using(retry=NOW).call(2),
-            broken.using(max_attempts=2, retry=NOW).call(3),
+            broken.using(max_attempts=2, retry=NOW).call(2),
+            broken.using(keep_failed="1d").call(3),
         ]
     )
     async with Worker(app):
@@ -217,7 +217,7 @@ async def test_an_exception_that_is_raised_fails_all_each_by_its_own_policy(app:
                 await job.aresult(timeout="20s")
     assert calls[0] == [0, 1, 2, 3]
     infos = [info for job in jobs if (info := await job.ainfo())]
-    assert [info.attempt for info in infos] == [1, 1, 3, 2]
+    assert [info.attempt for info in infos] == [3, 1, 2, 1]
     for info in infos:
         assert info.failures[0].message == "all of them"
         assert "in broken" in (info.failures[0].traceback or "")
@@ -342,6 +342,18 @@ async def test_the_timeout_is_of_the_call_and_fails_all(app: App) -> None:
         assert info is not None
         assert (info.state, info.attempt, info.failures[0].reason) == ("failed", 1, "timeout")
         assert "in slow" in (info.failures[0].traceback or "")
+
+
+async def test_the_timeout_of_a_policy_is_that_of_its_batch(app: App) -> None:
+    @app.task(batch=3, retry=ONCE)
+    async def slow(numbers: list[int]) -> list[int]:
+        await asyncio.sleep(60 if 0 in numbers else 0)
+        return numbers
+
+    call = slow.using(timeout="100ms").call
+    jobs = await app.aenqueue_many([call(0), call(1), slow.call(2)])
+    await adrain(app)
+    assert [info.state for job in jobs if (info := await job.ainfo())] == ["failed", "failed", "succeeded"]
 
 
 async def test_a_call_that_does_not_stop_is_abandoned_and_keeps_its_slot(app: App) -> None:

@@ -36,10 +36,11 @@ class InThread(Protocol):
 class RunningBatch:
     """A batch in a slot. Its jobs are told apart by their places: a job can come back while its lost run goes on."""
 
-    __slots__ = ("abandoned", "began", "handler", "jobs", "started", "stops", "task", "timer")
+    __slots__ = ("abandoned", "began", "handler", "jobs", "started", "stops", "task", "timeout", "timer")
 
     def __init__(self, batch: Batch) -> None:
         self.task = cast("BatchTask[Any, Any]", batch.task)
+        self.timeout = batch.timeout
         self.jobs = batch.jobs
         self.stops: dict[int, StopReason] = {}
         """Why jobs were asked to stop, by their place."""
@@ -107,8 +108,8 @@ class BatchRuns:
         if self._events.wanted(JobStarted):
             for job in jobs:
                 self._events.emit(JobStarted(*_about(job)))
-        if task.timeout is not None:
-            run.timer = self._loop.call_later(task.timeout, self._stop, run, range(len(jobs)), "timeout")
+        if run.timeout is not None:
+            run.timer = self._loop.call_later(run.timeout, self._stop, run, range(len(jobs)), "timeout")
         outcomes: list[Outcome] | None = None
         try:
             if len(run.stops) < len(jobs):
@@ -129,17 +130,18 @@ class BatchRuns:
     def _end(self, run: RunningBatch, outcomes: list[Outcome] | None) -> None:
         """Hand on the outcome of each job. None: the function was not called, or has not ended."""
         seconds = time.perf_counter() - run.began
-        task, add = run.task, self._outcomes.add
+        task, stops, grace = run.task, run.stops, run.task.job_store.misfit_grace
         known: dict[tuple[StopReason, int, int], Outcome] = {}
+        ended: list[EndedRun[Outcome]] = []
         for place, job in enumerate(run.jobs):
             own: Task[..., Any] = task if job.policy is None else own_task(task, job)
             outcome = None if outcomes is None else outcomes[place]
-            reason = run.stops.get(place)
-            if reason is not None or outcome is None:
-                outcome = _stopped(reason, own, job, outcome, known)
-            if isinstance(outcome, Misfit) and task.job_store.misfit_grace == 0:
+            if outcome is None or stops:
+                outcome = _stopped(stops.get(place), own, job, outcome, known)
+            if grace == 0 and isinstance(outcome, Misfit):
                 outcome = outcome.failed
-            add(EndedRun(job, own, outcome, job.attempt, seconds))
+            ended.append(EndedRun(job, own, outcome, job.attempt, seconds))
+        self._outcomes.add_all(ended)
 
     def _stop(self, run: RunningBatch, places: range | list[int], reason: StopReason) -> None:
         asked = [place for place in places if place not in run.stops or reason == "lease"]

@@ -7,6 +7,7 @@ takes long must not hold the permits of others. Batches are not gathered by poli
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -22,12 +23,14 @@ _MEMORY = 0.8
 class Batch:
     """Claimed jobs that will share a call. `due`: it is full or its time is up, and it waits for a slot."""
 
-    __slots__ = ("due", "jobs", "key", "task", "timer")
+    __slots__ = ("due", "jobs", "key", "task", "timeout", "timer")
 
-    def __init__(self, key: Hashable, task: Task[..., Any]) -> None:
+    def __init__(self, key: Hashable, task: Task[..., Any], timeout: float | None) -> None:
         self.key = key
         self.task = task
-        """With the timeout that all its jobs have."""
+        """Without the policy of any job."""
+        self.timeout = timeout
+        """The timeout that all its jobs have, by the task or by their policies."""
         self.jobs: list[ClaimedJob] = []
         self.due = False
         self.timer: asyncio.TimerHandle | None = None
@@ -64,16 +67,16 @@ class Gathering:
     def note_claimed(self, jobs: list[ClaimedJob]) -> None:
         tasks = self._tasks
         self._claimed = self._claimed * _MEMORY + len(jobs)
-        self._slots = self._slots * _MEMORY + sum(1 / (tasks[job.task].batch or 1) for job in jobs)
+        counts = Counter([job.task for job in jobs])
+        self._slots = self._slots * _MEMORY + sum(count / (tasks[name].batch or 1) for name, count in counts.items())
 
     def add(self, job: ClaimedJob) -> None:
         task = self._tasks[job.task]
-        if job.policy is not None:
-            task = task.for_job(job, self._events.emit)
-        key = (job.task, job.queue, task.timeout, self._limits(task, job) if job.task in self._by_limit else None)
+        timeout = task.timeout if job.policy is None else task.for_job(job, self._events.emit).timeout
+        key = (job.task, job.queue, timeout, self._limits(task, job) if job.task in self._by_limit else None)
         batch = self._open.get(key)
         if batch is None:
-            batch = self._open[key] = Batch(key, task)
+            batch = self._open[key] = Batch(key, task, timeout)
             self._all[batch] = None
             wait = task.batch_wait if self._waits else 0.0
             # At once is not now: the other jobs of the same claim come in this turn of the loop.
