@@ -121,7 +121,8 @@ class Fetcher:
         wanted = prefetch - self._runner.spare
         room = self._budget.jobs()
         # Not one by one: a claim is made when it brings a good part of the prefetch.
-        least = max(1, prefetch // 4)
+        # Batches are held and run by the hundred, so a larger part costs no time, and larger claims cost less.
+        least = max(1, prefetch // (4 if self._runner.jobs_per_slot == 1 else 2))
         return min(wanted, room) if wanted >= least <= room and self._budget.bytes(self._number) > 0 else 0
 
     def _prefetch(self) -> int:
