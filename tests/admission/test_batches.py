@@ -543,6 +543,22 @@ async def test_a_batch_whose_worker_lost_its_lease_cannot_finish_any_job(
     assert sorted(n for call in calls[1:] for n in call) == [0, 1, 2]
 
 
+async def test_batches_hold_no_more_bytes_than_the_worker_may(app: App) -> None:
+    held: list[int] = []
+
+    @app.task(batch=40, batch_wait="100ms")
+    async def sized(texts: list[str]) -> None:
+        held.append(sum(map(len, texts)))
+        await asyncio.sleep(0.05)
+
+    jobs = await sized.aenqueue_many([{"texts": "x" * 50_000} for _ in range(40)])
+    async with Worker(app, max_held_size=500_000):
+        for job in jobs:
+            await job.aresult(timeout="20s")
+    assert sum(held) == 40 * 50_000
+    assert max(held) <= 500_000
+
+
 async def test_plain_jobs_and_batches_share_the_slots_of_a_pool(app: App) -> None:
     @app.task
     async def one(n: int) -> int:
