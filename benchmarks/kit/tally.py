@@ -29,12 +29,12 @@ class Tally:
         self._forget()
         os.register_at_fork(after_in_child=self._forget)
 
-    def hit(self) -> None:
-        """A handler ran."""
+    def hit(self, jobs: int = 1) -> None:
+        """A handler ran, for so many jobs."""
         with self._lock:
             if not self._count:
                 self._offset, self._first = self._take_slot(), time.monotonic_ns()
-            self._count += 1
+            self._count += jobs
             _SLOT.pack_into(self._slots, self._offset, self._count, self._first)
 
     def hit_after(self, sent: int) -> None:

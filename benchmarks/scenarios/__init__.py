@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.run import Run
 from benchmarks.scenarios.backlog import backlog
+from benchmarks.scenarios.batches import batch_handlers
 from benchmarks.scenarios.cost import cost
 from benchmarks.scenarios.drain import drain
 from benchmarks.scenarios.enqueue import enqueue
@@ -30,6 +31,7 @@ SCENARIOS: dict[str, Callable[[Run], None]] = {
     "growth": growth,
     "backlog": backlog,
     "steps": steps,
+    "batches": batch_handlers,
     "groups": groups,
     "limits": limits,
     "unique": unique,

@@ -38,6 +38,7 @@ from stepwell.errors import (
 )
 from stepwell.flows.chain import Chain, Step
 from stepwell.flows.machine import Machine
+from stepwell.jobs.batch_task import AsyncBatchTask, SyncBatchTask
 from stepwell.jobs.callable_task import AsyncContextTask, AsyncTask, SyncContextTask, SyncTask
 from stepwell.jobs.enqueuer import Call, Enqueuer
 from stepwell.jobs.filter import JobFilters
@@ -61,6 +62,7 @@ from stepwell.worker import Worker
 __all__ = [
     "AmbiguousKey",
     "App",
+    "AsyncBatchTask",
     "AsyncContextTask",
     "AsyncTask",
     "Backoff",
@@ -130,6 +132,7 @@ __all__ = [
     "StepKind",
     "StepNotFound",
     "StepwellError",
+    "SyncBatchTask",
     "SyncChild",
     "SyncContext",
     "SyncContextTask",

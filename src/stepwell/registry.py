@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
@@ -16,6 +17,7 @@ from stepwell.errors import ConfigError, DuplicateTask
 from stepwell.flows.chain import Chain, Step
 from stepwell.flows.chain_types import ChainOptions, MakeChain
 from stepwell.flows.machine import Machine
+from stepwell.jobs.batch_task import BatchTaskDecorator, check_batch, new_batch_task
 from stepwell.jobs.callable_task import (
     Anything,
     Async,
@@ -132,11 +134,36 @@ class TaskRegistry:
         fair: str | Fair | None = None,
         was: str | Sequence[str] = (),
     ) -> TaskDecorator: ...
+    @overload
+    def task(
+        self,
+        *,
+        batch: int,
+        batch_wait: Duration | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        timeout_grace: Duration = "5s",
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
+        unique: str | Literal[True] | Unique | None = None,
+        on_conflict: OnConflict | None = None,
+        limit: Limit | None = None,
+        limits: Sequence[Limit] = (),
+        rate: Rate | None = None,
+        rates: Sequence[Rate] = (),
+        fair: str | Fair | None = None,
+        was: str | Sequence[str] = (),
+    ) -> BatchTaskDecorator: ...
     @public_call("app.task")
     def task(
         self,
         fn: Callable[..., Any] | None = None,
         *,
+        batch: int | None = None,
+        batch_wait: Duration | None = None,
         name: str | None = None,
         queue: str | None = None,
         priority: int = 0,
@@ -170,16 +197,23 @@ class TaskRegistry:
 
         `was` names what the task was called before: workers run the jobs of these names, too, with this function.
 
+        With `batch`, the function takes a list: up to so many jobs share a call. Each is enqueued with one element, and
+        ends with its element of the list that the function returns, or fails if that is an exception. A batch that is
+        not full starts `batch_wait` after its first job, by default 50 milliseconds.
+
         Calling the task calls its function: `send_mail("a")` runs it here and enqueues nothing.
         """
+
+        batching = check_batch(batch, batch_wait)
 
         def register(fn: Callable[..., Any]) -> Task[..., Any]:
             if isinstance(fn, Task):
                 raise ConfigError(f"{fn.name!r} is already a task")
             fn = check_function(fn)
             task_name = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
+            make = new_task if batching is None else partial(new_batch_task, batching=batching)
             return self._register(
-                new_task(
+                make(
                     self._job_store,
                     fn,
                     task_name,

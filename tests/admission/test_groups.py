@@ -561,7 +561,7 @@ async def test_a_cancel_at_any_isolation_level(app: App, dsn: str, level: str) -
         return summary.cancelled
 
     async with await psycopg.AsyncConnection.connect(dsn) as own:
-        await own.execute(f"set transaction isolation level {level}")  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await own.execute(f"set transaction isolation level {level}")  # pyright: ignore
         group = await app.agroup([work.call(n) for n in range(3)], then=tell, connection=own)
         assert await group.acancel(connection=own) == 3
         await own.commit()
@@ -614,7 +614,8 @@ def test_sql_refuses_what_makes_no_group(conn: Connection) -> None:
     one = "'{t}', array['{}']"
 
     def call(text: str) -> Any:
-        return (conn.execute(f"select {text}").fetchone() or (None,))[0]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        found = conn.execute(cast("LiteralString", f"select {text}")).fetchone()
+        return (found or (None,))[0]
 
     def refused(text: str, why: str) -> None:
         with pytest.raises(psycopg.errors.InvalidParameterValue, match=why):

@@ -69,6 +69,16 @@ def test_steps_states_and_schedules_are_listed_without_a_database(run_without_da
     assert "every 15m" in schedules.splitlines()[2]
 
 
+def test_a_batch_task_shows_the_type_of_an_element_and_its_batches(run_without_database: Run) -> None:
+    embed, one = run_without_database("tasks", "batches:app", "--json").json
+    assert (embed["arguments"], embed["batch"], embed["batch_wait"]) == ("texts: str", 100, 0.25)
+    assert (one["arguments"], one["batch"], one["batch_wait"]) == ("text: str", None, None)
+    heads, *lines = run_without_database("tasks", "batches:app").out.splitlines()
+    assert "batch" in heads
+    assert "100 in 250ms" in lines[0]
+    assert "batch" not in run_without_database("tasks", "shop:app").out.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("path", "code", "said"),
     [

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 # On these pages all samples together are one program.
 LITERATE = [
     "durable.md", "chains.md", "machines.md", "testing.md", "limits.md", "unique.md", "groups.md",
+    "batches.md",
 ]  # fmt: skip
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

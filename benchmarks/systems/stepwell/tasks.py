@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 
 from program import DSN, open_tally
@@ -42,6 +43,14 @@ def plain() -> None:
 def apart() -> None:
     """Nothing, in a process."""
     tally.hit()
+
+
+if os.environ.get("BENCH_TASK") == "batched":  # so that the other measurements are of an app without batches
+
+    @app.task(batch=100)
+    async def batched(numbers: list[int]) -> None:
+        """Nothing, for all of them."""
+        tally.hit(len(numbers))
 
 
 @app.task

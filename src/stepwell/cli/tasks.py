@@ -56,6 +56,8 @@ def _record(task: Task[..., Any], schedules: Sequence[NewSchedule]) -> dict[str,
         "keep": "forever" if task.keep == math.inf else task.keep,
         "keep_failed": "forever" if task.keep_failed == math.inf else task.keep_failed,
         "arguments": task.codec.describe(),
+        "batch": task.batch,
+        "batch_wait": None if task.batch is None else task.batch_wait,
         "steps": [_step_record(task, step) for step in steps_of(task)],
         "schedules": [_schedule_record(schedule) for schedule in schedules if schedule.task == task.name],
     }
@@ -126,6 +128,7 @@ def print_tasks(found: Sequence[Task[..., Any]]) -> None:
             Column("timeout", lambda task: _timeout(task.timeout)),
             Column("keep", lambda task: keep_text(task.keep)),
             Column("keep failed", lambda task: keep_text(task.keep_failed)),
+            *([Column("batch", _batch)] if any(task.batch is not None for task in found) else []),
             Column("arguments", lambda task: task.codec.describe(), cut=True),
         ],
         empty="the app has no tasks",
@@ -164,6 +167,10 @@ def print_schedules(schedules: Sequence[NewSchedule]) -> None:
             Column("args", lambda schedule: schedule.args, cut=True),
         ],
     )
+
+
+def _batch(task: Task[..., Any]) -> str:
+    return "" if task.batch is None else f"{task.batch} in {describe(task.batch_wait)}"
 
 
 def _timeout(timeout: float | None) -> str:

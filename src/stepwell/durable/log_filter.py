@@ -60,10 +60,26 @@ class LoggedRun:
         self._job = None
 
 
-_run: ContextVar[LoggedRun | None] = ContextVar("stepwell_run", default=None)
+class LoggedBatch:
+    """A call for several jobs as log records name it: by the task and the queue, which its jobs share."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, job: ClaimedJob) -> None:
+        self._names: tuple[str, str] | None = (job.task, job.queue)
+
+    def fields(self) -> tuple[None, str | None, str | None, None]:
+        task, queue = self._names or (None, None)
+        return None, task, queue, None
+
+    def end(self) -> None:
+        self._names = None
 
 
-def log_as(run: LoggedRun) -> None:
+_run: ContextVar[LoggedRun | LoggedBatch | None] = ContextVar("stepwell_run", default=None)
+
+
+def log_as(run: LoggedRun | LoggedBatch) -> None:
     _run.set(run)
 
 

@@ -165,8 +165,11 @@ class Codec:
             except NameError as error:
                 raise ConfigError(f"task {self._name!r}: its annotations name something unknown: {error}") from None
 
+    def _hints(self) -> dict[str, Any]:
+        return typing.get_type_hints(self._fn, include_extras=True)
+
     def _build(self) -> None:
-        hints = typing.get_type_hints(self._fn, include_extras=True)
+        hints = self._hints()
         self.context_parameter = next((p.name for p in self._parameters if hints.get(p.name) in _CONTEXTS), None)
         self.wants_sync_context = hints.get(self.context_parameter or "") is SyncContext
         self._take_context()

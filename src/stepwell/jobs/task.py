@@ -74,6 +74,8 @@ class Task(Enqueuer[P, R]):
         drift: Drift = "warn",
         rules: AdmissionRules | None = None,
         codec: Codec | None = None,
+        batch: int | None = None,
+        batch_wait: float = 0.0,
     ) -> None:
         super().__init__(self, Options())
         self.job_store = job_store
@@ -91,9 +93,16 @@ class Task(Enqueuer[P, R]):
         self._by_policy: dict[str, Task[P, R]] = {}
         self.alias_of: str | None = None
         """The present name of the task, if this is a name that it had before."""
+        if batch is not None and (transaction or process):
+            option = "transaction" if transaction else "process"
+            raise ConfigError(f"task {name!r}: batch= and {option}=True exclude each other")
         self.kind: TaskKind = _kind(name, fn, process=process)
         if transaction and process:
             raise ConfigError(f"task {name!r}: transaction=True and process=True exclude each other")
+        self.batch = batch
+        """At most this many jobs share a call of the function; None: each job is a call."""
+        self.batch_wait = batch_wait
+        """How long a batch that is not full waits for more jobs, in seconds."""
         self.codec = Codec(name, fn) if codec is None else codec
         if self.kind == "async" and self.codec.wants_sync_context:
             raise ConfigError(f"task {name!r} is 'async def': its parameter is 'ctx: Context'")

@@ -13,6 +13,12 @@ from stepwell.worker import Worker
 _CHECK_EVERY = 0.005
 
 
+class _Drainer(Worker):
+    """A worker that starts batches without waiting for more jobs: none may come."""
+
+    _batches_wait = False
+
+
 def drain(app: App, *, concurrency: int = 10, timeout: Duration = "30s") -> int:
     """Run a worker until none of the app's jobs is ready, running or overdue, and return the number of runs.
 
@@ -29,7 +35,7 @@ async def adrain(app: App, *, concurrency: int = 10, timeout: Duration = "30s") 
     async with (
         asyncio.timeout(seconds(timeout, "timeout")),
         # The worker asks named queues at once, and others once it has found jobs there.
-        Worker(app, queues=[*sorted(named), "*"], concurrency=concurrency) as worker,
+        _Drainer(app, queues=[*sorted(named), "*"], concurrency=concurrency) as worker,
     ):
         busy = is_app_busy(list(app.tasks), app.owner)
         while (await app.database.afetch(busy))[0]:  # noqa: ASYNC110 it polls the database

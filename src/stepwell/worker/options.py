@@ -29,6 +29,8 @@ class WorkerOptions:
     max_held_size: int
     always_replay: bool
     wait: bool
+    batches_wait: bool
+    """Whether batches that are not full wait for more jobs: not where all jobs are there already."""
 
     def __post_init__(self) -> None:
         check_whole(self.max_held_size, "max_held_size", 1)

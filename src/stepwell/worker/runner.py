@@ -30,10 +30,12 @@ from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.jobs import HandlerAbandoned, JobStarted, JobStopAsked
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Misfit, Outcome
+from stepwell.worker.batches.batch_runs import BatchRuns, RunningBatch
+from stepwell.worker.batches.gathering import Batch, Gathering
 from stepwell.worker.outcomes.outcome_table import EndedRun, unstarted
 from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.process import Processes
-from stepwell.worker.running_job import RunningJob, StopReason, stands, stopped_outcome
+from stepwell.worker.running_job import RunningJob, StopReason, outcome_of_stop, stands, stopped_outcome
 from stepwell.worker.steps.step_store import StepStore
 from stepwell.worker.steps.transaction_runs import TransactionRuns
 from stepwell.worker.worker_connection import WorkerConnection
@@ -56,10 +58,12 @@ class SharedParts:
     connection: WorkerConnection
     """To look up commits that are in doubt."""
     always_replay: bool
+    batches_wait: bool
+    """Whether batches that are not full wait for more jobs."""
 
 
 class Runner:
-    """The slots of a pool, and the claimed jobs that wait for one."""
+    """The slots of a pool, and the claimed jobs that wait for one. A batch of jobs takes one slot."""
 
     def __init__(self, shared: SharedParts, slots: int, starts_per_turn: int) -> None:
         app = shared.app
@@ -90,7 +94,14 @@ class Runner:
         shared.outcomes.wakes.append(self.freed)
         self._idle = asyncio.Event()
         self._idle.set()
-        self.unstarted: deque[ClaimedJob] = deque()
+        self.unstarted: deque[ClaimedJob | Batch] = deque()
+        """Jobs and batches that start as soon as there is a slot."""
+        self._gathering: Gathering | None = None
+        self._batch_runs = BatchRuns(
+            shared.outcomes, shared.events, self._in_thread, app.max_result_size, self._batch_ended
+        )
+        if any(task.batch is not None for task in app.tasks.values()):
+            self._gathering = Gathering(app.tasks, shared.events, self._batch_due, waits=shared.batches_wait)
         # By id and epoch: a job can come back while its lost or abandoned run still goes on here.
         self.running: dict[tuple[str, int], RunningJob] = {}
         self.ended = 0
@@ -99,20 +110,51 @@ class Runner:
 
     @property
     def spare(self) -> int:
-        """Claimed jobs beyond the slots; if negative, the number of free slots."""
-        return len(self.running) + len(self.unstarted) - self.slots
+        """Claimed jobs beyond the slots; if negative, the number of jobs for which there are free slots."""
+        if self._gathering is None:
+            return len(self.running) + len(self.unstarted) - self.slots
+        free = self.slots - len(self.running) - len(self._batch_runs.running)
+        return self.unstarted_jobs - int(free * self.jobs_per_slot)
+
+    @property
+    def jobs_per_slot(self) -> float:
+        return 1.0 if self._gathering is None else self._gathering.jobs_per_slot
+
+    @property
+    def unstarted_jobs(self) -> int:
+        """How many claimed jobs have not started."""
+        if self._gathering is None:
+            return len(self.unstarted)
+        return sum(1 for waits in self.unstarted if not isinstance(waits, Batch)) + self._gathering.count
+
+    @property
+    def running_jobs(self) -> int:
+        return len(self.running) + sum(len(run.jobs) for run in self._batch_runs.running)
 
     @property
     def busy(self) -> bool:
-        return bool(self.running or self.unstarted)
+        if self.running or self.unstarted or self._batch_runs.running:
+            return True
+        return self._gathering is not None and self._gathering.count > 0
 
     @property
     def jobs(self) -> list[ClaimedJob]:
-        return [*(run.job for run in self.running.values()), *self.unstarted]
+        jobs = [run.job for run in self.running.values()]
+        if self._gathering is not None:
+            jobs += [*self._batch_runs.jobs, *self._gathering.jobs]
+        return jobs + [job for job in self.unstarted if not isinstance(job, Batch)]
 
     def take(self, jobs: list[ClaimedJob]) -> None:
         """Take claimed jobs and start as many as there are free slots."""
-        self.unstarted.extend(jobs)
+        if self._gathering is None:
+            self.unstarted.extend(jobs)
+        elif jobs:
+            self._gathering.note_claimed(jobs)
+            for job in jobs:
+                if self._tasks[job.task].batch is None:
+                    self.unstarted.append(job)
+                else:
+                    self._gathering.add(job)
         if jobs:
             self._idle.clear()
         self._fill()
@@ -121,10 +163,18 @@ class Runner:
         """Write the outcome of a claimed job that does not run."""
         self._outcomes.add(unstarted(job, self._tasks[job.task].for_job(job), outcome))
 
-    def drop_unstarted(self, which: Callable[[ClaimedJob], bool] = lambda _: True) -> list[ClaimedJob]:
-        """Forget claimed jobs that have not started, and return them. Nothing is written of them."""
-        jobs = [job for job in self.unstarted if which(job)]
-        self.unstarted = deque(job for job in self.unstarted if not which(job)) if jobs else self.unstarted
+    def drop_unstarted(
+        self, which: Callable[[ClaimedJob], bool] = lambda _: True, *, gathering: bool = True
+    ) -> list[ClaimedJob]:
+        """Forget claimed jobs that have not started, and return them. Nothing is written of them. Without `gathering`,
+        jobs stay that wait for their batch, and not for a slot."""
+        jobs = [job for job in self.unstarted if not isinstance(job, Batch) and which(job)]
+        if self._gathering is not None:
+            jobs += self._gathering.drop(which, due_only=not gathering)
+        if jobs:
+            self.unstarted = deque(
+                waits for waits in self.unstarted if (waits.jobs if isinstance(waits, Batch) else not which(waits))
+            )
         self._note_idle()
         return jobs
 
@@ -133,26 +183,24 @@ class Runner:
         runs = self._runs(job_id)
         for run in runs:
             self._stop(run, reason)
-        if runs:
+        if self._batch_runs.stop(job_id, reason) or runs:
             return True
-        for job in self.unstarted:
-            if job.id == job_id:
-                self.unstarted.remove(job)
-                self._note_idle()
-                run = self._new(job)
-                run.stop_reason = reason
-                self._outcomes.add(unstarted(job, run.task, stopped_outcome(run)))
-                return True
+        for job in self.drop_unstarted(lambda job: job.id == job_id):
+            task = self._tasks[job.task].for_job(job)
+            self._outcomes.add(unstarted(job, task, outcome_of_stop(reason, task, job.attempt)))
+            return True
         return False
 
     def stop_all(self, reason: StopReason) -> None:
         for run in list(self.running.values()):
             self._stop(run, reason)
+        self._batch_runs.stop_all(reason)
 
     def abandon_all(self) -> None:
         """Write for every job still running that it was stopped, and no longer wait for its handler."""
         for run in list(self.running.values()):
             self._abandon(run)
+        self._batch_runs.abandon_all()
 
     def sever(self) -> None:
         self._transactions.sever()
@@ -164,15 +212,25 @@ class Runner:
         """Let go of the threads, without waiting for those that still run."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def on_loop(self) -> RunningJob | None:
+    def on_loop(self) -> ClaimedJob | None:
         """The job whose coroutine the event loop runs at this moment. For other threads to ask."""
         current = asyncio.current_task(self._loop)
-        return next((run for run in list(self.running.values()) if run.handler is current), None)
+        runs = (run.job for run in list(self.running.values()) if run.handler is current)
+        return next(runs, None) or self._batch_runs.on_loop(current)
 
     def _fill(self) -> None:
-        while self.unstarted and len(self.running) < self.slots and self._starts_left:
+        slots = self.slots - len(self._batch_runs.running)
+        while self.unstarted and len(self.running) < slots and self._starts_left > 0:
+            first = self.unstarted.popleft()
+            if isinstance(first, Batch):
+                assert self._gathering is not None
+                slots -= 1
+                self._starts_left -= len(first.jobs)
+                self._gathering.start(first)
+                self._batch_runs.start(first)
+                continue
             self._starts_left -= 1
-            run = self._new(self.unstarted.popleft())
+            run = self._new(first)
             self.running[run.job.id, run.job.epoch] = run
             # From the worker's own context, not the last job's: contextvars that a handler sets stay its own.
             run.handler = self._loop.create_task(self._run(run), context=self._context.copy())
@@ -180,8 +238,18 @@ class Runner:
             self._turn_comes = True
             self._loop.call_soon(self._new_turn)
 
+    def _batch_due(self, batch: Batch) -> None:
+        self.unstarted.append(batch)
+        self._fill()
+
+    def _batch_ended(self, batch: RunningBatch) -> None:
+        self.ended += len(batch.jobs)
+        self._fill()
+        self._note_idle()
+        self.freed.set()
+
     def _note_idle(self) -> None:
-        if not self.running and not self.unstarted:
+        if not self.busy:
             self._idle.set()
 
     def _new_turn(self) -> None:

@@ -82,9 +82,16 @@ def stands(run: RunningJob, outcome: Outcome) -> bool:
 
 def stopped_outcome(run: RunningJob, outcome: Outcome | None = None) -> Outcome:
     """The outcome to write for a job that was asked to stop. `outcome`: that of its handler; None: it still runs."""
-    match run.stop_reason:
+    return outcome_of_stop(run.stop_reason, run.task, run_of(run.ctx).counted_attempt, outcome)
+
+
+def outcome_of_stop(
+    reason: StopReason | None, task: Task[..., Any], attempt: int, outcome: Outcome | None = None
+) -> Outcome:
+    """The same, for a run of this task with this attempt that was asked to stop for this reason."""
+    match reason:
         case "timeout":
-            return _timed_out(run, outcome)
+            return _timed_out(task, attempt, outcome)
         case "cancel":
             return Cancelled(None)
         case "shutdown":
@@ -92,16 +99,15 @@ def stopped_outcome(run: RunningJob, outcome: Outcome | None = None) -> Outcome:
         case "lease" | None:
             return NothingToWrite()
         case _:
-            assert_never(run.stop_reason)
+            assert_never(reason)
 
 
-def _timed_out(run: RunningJob, outcome: Outcome | None) -> Failed:
-    error = TimeLimitExpired("it", run.task.timeout or 0)
+def _timed_out(task: Task[..., Any], attempt: int, outcome: Outcome | None) -> Failed:
+    error = TimeLimitExpired("it", task.timeout or 0)
     trace = None
     if isinstance(outcome, Failed):
         # It shows where the handler was.
         trace = outcome.traceback
         error.__traceback__ = outcome.error.__traceback__ if outcome.error else None
-    attempt = run_of(run.ctx).counted_attempt
-    delay = pause_after(error, run.task.retry, attempt, run.task.name)
+    delay = pause_after(error, task.retry, attempt, task.name)
     return Failed("timeout", "TimeoutError", str(error), trace, delay, attempt=attempt, error=error)

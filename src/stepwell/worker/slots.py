@@ -44,7 +44,7 @@ class Slots:
 
     @property
     def running(self) -> int:
-        return sum(len(runner.running) for runner in self.runners)
+        return sum(runner.running_jobs for runner in self.runners)
 
     @property
     def jobs(self) -> list[ClaimedJob]:
@@ -106,18 +106,20 @@ class Slots:
             for runner, fetcher, before in zip(self.runners, self.fetchers, ended, strict=True):
                 if runner.ended == before and runner.unstarted:
                     fetcher.slow_down()
-                    self._events.emit(JobsHandedBack(self._hand_back(runner)))
+                    self._events.emit(JobsHandedBack(self._hand_back(runner, gathering=False)))
 
-    def _hand_back(self, runner: Runner, which: Callable[[ClaimedJob], bool] = lambda _: True) -> int:
-        jobs = runner.drop_unstarted(which)
+    def _hand_back(
+        self, runner: Runner, which: Callable[[ClaimedJob], bool] = lambda _: True, *, gathering: bool = True
+    ) -> int:
+        jobs = runner.drop_unstarted(which, gathering=gathering)
         for job in jobs:
             runner.end_unstarted(job, HandedBack())
         return len(jobs)
 
     def loop_blocked(self, seconds: float, stack: str) -> None:
         """The event loop is blocked: log which job runs on it. Called in the lease's thread."""
-        run = next((run for runner in self.runners if (run := runner.on_loop())), None)
-        about = run.about if run else (None, None, None, None)
+        job = next((job for runner in self.runners if (job := runner.on_loop())), None)
+        about = (job.id, job.task, job.queue, job.attempt) if job else (None, None, None, None)
         self._events.emit(LoopBlocked(seconds, *about, stack))
 
     def sever(self) -> None:

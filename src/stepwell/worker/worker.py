@@ -53,6 +53,8 @@ class Worker:
     password or a missing schema, are raised at once. With `wait=False` it also raises if the database is away.
     """
 
+    _batches_wait = True
+
     @public_call("Worker")
     def __init__(
         self,
@@ -86,6 +88,7 @@ class Worker:
             max_held_size=max_held_size,
             always_replay=os.environ.get(_ALWAYS_REPLAY) == "1" if always_replay is None else always_replay,
             wait=wait,
+            batches_wait=self._batches_wait,
         )
         if not isinstance(app, App):
             raise ConfigError(f"Worker takes an App, not {app!r}")

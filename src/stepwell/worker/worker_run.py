@@ -82,6 +82,7 @@ class WorkerRun:
             self._transactions,
             self._connection("settle"),
             options.always_replay,
+            options.batches_wait,
         )
         self.claims = Claims(self._connection("claim"), self._known_jobs, self._renew_lease, events)
         self.slots = Slots(shared, self.pools, options.balance, self.claims, options.max_held_size)

@@ -10,6 +10,8 @@ from stepwell.worker.runner import Runner
 
 # Beyond one for each slot, this many claimed jobs may wait: for a slot, or for their outcomes to be written.
 _MOST_NOT_RUNNING = 3000
+# With batches a slot takes many jobs. The first number grows with that, up to this.
+_MOST_IN_BATCHES = 5000
 # One claim asks for no more bytes: Postgres and this process each hold its answer as a whole.
 _MOST_AT_ONCE = 16 * 1024 * 1024
 # Claimed bytes are added as they come. All held bytes are counted this often, and whenever the room seems used up.
@@ -31,8 +33,14 @@ class ClaimBudget:
         self._count_at = 0.0
 
     def jobs(self) -> int:
-        unstarted = sum(len(runner.unstarted) for runner in self._runners)
-        return self._slots + _MOST_NOT_RUNNING - unstarted - self._outcomes.count
+        unstarted = sum(runner.unstarted_jobs for runner in self._runners)
+        in_slots = sum(runner.slots * runner.jobs_per_slot for runner in self._runners)
+        return (
+            max(self._slots, min(int(in_slots), _MOST_IN_BATCHES))
+            + _MOST_NOT_RUNNING
+            - unstarted
+            - self._outcomes.count
+        )
 
     def bytes(self, pool: int) -> int:
         """How many bytes the next claim for this pool may bring; 0: none. A pool without jobs may always claim one."""

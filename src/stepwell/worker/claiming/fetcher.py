@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from typing import NamedTuple
 
@@ -123,7 +124,8 @@ class Fetcher:
         wanted = prefetch - self._runner.spare
         room = self._budget.jobs()
         # Not one by one: a claim is made when it brings a good part of the prefetch.
-        least = max(1, prefetch // 4)
+        # Batches are held and run by the hundred, so a larger part costs no time, and larger claims cost less.
+        least = max(1, prefetch // (4 if self._runner.jobs_per_slot == 1 else 2))
         return min(wanted, room) if wanted >= least <= room and self._budget.bytes(self._number) > 0 else 0
 
     def _prefetch(self) -> int:
@@ -137,7 +139,10 @@ class Fetcher:
             # The longer the interval, the more it counts: after a tenth of a second it is all that counts.
             self._rate += (rate - self._rate) * min(1.0, passed * 10)
             self._measured, self._measured_at = self._runner.ended, now
-        return min(_MOST_PREFETCH, int(self._rate * (self._claim_seconds + 0.005) * 3))
+        prefetch = min(_MOST_PREFETCH, int(self._rate * (self._claim_seconds + 0.005) * 3))
+        # In whole batches: one that is not full would start as soon as there is a slot, and make the jobs slower.
+        per_slot = self._runner.jobs_per_slot
+        return prefetch if per_slot == 1 else int(math.ceil(prefetch / per_slot) * per_slot)
 
     async def _wait(self, event: asyncio.Event, patience: float) -> None:
         # Not `wait_for`: before Python 3.12 it waits in a task of its own, which would be woken first.

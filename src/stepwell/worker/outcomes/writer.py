@@ -18,9 +18,9 @@ from stepwell.postgres.coalesce import batches
 from stepwell.postgres.errors import in_short, is_rolled_back
 from stepwell.postgres.queries.outcomes import HeldMisfits
 from stepwell.telemetry.bus import EventBus
-from stepwell.telemetry.jobs import OutcomeKept, OutcomeRefused, OutcomesHeldUp
+from stepwell.telemetry.jobs import JobSucceeded, OutcomeKept, OutcomeRefused, OutcomesHeldUp
 from stepwell.values.job import ClaimedJob
-from stepwell.values.outcome import Failed, Misfit, NothingToWrite, Outcome
+from stepwell.values.outcome import Failed, Misfit, NothingToWrite, Outcome, Succeeded
 from stepwell.worker.locks import Locks
 from stepwell.worker.outcomes.outcome_table import REFUSED, TABLE, EndedRun, announce, failure_of, size_of
 from stepwell.worker.outcomes.progress import Progress
@@ -94,6 +94,16 @@ class OutcomeWriter:
         self._waiting.append(run)
         self._come.set()
         self._empty.clear()
+
+    def add_all(self, runs: list[_Ended]) -> None:
+        """The same for the runs of a batch. Most of them succeed, and nobody wants to hear of each."""
+        if self._events.wanted(JobSucceeded) or any(type(run.outcome) is not Succeeded for run in runs):
+            for run in runs:
+                self.add(run)
+        elif runs:
+            self._waiting += runs
+            self._come.set()
+            self._empty.clear()
 
     def report(self, job: ClaimedJob, text: str) -> None:
         self._progress.report(job, text)
