@@ -42,6 +42,8 @@ async def once_database_is_there(
                     logged = True
                     events.emit(DatabaseAwaited(where(database.dsn), in_short(cause)))
             finally:
+                # It may fail a moment later, when nobody waits for it.
+                made.add_done_callback(lambda made: made.cancelled() or made.exception())
                 made.cancel()
             await asyncio.wait([stopping], timeout=_PAUSE * random.uniform(0.5, 1))  # noqa: S311
             if stopping.done():
