@@ -309,3 +309,20 @@ async def test_a_line_of_jobs_with_one_limit_and_with_several_is_admitted_as_far
     assert permits(conn) == 30 + min(
         5, conn.execute("select from stepwell.jobs where task = 'two' and state = 'ready'").rowcount
     )
+
+
+@pytest.mark.parametrize(
+    "admission",
+    [
+        "5", "[]", '"x"', '{"limits":5}', '{"limits":[5]}', '{"limits":[{"key":"k"}]}', '{"limits":[{"most":1}]}',
+        '{"limits":[{"key":"","most":1}]}', '{"limits":[{"key":"k","most":0}]}', '{"limits":[{"key":"k","most":"x"}]}',
+        '{"limits":[{"key":"k","most":99999999999}]}', '{"limits":[{"key":"k","most":1,"hold":"maybe"}]}',
+        '{"rates":[{"key":"k","interval":0,"burst":1}]}', '{"rates":[{"key":"k","interval":1}]}',
+        '{"rates":[{"key":"k","interval":"NaN","burst":1}]}', '{"fair":{}}', '{"fair":{"key":"k","weight":0}}',
+        '{"unique":{}}', '{"limits":[' + ",".join(['{"key":"k","most":1}'] * 9) + "]}",
+    ],
+)  # fmt: skip
+def test_sql_refuses_an_admission_that_could_not_be_read_later(conn: Connection, admission: str) -> None:
+    policy = f'{{"admission":{admission}}}'
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="admission in a policy is not valid"):
+        conn.execute("select stepwell.enqueue_many('{work}', '{\"{}\"}', _policies => array[%s])", [policy])

@@ -257,6 +257,100 @@ def first_ready(conn: Connection, count: int) -> Act:
     return lambda: calls.first_ready(conn, worker, "a*", *patterns, tasks=tasks)
 
 
+def limited(count: int, *, most: int = 2, keys: int | None = None, rate: bool = False) -> list[str]:
+    """Policies of so many jobs, each with its own key or one of a few."""
+    keys = keys or count
+    rates = ',"rates":[{"key":"r%s","interval":0.0001,"burst":10000}]'
+    return [
+        f'{{"admission":{{"limits":[{{"key":"k{n % keys}","most":{most}}}]{rates % (n % keys) if rate else ""},'
+        f'"fair":{{"key":"f{n % 100}"}}}}}}'
+        for n in range(count)
+    ]
+
+
+def admitted(conn: Connection, count: int, **options: Any) -> list[Held]:
+    """Jobs that were admitted and claimed, with as many behind them in line."""
+    worker = calls.register_worker(conn)
+    calls.enqueue_many(conn, ["{}"] * count, policies=limited(count, **options))
+    while calls.one(conn.execute("select cardinality(stepwell.lines(null, 5000)), admitted from stepwell.admit_keys("
+                                 "(select (stepwell.lines(null, 5000))[:500]))")) > 0:  # fmt: skip
+        pass
+    return calls.claim(conn, worker, count)
+
+
+@case("enqueue_many", "line_up", "notify_blocked")
+def enqueue_limited(conn: Connection, count: int) -> Act:
+    return lambda: calls.enqueue_many(conn, ["{}"] * count, policies=limited(count))
+
+
+@case("admit_keys", "notify_blocked", longest=300e-6)
+def admit_many_keys(conn: Connection, count: int) -> Act:
+    calls.enqueue_many(conn, ["{}"] * count, policies=limited(count))
+    return lambda: conn.execute("select stepwell.admit_keys(stepwell.lines(null, 500))")
+
+
+@case("admit_keys")
+def admit_many_of_one_key(conn: Connection, count: int) -> Act:
+    calls.enqueue_many(conn, ["{}"] * count, policies=limited(count, most=count, keys=1))
+    return lambda: conn.execute("select stepwell.admit_keys('{k0}')")
+
+
+@case("finish", "return_permits")
+def finish_limited(conn: Connection, count: int) -> Act:
+    held = admitted(conn, count)
+    assert len(held) == count
+    return lambda: calls.finish(conn, held)
+
+
+@case("snooze", "queue_again", "line_up", longest=300e-6)
+def hand_back_limited(conn: Connection, count: int) -> Act:
+    held = admitted(conn, count)
+    return lambda: calls.snooze(conn, held)
+
+
+@case("claim_jobs", "note_claimed")
+def claim_of_rates(conn: Connection, count: int) -> Act:
+    worker = calls.register_worker(conn)
+    calls.enqueue_many(conn, ["{}"] * count, policies=limited(count, most=count, keys=1, rate=True))
+    conn.execute("select stepwell.admit_keys('{k0}')")
+    return lambda: calls.claim(conn, worker, count)
+
+
+def unique_policies(count: int, conflict: str = "ignore") -> list[str]:
+    return [f'{{"admission":{{"unique":{{"key":"u{n}","conflict":"{conflict}"}}}}}}' for n in range(count)]
+
+
+def enqueue_unique(conn: Connection, count: int, conflict: str = "ignore") -> None:
+    conn.execute(
+        "select stepwell.enqueue_unique(array['work'], %s::text[], _policies => %s::text[])",
+        (["{}"] * count, unique_policies(count, conflict)),
+    )
+
+
+@case("enqueue_unique", "take_keys")
+def enqueue_new_keys(conn: Connection, count: int) -> Act:
+    return lambda: enqueue_unique(conn, count)
+
+
+@case("enqueue_unique", "replace_jobs", longest=300e-6)
+def replace_all(conn: Connection, count: int) -> Act:
+    enqueue_unique(conn, count)
+    return lambda: enqueue_unique(conn, count, "replace")
+
+
+@case("hold_keys")
+def hold_keys(conn: Connection, count: int) -> Act:
+    return lambda: conn.execute("select stepwell.hold_keys(%s::text[])", ([f"u{n}" for n in range(count)],))
+
+
+@case("finish", "free_keys")
+def finish_unique(conn: Connection, count: int) -> Act:
+    worker = calls.register_worker(conn)
+    enqueue_unique(conn, count)
+    held = calls.claim(conn, worker, count)
+    return lambda: calls.finish(conn, held)
+
+
 @case("finish", "to_history", "release")
 def finish(conn: Connection, count: int) -> Act:
     held = running(conn, count)

@@ -46,7 +46,7 @@ def test_a_job_has_the_policy_that_it_was_given_and_a_plain_one_none(conn: Conne
     [
         (["[]"], "a JSON object"),
         (["7"], "a JSON object"),
-        (['{"a": "' + 2000 * "x" + '"}'], "at most 2000 bytes"),
+        (['{"a": "' + 20000 * "x" + '"}'], "at most 20000 bytes"),
         (['{"keep_failed": -1}'], "keep_failed"),
         (['{"keep_failed": "NaN"}'], "keep_failed"),
         (['{"keep_failed": 1e300}'], "keep_failed"),

@@ -80,6 +80,7 @@ hold_keys               owner   producer worker
 hold_misfits            owner   worker
 insert_jobs             caller
 insert_run              caller
+is_admission            caller
 journal                 caller
 json_size               caller
 keep_events             caller

@@ -153,11 +153,21 @@ def test_each_function_has_a_fixed_search_path(conn: Connection) -> None:
         """
     )
     # These are inlined where they are used, which a setting would prevent, and run with their caller's rights.
-    assert {row[0] for row in rows} == {"uuid7", "expiry", "json_size", "unfold", "place_text", "microseconds"}
+    assert {row[0] for row in rows} == {
+        "uuid7",
+        "expiry",
+        "json_size",
+        "unfold",
+        "place_text",
+        "microseconds",
+        "has_one_limit",
+    }
     rows = conn.execute(
         "select p.proname from pg_proc p where p.pronamespace = 'stepwell'::regnamespace and p.prosecdef"
     )
-    assert {row[0] for row in rows}.isdisjoint({"uuid7", "expiry", "json_size", "unfold", "place_text", "microseconds"})
+    assert {row[0] for row in rows}.isdisjoint(
+        {"uuid7", "expiry", "json_size", "unfold", "place_text", "microseconds", "has_one_limit"}
+    )
 
 
 def test_a_function_or_table_of_the_callers_own_does_not_shadow_ours(conn: Connection, dsn: str) -> None:

@@ -25,7 +25,10 @@ def note() -> None: ...
         (lambda: note.using(eta=5), "task.using() has no option 'eta': write task.using(run_at=...)"),
         (lambda: APP.task(max_retries=3), "app.task() has no option 'max_retries': write retry=Retry(max_attempts=..."),
         (lambda: APP.task(timout=3), "app.task() has no option 'timout': did you mean 'timeout'?"),
-        (lambda: APP.task(zzz=3), "app.task() has no option 'zzz': it takes fn, name, queue, priority, retry,"),
+        (
+            lambda: APP.task(zzz=3),
+            "app.task() has no option 'zzz': it takes fn, batch, batch_wait, name, queue, priority,",
+        ),
         (lambda: APP.chain("c", note, timout=3), "app.chain() has no option 'timout': did you mean 'timeout'?"),
         (lambda: APP.machine("m", timout=3), "app.machine() has no option 'timout': did you mean 'timeout'?"),
         (lambda: APP.schedule(every="1h"), "app.schedule() has no option 'every': write the interval first"),

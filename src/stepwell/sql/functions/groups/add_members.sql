@@ -14,7 +14,6 @@ create or replace function stepwell.add_members(
   _policies text[] default null
 ) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -9,7 +9,6 @@ create or replace function stepwell.cancel_group(
   out looked_to uuid
 )
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _from uuid;

@@ -3,7 +3,6 @@
 -- _at_once) and must not lock it, the counts are stored in stepwell.group_tally, and a worker adds them.
 create or replace function stepwell.count_members(_members stepwell.member_end[], _at_once boolean) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _groups uuid[] := array(select distinct m.group_id from unnest(_members) as m order by m.group_id);

@@ -2,7 +2,6 @@
 -- many seconds to call it again; null: nothing is left.
 create or replace function stepwell.fold_groups(_limit integer default 10000) returns double precision
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _groups uuid[] := array(

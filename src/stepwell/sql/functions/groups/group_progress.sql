@@ -10,7 +10,6 @@ create or replace function stepwell.group_progress(_id uuid) returns table (
   then_task text
 )
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query

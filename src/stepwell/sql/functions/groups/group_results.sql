@@ -3,7 +3,6 @@
 create or replace function stepwell.group_results(_id uuid, _after uuid default null, _limit integer default 1000)
 returns table (id uuid, state stepwell.state, task text, result json, error text)
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

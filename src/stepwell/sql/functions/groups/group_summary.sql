@@ -1,7 +1,6 @@
 -- The summary of a group that has ended, as its callback gets it; null: it has not ended, or there is none.
 create or replace function stepwell.group_summary(_id uuid) returns json
 language plpgsql stable
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return (

@@ -2,7 +2,6 @@
 -- brought this member back.
 create or replace function stepwell.merge_failures(_failures jsonb, _changes jsonb[]) returns jsonb
 language sql immutable
-set search_path = pg_catalog, pg_temp
 as $$
   with change as (
     select e.value, row_number() over (order by a.n, e.n) as n

@@ -18,7 +18,6 @@ create or replace function stepwell.open_group(
   _policies text[] default null
 ) returns uuid
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -1,7 +1,6 @@
 -- Say that a group has all its members. It ends when they have ended: at once, if there are none. Returns how many.
 create or replace function stepwell.seal_group(_id uuid) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _total integer;

@@ -3,7 +3,6 @@
 -- the others.
 create or replace function stepwell.settle_groups(_groups uuid[], _members stepwell.member_end[]) returns uuid[]
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -3,7 +3,6 @@
 -- another session has locked is tried again by a worker.
 create or replace function stepwell.start_callbacks(_groups uuid[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

@@ -3,7 +3,6 @@
 -- stays as it is.
 create or replace function stepwell.uncount_members(_members stepwell.member_end[], _callbacks uuid[]) returns void
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   insert into stepwell.group_tally (group_id, failed, cancelled, changes)

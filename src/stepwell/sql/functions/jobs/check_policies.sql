@@ -9,15 +9,21 @@ declare
       format('policies has neither one element nor %s, one for each item', _count)
     when exists (
       select from unnest(_policies) as p (text)
-      where octet_length(p.text) > 2000 or left(ltrim(p.text, E' \t\r\n'), 1) <> '{'
+      where octet_length(p.text) > 20000 or left(ltrim(p.text, E' \t\r\n'), 1) <> '{'
     ) then
-      'a policy must be a JSON object of at most 2000 bytes'
+      'a policy must be a JSON object of at most 20000 bytes'
     when exists (
       select from unnest(_policies) as p (text)
       cross join lateral (select (p.text::json ->> 'keep_failed')::double precision as seconds) k
       where not (k.seconds between 0 and 3155760000 or k.seconds = 'infinity')
     ) then
       'keep_failed in a policy must be between 0 and 100 years, or Infinity'
+    when exists (
+      select from unnest(_policies) as p (text)
+      cross join lateral (select p.text::json -> 'admission' as admission) a
+      where a.admission is not null and not stepwell.is_admission(a.admission)
+    ) then
+      'the admission in a policy is not valid'
   end;
 begin
   if _wrong is not null then

@@ -40,7 +40,7 @@ begin
   if cardinality(_policies) not in (1, _count) or array_lower(_policies, 1) <> 1 or array_ndims(_policies) <> 1
     or exists (
       select from unnest(_policies) as p (text)
-      where octet_length(p.text) > 2000 or not starts_with(p.text, '{"admission":')
+      where octet_length(p.text) > 20000 or not starts_with(p.text, '{"admission":')
     )
   then
     perform stepwell.check_policies(_policies, _count);
@@ -73,6 +73,16 @@ begin
   _text := array_to_string(_policies, '');
   if strpos(_text, '"limits"') + strpos(_text, '"rates"') + strpos(_text, '"fair"') = 0 then
     _lines := array(select row(a.admission, null, null, null)::stepwell.line from unnest(_admissions) as a (admission));
+  end if;
+  if exists (
+    select from unnest(_admissions) as a (admission)
+    where a.admission is not null and case
+      when _lines is null then not stepwell.is_admission(a.admission)
+      else (length(a.admission #>> '{unique,key}') between 1 and 200) is not true
+    end
+  ) then
+    raise exception using errcode = 'invalid_parameter_value',
+      message = 'stepwell: the admission in a policy is not valid';
   end if;
   ids := stepwell.uuids7(_count);
   _holders := stepwell.take_keys(_now, ids, _admissions);

@@ -2,7 +2,6 @@
 -- Returns how many it deleted or kept longer.
 create or replace function stepwell.prune_groups(_limit integer default 10000) returns integer
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   _now timestamptz := stepwell.now();

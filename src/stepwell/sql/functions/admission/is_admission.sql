@@ -1,0 +1,36 @@
+-- Whether this is the admission of a job, as stepwell.values.admission in Python writes it. What is stored must be
+-- valid: the end of another job with the same key reads it.
+create or replace function stepwell.is_admission(_admission json) returns boolean
+language plpgsql immutable
+as $$
+begin
+  return coalesce(
+    json_typeof(_admission) = 'object'
+    and coalesce(json_array_length(_admission -> 'limits'), 0)
+      + coalesce(json_array_length(_admission -> 'rates'), 0) <= 8
+    and not exists (
+      select from json_array_elements(coalesce(_admission -> 'limits', '[]')) as r (rule)
+      where (
+        length(r.rule ->> 'key') between 1 and 200 and (r.rule ->> 'most')::integer between 1 and 1000000
+        and coalesce((r.rule ->> 'hold')::boolean, false) is not null
+      ) is not true
+    )
+    and not exists (
+      select from json_array_elements(coalesce(_admission -> 'rates', '[]')) as r (rule)
+      where (
+        length(r.rule ->> 'key') between 1 and 200 and (r.rule ->> 'burst')::integer between 1 and 1000000
+        and (r.rule ->> 'interval')::double precision between 1e-9 and 3155760000
+      ) is not true
+    )
+    and (
+      _admission -> 'fair' is null
+      or length(_admission #>> '{fair,key}') between 1 and 200
+      and coalesce((_admission #>> '{fair,weight}')::double precision, 1) between 0.01 and 100
+    )
+    and (_admission -> 'unique' is null or length(_admission #>> '{unique,key}') between 1 and 200),
+    false
+  );
+exception when data_exception then
+  return false;
+end
+$$;
