@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-# Whole programs, and the parts of others that are built.
-PROGRAMS = sorted(str(program.relative_to(HERE)) for program in HERE.glob("p*/*.py"))
+PROGRAMS = sorted(str(program.relative_to(HERE)) for program in HERE.glob("programs/*.py"))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
