@@ -9,9 +9,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import sql
-from waiting import auntil
+from waiting import Heard, auntil
 
 from stepwell import App, Cause, Context, JobHandle, Limit, Next, Rate, Retry, Snooze, Why, Worker
+from stepwell.telemetry.worker import StopAsked
 
 
 async def becomes(job: JobHandle[Any], cause: Cause) -> Why:
@@ -301,9 +302,12 @@ async def test_no_worker_is_alive_or_all_are_stopping(app: App) -> None:
     job = await work.aenqueue()
     why = await job.awhy()
     assert why == Why("no_worker", "no worker is alive", "start one: stepwell worker MODULE:APP")
-    async with Worker(app):
+    worker = Worker(app)
+    heard = Heard(worker)
+    async with worker:
         await becomes(job, "running")
         await app.astop(everything=True)
+        await heard.wait_for(StopAsked)
         why = await (await work.aenqueue()).awhy()
         assert (why.cause, why.subject) == ("no_worker", "every live worker that may run it is stopping")
         end.set()

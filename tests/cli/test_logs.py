@@ -34,6 +34,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def app_sets_up(said: io.StringIO, *, level: str = "NOTSET", **config: Any) -> None:
     """As an app does: a handler of its own, and whatever it says of loggers."""
+    logging.getLogger("shop")  # such a config disables the loggers that there are
     logging.config.dictConfig(
         {
             "version": 1,
