@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# `make test` also runs the tests that depend most on the version of Postgres on an older one, except the slow ones.
-# `make test-16` runs all of them.
-ON_POSTGRES := tests/sql tests/migrations $(addprefix --ignore tests/sql/test_,model.py plans.py many.py)
+# `make test` also runs the tests that depend most on the version of Postgres on an older one. `make test-16` runs all.
+ON_POSTGRES := tests/migrations tests/admission/test_limits.py tests/admission/test_unique.py \
+	$(addprefix tests/sql/test_,claim.py durable.py enqueue.py outcomes.py promote.py rights.py)
 
 .PHONY: demo test test-16 test-replay test-bench lint types imports unit unit-16 sweep fuzz bench bench-quick bench-peers clean
 

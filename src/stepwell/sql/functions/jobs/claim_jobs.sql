@@ -186,7 +186,13 @@ begin
         array_agg(p.id) filter (where p.keyed or _in_limited)
       into _picked, _sizes, _size, _largest, _keyed
       from (
-        select j.ctid, j.id, j.admission is not null as keyed,
+        select j.ctid, j.id,
+          -- A limit is not noted by its claim: the job has its permit already.
+          case
+            when j.admission is null then false
+            else j.fair is not null or j.admission -> 'rates' is not null
+              or j.admission #>> '{unique,until_start}' = 'true'
+          end as keyed,
           stepwell.json_size(j.args) + coalesce(pg_column_size(j.metadata), 0)
           + case
             when j.durable then coalesce(stepwell.json_size(j.input), 0) + stepwell.saved_size(j.id) else 0
