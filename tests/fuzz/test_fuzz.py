@@ -9,7 +9,7 @@ import pytest
 
 from .round import play
 
-_SECONDS = 12.0
+_SECONDS = 8.0
 
 
 @pytest.mark.long

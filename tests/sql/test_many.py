@@ -257,13 +257,10 @@ def first_ready(conn: Connection, count: int) -> Act:
     return lambda: calls.first_ready(conn, worker, "a*", *patterns, tasks=tasks)
 
 
-def limited(count: int, *, most: int = 2, keys: int | None = None, rate: bool = False) -> list[str]:
+def limited(count: int, *, most: int = 2, keys: int | None = None) -> list[str]:
     """Policies of so many jobs, each with its own key or one of a few."""
-    keys = keys or count
-    rates = ',"rates":[{"key":"r%s","interval":0.0001,"burst":10000}]'
     return [
-        f'{{"admission":{{"limits":[{{"key":"k{n % keys}","most":{most}}}]{rates % (n % keys) if rate else ""},'
-        f'"fair":{{"key":"f{n % 100}"}}}}}}'
+        f'{{"admission":{{"limits":[{{"key":"k{n % (keys or count)}","most":{most}}}],"fair":{{"key":"f{n % 100}"}}}}}}'
         for n in range(count)
     ]
 
@@ -311,8 +308,9 @@ def hand_back_limited(conn: Connection, count: int) -> Act:
 @case("claim_jobs", "note_claimed")
 def claim_of_rates(conn: Connection, count: int) -> Act:
     worker = calls.register_worker(conn)
-    calls.enqueue_many(conn, ["{}"] * count, policies=limited(count, most=count, keys=1, rate=True))
-    conn.execute("select stepwell.admit_keys('{k0}')")
+    policy = '{"admission":{"rates":[{"key":"r","interval":0.0001,"burst":10000}],"fair":{"key":"f"}}}'
+    calls.enqueue_many(conn, ["{}"] * count, policies=[policy])
+    conn.execute("select stepwell.admit_keys('{r}')")
     return lambda: calls.claim(conn, worker, count)
 
 

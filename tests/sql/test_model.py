@@ -336,7 +336,7 @@ def test_jobs_live_as_the_model_says(dsn: str) -> None:
         run_state_machine_as_test(
             JobLivesHere,
             settings=settings(
-                max_examples=40,
+                max_examples=30,
                 stateful_step_count=50,
                 deadline=None,
                 print_blob=True,

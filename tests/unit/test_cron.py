@@ -344,7 +344,7 @@ _timings = st.sampled_from(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(_timings, _times, st.timedeltas(timedelta(0), timedelta(days=2)), st.integers(-1, 200))
 def test_ticks_are_what_asking_for_one_after_the_other_finds(
     timing: Timing, after: datetime, length: timedelta, most: int

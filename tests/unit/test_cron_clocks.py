@@ -354,7 +354,7 @@ def _moments(draw: st.DrawFn, within: timedelta) -> tuple[str, datetime]:
     return tz, at + draw(st.sampled_from([0, 0, 1, 999_999])) * timedelta.resolution
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(_texts, _moments(26 * _HOUR), st.integers(0, 50))
 @example("45 * * * *", ("Australia/Lord_Howe", datetime(2026, 4, 4, 14, 50, tzinfo=UTC)), 5)
 @example("15,45 2 * * *", ("Europe/Paris", datetime(2026, 10, 25, 1, 15, tzinfo=UTC)), 5)
@@ -369,7 +369,7 @@ def test_any_schedule_runs_when_the_clock_on_the_wall_says_so(
     assert latest(cron, after, until) == (expected[-1] if expected else None)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(
     st.sampled_from(["*", "*/7", "30", "59"]) | _terms(0, 59),
     _texts,
@@ -385,7 +385,7 @@ def test_any_schedule_with_seconds_runs_when_the_clock_on_the_wall_says_so(
     assert _walked(_parsed(f"{second} {text}", tz), after, until) == expected
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(_texts, _moments(26 * _HOUR))
 def test_cronsim_agrees_where_it_is_right(text: str, moment: tuple[str, datetime]) -> None:
     tz, after = moment
@@ -406,7 +406,7 @@ def test_cronsim_agrees_where_it_is_right(text: str, moment: tuple[str, datetime
         after = expected
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(_texts, _moments(3 * _HOUR))
 def test_ticks_never_stand_still_or_go_back(text: str, moment: tuple[str, datetime]) -> None:
     tz, at = moment
