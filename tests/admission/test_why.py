@@ -497,12 +497,14 @@ def test_it_does_not_read_the_backlog(conn: psycopg.Connection[Any]) -> None:
         ]
 
     def blocks(job: str) -> int:
-        conn.execute("select * from stepwell.why(%s::uuid)", (job,))
-        [(plan,)] = conn.execute(
-            "explain (analyze, buffers, format json) select * from stepwell.why(%s::uuid)", (job,)
-        ).fetchall()
-        found = plan[0]["Plan"]
-        return int(found["Shared Hit Blocks"]) + int(found["Shared Read Blocks"])
+        # The least of some calls: others read the catalog again, because autovacuum has been at a table.
+        found = list[int]()
+        for _ in range(5):
+            [(plan,)] = conn.execute(
+                "explain (analyze, buffers, format json) select * from stepwell.why(%s::uuid)", (job,)
+            ).fetchall()
+            found.append(sum(int(plan[0]["Plan"][f"Shared {how} Blocks"]) for how in ("Hit", "Read")))
+        return min(found)
 
     few = [blocks(job) for job in fill(100)]
     fill(10_000)

@@ -21,6 +21,14 @@ comment on column stepwell.member_end.id is 'The job.';
 comment on column stepwell.member_end.state is 'succeeded, failed or cancelled.';
 comment on column stepwell.member_end.error is 'The error of a failed job, at most 500 characters.';
 
+comment on type stepwell.marked_end is 'How a job with an admission or a group ended, for stepwell.to_history.';
+comment on column stepwell.marked_end.id is 'The job.';
+comment on column stepwell.marked_end.unique_key is 'Its unique key.';
+comment on column stepwell.marked_end.state is 'How it ended.';
+comment on column stepwell.marked_end.group_id is 'The group that it is a member of.';
+comment on column stepwell.marked_end.error is 'Why it did not succeed.';
+comment on column stepwell.marked_end.admitted is 'It has an admission, and so may have permits.';
+
 comment on type stepwell.line is 'The place of a new job among those that its admission makes wait.';
 comment on column stepwell.line.admission is 'As in stepwell.job.';
 comment on column stepwell.line.blocked_by is 'As in stepwell.job.';

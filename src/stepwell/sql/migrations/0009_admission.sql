@@ -144,6 +144,16 @@ alter table stepwell.group_tally set (
 -- How a member of a group ended, from stepwell.to_history to stepwell.count_members.
 create type stepwell.member_end as (group_id uuid, id uuid, state stepwell.state, error text);
 
+-- How a job with an admission or a group ended, within stepwell.to_history.
+create type stepwell.marked_end as (
+  id uuid,
+  unique_key text,
+  state stepwell.state,
+  group_id uuid,
+  error text,
+  admitted boolean
+);
+
 -- It has new columns in its result.
 drop function if exists stepwell.to_history(
   uuid[], integer[], stepwell.state[], double precision[], text[], text[], json[], boolean

@@ -34,9 +34,8 @@ declare
   _now timestamptz := stepwell.now();
   _keep double precision := case when cardinality(_keeps) = 1 then _keeps[array_lower(_keeps, 1)] end;
   _state stepwell.state := case when cardinality(_states) = 1 then _states[array_lower(_states, 1)] end;
-  _unique uuid[];
-  _unique_keys text[];
-  _cancelled boolean[];
+  _marked stepwell.marked_end[];
+  _unique record;
   _durable uuid[];
   _kept uuid[];
   _expires_ats timestamptz[];
@@ -97,19 +96,28 @@ begin
         end
       )
     ) filter (where g.parent_id is not null),
-    array_agg(g.id) filter (where g.admission is not null),
-    array_agg(g.id) filter (where g.admission -> 'unique' is not null),
-    array_agg(g.admission #>> '{unique,key}') filter (where g.admission -> 'unique' is not null),
-    array_agg(g.state = 'cancelled') filter (where g.admission -> 'unique' is not null),
-    array_agg(row(g.group_id, g.id, g.state, left(g.error, 500))::stepwell.member_end)
-      filter (where g.group_id is not null),
+    -- One aggregate for all that few jobs have: each further one makes the end of every job slower.
+    array_agg(
+      row(
+        g.id, g.admission #>> '{unique,key}', g.state, g.group_id, left(g.error, 500), g.admission is not null
+      )::stepwell.marked_end
+    ) filter (where g.admission is not null or g.group_id is not null),
     array_agg(g.id) filter (where g.durable), array_agg(g.id) filter (where g.durable and g.keep > 0),
     array_agg(stepwell.expiry(_now, g.keep)) filter (where g.durable and g.keep > 0)
-  into ended, unsuccessful, schedule_ids, endings, admitted, _unique, _unique_keys, _cancelled, members, _durable,
-    _kept, _expires_ats
+  into ended, unsuccessful, schedule_ids, endings, _marked, _durable, _kept, _expires_ats
   from gone g;
-  if _unique is not null then
-    perform stepwell.free_keys(_unique, _unique_keys, _cancelled, _now);
+  if _marked is not null then
+    select array_agg(m.id) filter (where m.admitted),
+      array_agg(row(m.group_id, m.id, m.state, m.error)::stepwell.member_end) filter (where m.group_id is not null)
+    into admitted, members
+    from unnest(_marked) m;
+    select array_agg(m.id) as ids, array_agg(m.unique_key) as keys, array_agg(m.state = 'cancelled') as cancelled
+    into _unique
+    from unnest(_marked) m
+    where m.unique_key is not null;
+    if _unique.ids is not null then
+      perform stepwell.free_keys(_unique.ids, _unique.keys, _unique.cancelled, _now);
+    end if;
   end if;
   if _durable is not null then
     perform stepwell.delete_steps(_durable, _kept, _expires_ats, unsuccessful);
