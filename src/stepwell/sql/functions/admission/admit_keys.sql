@@ -2,7 +2,8 @@
 -- with a permit for each limit and rate. Returns how many were admitted, and in how many seconds a rate has room for
 -- more.
 -- The lock of a key is one of 256 rows, locked in order until commit, so that two sessions do not count the same room
--- twice. (Any role could hold an advisory lock.) A session that has to wait for long leaves the keys to a worker (stepwell_blocked).
+-- twice. (Any role could hold an advisory lock.) A session that has to wait for long leaves the keys to a worker
+-- (stepwell_blocked).
 -- A job with several rules needs room in each. If one has none, the job moves to the line of that key.
 create or replace function stepwell.admit_keys(
   _keys text[],
