@@ -1,7 +1,7 @@
-"""A live demo of Stepwell: `make demo`.
+"""A live demo of Stepwell, in half a minute: `make demo`, or with the dashboard `make demo WEB=1`.
 
-It starts an embedded Postgres, a worker process and a stream of sample jobs, and shows their progress. It ends by
-itself, or on Ctrl-C.
+It starts an embedded Postgres and two worker processes, and tells three stories: a burst of jobs, a durable checkout,
+and a worker that is killed. It ends by itself, or on Ctrl-C.
 """
 
 from __future__ import annotations
@@ -10,192 +10,279 @@ import argparse
 import asyncio
 import contextlib
 import os
-import random
+import signal
+import socket
 import subprocess
 import sys
 import time
-from collections import deque
-from dataclasses import dataclass, field
+import urllib.request
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from rich.console import Console, Group
-from rich.live import Live
-from rich.panel import Panel
-from rich.table import Table
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from stepwell import App, Context, Retry
+from stepwell import App, Context, Retry, StepInfo
 
-# The worker process reads the URL of the database from the environment.
+# The worker processes read the URL of the database from the environment.
 app = App(os.environ.get("STEPWELL_DEMO_DATABASE", "embedded"))
+console = Console(highlight=False)
+
+BURST, PARCELS = 3000, 20
+"""Jobs for each second that the demo shall take."""
 
 
-@app.task(queue="mail")
-async def send_mail(to: str) -> str:
-    await asyncio.sleep(random.uniform(0.002, 0.02))
-    return f"sent to {to}"
-
-
-@app.task
-def resize(width: int) -> tuple[int, int]:
-    """A plain function runs in a thread."""
-    time.sleep(random.uniform(0.005, 0.03))
-    return width, width * 3 // 4
-
-
-@app.task(retry=Retry(max_attempts=3, initial="300ms"))
-async def call_partner(n: int) -> int:
-    """One call in eight fails. Most of them succeed when they are retried."""
-    await asyncio.sleep(0.005)
-    if random.random() < 0.125:
-        raise ConnectionError(random.choice(["connection reset by peer", "partner is closed for lunch", "timed out"]))
+@app.task(queue="burst", keep="1h")
+async def ping(n: int) -> int:
     return n
 
 
-@app.task(timeout="10s")
-async def report(ctx: Context, pages: int) -> int:
-    for page in range(pages):
-        ctx.progress(page, pages)
-        await asyncio.sleep(0.2)
-    return pages
-
-
-@dataclass
-class Seen:
-    """The figures on the screen."""
-
-    states: dict[str, int] = field(default_factory=dict[str, int])
-    rates: deque[float] = field(default_factory=lambda: deque[float](maxlen=60))
-    latency: tuple[float, float] | None = None
-    failures: list[tuple[str, str, int, str]] = field(default_factory=list[tuple[str, str, int, str]])
-    done: int = 0
-
-
-async def produce(until: float) -> int:
-    """Enqueue a mix of plain, delayed and urgent jobs."""
-    put = 0
-    while time.monotonic() < until:
-        calls: list[Any] = [
-            send_mail.call(f"user{random.randrange(1000)}@example.org") for _ in range(random.randrange(60))
-        ]
-        calls += [resize.call(640) for _ in range(random.randrange(12))]
-        calls += [call_partner.call(n) for n in range(random.randrange(10))]
-        if random.random() < 0.3:
-            calls.append(report.using(priority=5).call(random.randint(3, 8)))
-            calls.append(send_mail.using(delay="3s").call("later@example.org"))
-        put += len(await app.aenqueue_many(calls))
-        await asyncio.sleep(random.uniform(0.05, 0.3))
-    return put
-
-
-async def read_figures(connection: psycopg.AsyncConnection[Any], since: Any, seen: Seen, passed: float) -> None:
-    """Read the figures from the public views."""
-    rows = await (
-        await connection.execute(
-            "select state::text, count(*) from stepwell.jobs where enqueued_at >= %s group by state", (since,)
-        )
-    ).fetchall()
-    seen.states = dict(rows)
-    done = sum(seen.states.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
-    seen.rates.append((done - seen.done) / passed)
-    seen.done = done
-    row = await (
-        await connection.execute(
-            "select percentile_cont(array[0.5, 0.95]) within group "
-            "(order by extract(epoch from claimed_at - greatest(enqueued_at, run_at)) * 1000) from stepwell.jobs "
-            "where finished_at > clock_timestamp() - interval '2 seconds' and attempt = 1"
-        )
-    ).fetchone()
-    seen.latency = (row[0][0], row[0][1]) if row and row[0] and row[0][0] is not None else None
-    seen.failures = await (
-        await connection.execute(
-            "select to_char(f.failed_at, 'HH24:MI:SS'), j.task, f.attempt, f.type || ': ' || f.message "
-            "from stepwell.failures f join stepwell.jobs j on j.id = f.job_id "
-            "where f.failed_at >= %s order by f.failed_at desc limit 5",
-            (since,),
-        )
-    ).fetchall()
-
-
-def screen(seen: Seen, left: float) -> Group:
-    colours = {"ready": "yellow", "running": "cyan", "scheduled": "blue", "succeeded": "green", "failed": "red"}
-    states = Table(box=None, padding=(0, 2))
-    for state in colours:
-        states.add_column(state, justify="right", style=colours[state])
-    states.add_row(*[f"{seen.states.get(state, 0):,}" for state in colours])
-    most = max(seen.rates, default=0) or 1
-    bars = "".join("▁▂▃▄▅▆▇█"[min(7, int(rate / most * 7.99))] for rate in seen.rates)
-    latency = "" if seen.latency is None else f"   wait p50 {seen.latency[0]:.1f} ms, p95 {seen.latency[1]:.1f} ms"
-    speed = Text.assemble((f"{_mean(seen.rates):,.0f} jobs/s", "bold"), latency, "\n", (bars, "green"))
-    failures = Table(box=None, padding=(0, 2), show_header=False)
-    for at, task, attempt, error in seen.failures:
-        failures.add_row(at, task, f"attempt {attempt}", Text(error, style="red"))
-    return Group(
-        Panel(states, title=f"Stepwell, {left:.0f} s left", title_align="left"),
-        Panel(speed, title="finished", title_align="left"),
-        Panel(failures, title="recent failures, most of them retried", title_align="left"),
+@app.task(queue="parcels", transaction=True, retry=Retry(max_attempts=5, initial="100ms"))
+async def deliver(ctx: Context, run: int, parcel: int) -> None:
+    """The row commits together with the end of the job: both, or neither."""
+    await asyncio.sleep(0.25)
+    await ctx.connection.execute(
+        "insert into demo_delivery (run, parcel, worker) values (%s, %s, %s)", (run, parcel, os.getpid())
     )
 
 
-def _mean(rates: deque[float]) -> float:
-    recent = list(rates)[-8:]
-    return sum(recent) / len(recent) if recent else 0.0
+async def reserve(order: str) -> str:
+    await asyncio.sleep(0.8)
+    return f"2 jars of honey for {order}"
 
 
-async def show(console: Console, seconds: float) -> None:
-    async with app:
-        worker = subprocess.Popen(  # noqa: ASYNC220
-            [sys.executable, "-m", "stepwell", "worker", "demo:app", "--concurrency", "20", "--log-level", "error"],
-            cwd=Path(__file__).parent,
-            env={**os.environ, "STEPWELL_DEMO_DATABASE": app.dsn},
-        )
-        seen = Seen()
-        producing: asyncio.Task[int] | None = None
-        try:
-            async with await psycopg.AsyncConnection.connect(app.dsn, autocommit=True) as connection:
-                row = await (await connection.execute("select clock_timestamp()")).fetchone()
-                since = row[0] if row else None
-                # The time begins with the first result: until then the worker is starting.
-                await (await send_mail.aenqueue("first@example.org")).aresult(timeout="60s")
-                until = time.monotonic() + seconds
-                producing = asyncio.create_task(produce(until))
-                read_at = time.monotonic()
-                with (
-                    Live(console=console, auto_refresh=False)
-                    if console.is_terminal
-                    else contextlib.nullcontext() as live
-                ):
-                    while (now := time.monotonic()) < until + 3:
-                        await asyncio.sleep(0.25 if live else 1.0)
-                        await read_figures(connection, since, seen, time.monotonic() - read_at)
-                        read_at = time.monotonic()
-                        if live:
-                            live.update(screen(seen, max(0, until - now)), refresh=True)
-                        else:
-                            console.print(f"{seen.states}  {_mean(seen.rates):,.0f} jobs/s")
-                        if producing.done() and not set(seen.states) - {"succeeded", "failed", "cancelled"}:
-                            break
-            put = 1 + await producing
-            console.print(
-                f"\n{put:,} jobs were enqueued, {seen.done:,} have finished. List them with\n"
-                "  .venv/bin/stepwell --database embedded jobs list"
-            )
-        finally:
-            if producing is not None:
-                producing.cancel()
-            worker.terminate()
-            await asyncio.to_thread(worker.wait)
+refused: set[str] = set()
+
+
+async def charge(order: str) -> int:
+    if order not in refused:  # the first try fails, and only this step is tried again
+        refused.add(order)
+        raise ConnectionError("the bank did not answer")
+    await asyncio.sleep(0.8)
+    return 1980
+
+
+async def ship(order: str) -> str:
+    await asyncio.sleep(0.8)
+    return f"{order} is on its way"
+
+
+@app.task(queue="orders")
+async def checkout(ctx: Context, order: str) -> str:
+    await ctx.step(reserve, order)
+    await ctx.step(charge, order, retry=Retry(max_attempts=5, initial="300ms"))
+    await ctx.wait_for("picked up", key=order, timeout="7d")
+    return await ctx.step(ship, order)
+
+
+@dataclass
+class Demo:
+    """The processes and the connection of the demo."""
+
+    workers: list[subprocess.Popen[bytes]]
+    connection: psycopg.AsyncConnection[Any]
+    seconds: float
+
+    async def one(self, query: Any, *params: Any) -> Any:
+        row = await (await self.connection.execute(query, params)).fetchone()
+        return None if row is None else row[0]
+
+    async def pause(self) -> None:
+        """Time to read."""
+        await asyncio.sleep(min(self.seconds / 15, 1.5))
+
+
+def say(text: str, style: str = "") -> None:
+    console.print(Text(f"  {text}", style))
+
+
+def heading(text: str) -> None:
+    console.print(Text(f"\n{text}", "bold"))
+
+
+@contextlib.contextmanager
+def bar(total: int) -> Generator[Callable[[int, str], None]]:
+    """A function that shows how many are done: a bar on a terminal, else nothing but what is said at the end."""
+    columns = (
+        TextColumn(" "),
+        BarColumn(40),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f}  {task.fields[rate]}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        row = shown.add_task("", total=total, rate="")
+
+        def show(done: int, rate: str) -> None:
+            shown.update(row, completed=done, rate=rate)
+
+        yield show
+
+
+async def burst(demo: Demo) -> None:
+    count = max(int(BURST * demo.seconds), 100)
+    heading(f"1. A burst: {count:,} jobs at once")
+    begun = time.monotonic()
+    await app.aenqueue_many([ping.call(n) for n in range(count)])
+    took = time.monotonic() - begun
+    say(f"{count:,} jobs were enqueued in {took:.1f} s, in one transaction: {count / took:,.0f} jobs/s")
+    begun, left = time.monotonic(), count
+    with bar(count) as show:
+        while left:
+            await asyncio.sleep(0.1)
+            left = await app.acount_jobs(queue="burst", state=("ready", "running", "scheduled"))
+            show(count - left, f"{(count - left) / (time.monotonic() - begun):,.0f} jobs/s")
+    took = time.monotonic() - begun
+    say(f"two workers finished them in {took:.1f} s: {count / took:,.0f} jobs/s", "green")
+
+
+def in_order(steps: Sequence[StepInfo]) -> list[StepInfo]:
+    """The failed tries of a step, which are saved together with it, before the step itself."""
+    places = {step.key: place for place, step in enumerate(steps)}
+
+    def by_step(step: StepInfo) -> tuple[int, bool]:
+        return places.get(step.key.partition("~")[0], places[step.key]), step.kind != "retry"
+
+    return sorted(steps, key=by_step)
+
+
+async def durable(demo: Demo) -> None:
+    heading("2. A durable checkout: a step that is saved never runs again")
+    order = f"order-{int(time.time()) % 10000}"
+    job = await checkout.aenqueue(order)
+    async for change in job.changes(timeout="60s"):
+        for step in in_order(change.steps):
+            if step.kind == "retry":
+                say(f"✗ {step.key.partition('~')[0]}: {step.error}; the step is tried again", "yellow")
+            elif not step.pending and step.kind == "wait":
+                say("✓ picked up: the event came, and the job goes on where it stopped", "green")
+            elif not step.pending:
+                say(f"✓ {step.key}: {step.value}", "green")
+        if change.state == "waiting" and any(step.pending and step.event for step in change.steps):
+            say("… waits for 'picked up', up to 7 days: it takes no slot, and no process")
+            await demo.pause()
+            await app.aemit("picked up", key=order)
+        if change.ended:
+            say(f"the checkout {change.state}: {change.result}", "green")
+
+
+async def killed(demo: Demo) -> None:
+    count = max(int(PARCELS * demo.seconds), 60)
+    heading(f"3. A crash: {count:,} parcels, two workers, and one of them is killed")
+    await demo.connection.execute("create table if not exists demo_delivery (run bigint, parcel int, worker int)")
+    run = time.time_ns()
+    await app.aenqueue_many([deliver.call(run, n) for n in range(count)])
+    victim, other = demo.workers
+    delivered: Any = "select count(*) from demo_delivery where run = %s"
+    held: Any = (
+        "select count(*) from stepwell.jobs j join stepwell.workers w on w.id = j.worker_id"
+        " where j.state = 'running' and w.pid = %s"
+    )
+    with bar(count) as show:
+        while await app.acount_jobs(queue="parcels", state=("ready", "running", "scheduled")):
+            await asyncio.sleep(0.1)
+            done = await demo.one(delivered, run)
+            show(done, "delivered")
+            if victim.poll() is None and done > count / 5 and (lost := await demo.one(held, victim.pid)):
+                victim.send_signal(signal.SIGKILL)
+                victim.wait()
+                say(f"kill -9 {victim.pid}: this worker held {lost} jobs", "red")
+                say(f"worker {other.pid} takes them over when the lease of the dead one ends")
+    once: Any = "select count(distinct parcel) from demo_delivery where run = %s"
+    rows, parcels = await demo.one(delivered, run), await demo.one(once, run)
+    again: Any = (
+        "select count(distinct f.job_id) from stepwell.failures f join stepwell.jobs j on j.id = f.job_id"
+        " where j.task = 'deliver' and (j.args ->> 'run')::bigint = %s"
+    )
+    say(f"{await demo.one(again, run)} jobs of the dead worker were rescued, and ran again")
+    say(f"{count} parcels: {parcels} delivered, {count - parcels} lost, {rows - parcels} delivered twice", "bold green")
+
+
+@contextlib.asynccontextmanager
+async def processes(web: int | None) -> AsyncGenerator[list[subprocess.Popen[bytes]]]:
+    """Two workers, and the dashboard on this port."""
+    command = [sys.executable, "-m", "stepwell"]
+    worker = [*command, "worker", "demo:app", "--concurrency", "16", "--log-level", "error"]
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*argv: str) -> None:
+        place, environment = Path(__file__).parent, {**os.environ, "STEPWELL_DEMO_DATABASE": app.dsn}
+        # In a session of their own, so that Ctrl-C reaches only the demo, which ends them in order.
+        started.append(subprocess.Popen(argv, cwd=place, env=environment, start_new_session=True))
+
+    try:
+        for _ in range(2):
+            # The lease is short, so that the viewer need not wait for the rescue.
+            start(*worker, "--lease", "3s", "--renew", "1s")
+        if web is not None:
+            start(*command, "web", "demo:app", "--port", str(web), "--log-level", "warning")
+            await answers(f"http://127.0.0.1:{web}/", started[-1])
+        yield started[:2]
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            await asyncio.to_thread(process.wait)
+
+
+async def answers(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the dashboard answers."""
+
+    def fetch() -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
+            return True
+        return False
+
+    while not await asyncio.to_thread(fetch):
+        if process.poll() is not None:
+            raise SystemExit("the dashboard did not start: give another port, make demo WEB=1 PORT=9000")
+        await asyncio.sleep(0.1)
+    console.print(Text(f"The dashboard is at {url}", "bold"))
+
+
+async def show(seconds: float, web: int | None) -> None:
+    begun = time.monotonic()
+    async with app, processes(web) as workers:
+        async with await psycopg.AsyncConnection.connect(app.dsn, autocommit=True) as connection:
+            demo = Demo(workers, connection, seconds)
+            ready: Any = "select count(*) from stepwell.workers where alive and pid = any (%s)"
+            while await demo.one(ready, [worker.pid for worker in workers]) < 2:
+                if any(worker.poll() is not None for worker in workers):
+                    raise SystemExit("a worker of the demo did not start")
+                await asyncio.sleep(0.05)
+            for story in (burst, durable, killed) if seconds else ():
+                await story(demo)
+                await demo.pause()
+        if seconds:
+            heading(f"That was Stepwell, in {time.monotonic() - begun:.0f} s: Postgres, and nothing else.")
+        if web is None:
+            say("see it all in the dashboard:  make demo WEB=1")
+            say("or look at these jobs:        .venv/bin/stepwell web examples.demo:app")
+            say("or in the terminal:           .venv/bin/stepwell --database embedded top")
+            return
+        say(f"look around at http://127.0.0.1:{web}/, and end it with Ctrl-C")
+        await asyncio.Event().wait()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20)
-    console = Console()
-    console.print("Starting Postgres and a worker ...")
+    parser.add_argument("--seconds", type=float, default=20, help="about how long; 0: tell no story")
+    parser.add_argument("--web", type=int, metavar="PORT", help="serve the dashboard on this port, until Ctrl-C")
+    given = parser.parse_args()
+    if given.web is not None:
+        with socket.socket() as port:
+            port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                port.bind(("127.0.0.1", given.web))
+            except OSError as error:
+                raise SystemExit(f"port {given.web} is taken ({error.strerror}): make demo WEB=1 PORT=9000") from None
+    # A SIGTERM ends the workers and the dashboard as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console.print("Starting Postgres and two workers ...")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(show(console, parser.parse_args().seconds))
+        asyncio.run(show(given.seconds, given.web))
 
 
 if __name__ == "__main__":

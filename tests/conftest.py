@@ -5,30 +5,37 @@ STEPWELL_TEST_POSTGRES chooses another version: 16 for the one in the wheel, or 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import hypothesis
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from stepwell import App
 from stepwell.embedded import EmbeddedPostgres, wheel_bin_dir
-from stepwell.postgres.migrate import migrate
+from tests.databases import MIGRATED, create_database, drop_database, make_template
 
 # A shell that starts this in the background has it ignored, and all that it starts would do the same.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Examples are about values, not about time: on a busy machine any one may take a second.
+hypothesis.settings.register_profile("stepwell", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("stepwell")
+
 _SERVER = "STEPWELL_TEST_SERVER"
-_TEMPLATE = "stepwell_template"
+_PLACE = "STEPWELL_TEST_PLACE"
 _MEMORY = Path("/dev/shm")
 _ENOUGH_MEMORY = 4 * 1024**3
 _running: list[EmbeddedPostgres] = []
@@ -77,10 +84,9 @@ def pytest_configure(config: pytest.Config) -> None:
         # Postgres leaves behind is the same either way.
         connection.execute("alter system set fsync = off")
         connection.execute("select pg_reload_conf()")
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(_TEMPLATE)))
-    with psycopg.connect(make_conninfo(dsn, dbname=_TEMPLATE), autocommit=True) as connection:
-        migrate(connection)
+    make_template(dsn)
     os.environ[_SERVER] = dsn
+    os.environ[_PLACE] = str(place)
 
 
 @pytest.hookimpl(trylast=True)  # after the shuffle
@@ -108,6 +114,27 @@ def open_dir() -> Iterator[Path]:
     shutil.rmtree(place, ignore_errors=True)
 
 
+@pytest.fixture
+def project_dir(open_dir: Path) -> Path:
+    """A directory in which App("embedded") was used before: to make its database takes longer than most programs."""
+    # As root, Postgres runs as another user, who stays the owner of its files.
+    subprocess.run(["cp", "-a", _embedded(), open_dir / ".stepwell"], check=True)
+    return open_dir
+
+
+@cache
+def _embedded() -> Path:
+    """The files of an embedded Postgres, migrated and stopped, which all processes of this run share."""
+    path = Path(os.environ[_PLACE]) / "embedded"
+    with path.with_name("embedded.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            with App(f"embedded:{path}.new"):
+                pass
+            Path(f"{path}.new").rename(path)
+    return path
+
+
 @pytest.fixture(scope="session")
 def server_dsn() -> str:
     """The server of this run, database postgres."""
@@ -130,18 +157,20 @@ def empty_dsn(server: psycopg.Connection[Any]) -> Iterator[str]:
 @pytest.fixture
 def dsn(server: psycopg.Connection[Any]) -> Iterator[str]:
     """A migrated database of this test's own."""
-    yield from _database(server, _TEMPLATE)
+    yield from _database(server, MIGRATED)
+
+
+@pytest.fixture(scope="module")
+def module_dsn(server: psycopg.Connection[Any]) -> Iterator[str]:
+    """A migrated database that the tests of a module share."""
+    yield from _database(server, MIGRATED)
 
 
 def _database(server: psycopg.Connection[Any], template: str) -> Iterator[str]:
     name = f"t{uuid4().hex[:12]}"
-    # Twice as fast as by way of the WAL; before 15 there was nothing else.
-    strategy = sql.SQL(" strategy file_copy" if server.info.server_version >= 150000 else "")
-    server.execute(
-        sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template)) + strategy
-    )
+    create_database(server, name, template)
     yield make_conninfo(os.environ[_SERVER], dbname=name)
-    server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    drop_database(server, name)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import time
 from types import FrameType
 from typing import Any
 
-from stepwell import App, Chain, Context, Done, Next, Retry, Step, SyncContext
+from stepwell import App, Chain, Context, Done, Injected, Next, Retry, Step, SyncContext
 from stepwell.jobs.task import Task
 
 _once = Retry(max_attempts=1)
@@ -19,6 +19,42 @@ _app = App()
 @_app.task(process=True)
 def square(n: int) -> tuple[int, int]:
     return os.getpid(), n * n
+
+
+@_app.task(process=True, logs=True)
+def logs_much() -> None:
+    shop = logging.getLogger("shop.orders")
+    shop.setLevel(logging.INFO)
+    shop.info("from a process")
+    shop.info("é" * 10_000)
+    logging.getLogger("a\0\ud800").log(2**40, "odd name and level")
+    shop.handle(logging.makeLogRecord({"name": None, "levelno": 30.5, "created": float("nan"), "msg": "odd record"}))
+
+
+class Client:
+    """A resource that only an async function makes."""
+
+
+@_app.task(process=True)
+def needs_client(client: Client = Injected) -> None: ...
+
+
+class Opened:
+    """A resource that counts how often this process has opened it."""
+
+    times = 0
+
+
+@_app.resource
+def opened() -> Opened:
+    Opened.times += 1
+    return Opened()
+
+
+@_app.task(process=True, retry=_once)
+def counted(ctx: Context, opened: Opened = Injected) -> tuple[int, int]:
+    assert ctx.resource(Opened) is opened
+    return os.getpid(), opened.times
 
 
 @_app.task(process=True, retry=_once)
@@ -112,7 +148,7 @@ chain_in_processes(_app)
 def register(app: App) -> dict[str, Task[..., Any]]:
     """The same functions as tasks of another app, by name."""
     registered: dict[str, Task[..., Any]] = {}
-    for task in (square, divide, speak, die, kill, leave, sleep, progress, stubborn, polite):
+    for task in (square, divide, speak, die, kill, leave, sleep, progress, stubborn, polite, logs_much):
         limit = "1s" if task is sleep else None
-        registered[task.name] = app.task(process=True, retry=task.retry, timeout=limit)(task.fn)
+        registered[task.name] = app.task(process=True, retry=task.retry, timeout=limit, logs=task.logs)(task.fn)
     return registered

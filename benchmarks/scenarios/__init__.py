@@ -15,9 +15,11 @@ from benchmarks.scenarios.growth import growth
 from benchmarks.scenarios.latency import latency
 from benchmarks.scenarios.lateness import lateness
 from benchmarks.scenarios.limits import limits
+from benchmarks.scenarios.pages import pages
 from benchmarks.scenarios.snapshot import snapshot
 from benchmarks.scenarios.soak import soak
 from benchmarks.scenarios.steps import steps
+from benchmarks.scenarios.telemetry import telemetry
 from benchmarks.scenarios.unique import unique
 
 SCENARIOS: dict[str, Callable[[Run], None]] = {
@@ -35,5 +37,7 @@ SCENARIOS: dict[str, Callable[[Run], None]] = {
     "groups": groups,
     "limits": limits,
     "unique": unique,
+    "telemetry": telemetry,
+    "pages": pages,
 }
 QUICK = ("drain", "enqueue", "latency", "lateness", "snapshot", "soak", "cost")

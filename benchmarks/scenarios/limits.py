@@ -7,20 +7,24 @@ from typing import Any
 import psycopg
 
 from benchmarks.run import BARE, STEPWELL, Run
+from benchmarks.scenarios.latency import percentile
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.claims import Position
 
 _SLOTS = 500
+_FEW_SLOTS = 4
 _RATE, _BURST, _RATED_SECONDS = 1000, 50, 10
 
 
 def limits(run: Run) -> None:
-    """The drains first, then a line of 100,000 beside one of 100, then whether a rate is reached and kept."""
+    """The drains first, then a line of 100,000 beside one of 100, then whether a rate is reached and kept, and how long
+    a small tenant waits beside a large one."""
     _drains(run)
     _one_by_one(run)
     _long_line(run)
     _rate(run)
+    _small_tenant(run)
 
 
 def _drains(run: Run) -> None:
@@ -115,3 +119,20 @@ def _rate(run: Run) -> None:
     run.record("flow", f"rate of {_RATE:,}/s over {_RATED_SECONDS} s", reached, "jobs/s", "the rate", [_RATE],
                at_least=0.98, at_most=1.0)  # fmt: skip
     run.record("flow", "most tokens taken beyond the bucket", [above], "tokens", limit=0.001)
+
+
+def _small_tenant(run: Run) -> None:
+    """Ten jobs at a time, which wait for few slots: alone, and beside a tenant with many jobs before them."""
+    many = 10_000 if run.quick else 100_000
+    visits, environment = 20, {"BENCH_TASK": "visit", "BENCH_ARGS": '{"tenant": "large"}'}
+    waits: dict[int, list[float]] = {0: [], many: []}
+    for _ in range(run.rounds):
+        for others, found in waits.items():
+            with run.stage(STEPWELL, others, environment) as stage, stage.workers(_FEW_SLOTS):
+                stage.wait_for(10 * _FEW_SLOTS if others else 0)
+                # In the first visit the worker and the connections may still begin.
+                stage.run_script("tenant.py", visits + 1)
+                found.append(percentile(stage.ran.latencies[-10 * visits :], 95))
+    run.record(
+        "flow", f"a tenant with 10 jobs beside {many:,}, p95", waits[many], "ms", "alone, p95", waits[0], at_most=3.0
+    )

@@ -20,14 +20,16 @@ _SLOTS = 100
 _WARM_UP = 5.0
 _WINDOW = 20.0
 _QUICK_WINDOW = 5.0
+_WINDOWS = 3
 
 
 @dataclass(frozen=True)
 class Soaked:
-    """Latencies in seconds before a snapshot was held, at the end of the time for which it was, and on the way."""
+    """Latencies in seconds before a snapshot was held, at the end of the time for which it was, and on the way: in
+    several windows, of which the median counts. In one of them the disk may be slow."""
 
-    before: list[float]
-    after: list[float]
+    before: list[list[float]]
+    after: list[list[float]]
     on_the_way: list[tuple[float, float]]
     """The median in milliseconds of each window, by the seconds since the snapshot."""
 
@@ -46,22 +48,22 @@ def record_soak(run: Run, system: System, rate: int = RATE, at_most: float | Non
         run.record(
             "soak",
             f"{system.name}, {rate:,} jobs/s, p{q} {seconds} s later",
-            [percentile(soaked.after, q)],
+            [percentile(window, q) for window in soaked.after],
             "ms",
             "before the snapshot",
-            [percentile(soaked.before, q)],
+            [percentile(window, q) for window in soaked.before],
             at_most=at_most,
         )
 
 
 def soak_one(run: Run, system: System, rate: int, seconds: float, window: float) -> Soaked:
-    """Measure for a window, hold a snapshot for so many seconds, and measure for the last window of them."""
+    """Measure for some windows, hold a snapshot for so many seconds, and measure for the last windows of them."""
     with run.stage(system) as stage, stage.workers(_SLOTS):
         producer = stage.start("flow", rate)
         try:
             stage.wait_for(1)
             time.sleep(_WARM_UP)
-            before = _window(stage, window)
+            before = [_window(stage, window) for _ in range(_WINDOWS)]
             windows: list[list[float]] = []
             with held_snapshot(stage.dsn):
                 while len(windows) * window < seconds:
@@ -69,7 +71,7 @@ def soak_one(run: Run, system: System, rate: int, seconds: float, window: float)
         finally:
             stop([producer])
     on_the_way = [((n + 0.5) * window, percentile(found, 50)) for n, found in enumerate(windows) if found]
-    return Soaked(before, windows[-1], on_the_way)
+    return Soaked(before, windows[-_WINDOWS:], on_the_way)
 
 
 def _window(stage: Stage, seconds: float) -> list[float]:

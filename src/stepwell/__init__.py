@@ -1,7 +1,9 @@
 """Background jobs and durable steps for Python, kept in the Postgres you already run."""
 
+import typing
+
 from stepwell.app import App
-from stepwell.calendar.schedule import Catchup, Overlap, ScheduleInfo, Stale, Tick, When, preview
+from stepwell.calendar.schedule import Backfill, Catchup, Overlap, ScheduleInfo, Stale, Tick, When, preview
 from stepwell.durable.backend import Drift
 from stepwell.durable.children import Child
 from stepwell.durable.concurrency import First
@@ -12,8 +14,10 @@ from stepwell.durable.transaction import SyncTransaction, Transaction
 from stepwell.durable.waits import Event
 from stepwell.errors import (
     AmbiguousKey,
+    AppClosed,
     BadArgs,
     BadValue,
+    CodecError,
     ConfigError,
     DatabaseError,
     DatabaseTimeout,
@@ -44,27 +48,37 @@ from stepwell.jobs.enqueuer import Call, Enqueuer
 from stepwell.jobs.filter import JobFilters
 from stepwell.jobs.group import Group
 from stepwell.jobs.handle import JobHandle
+from stepwell.jobs.job_changes import Changes
 from stepwell.jobs.task import Task
+from stepwell.plugins.plugin import Plugin
+from stepwell.resources.injected import Injected
 from stepwell.schedules.handle import ScheduleHandle
 from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Scope, Unique
+from stepwell.values.change import JobChange, JobProgress
 from stepwell.values.directives import Done, Next, Restart
 from stepwell.values.duration import Duration
+from stepwell.values.failure_info import FailureInfo, FailureState
 from stepwell.values.group import GroupFailure, GroupProgress, GroupResult, GroupSummary
 from stepwell.values.job import Failure, JobInfo, State
 from stepwell.values.limit_info import LimitInfo
 from stepwell.values.outcome import Cancel, Fail, RateLimited, RetryIn, Snooze
 from stepwell.values.policy import Keep
 from stepwell.values.retry import Backoff, Retry
+from stepwell.values.sealing import ValueCodec
 from stepwell.values.step import StepInfo, StepKind
 from stepwell.values.why import Cause, Why
-from stepwell.worker import Worker
+
+if typing.TYPE_CHECKING:
+    from stepwell.worker import Worker
 
 __all__ = [
     "AmbiguousKey",
     "App",
+    "AppClosed",
     "AsyncBatchTask",
     "AsyncContextTask",
     "AsyncTask",
+    "Backfill",
     "Backoff",
     "BadArgs",
     "BadValue",
@@ -73,7 +87,9 @@ __all__ = [
     "Catchup",
     "Cause",
     "Chain",
+    "Changes",
     "Child",
+    "CodecError",
     "ConfigError",
     "Context",
     "DatabaseError",
@@ -87,6 +103,8 @@ __all__ = [
     "Event",
     "Fail",
     "Failure",
+    "FailureInfo",
+    "FailureState",
     "Fair",
     "First",
     "Group",
@@ -95,7 +113,9 @@ __all__ = [
     "GroupProgress",
     "GroupResult",
     "GroupSummary",
+    "Injected",
     "JobCancelled",
+    "JobChange",
     "JobExists",
     "JobFailed",
     "JobFilters",
@@ -103,6 +123,7 @@ __all__ = [
     "JobInfo",
     "JobLogFilter",
     "JobNotFound",
+    "JobProgress",
     "Keep",
     "Limit",
     "LimitInfo",
@@ -111,6 +132,7 @@ __all__ = [
     "NotAwaited",
     "OnConflict",
     "Overlap",
+    "Plugin",
     "ProcessCrashed",
     "Rate",
     "RateLimited",
@@ -144,9 +166,24 @@ __all__ = [
     "TooManySteps",
     "Transaction",
     "Unique",
+    "ValueCodec",
     "When",
     "Why",
     "Worker",
     "WorkerNotFound",
     "preview",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load the worker when it is first used: a program that only enqueues jobs starts without it."""
+    if name != "Worker":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from stepwell.worker import Worker
+
+    globals()[name] = Worker
+    return Worker
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

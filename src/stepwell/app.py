@@ -1,39 +1,50 @@
 """The app: its name, its database, its tasks, and every call that is public on `App`.
 
 Most calls are in one class for each concern, which `App` combines: `TaskRegistry` (registry.py) registers tasks,
-`AppJobs` (jobs) reads and changes jobs, `AppLimits` (jobs) sets limits and rates, `AppSchedules` (schedules) makes
-schedules, and `FleetControl` (fleet.py) pauses and stops workers.
+`AppJobs` (jobs) reads and changes jobs, `AppLimits` (jobs) sets limits and rates, `AppFailures` (jobs) lists failures,
+`AppSchedules` (schedules) makes schedules, `FleetControl` (fleet.py) pauses and stops workers, and `AppExtensions`
+(extensions.py) registers resources, middleware and hooks.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
 from stepwell.calendar.schedule import STALES, Stale
 from stepwell.durable.backend import Drift
+from stepwell.extensions import AppExtensions
 from stepwell.fleet import FleetControl
+from stepwell.jobs.app_failures import AppFailures
 from stepwell.jobs.app_jobs import AppJobs
 from stepwell.jobs.app_limits import AppLimits
 from stepwell.jobs.enqueue import JobStore
-from stepwell.postgres.database import Database
-from stepwell.postgres.migrate import DEFAULT_KEEPS
+from stepwell.plugins.loaded import LoadedPlugins
+from stepwell.plugins.plugin import Plugin
+from stepwell.postgres.acting import acting
 from stepwell.postgres.threads import in_thread
-from stepwell.registry import DRIFTS, TaskDefaults, TaskRegistry
+from stepwell.registry import TaskRegistry
+from stepwell.resources.declared import Resources
 from stepwell.schedules.app_schedules import AppSchedules
 from stepwell.schedules.declare import Scheduler
-from stepwell.values.bounds import check_choice, check_name, check_whole
+from stepwell.task_defaults import DRIFTS, TaskDefaults
+from stepwell.telemetry.bus import EventBus, Telemetry
+from stepwell.values.bounds import check_choice, check_flag, check_name, check_whole
 from stepwell.values.duration import Duration, seconds
-from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
+from stepwell.values.policy import DEFAULT_KEEPS, Keep, check_keep, check_retry, check_timeout
 from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry
+from stepwell.values.sealing import Sealer, ValueCodec
 from stepwell.worker_hook import Hook, check_hook
 
 AnyHook = TypeVar("AnyHook", bound=Hook)
 
 
-class App(TaskRegistry, AppJobs, AppLimits, AppSchedules, FleetControl):
+class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetControl, AppExtensions):
     """Tasks, and the Postgres database that their jobs live in.
 
     `database` is a URL, `"embedded"` (a Postgres of its own in ./.stepwell, for development), `"embedded:PATH"`, or
@@ -48,8 +59,15 @@ class App(TaskRegistry, AppJobs, AppLimits, AppSchedules, FleetControl):
     "remove_stale" removes them once no live worker's code has had them for `schedule_grace`; "remove_all" removes them
     at once, and those made at run time too; "keep" keeps them.
 
-    `drift` says what happens when a saved step of a durable job is called with other arguments: "warn" uses the saved
-    value, "fail" fails the attempt, "rerun" runs the step again.
+    `queue`, `retry`, `timeout`, `keep` and `keep_failed` are those of tasks that give no own. By default the queue is
+    "default", and jobs are kept for 7 days after they have succeeded, and for 30 days after they failed or were
+    cancelled.
+
+    `drift` says what happens when a saved step of a durable job is called with other arguments: "warn", the default,
+    uses the saved value, "fail" fails the attempt, "rerun" runs the step again.
+
+    With `logs`, what the handlers of tasks log is kept with their jobs, unless a task says otherwise. Tasks with
+    `batch` have no logs.
 
     A job may have an argument that the worker's code does not know, or lack one that it needs, as happens during a
     deploy. Such a job waits for `misfit_grace` for a worker whose code takes it, and then fails; with 0 it fails at
@@ -58,6 +76,11 @@ class App(TaskRegistry, AppJobs, AppLimits, AppSchedules, FleetControl):
     A call raises `DatabaseTimeout` when it gets no connection, or no answer from the server, within `call_timeout`.
     With None it waits for as long as the server is silent. The limit is for silence: `enqueue_many` of a million jobs
     takes longer and is not cut off.
+
+    `plugins` extend the app, see `Plugin`.
+
+    `codecs` transform args, results, steps, events and signals before they are stored, in this order: they compress or
+    encrypt. Stored values that are not encoded are read as they are.
     """
 
     @public_call("App")
@@ -66,40 +89,60 @@ class App(TaskRegistry, AppJobs, AppLimits, AppSchedules, FleetControl):
         database: str | None = None,
         *,
         name: str | None = None,
-        queue: str = "default",
+        queue: str | None = None,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        keep: Keep = DEFAULT_KEEPS[0],
-        keep_failed: Keep = DEFAULT_KEEPS[1],
+        keep: Keep | None = None,
+        keep_failed: Keep | None = None,
         max_args_size: int = 1024 * 1024,
         max_result_size: int = 1024 * 1024,
         pool_size: int = 10,
         stale_schedules: Stale = "remove_stale",
         schedule_grace: Duration = "10m",
-        drift: Drift = "warn",
+        drift: Drift | None = None,
+        logs: bool | None = None,
         misfit_grace: Duration = "1h",
         call_timeout: Duration | None = "10s",
+        plugins: Sequence[Plugin] = (),
+        codecs: Sequence[ValueCodec] = (),
     ) -> None:
         self.name = check_name(_module_of_caller() if name is None else name, "name")
         self.owner = None if name is None else self.name
         """The owner of its jobs: the name that the app was given; None: any worker that knows the task runs them."""
-        self.queue = check_name(queue, "queue")
+        self.queue = check_name("default" if queue is None else queue, "queue")
         self.max_result_size = check_whole(max_result_size, "max_result_size", 1)
+        from stepwell.postgres.database import Database  # it needs psycopg, which takes long to import
+
         self.database = Database(
             database,
             pool_size=check_whole(pool_size, "pool_size", 1),
             call_timeout=check_timeout(call_timeout, "call_timeout"),
         )
+        self.events = EventBus()
+        """The bus of this app's telemetry events. The buses of its workers hand theirs on to its subscribers."""
+        self.plugins = LoadedPlugins(plugins, self.events)
+        self.resources = Resources()
         self.start_hooks: list[Hook] = []
         self.stop_hooks: list[Hook] = []
+        given = {
+            "queue": queue,
+            "retry": retry,
+            "timeout": timeout,
+            "keep": keep,
+            "keep_failed": keep_failed,
+            "drift": drift,
+            "logs": logs,
+        }
         self._tasks = {}
         self._defaults = TaskDefaults(
             self.queue,
             check_retry(retry) or Retry(),
             check_timeout(timeout),
-            check_keep(keep, "keep"),
-            check_keep(keep_failed, "keep_failed"),
-            check_choice(drift, "drift", DRIFTS),
+            check_keep(DEFAULT_KEEPS[0] if keep is None else keep, "keep"),
+            check_keep(DEFAULT_KEEPS[1] if keep_failed is None else keep_failed, "keep_failed"),
+            check_choice("warn" if drift is None else drift, "drift", DRIFTS),
+            check_flag(False if logs is None else logs, "logs"),
+            frozenset(name for name, value in given.items() if value is not None),
         )
         self._job_store = JobStore(
             self.database,
@@ -107,6 +150,11 @@ class App(TaskRegistry, AppJobs, AppLimits, AppSchedules, FleetControl):
             max_args_size=check_whole(max_args_size, "max_args_size", 1),
             owner=self.owner,
             misfit_grace=seconds(misfit_grace, "misfit_grace"),
+            plugins=self.plugins,
+            events=self.events,
+            start=self.start_plugins,
+            resources=self.resources,
+            sealer=Sealer(codecs),
         )
         self.scheduler = Scheduler(
             self.name,
@@ -134,7 +182,28 @@ class App(TaskRegistry, AppJobs, AppLimits, AppSchedules, FleetControl):
         _ = self.dsn
         return self.database.address.url
 
+    @property
+    def sealer(self) -> Sealer:
+        """Seals what is stored, with the app's codecs."""
+        return self._job_store.sealer
+
+    def subscribe(self, receive: Callable[[Telemetry], None]) -> None:
+        """Call `receive` with each telemetry event of this app and of its workers in this process. It must not block,
+        and may be called in any thread."""
+        self.events.subscribe(receive)
+
+    def start_plugins(self) -> None:
+        """Start the plugins, unless they are started already."""
+        self.plugins.start_app(self)
+
+    def acting_as(self, who: str) -> AbstractContextManager[None]:
+        """Record what this thread or asyncio task does to jobs, schedules and settings in the block as acts of a
+        person, in the transaction of each act: `with app.acting_as("ada"): app.pause("mail")`. `stepwell audit` and the
+        dashboard show them. Without it, calls of a program are not recorded; enqueues never are."""
+        return acting(check_name(who, "who"), "python")
+
     def __enter__(self) -> Self:
+        self.start_plugins()
         self.database.ensure_ready()
         return self
 
@@ -142,6 +211,7 @@ class App(TaskRegistry, AppJobs, AppLimits, AppSchedules, FleetControl):
         self.close()
 
     async def __aenter__(self) -> Self:
+        self.start_plugins()
         await in_thread(self.database.ensure_ready)
         return self
 
@@ -152,11 +222,14 @@ class App(TaskRegistry, AppJobs, AppLimits, AppSchedules, FleetControl):
         """Close the connections that sync code opened. The app can be used again: it opens new ones as needed."""
         self._job_store.waiter.close()
         self.database.close()
+        self.plugins.stop_app(self)
 
     async def aclose(self) -> None:
         """Close the connections that this event loop opened, and those that `close` closes."""
         await in_thread(self._job_store.waiter.close)
         await self.database.aclose()
+        # Plugins may block in it, and async hooks for events need the event loop meanwhile.
+        await in_thread(partial(self.plugins.stop_app, self))
 
     def on_worker_start(self, fn: AnyHook, /) -> AnyHook:
         """Register a function that each worker of this app calls before it claims its first job, for example to open a

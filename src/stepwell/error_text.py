@@ -13,20 +13,26 @@ from heapq import nlargest
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import cast
 
 _FRAME = re.compile(r'^[ |+-]*File "([^"]+)", line (\d+), in ', re.MULTILINE)
 # Frames of stepwell, of Python itself and of installed packages are not user code.
 _NOT_USER_CODE = (
     *(
         f"{folder}{os.sep}"
-        for folder in (Path(__file__).parent, *(sysconfig.get_path(key) for key in ("stdlib", "purelib", "platlib")))
+        for folder in (
+            Path(__file__).parent,
+            *(sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")),
+        )
     ),
     "<",
 )
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _COMPARED = 20
 _FRAMES = 4
 _LONGEST_MESSAGE = 10_000
 _LONGEST_TRACEBACK = 60_000
+_LONGEST_FRAME = 300
 
 
 def error_name(error: BaseException) -> str:
@@ -88,6 +94,36 @@ def user_place(traceback: str) -> str | None:
     """Return the file and line of the innermost frame of user code; None: there is none."""
     frames: list[tuple[str, str]] = _FRAME.findall(traceback)
     return next((f"{file}:{line}" for file, line in reversed(frames) if not file.startswith(_NOT_USER_CODE)), None)
+
+
+def user_frame(error: BaseException, frames: TracebackType | None) -> str | None:
+    """Return the innermost function of user code in these frames, as "module:name": it stays the same when lines move,
+    and in another directory. Without user code, the innermost function that is not Stepwell's; None: there is none. Of
+    an exception group, as `asyncio.TaskGroup` raises it, the frame is that of its first exception."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        first = group.exceptions[0]
+        if (found := user_frame(first, first.__traceback__)) is not None:
+            return found
+    own: FrameType | None = None
+    other: FrameType | None = None
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
+        if not file.startswith(_NOT_USER_CODE) and not any(part in file for part in _INSTALLED):
+            own = frames.tb_frame
+        elif not file.startswith(_NOT_USER_CODE[0]):
+            other = frames.tb_frame
+        frames = frames.tb_next
+    frame = own or other
+    return None if frame is None else _function(frame)
+
+
+def _function(frame: FrameType) -> str:
+    module: object = frame.f_globals.get("__name__")
+    if not isinstance(module, str) or module in ("__main__", "__mp_main__"):
+        # Run as a program, the same module has another name.
+        module = Path(frame.f_code.co_filename).stem
+    return storable(f"{module}:{frame.f_code.co_qualname}")[:_LONGEST_FRAME]
 
 
 def user_stack(frame: FrameType) -> str:

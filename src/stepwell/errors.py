@@ -7,9 +7,11 @@
     │   ├── DatabaseTimeout  the server gave no answer, or no connection, within `App(call_timeout=)`
     │   └── SchemaMismatch   the schema is older or newer than this stepwell needs
     ├── EmbeddedError        the embedded Postgres did not start
+    ├── AppClosed            the app was closed while a caller waited
     ├── BadArgs              args do not fit the task's signature, or cannot be encoded (also a TypeError)
     │   ├── MisfitArgs       stored args have an argument that the task does not know, or lack one that it needs
     │   └── TooLarge         the database refuses a value of this size
+    ├── CodecError           a codec of the app could not seal a value, or open a stored one
     ├── BadValue             a result, or the value of a step, cannot be stored; never retried
     ├── JobNotFound          the job does not exist, or is no longer kept
     ├── JobExists            another job has the unique key
@@ -67,6 +69,10 @@ class EmbeddedError(StepwellError):
     """The embedded Postgres could not be started; the message says why and what to do."""
 
 
+class AppClosed(StepwellError):
+    """The app was closed while a caller waited for a job. The job itself is not affected."""
+
+
 class BadArgs(StepwellError, TypeError):
     """The arguments do not fit the task's signature or cannot be encoded. Nothing was enqueued."""
 
@@ -92,6 +98,10 @@ class MisfitArgs(BadArgs):
     """Stored args have an argument that the task does not know, or lack one that it needs. Other code may fit them."""
 
 
+class CodecError(StepwellError):
+    """A codec of the app could not seal a value, or open a stored one: it lacks the codec, or a key."""
+
+
 class BadValue(StepwellError):
     """A result or the value of a step cannot be stored; the message says which one, and why. Never retried."""
 
@@ -110,8 +120,8 @@ def no_such_job(job_id: object) -> JobNotFound:
 class JobExists(StepwellError):
     """Another job has the unique key, so nothing was enqueued or retried; of a batch, nothing at all.
 
-    `job` is the handle of the other job. If two items of one batch have the same key, it is the first of them, which
-    was not enqueued either.
+    `job` is the handle of the other job. If two items of one list have the same key, the message says so, and the other
+    job is the first of them, which was not enqueued either: `job.exists()` is false.
     """
 
     job: Any

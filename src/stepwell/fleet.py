@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from stepwell.errors import ConfigError
 from stepwell.jobs.filter import check_worker
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database
-from stepwell.postgres.queries.fleet import Target
+from stepwell.postgres.database_type import Database
 from stepwell.postgres.query_plan import rows_of, run_call
 from stepwell.values.bounds import check_name
+
+if TYPE_CHECKING:
+    from stepwell.postgres.queries.fleet import Target
 
 OneTask: TypeAlias = str | Task[..., Any] | None
 OneWorker: TypeAlias = UUID | str | None
@@ -80,7 +82,7 @@ def to_target(verb: str, queue: str | None, task: OneTask, worker: OneWorker, ev
             f"{verb} was given {' and '.join(given) or 'nothing'}: give a queue, task=, worker= or everything=True, "
             f'such as {verb}("mail")'
         )
-    return Target(
+    return queries.fleet.Target(
         None if queue is None else check_name(queue, "queue"),
         None if task is None else check_name(task.name if isinstance(task, Task) else task, "task"),
         None if worker is None else check_worker(worker),

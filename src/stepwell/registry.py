@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
@@ -33,11 +32,13 @@ from stepwell.jobs.callable_task import (
     new_task,
 )
 from stepwell.jobs.enqueue import JobStore
+from stepwell.jobs.retired_task import RetiredTask
 from stepwell.jobs.task import Task
-from stepwell.values.admission import AdmissionRules, Fair, Limit, OnConflict, Rate, Unique, fair_of, unique_of
-from stepwell.values.bounds import check_choice
-from stepwell.values.duration import Duration, seconds
-from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
+from stepwell.postgres.callers.sessions import TransactionOption
+from stepwell.task_defaults import TaskDefaults
+from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Unique
+from stepwell.values.duration import Duration
+from stepwell.values.policy import Keep
 from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry
 from stepwell.worker_hook import name_of
@@ -45,40 +46,6 @@ from stepwell.worker_hook import name_of
 P = ParamSpec("P")
 R = TypeVar("R")
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
-
-DRIFTS: tuple[Drift, ...] = ("warn", "fail", "rerun")
-
-
-@dataclass(frozen=True, slots=True)
-class TaskDefaults:
-    """The options that tasks of an app have unless they give their own."""
-
-    queue: str
-    retry: Retry
-    timeout: float | None
-    keep: float
-    keep_failed: float
-    drift: Drift
-
-    def options(
-        self,
-        queue: str | None = None,
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        timeout_grace: Duration = "5s",
-        keep: Keep | None = None,
-        keep_failed: Keep | None = None,
-    ) -> dict[str, Any]:
-        return {
-            "queue": self.queue if queue is None else queue,
-            "priority": priority,
-            "retry": check_retry(retry) or self.retry,
-            "timeout": self.timeout if timeout is None else check_timeout(timeout),
-            "timeout_grace": seconds(timeout_grace, "timeout_grace"),
-            "keep": self.keep if keep is None else check_keep(keep, "keep"),
-            "keep_failed": self.keep_failed if keep_failed is None else check_keep(keep_failed, "keep_failed"),
-        }
 
 
 class TaskRegistry:
@@ -123,7 +90,7 @@ class TaskRegistry:
         keep: Keep | None = None,
         keep_failed: Keep | None = None,
         process: bool = False,
-        transaction: bool = False,
+        transaction: TransactionOption = False,
         drift: Drift | None = None,
         unique: str | Literal[True] | Unique | None = None,
         on_conflict: OnConflict | None = None,
@@ -133,6 +100,9 @@ class TaskRegistry:
         rates: Sequence[Rate] = (),
         fair: str | Fair | None = None,
         was: str | Sequence[str] = (),
+        logs: bool | None = None,
+        maintainer: str | None = None,
+        runbook: str | None = None,
     ) -> TaskDecorator: ...
     @overload
     def task(
@@ -156,6 +126,8 @@ class TaskRegistry:
         rates: Sequence[Rate] = (),
         fair: str | Fair | None = None,
         was: str | Sequence[str] = (),
+        maintainer: str | None = None,
+        runbook: str | None = None,
     ) -> BatchTaskDecorator: ...
     @public_call("app.task")
     def task(
@@ -173,7 +145,7 @@ class TaskRegistry:
         keep: Keep | None = None,
         keep_failed: Keep | None = None,
         process: bool = False,
-        transaction: bool = False,
+        transaction: TransactionOption = False,
         drift: Drift | None = None,
         unique: str | Literal[True] | Unique | None = None,
         on_conflict: OnConflict | None = None,
@@ -183,28 +155,37 @@ class TaskRegistry:
         rates: Sequence[Rate] = (),
         fair: str | Fair | None = None,
         was: str | Sequence[str] = (),
+        logs: bool | None = None,
+        maintainer: str | None = None,
+        runbook: str | None = None,
     ) -> Any:
         """Register a function as a task, under its own name unless `name` is given.
 
         A coroutine function runs on the worker's event loop, a plain function in a thread, or with `process` in a
         process that is killed when its time is up. After `timeout` a run is asked to stop; a run that has not stopped
         after `timeout_grace` more is abandoned. `keep` and `keep_failed` say how long finished jobs are kept. With
-        `transaction`, `ctx.connection` is in a transaction that commits together with the job's completion, or not at
-        all.
+        `transaction=True`, `ctx.connection` is in a transaction that commits together with the job's completion, or not
+        at all; with `transaction=Sessions`, a sessionmaker or async_sessionmaker of SQLAlchemy, `ctx.session` is.
 
         `unique`, `limit`, `rate` and `fair` are templates over the arguments, such as `"{user}"`: at most one job per
         key, at most so many at once or per second, keys that take turns. They hold over all workers.
 
-        `was` names what the task was called before: workers run the jobs of these names, too, with this function.
+        `was` names what the task was called before: workers run the jobs of these names, too, with this function. The
+        keys of the task belong to the first of these names, so a rename does not change them.
 
         With `batch`, the function takes a list: up to so many jobs share a call. Each is enqueued with one element, and
         ends with its element of the list that the function returns, or fails if that is an exception. A batch that is
         not full starts `batch_wait` after its first job, by default 50 milliseconds.
 
+        With `logs`, what a handler logs is kept with its job, for `stepwell jobs logs` and the dashboard: the newest
+        thousand lines. `maintainer` says who looks after the task, and `runbook` where to read what to do when it
+        fails; both are shown to people.
+
         Calling the task calls its function: `send_mail("a")` runs it here and enqueues nothing.
         """
 
         batching = check_batch(batch, batch_wait)
+        names_before = (was,) if isinstance(was, str) else tuple(was)
 
         def register(fn: Callable[..., Any]) -> Task[..., Any]:
             if isinstance(fn, Task):
@@ -212,24 +193,32 @@ class TaskRegistry:
             fn = check_function(fn)
             task_name = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
             make = new_task if batching is None else partial(new_batch_task, batching=batching)
+            options = self._defaults.options(
+                queue,
+                priority,
+                retry,
+                timeout,
+                timeout_grace,
+                keep,
+                keep_failed,
+                drift,
+                unique,
+                on_conflict,
+                limit,
+                limits,
+                rate,
+                rates,
+                fair,
+                logs,
+                maintainer,
+                runbook,
+                task=task_name,
+                was=names_before,
+                batch=batching is not None,
+            )
             return self._register(
-                make(
-                    self._job_store,
-                    fn,
-                    task_name,
-                    rules=AdmissionRules(
-                        task_name,
-                        unique_of(unique, on_conflict),
-                        (*(() if limit is None else (limit,)), *limits),
-                        (*(() if rate is None else (rate,)), *rates),
-                        fair_of(fair),
-                    ),
-                    process=process,
-                    transaction=transaction,
-                    drift=self._defaults.drift if drift is None else check_choice(drift, "drift", DRIFTS),
-                    **self._defaults.options(queue, priority, retry, timeout, timeout_grace, keep, keep_failed),
-                ),
-                (was,) if isinstance(was, str) else tuple(was),
+                make(self._job_store, fn, task_name, process=process, transaction=transaction, **options),
+                names_before,
             )
 
         return register if fn is None else register(fn)
@@ -251,19 +240,46 @@ class TaskRegistry:
             `Step(fn, retry=..., timeout=..., queue=...)` gives a function its own policy; with `transaction` or
             `process` it runs like a task with that option. A function may return `Next(value, after="1h")` to delay the
             next one, or `Done(value)` to end the chain. A job is enqueued with the arguments of the first function.
+            `unique`, `limit`, `rate` and `fair` are for the job as a whole, with templates over those arguments.
             """
             module = sys._getframe(2).f_globals.get("__name__", "?")
-            return self._register(Chain(self._job_store, name, steps, module, **self._defaults.options(**options)))
+            made = self._defaults.options(**options, task=name)
+            return self._register(Chain(self._job_store, name, steps, module, **made))
 
     @public_call("app.machine", ChainOptions)
     def machine(self, name: str, **options: Unpack[ChainOptions]) -> Machine:
-        """Register a state machine as a task. `@machine.state` adds its states. A job is enqueued with a state."""
-        return self._register(Machine(self._job_store, name, **self._defaults.options(**options)))
+        """Register a state machine as a task. `@machine.state` adds its states. A job is enqueued with a state.
+
+        `unique`, `limit`, `rate` and `fair` are for the job as a whole. Their templates read the fields of the state
+        that the job begins with: `"{state.customer}"`.
+        """
+        return self._register(Machine(self._job_store, name, **self._defaults.options(**options, task=name)))
+
+    @public_call("app.retire")
+    def retire(self, *names: str, queue: str | None = None) -> None:
+        """Drain the jobs of tasks that this code no longer has: `app.retire("old_name")`.
+
+        A worker of this app claims the jobs of these names and ends them without running anything. They end as
+        cancelled, so that nobody takes them for done: `retry` runs one again once there is a task of its name. The
+        worker logs how many there were. Name the `queue` of these jobs if no other task of the app has it.
+        """
+        if not names:
+            raise ConfigError("retire which task? Give its name: app.retire('old_name')")
+        for name in names:
+            self._register(RetiredTask(self._job_store, name, **self._defaults.options(queue, task=name)))
 
     def _register(self, task: AnyTask, was: Sequence[str] = ()) -> AnyTask:
         for name in (task.name, *was):
-            if name in self._tasks:
-                other = self._tasks[name].fn
+            if (known := self._tasks.get(name)) is not None:
+                if known.retired and task.retired:
+                    raise DuplicateTask(f"task {name!r} is retired twice: leave one app.retire out")
+                if known.retired or task.retired:
+                    other = (task if known.retired else known).fn
+                    raise DuplicateTask(
+                        f"task {name!r} is retired, and it is also {name_of(other)}: leave app.retire({name!r}) out, "
+                        "or give the task another name"
+                    )
+                other = known.fn
                 raise DuplicateTask(
                     f"two tasks are named {name!r}: {name_of(other)} and {name_of(task.fn)}: "
                     "give one another name with @app.task(name=...)"

@@ -362,7 +362,7 @@ async def test_a_call_that_does_not_stop_is_abandoned_and_keeps_its_slot(app: Ap
     go = threading.Event()
     abandoned: list[Telemetry] = []
 
-    @app.task(batch=2, timeout="50ms", timeout_grace="50ms", retry=ONCE)
+    @app.task(batch=2, batch_wait="5s", timeout="50ms", timeout_grace="50ms", retry=ONCE)
     def stuck(numbers: list[int]) -> list[int]:
         go.wait(60)
         return numbers
@@ -502,6 +502,7 @@ async def test_a_paused_queue_gets_back_what_still_gathers(app: App) -> None:
         await _until_state(job, "running")
 
 
+@pytest.mark.slow
 async def test_a_batch_that_gathers_for_long_is_not_handed_back_as_stalled(app: App) -> None:
     @app.task(batch=3, batch_wait="2500ms")
     async def noted(numbers: list[int]) -> None: ...
@@ -514,6 +515,7 @@ async def test_a_batch_that_gathers_for_long_is_not_handed_back_as_stalled(app: 
     assert info.epoch == 1
 
 
+@pytest.mark.slow
 async def test_a_batch_whose_worker_lost_its_lease_cannot_finish_any_job(
     app: App, conn: psycopg.Connection[Any]
 ) -> None:
@@ -691,8 +693,8 @@ def test_a_function_that_takes_no_batch_is_refused_where_it_is_defined(
         ({"batch": 10, "batch_wait": "2m"}, "batch_wait is 2m"),
         ({"batch": 10, "batch_wait": -1}, "batch_wait"),
         ({"batch_wait": "1s"}, "there is no batch="),
-        ({"batch": 10, "process": True}, "batch= and process=True exclude each other"),
-        ({"batch": 10, "transaction": True}, "batch= and transaction=True exclude each other"),
+        ({"batch": 10, "process": True}, "batch= and process= exclude each other"),
+        ({"batch": 10, "transaction": True}, "batch= and transaction= exclude each other"),
     ],
 )
 def test_options_that_do_not_go_with_a_batch_are_refused(app: App, options: dict[str, Any], said: str) -> None:

@@ -57,6 +57,7 @@ def tallies(conn: Connection) -> int:
     return (conn.execute("select count(*) from stepwell.group_tally").fetchone() or (0,))[0]
 
 
+@pytest.mark.slow
 async def test_two_thousand_members_with_failures_retries_and_cancels(app: App, told: Told) -> None:
     runs: Counter[int] = Counter()
 
@@ -186,6 +187,7 @@ async def test_a_callback_may_take_no_arguments_and_have_options(app: App, conn:
     assert row == (info.run_at,), "the delay begins at the end of the group"
 
 
+@pytest.mark.slow
 async def test_a_callback_with_a_limit_queues_for_it(app: App, told: Told) -> None:
     running: list[int] = []
     most: list[int] = []
@@ -506,6 +508,7 @@ async def test_a_member_that_is_retried_after_the_end_changes_nothing(app: App, 
     assert told.counts == [(1, 0, 1, 0)]
 
 
+@pytest.mark.slow
 async def test_a_group_in_the_callers_transaction(app: App, dsn: str, told: Told) -> None:
     @app.task
     async def work(n: int) -> None: ...

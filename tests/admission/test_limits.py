@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import App, ConfigError, Context, Fail, JobFailed, Limit, Retry, Snooze, Worker
+from stepwell import App, BadArgs, ConfigError, Context, Fail, JobFailed, Limit, Retry, Snooze, Worker
 
 Connection = psycopg.Connection[Any]
 
@@ -106,6 +106,50 @@ async def test_two_workers_share_a_limit(app: App, dsn: str) -> None:
             for job in jobs:
                 await job.aresult(timeout="20s")
     assert tally.most["k"] == 3
+
+
+async def test_jobs_of_one_key_with_different_numbers_are_each_admitted_by_their_own(
+    app: App, conn: Connection
+) -> None:
+    """As while a new number is deployed. The number of the first job was that of the whole line."""
+
+    @app.task(limit=Limit(5, key="{key}"))
+    async def wide(key: str) -> None: ...
+
+    @app.task(limit=Limit(2, key="{key}"))
+    async def narrow(key: str) -> None: ...
+
+    @app.task(limits=[Limit(5, key="{key}"), Limit(9, key="other")])
+    async def both(key: str) -> None: ...
+
+    lines = {
+        "a": [wide, narrow, narrow, wide],
+        "b": [wide, wide, narrow, wide],
+        "c": [narrow, wide, wide],
+        "d": [wide, wide, wide, wide, wide, wide],
+        "e": [wide, both, narrow],
+    }
+    for key, tasks in lines.items():
+        for task in tasks:
+            await task.aenqueue(key)
+    conn.execute("select stepwell.admit_keys(array['a', 'b', 'c', 'd', 'e'])")
+    rows = conn.execute(
+        "select args ->> 'key', array_agg(state::text order by id) from stepwell.job group by 1 order by 1"
+    )
+    found = {key: [state == "ready" for state in states] for key, states in rows}
+    assert found == {
+        "a": [True, True, False, False],
+        "b": [True, True, False, False],
+        "c": [True, True, False],
+        "d": [True, True, True, True, True, False],
+        "e": [True, True, False],
+    }
+    conn.execute("select stepwell.set_limit('a', 3)")
+    conn.execute("select stepwell.admit_keys(array['a'])")
+    assert conn.execute("select count(*) from stepwell.permit where key = 'a'").fetchone() == (3,)
+    async with Worker(app):
+        await auntil(lambda: conn.execute("select from stepwell.job").rowcount == 0)
+    assert permits(conn) == 0
 
 
 async def test_a_job_that_waits_gives_its_place_to_the_next_and_queues_again(app: App, conn: Connection) -> None:
@@ -271,6 +315,7 @@ async def test_children_and_retried_jobs_are_limited_too(app: App, conn: Connect
         (lambda: Limit(0), "between 1 and"),
         (lambda: Limit(True), "between 1 and"),
         (lambda: Limit(2.5), "between 1 and"),  # type: ignore[arg-type]
+        (lambda: Limit(1, hold="no"), "must be True or False"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_limits_are_refused(make: Any, match: str) -> None:
@@ -285,11 +330,36 @@ def test_templates_are_checked_where_the_task_is_defined(app: App) -> None:
         (Limit(1, key="{usr}"), "names 'usr': the arguments are user"),
         (Limit(1, key="{"), "no template"),
         (Limit(1, key=""), "give text"),
+        (Limit(1, key="{user:{width}}"), "'{width}' is no format"),
+        (Limit(1, key="{user:zz}"), "'zz' is no format"),
+        (Limit(1, key="{user!s:05d}"), "'05d' is no format"),
+        (Limit(1, key="{user!x}"), "there are !s, !r and !a"),
+        (Limit(1, key="{user.}"), "'user.' is no value"),
+        (Limit(1, key="{user.a..b}"), "is no value"),
+        (Limit(1, key="{user[]}"), "is no template|is no value"),
+        (Limit(1, key="{user[0]x}"), "is no template|is no value"),
+        (Limit(1, key="\x02q"), "control characters"),
+        (Limit(1, key="\x02{user}"), "control characters"),
+        (Limit(1, key="a\0"), "NUL"),
+        (Limit(1, key="\ud800"), "surrogate"),
     ):
         with pytest.raises(ConfigError, match=match):
             app.task(limit=limit)(work)
     with pytest.raises(ConfigError, match="hold=True"):
         app.task(limits=[Limit(1, key="a", hold=True), Limit(1, key="b")])(work)
+
+
+def test_templates_may_have_paths_and_formats(app: App) -> None:
+    def work(user: Any) -> None: ...
+
+    for n, key in enumerate(
+        (
+            "{user}", "{user!r}", "{user!s:>5}", "{user.größe.b}", "{user[a.b].c[0]}", "{user:05d}", "{user:,.2f}",
+            "{user:%Y-%m-%d}", "{user:x}", "{{{user:<8}}}", "queue",
+        )
+    ):  # fmt: skip
+        app.task(name=f"work{n}", limit=Limit(1, key=key))(work)
+    app.task(name="unique", unique="\x02{user}")(work)
 
 
 async def test_a_line_of_jobs_with_one_limit_and_with_several_is_admitted_as_far_as_there_is_room(
@@ -319,10 +389,32 @@ async def test_a_line_of_jobs_with_one_limit_and_with_several_is_admitted_as_far
         '{"limits":[{"key":"k","most":99999999999}]}', '{"limits":[{"key":"k","most":1,"hold":"maybe"}]}',
         '{"rates":[{"key":"k","interval":0,"burst":1}]}', '{"rates":[{"key":"k","interval":1}]}',
         '{"rates":[{"key":"k","interval":"NaN","burst":1}]}', '{"fair":{}}', '{"fair":{"key":"k","weight":0}}',
-        '{"unique":{}}', '{"limits":[' + ",".join(['{"key":"k","most":1}'] * 9) + "]}",
+        '{"unique":{}}', '{"unique":{"key":"k","conflict":"explode"}}',
+        '{"\\u0075nique":{"key":"k","until_start":"maybe"}}', '{"\\u0075nique":{"key":"k","period":-1}}',
+        '{"\\u0075nique":{"key":"k","max_wait":"soon"}}', '{"limits":[' + ",".join(['{"key":"k","most":1}'] * 9) + "]}",
     ],
 )  # fmt: skip
 def test_sql_refuses_an_admission_that_could_not_be_read_later(conn: Connection, admission: str) -> None:
     policy = f'{{"admission":{admission}}}'
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="admission in a policy is not valid"):
         conn.execute("select stepwell.enqueue_many('{work}', '{\"{}\"}', _policies => array[%s])", [policy])
+
+
+def test_a_key_with_control_characters_is_refused(app: App, conn: Connection) -> None:
+    @app.task(limit=Limit(1, key="{tenant}"))
+    def report(tenant: str) -> None: ...
+
+    # Such a permit would count against the limit of a queue.
+    forged = "\x02default"
+    with pytest.raises(BadArgs, match="control characters"):
+        report.enqueue(forged)
+    for rules in (
+        '"limits":[{"key":"\\u0002default","most":1}]',
+        '"rates":[{"key":"\\u0002q","interval":1,"burst":1}]',
+    ):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="not valid"):
+            conn.execute("select stepwell.enqueue_many('{report}', '{\"{}\"}', _policies => %s)",
+                         ([f'{{"admission":{{{rules}}}}}'],))  # fmt: skip
+    with pytest.raises(psycopg.Error, match="no control characters"):
+        conn.execute("select stepwell.set_limit(%s, 1)", (forged,))
+    assert states(conn) == {}

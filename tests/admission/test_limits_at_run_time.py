@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import App, ConfigError, Limit, LimitInfo, Rate, Worker
+from stepwell import App, ConfigError, Context, Limit, LimitInfo, Rate, Worker
 
 
 async def the(app: App, key: str) -> LimitInfo:
@@ -75,6 +76,145 @@ async def test_a_limit_that_is_raised_admits_at_once_and_none_that_is_lowered(ap
         for job in jobs[3:]:
             await job.aresult(timeout="20s")
     assert max(most) == 3
+
+
+async def test_a_limit_that_is_lowered_takes_permits_back_from_jobs_that_have_not_started(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    started: list[int] = []
+    end = asyncio.Event()
+
+    @app.task(limit=Limit(100, key="k"))
+    async def work(n: int) -> None:
+        started.append(n)
+        await end.wait()
+
+    async with Worker(app, concurrency=3):
+        jobs = await work.aenqueue_many([{"n": n} for n in range(40)])
+        await auntil(lambda: _held(app, "k", 40))
+        await auntil(lambda: len(started) == 3)
+        await app.aset_limit("k", 0)
+
+        async def taken_back() -> bool:
+            # Jobs that were claimed and wait in the worker count as running.
+            found = await the(app, "k")
+            running = conn.execute("select from stepwell.job where state = 'running'").rowcount
+            return found.held == running and found.waiting == 40 - running
+
+        await auntil(taken_back)
+        claimed = (await the(app, "k")).held
+        why = await jobs[-1].awhy()
+        assert (why.cause, "the key 'k' has a limit of 0, set at run time" in why.subject) == ("limit", True)
+        end.set()
+        await auntil(lambda: _held(app, "k", 0))
+        await asyncio.sleep(0.2)
+        assert (len(started), (await the(app, "k")).waiting) == (claimed, 40 - claimed)
+        await app.aset_limit("k", None)
+        for job in jobs:
+            await job.aresult(timeout="20s")
+    # The first in line were left, so the order is kept.
+    assert started == list(range(40))
+
+
+async def test_a_limit_that_is_lowered_a_little_takes_back_the_last_jobs(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    @app.task(limit=Limit(6, key="k"))
+    async def work(n: int) -> None: ...
+
+    jobs = await work.aenqueue_many([{"n": n} for n in range(8)])
+    await work.using(priority=5).aenqueue(8)
+    conn.execute("select stepwell.admit_keys(array['k'])")
+    ready = "select args ->> 'n' from stepwell.job where state = 'ready' order by rank, run_at, id"
+    assert [row[0] for row in conn.execute(ready)] == ["8", "0", "1", "2", "3", "4"]
+    await app.aset_limit("k", 3)
+    # The first look after a start finds the key, also if no worker heard of the change.
+    assert conn.execute("select stepwell.lines()").fetchone() == (["k"],)
+    assert conn.execute("select admitted from stepwell.admit_keys(array['k'])").fetchone() == (0,)
+    assert [row[0] for row in conn.execute(ready)] == ["8", "0", "1"]
+    found = await the(app, "k")
+    assert (found.held, found.waiting) == (3, 6)
+    await app.aset_limit("k", 0)
+    conn.execute("select stepwell.admit_keys(array['k'])")
+    # A job that no line knows would be lost.
+    await app.aset_limit("k", None)
+    async with Worker(app):
+        for job in jobs:
+            await job.aresult(timeout="20s")
+
+
+async def test_a_rate_that_is_lowered_takes_reserved_tokens_back(app: App, conn: psycopg.Connection[Any]) -> None:
+    started: list[int] = []
+    end = asyncio.Event()
+
+    @app.task(rate=Rate(500, key="api"))
+    async def call(n: int) -> None:
+        started.append(n)
+        await end.wait()
+
+    reserved = "select count(*) from stepwell.permit where rate"
+    async with Worker(app, concurrency=3):
+        jobs = await call.aenqueue_many([{"n": n} for n in range(60)])
+        await auntil(lambda: len(started) == 3)
+        await auntil(lambda: conn.execute("select from stepwell.job where state = 'blocked'").rowcount == 0)
+        await app.aset_rate("api", Rate(1, per="1h"))
+        await auntil(lambda: conn.execute(reserved).fetchone() == (0,))
+        why = await jobs[-1].awhy()
+        assert (why.cause, "a rate of 1 per hour" in why.subject) == ("rate", True)
+        claimed = 60 - (await the(app, "api")).waiting
+        end.set()
+        await auntil(lambda: len(started) == claimed)
+        await asyncio.sleep(0.2)
+        assert len(started) == claimed < 30
+        await app.aset_rate("api", None)
+        for job in jobs:
+            await job.aresult(timeout="20s")
+
+
+async def test_a_job_with_several_rules_gives_all_its_permits_back(app: App, conn: psycopg.Connection[Any]) -> None:
+    @app.task(limits=[Limit(10, key="a"), Limit(4, key="b")], rate=Rate(100, key="api"))
+    async def both(n: int) -> None: ...
+
+    @app.task(limits=[Limit(4, key="b"), Limit(9, key="c")])
+    async def only_b(n: int) -> None: ...
+
+    jobs = [*await both.aenqueue_many([{"n": n} for n in range(4)]), *await only_b.aenqueue_many([{"n": 0}])]
+    permits = "select key, count(*) from stepwell.permit group by key order by key"
+    for _ in range(3):
+        conn.execute("select stepwell.admit_keys(array['a', 'b', 'c', 'api'])")
+    assert conn.execute(permits).fetchall() == [("a", 4), ("api", 4), ("b", 4)]
+    conn.execute("listen stepwell_blocked")
+    await app.aset_limit("a", 1)
+    conn.execute("select stepwell.admit_keys(array['a'])")
+    assert conn.execute(permits).fetchall() == [("a", 1), ("api", 1), ("b", 1)]
+    # The other keys have room for the jobs in their lines.
+    told = {key for told in conn.notifies(timeout=0.1) for key in json.loads(told.payload)}
+    assert {"b", "api"} <= told
+    async with Worker(app):
+        await jobs[-1].aresult(timeout="20s")
+        await app.aset_limit("a", None)
+        for job in jobs:
+            await job.aresult(timeout="20s")
+
+
+async def test_a_job_that_holds_its_permit_over_a_wait_is_not_stopped(app: App, conn: psycopg.Connection[Any]) -> None:
+    @app.task(limit=Limit(5, key="k", hold=True))
+    async def work(ctx: Context, n: int) -> int:
+        await ctx.sleep("1ms")
+        return n
+
+    async with Worker(app):
+        await app.apause("default")
+        fresh = await work.aenqueue(1)
+        await auntil(lambda: _held(app, "k", 1))
+    # A second one that has begun.
+    begun = await work.aenqueue(2)
+    conn.execute("select stepwell.admit_keys(array['k'])")
+    conn.execute("update stepwell.job set epoch = 1 where id = %s", (begun.id,))
+    await app.aset_limit("k", 0)
+    conn.execute("select stepwell.admit_keys(array['k'])")
+    states = dict(conn.execute("select id, state::text from stepwell.job").fetchall())
+    assert states == {fresh.id: "blocked", begun.id: "ready"}
 
 
 async def test_a_rate_is_set_and_removed(app: App) -> None:

@@ -45,7 +45,7 @@ async def test_no_more_jobs_run_than_the_limit_allows(dsn: str, workers: int) ->
     async with asyncio.TaskGroup() as group, app:
         # Enqueued before the limit was set.
         jobs = await app.aenqueue_many([app.tasks["work"].call() for _ in range(100)])
-        await app.aset_queue_limit("default", 3)
+        await app.aset_queue("default", limit=3)
         jobs += await app.aenqueue_many([app.tasks["work"].call() for _ in range(50)])
         running = [Worker(each, concurrency=20, poll=30) for each in apps]
         tasks = [group.create_task(worker.run()) for worker in running]
@@ -69,7 +69,7 @@ async def test_jobs_that_ran_before_the_limit_was_set_count(app: App) -> None:
     async with Worker(app, poll=30):
         first = [await work.aenqueue(n) for n in range(3)]
         await auntil(lambda: len(running) == 3)
-        await app.aset_queue_limit("default", 2)
+        await app.aset_queue("default", limit=2)
         later = [await work.aenqueue(n) for n in range(3, 6)]
 
         async def counted() -> bool:
@@ -93,19 +93,19 @@ async def test_a_limit_that_is_raised_or_removed_takes_effect_at_once(app: App) 
         running.add(n)
         await end.wait()
 
-    await app.aset_queue_limit("default", 0)
+    await app.aset_queue("default", limit=0)
     async with Worker(app, poll=30):
         jobs = [await work.aenqueue(n) for n in range(6)]
         why = await jobs[0].awhy()
         assert (why.cause, why.subject) == ("limit", "the queue 'default' has a limit of 0")
         assert why.next_act.endswith("raise the limit: stepwell queues set default --limit 1")
-        await app.aset_queue_limit("default", 1)
+        await app.aset_queue("default", limit=1)
         await auntil(lambda: len(running) == 1)
-        await app.aset_queue_limit("default", 4)
+        await app.aset_queue("default", limit=4)
         await auntil(lambda: len(running) == 4)
         why = await jobs[5].awhy()
         assert (why.cause, len(why.jobs)) == ("limit", 3)
-        await app.aset_queue_limit("default", None)
+        await app.aset_queue("default", limit=None)
         await auntil(lambda: len(running) == 6)
         end.set()
         for job in jobs:
@@ -124,7 +124,7 @@ async def test_a_job_that_is_handed_back_gives_its_place_to_the_next(app: App) -
     async def plain() -> None:
         seen.append("ran")
 
-    await app.aset_queue_limit("default", 1)
+    await app.aset_queue("default", limit=1)
     async with Worker(app, poll=30):
         await snoozes.aenqueue()
         job = await plain.aenqueue()
@@ -143,7 +143,7 @@ async def test_other_queues_and_limits_by_key_work_beside_it(app: App) -> None:
     async def plain() -> None:
         await quick.run(0.005)
 
-    await app.aset_queue_limit("slow", 5)
+    await app.aset_queue("slow", limit=5)
     async with Worker(app, queues=["slow", "quick"], concurrency=20, poll=30):
         jobs = await app.aenqueue_many([limited.call() for _ in range(40)] + [plain.call() for _ in range(100)])
         for job in jobs:
@@ -157,7 +157,7 @@ async def test_a_dead_worker_gives_its_places_back(app: App, conn: psycopg.Conne
     @app.task
     async def work() -> None: ...
 
-    await app.aset_queue_limit("default", 1)
+    await app.aset_queue("default", limit=1)
     job = await work.aenqueue()
     [(dead,)] = conn.execute(
         "select stepwell.register_worker('here', 7, '0', '{default}', '{\"work\": {}}', 5, 60)::text"
@@ -181,7 +181,7 @@ async def test_a_worker_does_not_claim_in_vain_while_the_limit_is_full(app: App)
     async def work() -> None:
         await end.wait()
 
-    await app.aset_queue_limit("default", 1)
+    await app.aset_queue("default", limit=1)
     worker = Worker(app, poll=0.05)
     heard = Heard(worker)
     async with worker:
@@ -203,7 +203,7 @@ async def test_after_a_minute_no_running_job_is_without_a_permit(app: App, conn:
 
     counted = "select all_counted from stepwell.queue_setting"
     async with Clock(app) as clock:
-        await app.aset_queue_limit("default", 1)
+        await app.aset_queue("default", limit=1)
         async with Worker(app):
             await (await work.aenqueue()).aresult(timeout="20s")
             assert conn.execute(counted).fetchall() == [(False,)]
@@ -217,7 +217,7 @@ async def test_a_rate_holds_for_all_jobs_of_the_queue(app: App, conn: psycopg.Co
     async def work() -> None: ...
 
     jobs = await app.aenqueue_many([work.call() for _ in range(60)])
-    await app.aset_queue_rate("default", Rate(100, burst=5))
+    await app.aset_queue("default", rate=Rate(100, burst=5))
     async with Worker(app, concurrency=50, poll=30):
         for job in jobs:
             await job.aresult(timeout="30s")
@@ -234,7 +234,7 @@ async def test_a_rate_that_is_used_up_says_so_and_is_raised(app: App) -> None:
     @app.task
     async def work() -> None: ...
 
-    await app.aset_queue_rate("default", Rate(1, per="1h"))
+    await app.aset_queue("default", rate=Rate(1, per="1h"))
     async with Worker(app, poll=30):
         first = await work.aenqueue()
         await first.aresult(timeout="20s")
@@ -243,21 +243,21 @@ async def test_a_rate_that_is_used_up_says_so_and_is_raised(app: App) -> None:
         assert (why.cause, why.subject) == ("rate", "the rate of the queue 'default' is used up")
         assert why.until is not None
         assert why.next_act == "wait, or raise the rate: stepwell queues set default --rate COUNT/s"
-        await app.aset_queue_rate("default", Rate(1000))
+        await app.aset_queue("default", rate=Rate(1000))
         await second.aresult(timeout="20s")
-        await app.aset_queue_rate("default", None)
+        await app.aset_queue("default", rate=None)
         await (await work.aenqueue()).aresult(timeout="20s")
 
 
 def test_what_cannot_be_set_is_refused(dsn: str) -> None:
     with App(dsn) as app:
-        app.set_queue_limit("mail", 5)
+        app.set_queue("mail", limit=5)
         for queue, most in (("mail", -1), ("mail", 2_000_000), ("", 1), ("mail*", 1)):
             with pytest.raises(ConfigError):
-                app.set_queue_limit(queue, most)
+                app.set_queue(queue, limit=most)
         with pytest.raises(ConfigError, match="leave key= out"):
-            app.set_queue_rate("mail", Rate(1, key="k"))
-        app.set_queue_rate("mail", Rate(1))
+            app.set_queue("mail", rate=Rate(1, key="k"))
+        app.set_queue("mail", rate=Rate(1))
         for _ in range(2):
-            app.set_queue_limit("mail", None)
-            app.set_queue_rate("mail", None)
+            app.set_queue("mail", limit=None)
+            app.set_queue("mail", rate=None)

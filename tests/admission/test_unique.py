@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
+from pydantic import BaseModel
 
 from stepwell import (
     App,
@@ -265,6 +268,25 @@ async def test_concurrent_enqueues_that_raise_fail_alone(app: App, conn: Connect
     found = await asyncio.gather(*(work.aenqueue(n % 10) for n in range(30)), return_exceptions=True)
     assert sum(isinstance(each, JobExists) for each in found) == 21
     assert live(conn) == 10
+
+
+async def test_two_items_with_one_key_are_named_as_such(app: App, conn: Connection) -> None:
+    @app.task(unique="{n}", on_conflict="raise")
+    async def work(n: int) -> None: ...
+
+    with pytest.raises(JobExists, match=r'^two items of the list have the unique key .*"7"') as caught:
+        await work.aenqueue_many([{"n": 7}, {"n": 7}])
+    assert await caught.value.job.aexists() is False
+    with pytest.raises(JobExists, match=r'^two calls of the group have the unique key .*"7"') as caught:
+        await app.agroup([work.call(7), work.call(7)])
+    assert await caught.value.job.aexists() is False
+    assert live(conn) == 0
+    first = await work.aenqueue(7)
+    with pytest.raises(JobExists, match=f"^job {first.id} has the unique key"):
+        await work.aenqueue_many([{"n": 7}, {"n": 7}])
+    with pytest.raises(JobExists, match=f"^job {first.id} has the unique key") as caught:
+        await app.agroup([work.call(7), work.call(7)])
+    assert caught.value.job == first
 
 
 async def test_a_batch_that_raises_enqueues_nothing(app: App, conn: Connection) -> None:
@@ -541,6 +563,96 @@ async def test_all_arguments_are_the_key_however_they_are_given(app: App) -> Non
     assert first.id == again.id != other.id
 
 
+async def test_dicts_whose_keys_are_not_text_are_part_of_the_key(app: App) -> None:
+    @app.task(unique=True)
+    async def work(counts: dict[int, set[int]], days: dict[datetime, int]) -> None: ...
+
+    days = {UTC_NOON: 1}
+    assert (await work.aenqueue({1: {3, 4}, 2: set()}, days)).inserted
+    assert not (await work.aenqueue({2: set(), 1: {4, 3}}, days)).inserted
+    assert (await work.aenqueue({1: {3}, 2: set()}, days)).inserted
+    assert (await work.aenqueue({1: {3}, 2: set()}, {UTC_NOON.astimezone(BERLIN): 1})).inserted
+
+
+class Meeting(BaseModel):
+    at: datetime
+    others: dict[str, list[datetime]]
+    note: str = ""
+
+
+@dataclass
+class Visit:
+    at: datetime
+
+
+UTC_NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+BERLIN = timezone(timedelta(hours=1))
+
+
+async def test_equal_times_in_different_zones_are_one_key(app: App) -> None:
+    @app.task(unique="{at}")
+    async def plain(at: datetime) -> None: ...
+
+    @app.task(unique="{visit.at!s}-{days[0]}")
+    async def inside(visit: Visit, days: list[datetime]) -> None: ...
+
+    @app.task(unique="{at:%d}")
+    async def by_day(at: datetime) -> None: ...
+
+    @app.task(unique=True)
+    async def everything(
+        at: datetime,
+        visits: list[Visit],
+        by_number: dict[int, set[datetime]],
+        meeting: Meeting,
+        note: str = "",
+    ) -> None: ...
+
+    same = [UTC_NOON, UTC_NOON.astimezone(BERLIN), UTC_NOON.astimezone(timezone(-timedelta(hours=3, minutes=30)))]
+    naive = UTC_NOON.replace(tzinfo=None)
+    edge = datetime.min.replace(tzinfo=BERLIN)  # it is not in UTC, where the year would be 0
+    later = timedelta(minutes=30)
+    assert [(await plain.aenqueue(at)).inserted for at in (*same, naive, edge)] == [True, False, False, True, True]
+    assert [(await inside.aenqueue(Visit(at), [at])).inserted for at in same] == [True, False, False]
+    midnight = datetime(2030, 1, 2, tzinfo=BERLIN)
+    assert (await by_day.aenqueue(midnight)).inserted
+    assert (await by_day.aenqueue(midnight.astimezone(UTC))).inserted
+
+    def arguments(at: datetime, **fields: Any) -> tuple[Any, ...]:
+        return (
+            at,
+            [Visit(at + later)],
+            {2: {at, at + later}, 1: set[datetime]()},
+            Meeting(at=at, others={"x": [at, naive]}, **fields),
+        )
+
+    assert [(await everything.aenqueue(*arguments(at))).inserted for at in same] == [True, False, False]
+    assert (await everything.aenqueue(*arguments(UTC_NOON + later))).inserted
+    # Text is text, also where it looks like a time.
+    texts = [at.isoformat() for at in same]
+    assert [(await everything.aenqueue(*arguments(same[1]), note=text)).inserted for text in texts] == [True] * 3
+    assert [(await everything.aenqueue(*arguments(same[1], note=text))).inserted for text in texts] == [True] * 3
+
+
+async def test_arguments_that_are_written_differently_are_different_keys(app: App) -> None:
+    @app.task(unique=True)
+    async def real(n: float) -> None: ...
+
+    @app.task(unique=True)
+    async def loose(n: Any) -> None: ...
+
+    @app.task(unique="{amount}")
+    async def pay(amount: Decimal) -> None: ...
+
+    @app.task(unique="{amount:.2f}")
+    async def pay_cents(amount: Decimal) -> None: ...
+
+    assert [(await real.aenqueue(n)).inserted for n in (1, 1.0)] == [True, False]
+    assert [(await loose.aenqueue(n)).inserted for n in (1, 1.0, True)] == [True, True, True]
+    assert [(await pay.aenqueue(Decimal(n))).inserted for n in ("1.0", "1.00")] == [True, True]
+    assert [(await pay_cents.aenqueue(Decimal(n))).inserted for n in ("1.0", "1.00")] == [True, False]
+
+
 def test_a_template_that_fits_no_argument_is_refused_where_the_task_is_defined(dsn: str) -> None:
     app = App(dsn)
 
@@ -553,6 +665,9 @@ def test_a_template_that_fits_no_argument_is_refused_where_the_task_is_defined(d
         ("{}", "the arguments are user"),
         ("{0}", "the arguments are user"),
         ("{user", "no template"),
+        ("{user:zz}", "no format"),
+        ("{user.}", "no value"),
+        ("{user}\0", "NUL"),
         ("", "give text"),
         (False, "give a template"),
         (7, "give a template"),
@@ -565,6 +680,8 @@ def test_a_template_that_fits_no_argument_is_refused_where_the_task_is_defined(d
         lambda: Unique("{user}", period="0s"),
         lambda: Unique("{user}", on_conflict="throttle"),
         lambda: Unique("{user}", until="start", period="1h"),
+        lambda: Unique("{user}", max_wait="1s"),
+        lambda: Unique("{user}", max_wait="1s", on_conflict="replace"),
         lambda: Unique("{user}", on_conflict="perhaps"),  # type: ignore[arg-type]
         lambda: Unique("{user}", scope="world"),  # type: ignore[arg-type]
     ]

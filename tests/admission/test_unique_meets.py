@@ -8,7 +8,20 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import App, Cancel, Child, Context, JobExists, JobFailed, JobHandle, Limit, Retry, Unique, Worker
+from stepwell import (
+    App,
+    Cancel,
+    Child,
+    Context,
+    GroupSummary,
+    JobExists,
+    JobFailed,
+    JobHandle,
+    Limit,
+    Retry,
+    Unique,
+    Worker,
+)
 from tests.waiting import auntil
 
 Connection = psycopg.Connection[Any]
@@ -308,18 +321,17 @@ async def test_a_tick_does_not_wait_for_a_transaction_that_has_taken_the_key(
     @app.task
     async def other() -> None: ...
 
-    async with await psycopg.AsyncConnection.connect(dsn) as connection, Worker(app):
-        await beat.using(connection=connection, delay="1h").aenqueue(1)
-        before = conn.execute("select count(*) from stepwell.ticks where name = 'other'").fetchone()
-        assert before is not None
-        await auntil(
-            lambda: (
-                conn.execute("select count(*) > %s + 5 from stepwell.ticks where name = 'other'", before).fetchone()
-                == (True,)
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        # Before the worker starts: its first tick would have the key.
+        assert (await beat.using(connection=connection, delay="1h").aenqueue(1)).inserted
+        async with Worker(app):
+            await auntil(
+                lambda: (
+                    conn.execute("select count(*) > 5 from stepwell.ticks where name = 'other'").fetchone() == (True,)
+                )
             )
-        )
-        await connection.commit()
-        await auntil(lambda: conn.execute("select 1 from stepwell.ticks where skipped = 'unique'").fetchone())
+            await connection.commit()
+            await auntil(lambda: conn.execute("select 1 from stepwell.ticks where skipped = 'unique'").fetchone())
 
 
 async def test_a_triggered_run_raises_if_its_key_is_taken(app: App, conn: Connection) -> None:
@@ -348,3 +360,72 @@ async def test_a_job_that_cancels_itself_frees_the_key(app: App, conn: Connectio
     async with Worker(app):
         await auntil(lambda: live(conn) == 0)
     assert keys(conn) == []
+
+
+# Groups.
+
+
+async def test_a_call_whose_key_is_taken_is_no_member_of_its_group(app: App, conn: Connection) -> None:
+    @app.task(unique="{user}")
+    async def sync(user: str) -> None: ...
+
+    taken = await sync.aenqueue("ada")
+    group = await app.agroup([sync.call(user) for user in ("ada", "bob", "bob", "eve")])
+    assert (await group.aprogress()).total == 2
+    assert live(conn) == 3
+    assert len(keys(conn)) == 3
+    assert not (await sync.aenqueue("bob")).inserted
+    async with Worker(app):
+        assert (await group.aresult(timeout="20s")).succeeded == 2
+        await taken.aresult(timeout="20s")
+    assert keys(conn) == []
+
+
+async def test_a_call_in_a_group_replaces_or_reschedules_the_job_that_has_its_key(app: App, conn: Connection) -> None:
+    @app.task(unique=Unique("{user}", on_conflict="replace"))
+    async def draft(user: str, text: str) -> str:
+        return text
+
+    @app.task(unique=Unique("{doc}", on_conflict="reschedule"), limit=Limit(1, key="r-{version}"))
+    async def render(doc: str, version: int) -> int:
+        return version
+
+    first = await draft.aenqueue("ada", "one")
+    page = await render.using(delay="1h").aenqueue("a", 1)
+    group = await app.agroup(
+        [
+            draft.call("ada", "two"),
+            draft.using(priority=7).call("ada", "three"),
+            draft.call("bob", "four"),
+            draft.call("bob", "five"),
+            render.using(delay="10ms").call("a", 2),
+        ]
+    )
+    assert (await group.aprogress()).total == 1
+    assert live(conn) == 3
+    info = await first.ainfo()
+    assert info is not None
+    assert info.priority == 7
+    async with Worker(app):
+        assert await first.aresult(timeout="20s") == "three"
+        assert await page.aresult(timeout="20s") == 2
+        assert (await group.aresult(timeout="20s")).succeeded == 1
+        assert [member.result for member in await group.aresults()] == ["five"]
+    assert keys(conn) == []
+
+
+async def test_a_member_or_callback_that_is_to_raise_on_a_conflict_leaves_no_group(app: App, conn: Connection) -> None:
+    @app.task(unique=Unique("{user}", on_conflict="raise"))
+    async def sync(user: str) -> None: ...
+
+    @app.task(unique="once-{user}")
+    async def tell(summary: GroupSummary, user: str = "ada") -> None: ...
+
+    await sync.aenqueue("ada")
+    with pytest.raises(JobExists):
+        await app.agroup([sync.call("bob"), sync.call("ada")])
+    await app.agroup([sync.call("bob")], then=tell)
+    with pytest.raises(JobExists):
+        await app.agroup([sync.call("eve")], then=tell)
+    assert live(conn) == 3
+    assert conn.execute("select count(*) from stepwell.job_group").fetchone() == (1,)

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell import App, JobHandle, Unique, Worker
+from stepwell import App, DatabaseTimeout, JobHandle, Unique, Worker
 from tests.waiting import auntil, until
 
 Connection = psycopg.Connection[Any]
@@ -100,6 +100,44 @@ async def test_a_producer_waits_for_the_transaction_of_another_and_no_longer(
     assert live(conn) == 2
 
 
+async def test_only_who_needs_a_key_waits_for_the_open_transaction_that_has_it(app: App, dsn: str) -> None:
+    @app.task(unique="{user}")
+    async def sync(user: str) -> None: ...
+
+    @app.task
+    async def plain(n: int) -> None: ...
+
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(16) as threads:
+        async with await psycopg.AsyncConnection.connect(dsn) as connection:
+            taken = await sync.using(connection=connection).aenqueue("ada")
+            waiting = [asyncio.ensure_future(sync.aenqueue("ada")) for _ in range(15)]
+            waiting += [loop.run_in_executor(threads, sync.enqueue, "ada") for _ in range(15)]
+            await asyncio.sleep(0)
+            others = [*(plain.aenqueue(n) for n in range(5)), sync.aenqueue("bob"), sync.aenqueue("eve")]
+            assert all(job.inserted for job in await asyncio.gather(*others))
+            assert (await loop.run_in_executor(threads, plain.enqueue, 6)).inserted
+            assert not any(each.done() for each in waiting)
+            await connection.commit()
+            assert [(job.id, job.inserted) for job in await asyncio.gather(*waiting)] == [(taken.id, False)] * 30
+    assert await app.acount_jobs() == 9
+
+
+async def test_who_waits_for_a_key_for_too_long_is_told_so(dsn: str, conn: Connection) -> None:
+    app = App(dsn, call_timeout="1s")
+
+    @app.task(unique="{user}")
+    async def sync(user: str) -> None: ...
+
+    async with app, await psycopg.AsyncConnection.connect(dsn) as connection:
+        await sync.using(connection=connection).aenqueue("ada")
+        for waiting in (sync.aenqueue("ada"), asyncio.to_thread(sync.enqueue, "ada")):
+            with pytest.raises(DatabaseTimeout, match=r"waiting for its unique key for 1s .* Nothing was enqueued"):
+                await waiting
+        await connection.rollback()
+    assert live(conn) == 0
+
+
 async def test_nobody_waits_for_a_transaction_that_found_the_key_taken(app: App, dsn: str, conn: Connection) -> None:
     @app.task(unique="{user}")
     async def sync(user: str) -> None: ...
@@ -132,6 +170,7 @@ async def test_a_job_ends_while_the_key_of_its_throttle_is_taken_over_by_an_open
     assert not (await sync.aenqueue("ada")).inserted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [100, 5000])
 def test_batches_with_the_same_keys_in_opposite_order_do_not_deadlock(dsn: str, conn: Connection, count: int) -> None:
     # A batch that waits for another notices a deadlock at once.
@@ -162,6 +201,48 @@ def test_batches_with_the_same_keys_in_opposite_order_do_not_deadlock(dsn: str, 
                 assert live(conn) == count
                 conn.execute("select stepwell.cancel(array(select id from stepwell.job))")
                 assert conn.execute("select count(*) from stepwell.unique_key").fetchone() == (0,)
+
+
+def test_long_lists_with_the_same_keys_in_opposite_order_do_not_deadlock(dsn: str, conn: Connection) -> None:
+    count = 5000
+    start = threading.Barrier(2)
+
+    def produce(number: int) -> list[bool]:
+        with App(dsn) as app:
+
+            @app.task(name="work", unique="{n}")
+            def work(n: int) -> None: ...
+
+            work.enqueue(-1)  # so that a connection is open
+            start.wait(20)
+            numbers = range(count) if number else range(count - 1, -1, -1)
+            return [job.inserted for job in work.enqueue_many([{"n": n} for n in numbers])]
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
+            made = list(pool.map(produce, range(2)))
+            assert [len(inserted) for inserted in made] == [count, count]
+            assert sum(map(sum, made)) == count
+            assert live(conn) == count + 1
+            conn.execute("select stepwell.cancel(array(select id from stepwell.job))")
+
+
+async def test_a_long_list_waits_for_a_key_of_an_open_transaction(app: App, dsn: str, conn: Connection) -> None:
+    @app.task(unique="{n}")
+    async def work(n: int) -> None: ...
+
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        first = await work.using(connection=connection).aenqueue(4000)
+        other = asyncio.create_task(work.aenqueue_many([{"n": n % 4900} for n in range(5000)]))
+        # It waits for a moment in the midst of its batches, and then in order, as long as it takes.
+        in_order = _WAITING + " and clock_timestamp() - query_start > interval '300 milliseconds'"
+        await auntil(lambda: conn.execute(in_order).fetchone() == (1,))
+        await connection.commit()
+        jobs = await other
+    assert [n for n, job in enumerate(jobs) if not job.inserted] == [4000, *range(4900, 5000)]
+    assert jobs[4000].id == first.id
+    assert jobs[4950].id == jobs[50].id
+    assert live(conn) == 4900
 
 
 def test_opposite_batches_of_new_and_expired_keys_do_not_deadlock(dsn: str, conn: Connection) -> None:

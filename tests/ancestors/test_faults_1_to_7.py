@@ -39,6 +39,7 @@ ONCE = Retry(max_attempts=1)
 
 
 # 1: lease equal to timeout, so it ends first.
+@pytest.mark.slow
 async def test_a_job_outlives_the_lease_and_only_its_timeout_ends_it(app: App) -> None:
     @app.task(timeout="10s")
     async def long(ctx: Context) -> int:
@@ -90,6 +91,7 @@ async def test_a_late_run_cannot_end_the_job_for_a_newer_run_in_the_same_worker(
 
 
 # 3: a heartbeat that dies with a panic.
+@pytest.mark.slow
 async def test_a_handler_that_panics_does_not_stop_the_renewals(app: App, conn: psycopg.Connection[Any]) -> None:
     class Panic(BaseException):
         pass
@@ -169,6 +171,7 @@ async def test_a_worker_that_is_killed_leaves_the_registry_long_before_its_lease
 
 
 # 4: delayed jobs that wait for the next poll.
+@pytest.mark.slow
 async def test_a_delayed_job_and_a_retry_start_at_their_time_without_a_poll(app: App) -> None:
     @app.task(retry=Retry(max_attempts=3, initial="200ms", cap="200ms"))
     async def third_time(ctx: Context) -> int:
@@ -247,6 +250,7 @@ async def test_runs_that_wait_for_each_other_all_run_one_at_a_time_and_in_order(
 
 
 # 7: cron that fires early, or twice with two instances.
+@pytest.mark.slow
 async def test_each_tick_fires_once_and_never_early_however_many_instances_fire(
     dsn: str, conn: psycopg.Connection[Any]
 ) -> None:

@@ -35,6 +35,7 @@ from tests.sql import calls
 
 
 # 8: crashes that never count, so poison jobs loop for ever.
+@pytest.mark.slow
 @pytest.mark.crash
 def test_a_job_that_kills_its_worker_has_as_many_attempts_as_any_other(
     conn: psycopg.Connection[Any], fleet: Fleet
@@ -82,6 +83,7 @@ async def test_a_job_that_is_lost_or_cancelled_takes_no_other_with_it(app: App, 
 
 
 # 9: one lost lease that aborts every running step; here, another worker's.
+@pytest.mark.slow
 async def test_another_workers_lost_lease_stops_nothing_here(app: App, conn: psycopg.Connection[Any]) -> None:
     gate = asyncio.Event()
 
@@ -113,6 +115,7 @@ async def test_another_workers_lost_lease_stops_nothing_here(app: App, conn: psy
 
 
 # 10: an old worker that parks a newer deploy's jobs.
+@pytest.mark.slow
 async def test_an_old_worker_leaves_a_newer_deploys_jobs_to_the_newer_worker(app: App, dsn: str) -> None:
     @app.task
     async def familiar() -> None: ...
@@ -193,6 +196,7 @@ async def test_the_slots_of_a_pool_are_the_most_that_run_at_once_in_it(app: App)
 
 
 # 12: dead workers' jobs that stay running and block their schedule.
+@pytest.mark.slow
 @pytest.mark.crash
 async def test_a_schedule_whose_run_died_with_its_worker_goes_on(
     app: App, conn: psycopg.Connection[Any], fleet: Fleet

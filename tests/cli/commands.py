@@ -17,6 +17,7 @@ from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.claims import Position
 from stepwell.values.job import ClaimedJob, NewJob
+from tests.forked import ForkedProcess
 
 HERE = Path(__file__).parent
 
@@ -36,7 +37,7 @@ class Ran:
 
 Run = Callable[..., Ran]
 Answer = Callable[[str], None]
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., "ForkedProcess | subprocess.Popen[str]"]
 
 
 class Jobs:
@@ -77,13 +78,16 @@ class Jobs:
         )
         return job.id
 
-    def failed(self, message: str = "boom", delay: float | None = None, **options: Any) -> str:
+    def failed(
+        self, message: str = "boom", delay: float | None = None, frame: str | None = None, **options: Any
+    ) -> str:
         self.ready(**options)
         job = self.claim(options.get("task", "add"))
         trace = f"Traceback (most recent call last):\n  the line\nValueError: {message}\n"
         failed = queries.outcomes.fail(
-            [job.id], [job.epoch], ["error"], ["ValueError"], [message], [trace], [delay], [3], [3600.0], [None], []
-        )
+            [job.id], [job.epoch], ["error"], ["ValueError"], [message], [trace], [delay], [3], [3600.0], [None], [],
+            frames=[frame],
+        )  # fmt: skip
         fetch(self.connection, failed)
         return job.id
 

@@ -15,6 +15,7 @@ from cli.commands import HERE, Answer, Jobs, Ran, Run, Start
 
 from stepwell.cli import main
 from stepwell.postgres.address import ENVIRONMENT
+from tests.forked import ForkedProcess
 
 
 @pytest.fixture
@@ -59,10 +60,13 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answer]:
 
 @pytest.fixture
 def start(dsn: str) -> Iterator[Start]:
-    """Start a command as a process on this test's database. What still runs at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
+    """Start a command as a process on this test's database. What still runs at the end is killed.
 
-    def start(*argv: str, **options: Any) -> subprocess.Popen[str]:
+    They are forked, which is quicker, unless `fresh` says that it matters how they begin.
+    """
+    started: list[ForkedProcess | subprocess.Popen[str]] = []
+
+    def start(*argv: str, fresh: bool = False, **options: Any) -> ForkedProcess | subprocess.Popen[str]:
         given: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
@@ -71,7 +75,10 @@ def start(dsn: str) -> Iterator[Start]:
             "env": {**os.environ, ENVIRONMENT: dsn},
             **options,
         }
-        process = subprocess.Popen([sys.executable, "-m", "stepwell", *argv], text=True, **given)
+        if fresh:
+            process = subprocess.Popen([sys.executable, "-m", "stepwell", *argv], text=True, **given)
+        else:
+            process = ForkedProcess(["-m", "stepwell", *argv], **given)
         started.append(process)
         return process
 

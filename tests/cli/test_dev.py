@@ -28,11 +28,12 @@ async def {task}() -> str:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_jobs_run_in_a_database_of_ones_own_and_the_code_may_change(start: Start, open_dir: Path) -> None:
     (open_dir / "made.py").write_text(CODE.format(database="", task="first"))
     given = {**os.environ, ENVIRONMENT: "postgresql://nowhere.invalid/x"}
-    process = Process(start, open_dir, command=("dev", "made:app", "-c", "2"), cwd=open_dir, env=given)
+    process = Process(start, open_dir, command=("dev", "made:app", "-c", "2"), cwd=open_dir, env=given, fresh=True)
     process.says("claims from default")
     where, export, ignored, *_ = process.log.splitlines()
     assert where.startswith(f"Postgres in {(open_dir / '.stepwell').resolve()}: psql ")
@@ -59,6 +60,7 @@ def test_jobs_run_in_a_database_of_ones_own_and_the_code_may_change(start: Start
         psycopg.connect(url)
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_an_app_with_a_database_of_its_own_is_told_what_to_run_instead(
     start: Start, dsn: str, empty_dsn: str, tmp_path: Path
@@ -70,6 +72,7 @@ def test_an_app_with_a_database_of_its_own_is_told_what_to_run_instead(
     assert "run 'stepwell worker --reload made:app'" in process.log
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_a_database_that_is_named_is_used(start: Start, jobs: Jobs, dsn: str, tmp_path: Path) -> None:
     (tmp_path / "made.py").write_text(CODE.format(database="", task="first"))

@@ -207,6 +207,7 @@ def test_an_old_snapshot_comes_with_the_way_to_end_it(held: SnapshotHolder, stat
     assert act in finding.text
 
 
+@pytest.mark.slow
 def test_notifications_that_get_lost_are_noticed(run: Run, dsn: str, tmp_path: Path) -> None:
     with deaf(dsn, tmp_path) as url:
         finding = examine(run, "-d", url)["notifications"]

@@ -26,6 +26,13 @@ def test_the_version_is_printed(run_without_database: Run) -> None:
     assert (ran.code, ran.out, ran.err) == (0, f"stepwell {version('stepwell')}\n", "")
 
 
+def test_without_its_extra_the_command_says_what_to_install() -> None:
+    program = "import sys; sys.modules['typer'] = None; from stepwell.cli import main; main()"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    said = "stepwell: the command is not installed: run pip install 'stepwell[worker]'\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", said)
+
+
 def test_help_names_every_command(run_without_database: Run) -> None:
     ran = run_without_database("--help")
     assert ran.code == 0
@@ -117,6 +124,7 @@ def test_a_database_without_the_schema_names_the_next_act(run: Run, empty_dsn: s
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_an_embedded_database_is_started_and_migrated(run_without_database: Run, tmp_path: Path) -> None:
     ran = run_without_database("enqueue", "add", "-d", f"embedded:{tmp_path / 'pg'}")
     assert ran.code == 0
@@ -141,10 +149,11 @@ def test_a_mistyped_embedded_is_repeated_with_what_was_meant(run_without_databas
     assert "secret" not in run_without_database("queues", "-d", "postgresql+x://me:secret@host/x").err
 
 
+@pytest.mark.slow
 def test_control_c_ends_a_command_quietly(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(30)
-        process = start("queues", "-d", f"postgresql://127.0.0.1:{silent.getsockname()[1]}/x")
+        process = start("queues", "-d", f"postgresql://127.0.0.1:{silent.getsockname()[1]}/x", fresh=True)
         connection, _ = silent.accept()
         with connection:
             connection.recv(1)  # it waits for an answer now
@@ -154,6 +163,7 @@ def test_control_c_ends_a_command_quietly(start: Start) -> None:
     assert out + err.strip() == ""
 
 
+@pytest.mark.slow
 def test_the_console_script_is_the_same_command() -> None:
     script = Path(sys.executable).with_name("stepwell")
     ran = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=60)

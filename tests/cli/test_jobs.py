@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import pytest
 from cli.commands import Answer, Jobs, Run
 
+from stepwell.durable.run_logs import LogLine
 from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries import search
 
 
@@ -71,7 +72,11 @@ def test_a_look_that_takes_too_long_is_an_error(run: Run, jobs: Jobs, monkeypatc
         (("list", "--timeout", "soon"), "--timeout is 'soon'"),
         (("list", "--before", "x"), "'x' is not a job's id"),
         (("cancel", "--state", "failed"), "--state is 'failed': cancel is for jobs that are"),
-        (("run",), "Missing argument"),
+        (("run",), "which jobs? Give jobs run ids"),
+        (("move", "--all"), "move where?"),
+        (("move", "--all", "--to", ""), "queue is ''"),
+        (("move", "--all", "--run-at", "soon"), "--run-at is 'soon'"),
+        (("delete", "--all", "--state", "ready"), "--state is 'ready': delete is for jobs that are"),
         (("edit", str(uuid.UUID(int=7)), "--args", "7"), "--args is a JSON number"),
         (("retry", str(uuid.UUID(int=7)), "--input", "7"), "--input needs a step"),
         (("retry", str(uuid.UUID(int=7)), "--step", "a", "--input", "{"), "--input is not JSON"),
@@ -100,6 +105,17 @@ def test_jobs_that_wait_for_their_time_are_run_now(run: Run, jobs: Jobs) -> None
     ]
 
 
+def test_named_fields_and_sealed_values_are_not_shown(run: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = jobs.ready("one", '{"user": {"name": "ada", "Password": "abc"}}')
+    sealed = jobs.ready("one", '{"$sealed":"fernet","data":"eHg="}')
+    monkeypatch.setenv("STEPWELL_REDACT", "password, token")
+    assert run("jobs", "show", job, "--json").json["args"] == {"user": {"name": "ada", "Password": "[redacted]"}}
+    shown = run("jobs", "show", job).out
+    assert "ada" in shown
+    assert "abc" not in shown
+    assert "(sealed by fernet)" in run("jobs", "show", sealed).out
+
+
 def test_the_args_of_a_job_are_edited(run: Run, jobs: Jobs) -> None:
     ready, failed, running = jobs.ready("one"), jobs.failed(task="two"), jobs.running("three")
     ran = run("jobs", "edit", ready, "--args", '{"x": 2}')
@@ -114,23 +130,34 @@ def test_the_args_of_a_job_are_edited(run: Run, jobs: Jobs) -> None:
     assert f"there is no job {absent}" in run("jobs", "edit", absent, "--args", "{}").err
 
 
-def test_a_change_that_is_interrupted_says_how_far_it_came(
-    run_without_database: Run, dsn: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+def test_a_change_that_is_interrupted_says_how_far_it_came_and_how_to_go_on(
+    run: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs.connection.execute("select stepwell.enqueue('many') from generate_series(1, 1500)")
-    monkeypatch.setenv("STEPWELL_DATABASE_URL", dsn)
-    change, calls = queries.jobs.cancel, iter(range(9))
+    chunk, calls = queries.bulk.chunk, iter(range(9))
 
-    def interrupted(ids: Sequence[str], reason: str | None) -> Any:
-        if next(calls) == 1:
+    def interrupted(bulk_id: str) -> Any:
+        if next(calls) == 2:
             raise KeyboardInterrupt
-        return change(ids, reason)
+        return chunk(bulk_id)
 
-    monkeypatch.setattr(queries.jobs, "cancel", interrupted)
-    ran = run_without_database("jobs", "cancel", "--task", "many", "--yes")
+    with monkeypatch.context() as patched:
+        patched.setattr(queries.bulk, "chunk", interrupted)
+        ran = run("jobs", "cancel", "--task", "many", "--yes")
     assert (ran.code, ran.out) == (130, "")
-    assert ran.err == "stepwell: interrupted: cancelled 1000 jobs; run the same command again to go on\n"
-    assert run_without_database("jobs", "cancel", "--task", "many", "--yes").out == "cancelled 500 jobs\n"
+    [operation] = run("bulk", "--json").json
+    changed = operation["done"]
+    assert (operation["state"], operation["expected"]) == ("running", None)
+    assert 0 < changed < 1500
+    assert ran.err == (
+        f"stepwell: interrupted after {changed} jobs: no worker is alive, so the rest waits for one. 'stepwell bulk "
+        f"stop {operation['id']}' stops the operation, 'stepwell bulk continue {operation['id']}' goes on here\n"
+    )
+    ran = run("bulk", "continue", operation["id"])
+    assert (ran.code, ran.out) == (0, "done: 1500 jobs changed, 0 skipped, 0 failed\n")
+    assert "there is nothing to stop" in run("bulk", "stop", operation["id"]).err
+    assert "cannot be continued" in run("bulk", "continue", operation["id"]).err
 
 
 def test_a_list_for_people_has_whole_ids_and_no_colours(run: Run, jobs: Jobs) -> None:
@@ -259,6 +286,7 @@ def test_retrying_by_filter_takes_the_failed_ones_unless_told(run: Run, jobs: Jo
     assert [jobs.state(job) for job in (waits, cancelled, planned)] == ["ready", "ready", "scheduled"]
 
 
+@pytest.mark.slow
 def test_cancelling_by_filter_works_in_batches_and_meets_running_jobs_once(run: Run, jobs: Jobs) -> None:
     running = jobs.running()
     jobs.connection.execute("select stepwell.enqueue('many') from generate_series(1, 2500)")
@@ -336,3 +364,25 @@ def test_a_job_says_why_it_waits(run: Run, jobs: Jobs) -> None:
     assert [line.split()[0] for line in later] == ["cause", "subject", "until", "next"]
     missing = run("jobs", "why", str(uuid.UUID(int=7)))
     assert (missing.code, "there is no job" in missing.err) == (1, True)
+
+
+def test_the_log_lines_of_a_job_are_shown(run: Run, jobs: Jobs) -> None:
+    job = jobs.succeeded()
+    lines = [
+        LogLine(job, attempt, 1_900_000_000.0 + n, level, "shop", f"line {n}\x1b[31m")
+        for n, (attempt, level) in enumerate([(1, 20), (2, 30)], 1)
+    ]
+    assert "needs logs=True" in run("jobs", "logs", job).err
+    fetch(jobs.connection, queries.logs.write_logs(lines, {}))
+    shown = run("jobs", "logs", job).out.splitlines()
+    assert "INFO     shop #1: line 1\\x1b[31m" in shown[0]
+    assert "WARNING  shop #2: line 2" in shown[1]
+    assert run("jobs", "logs", job, "--follow").out.splitlines() == shown
+    assert [line["line"] for line in run("jobs", "logs", job, "--level", "warning", "--json").json] == [2]
+    assert "one of debug, info" in run("jobs", "logs", job, "--level", "loud").err
+    assert "there is no job" in run("jobs", "logs", str(uuid.uuid4())).err
+
+
+def test_a_job_that_does_not_run_has_no_stack(run: Run, jobs: Jobs) -> None:
+    assert "it is ready: only a running job" in run("jobs", "stack", jobs.ready()).err
+    assert "there is no job" in run("jobs", "stack", str(uuid.uuid4())).err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import logging.config
 import re
@@ -104,6 +105,7 @@ def test_the_handlers_of_the_app_are_given_the_filter_once() -> None:
     assert [type(known) for known in handler.filters] == [JobLogFilter]
 
 
+@pytest.mark.slow
 async def test_handlers_and_processes_log_with_the_job_in_each_line(
     app: App, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,3 +129,36 @@ async def test_handlers_and_processes_log_with_the_job_in_each_line(
     # Of an exception in another process only the text comes; the worker's own messages name the job once.
     assert f" ERROR stepwell: divide {failing.id} attempt 1 of 1 failed (error): ZeroDivisionError: " in said
     assert ", in divide\n" in said
+
+
+@pytest.mark.slow
+async def test_json_has_the_job_of_each_line_also_from_threads_and_processes(
+    app: App, capfd: pytest.CaptureFixture[str]
+) -> None:
+    @app.task
+    def greet() -> None:
+        logging.getLogger("shop").info("two\nlines", extra={"order": 7})
+
+    logging.getLogger().handlers = []
+    set_up_logging("info", as_json=True)
+    tasks = register(app)
+    async with Worker(app, process_slots=1):
+        here, there = await greet.aenqueue(), await tasks["speak"].aenqueue()
+        await here.aresult("10s")
+        await there.aresult("30s")
+    entries = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    [greeting] = [entry for entry in entries if entry["message"] == "two\nlines"]
+    assert (greeting["job_id"], greeting["task"], greeting["attempt"]) == (str(here.id), "greet", 1)
+    assert greeting["extra"] == {"order": 7}
+    assert [entry["job_id"] for entry in entries if entry["message"] == "it speaks"] == [str(there.id)]
+    assert any(entry.get("event") == "WorkerStarted" for entry in entries)
+
+
+def test_json_is_the_format_of_the_handlers_of_the_app_that_write_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    said = io.StringIO()
+    app_sets_up(said)
+    logging.getLogger().addHandler(logging.StreamHandler())
+    set_up_logging(None, as_json=True)
+    logging.getLogger("stepwell").warning("hello")
+    assert json.loads(capsys.readouterr().err)["message"] == "hello"
+    assert said.getvalue() == "WARNING hello\n"

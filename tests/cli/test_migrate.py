@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import psycopg
 import pytest
 from cli.commands import Run
 from psycopg.conninfo import make_conninfo
+from waiting import until
 
-from stepwell.postgres import migrate
+from stepwell.cli import progress
+from stepwell.postgres import migrate, queries
+from stepwell.postgres.fetch import fetch
 
 
 def test_migrating_applies_what_is_missing_and_then_nothing(run_without_database: Run, empty_dsn: str) -> None:
@@ -62,3 +68,53 @@ def test_a_schema_version_that_does_not_fit_is_code_1(run: Run, dsn: str, versio
     assert ran.out == f"schema is at {version}, this stepwell needs {migrate.newest()}\n"
     assert act in ran.err
     assert run("migrate").code == (0 if version == 0 else 1)
+
+
+def test_each_part_of_a_migration_is_told(empty_dsn: str) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        migrate.migrate(connection, tell=lambda what, done, total: told.append((what, done, total)))
+    count = len(migrate.migrations())
+    assert told[0] == (f"applying {migrate.migrations()[0].name}", 0, count + 1)
+    assert told[-1] == ("replacing functions and views", count, count + 1)
+
+
+def test_a_migration_that_waits_says_for_whom(
+    run_without_database: Run, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_LINE_EVERY", 0.0)
+    monkeypatch.setattr(migrate, "_LOCK_TIMEOUT", "set local lock_timeout = '50ms'")
+    with (
+        psycopg.connect(empty_dsn, autocommit=True, application_name="the-holder") as holder,
+        psycopg.connect(empty_dsn, autocommit=True) as watcher,
+    ):
+        holder.execute("select pg_advisory_lock(1937007983, 0)")
+
+        def waits() -> int:
+            return watcher.execute("select from pg_locks where not granted and classid = 1937007983").rowcount
+
+        def release_after_a_try() -> None:
+            until(waits)
+            until(lambda: not waits())
+            until(waits)  # it has said for whom, and tries again
+            holder.execute("select pg_advisory_unlock_all()")
+
+        releases = threading.Thread(target=release_after_a_try)
+        releases.start()
+        ran = run_without_database("migrate", "-d", empty_dsn)
+        releases.join()
+    assert ran.code == 0
+    assert "waiting for a lock that process" in ran.err
+    assert "the-holder" in ran.err
+    assert "applying 0001" in ran.err
+
+
+def test_an_index_that_is_being_built_is_found(dsn: str, conn: psycopg.Connection[Any]) -> None:
+    with psycopg.connect(dsn) as writer, psycopg.connect(dsn, autocommit=True) as builder:
+        writer.execute("delete from stepwell.tick")  # the index waits for this to end
+        builds = threading.Thread(target=builder.execute, args=("create index concurrently on stepwell.tick (at)",))
+        builds.start()
+        [build] = until(lambda: fetch(conn, queries.health.index_build(builder.info.backend_pid)))
+        writer.rollback()
+        builds.join()
+    assert build.table == "stepwell.tick"

@@ -45,6 +45,7 @@ def test_very_long_values_are_cut_in_tables_and_whole_elsewhere(run: Run, jobs: 
     assert "y" * 5000 in run("jobs", "show", job).out
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_cuts_text_and_never_ids(start: Start, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     job = jobs.failed("a rather long message that does not fit", task="a_task_with_quite_a_long_name")
     ours, theirs = pty.openpty()
@@ -52,7 +53,7 @@ def test_a_narrow_terminal_cuts_text_and_never_ids(start: Start, jobs: Jobs, mon
     for variable in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    process = start("jobs", "list", stdout=theirs)
+    process = start("jobs", "list", stdout=theirs, fresh=True)
     os.close(theirs)
     printed = b""
     try:

@@ -21,7 +21,7 @@ def test_queues_are_counted_by_state(run: Run, jobs: Jobs) -> None:
 
 
 def test_a_queue_is_paused_and_resumed(run: Run) -> None:
-    assert run("queues").out == "no queue holds live jobs, is paused or has a limit\n"
+    assert run("queues").out == "no queue holds live jobs, is paused or has settings\n"
     assert run("pause", "mail").out.startswith("queue mail is paused")
     (mail,) = run("queues", "--json").json
     assert mail["name"] == "mail"
@@ -79,15 +79,18 @@ def test_the_limit_of_a_queue_is_set_and_removed(run: Run, jobs: Jobs) -> None:
     assert ran.out == "at most 10 of queue mail run at once\nqueue mail is paused\n"
     [mail] = run("queues", "--json").json
     assert (mail["limit"], mail["paused_at"] is not None) == (10, True)
-    assert run("queues", "set", "mail", "--resumed").out == "queue mail is resumed\n"
+    assert run("queues", "set", "mail", "--no-paused").out == "queue mail is resumed\n"
     assert run("queues").out.splitlines()[1].split()[:7] == ["mail", "1", "0", "0", "0", "0", "10"]
     ran = run("queues", "set", "mail", "--rate", "50/s", "--burst", "9")
     assert ran.out == "at most 50/s of queue mail start, up to 9 at once\n"
     [mail] = run("queues", "--json").json
     assert (mail["limit"], mail["rate"], mail["burst"]) == (10, 50, 9)
     missing = run("queues", "unset", "mial")
-    assert (missing.code, missing.err) == (1, "stepwell: queue 'mial' has no limit and no rate: did you mean 'mail'?\n")
-    assert run("queues", "unset", "mail").out == "queue mail has no limit and no rate\n"
+    assert (missing.code, missing.err) == (
+        1,
+        "stepwell: queue 'mial' has no limit or rate or keep or keep-failed: did you mean 'mail'?\n",
+    )
+    assert run("queues", "unset", "mail").out == "queue mail has no limit or rate or keep or keep-failed\n"
     assert run("queues", "--json").json[0]["limit"] is None
     assert (
         "no live worker, schedule or recent job has the queue 'mall'"

@@ -51,6 +51,7 @@ def result(run: Run, job: str) -> str | None:
     return run("jobs", "show", job, "--json").json["result"]
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_changed_code_is_picked_up_and_running_jobs_are_handed_to_it(
     start: Start, jobs: Jobs, run: Run, save: Save, tmp_path: Path
@@ -70,6 +71,7 @@ def test_changed_code_is_picked_up_and_running_jobs_are_handed_to_it(
     assert run("jobs", "show", waits, "--json").json["attempt"] == 1  # the first did not count
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_broken_code_is_said_once_and_the_next_change_is_tried(
     start: Start, jobs: Jobs, run: Run, save: Save, tmp_path: Path
@@ -91,6 +93,7 @@ def test_broken_code_is_said_once_and_the_next_change_is_tried(
     assert process.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_a_process_that_dies_is_replaced_without_a_change_and_one_that_waits_for_one_ends_when_asked(
     start: Start, save: Save, tmp_path: Path

@@ -105,3 +105,22 @@ def test_what_cannot_be_read_is_a_usage_error(run: Run, argv: tuple[str, ...], s
     ran = run("schedules", "preview", *argv)
     assert ran.code == 2
     assert said in ran.err
+
+
+def test_a_schedule_is_backfilled_after_a_look_at_the_number(run: Run, jobs: Jobs) -> None:
+    make_schedule(jobs, "nightly", "add")
+    planned = run("schedules", "backfill", "nightly", "--since", "3d", "--dry-run").out
+    assert planned == "3 ticks: 3 runs would be enqueued, 0 ran already\n"
+    done = run("schedules", "backfill", "nightly", "--since", "3d", "--yes").out.splitlines()
+    assert done[1] == "3 ticks: 3 runs were enqueued, 0 ran already"
+    again = run("schedules", "backfill", "nightly", "--since", "3d", "-y").out
+    assert again == "3 ticks: 0 runs will be enqueued, 3 ran already\n"
+    assert run("jobs", "count").out == "3\n"
+    for options, said in (
+        (["--since", "2026-01-01"], "time zone"),
+        (["--since", "often"], "--since"),
+        (["--since", "1h", "--until", "2h", "--yes"], "since must be the earlier one"),
+        (["--since", "1d"], "add --yes"),
+    ):
+        refused = run("schedules", "backfill", "nightly", *options)
+        assert (refused.code, said in refused.err) == (2, True), refused.err

@@ -57,7 +57,7 @@ def write(directory: Path, code: str) -> Path:
 def test_so_many_workers_register_and_the_first_signal_drains_all(start: Start, jobs: Jobs, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     job = held(jobs, gate)
-    process = Process(start, tmp_path, "--processes", "3", "-c", "2")
+    process = Process(start, tmp_path, "--processes", "3", "-c", "2", fresh=True)
     # Later than its registration, which others see a moment before the worker does. Stopped then, it just ends.
     process.says("claims from", times=3)
     process.until(lambda: jobs.state(job) == "running")
@@ -76,6 +76,7 @@ def test_so_many_workers_register_and_the_first_signal_drains_all(start: Start, 
     assert f"stepwell[{process.pid}]: stopping 3 worker processes" in process.log
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_replaced(start: Start, jobs: Jobs, tmp_path: Path) -> None:
     process = Process(start, tmp_path, "--processes", "2")
     process.until(lambda: len(pids(jobs)) == 2)
@@ -88,6 +89,7 @@ def test_a_process_that_is_killed_is_replaced(start: Start, jobs: Jobs, tmp_path
     assert process.end() == 0
 
 
+@pytest.mark.slow
 def test_the_second_signal_hands_running_jobs_back(start: Start, jobs: Jobs, run: Run, tmp_path: Path) -> None:
     job = held(jobs, tmp_path / "never")
     process = Process(start, tmp_path, "--processes", "2")
@@ -100,6 +102,7 @@ def test_the_second_signal_hands_running_jobs_back(start: Start, jobs: Jobs, run
     assert (shown["state"], shown["attempt"], shown["failures"]) == ("ready", 0, [])
 
 
+@pytest.mark.slow
 def test_the_third_signal_kills(start: Start, jobs: Jobs, tmp_path: Path) -> None:
     job = jobs.ready("stuck", "{}")
     process = Process(start, tmp_path, "--processes", "1")
@@ -115,6 +118,7 @@ def test_the_third_signal_kills(start: Start, jobs: Jobs, tmp_path: Path) -> Non
     assert not lives(worker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["group", "all"])
 def test_a_signal_that_reaches_more_than_the_supervisor_is_still_the_first(
     start: Start, jobs: Jobs, tmp_path: Path, to: str
@@ -136,8 +140,9 @@ def test_a_signal_that_reaches_more_than_the_supervisor_is_still_the_first(
     assert "asked to stop" not in process.log
 
 
+@pytest.mark.slow
 def test_a_hangup_drains_and_nobody_reading_the_log_is_no_trouble(start: Start, jobs: Jobs, tmp_path: Path) -> None:
-    process = start("worker", "shop:app", "--processes", "1")
+    process = start("worker", "shop:app", "--processes", "1", fresh=True)
     assert process.stdout is not None
     assert process.stderr is not None
     until(lambda: pids(jobs))
@@ -150,6 +155,7 @@ def test_a_hangup_drains_and_nobody_reading_the_log_is_no_trouble(start: Start, 
     assert pids(jobs) == set()
 
 
+@pytest.mark.slow
 def test_processes_end_when_their_supervisor_was_killed(start: Start, jobs: Jobs, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     job = held(jobs, gate)
@@ -164,6 +170,7 @@ def test_processes_end_when_their_supervisor_was_killed(start: Start, jobs: Jobs
     assert (jobs.state(job), pids(jobs)) == ("succeeded", set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_process_that_is_still_importing_the_app_ends_at_once(
     start: Start, tmp_path: Path, number: signal.Signals
@@ -184,6 +191,7 @@ def test_a_process_that_is_still_importing_the_app_ends_at_once(
     until(lambda: not lives(int((place / "pid").read_text())))
 
 
+@pytest.mark.slow
 def test_one_that_was_asked_to_end_is_not_replaced(start: Start, jobs: Jobs, tmp_path: Path) -> None:
     process = Process(start, tmp_path, "--processes", "2")
     process.until(lambda: len(pids(jobs)) == 2)
@@ -195,6 +203,7 @@ def test_one_that_was_asked_to_end_is_not_replaced(start: Start, jobs: Jobs, tmp
     assert process.end() == 0
 
 
+@pytest.mark.slow
 def test_after_so_many_jobs_a_process_is_replaced_and_no_job_is_lost_or_run_twice(
     start: Start, jobs: Jobs, tmp_path: Path
 ) -> None:
@@ -213,6 +222,7 @@ def test_after_so_many_jobs_a_process_is_replaced_and_no_job_is_lost_or_run_twic
     assert "starting another in" not in process.log  # no pause
 
 
+@pytest.mark.slow
 def test_a_process_that_has_grown_too_large_is_replaced(start: Start, jobs: Jobs, tmp_path: Path) -> None:
     process = Process(start, tmp_path, "--max-memory", "0.25GB", command=PLANT)
     process.until(lambda: len(pids(jobs)) == 1)
@@ -225,6 +235,7 @@ def test_a_process_that_has_grown_too_large_is_replaced(start: Start, jobs: Jobs
     assert process.end() == 0
 
 
+@pytest.mark.slow
 def test_a_limit_below_what_the_app_needs_is_said_and_lets_jobs_run(start: Start, jobs: Jobs, tmp_path: Path) -> None:
     process = Process(start, tmp_path, "--max-memory", "1MB", command=PLANT)
     process.says("before its first job has ended, over 1 MB: raise the limit")
@@ -235,6 +246,7 @@ def test_a_limit_below_what_the_app_needs_is_said_and_lets_jobs_run(start: Start
     assert process.end() == 0
 
 
+@pytest.mark.slow
 def test_a_crash_loop_slows_down_and_ends_when_asked(start: Start, tmp_path: Path) -> None:
     place = write(tmp_path, "import os\nos._exit(3)\n")
     process = Process(start, tmp_path, "--processes", "1", command=("worker", "made:app"), cwd=place)
@@ -246,6 +258,7 @@ def test_a_crash_loop_slows_down_and_ends_when_asked(start: Start, tmp_path: Pat
         assert expected * 0.79 - 0.05 <= pause <= expected * 1.21 + 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "given", "said"),
     [
@@ -264,6 +277,7 @@ def test_a_database_that_refuses_all_at_their_start_ends_all(
     assert "while it was stopping" not in process.log
 
 
+@pytest.mark.slow
 def test_a_database_that_refuses_only_later_processes_does_not_end_all(
     start: Start, jobs: Jobs, tmp_path: Path
 ) -> None:
@@ -277,6 +291,7 @@ def test_a_database_that_refuses_only_later_processes_does_not_end_all(
     assert process.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
@@ -292,6 +307,7 @@ def test_a_wrong_command_line_ends_all(start: Start, tmp_path: Path, argv: tuple
     assert "while it was stopping" not in process.log
 
 
+@pytest.mark.slow
 def test_an_app_that_cannot_be_imported_ends_all(start: Start, tmp_path: Path) -> None:
     process = Process(start, tmp_path, "--processes", "2", command=("worker", "no_such_shop:app"))
     assert process.end() == 1
@@ -316,6 +332,7 @@ def test_options_out_of_bounds_start_nothing(run: Run, argv: tuple[str, ...], sa
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_what_was_typed_reaches_the_processes(start: Start, jobs: Jobs, dsn: str, tmp_path: Path) -> None:
     named = make_conninfo(dsn, application_name="two words")
     command = ("-d", named, "worker", "--reload", "-q", "default", "-q", "mail", "--queue=-odd", "shop:app", "-c", "3")
@@ -344,6 +361,7 @@ def command_lines(pid: int) -> dict[int, str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["before the command", "after it"])
 def test_a_password_is_not_in_the_arguments_of_the_processes(
     start: Start, jobs: Jobs, dsn: str, tmp_path: Path, place: str
@@ -362,6 +380,7 @@ def test_a_password_is_not_in_the_arguments_of_the_processes(
     assert process.end() == 0
 
 
+@pytest.mark.slow
 def test_an_app_that_names_another_database_is_refused_by_the_processes(
     start: Start, dsn: str, empty_dsn: str, tmp_path: Path
 ) -> None:
@@ -397,6 +416,7 @@ def test_an_end_is_told_by_the_name_of_its_signal() -> None:
     assert describe_exit(3) == "ended with exit code 3"
 
 
+@pytest.mark.slow
 def test_processes_that_the_fleet_was_told_to_stop_are_not_replaced(
     start: Start, jobs: Jobs, run: Run, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.crash
 
 def test_it_runs_jobs_from_its_queues(start: Start, jobs: Jobs, tmp_path: Path) -> None:
     done, other, loud = jobs.ready(), jobs.ready(queue="other"), jobs.ready("shout", "{}", queue="mail")
-    worker = Process(start, tmp_path, "-q", "default", "-q", "mail", "-c", "2", "--log-level", "debug")
+    worker = Process(start, tmp_path, "-q", "default", "-q", "mail", "-c", "2", "--log-level", "debug", fresh=True)
     worker.until(lambda: jobs.state(done) == "succeeded" and jobs.state(loud) == "failed")
     worker.signal()
     assert worker.end() == 0
@@ -71,6 +71,7 @@ def test_the_first_signal_waits_for_the_running_job(
     assert (jobs.state(job), jobs.state(later)) == ("succeeded", "ready")
 
 
+@pytest.mark.slow
 def test_the_second_signal_hands_the_running_job_back(start: Start, jobs: Jobs, run: Run, tmp_path: Path) -> None:
     job = jobs.ready("hold", f'{{"until": "{tmp_path / "never"}"}}')
     worker = Process(start, tmp_path)
@@ -84,6 +85,7 @@ def test_the_second_signal_hands_the_running_job_back(start: Start, jobs: Jobs, 
     assert run("workers", "--json").json == []
 
 
+@pytest.mark.slow
 def test_a_handler_that_will_not_stop_cannot_hold_the_process(
     start: Start, jobs: Jobs, run: Run, tmp_path: Path
 ) -> None:

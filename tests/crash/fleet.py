@@ -7,12 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tests.forked import ForkedProcess
 
 T = TypeVar("T")
 
@@ -30,13 +31,13 @@ class WorkerProcess:
     """One run of a program that says its worker's events, a line of JSON each, and reads what it is told."""
 
     def __init__(self, program: Path, told: dict[str, object]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-W", "always::ResourceWarning", str(program)],
+        self._process = ForkedProcess(
+            [str(program)],
+            flags=("-X", "faulthandler", "-W", "always::ResourceWarning"),
             env={**os.environ, "TOLD": json.dumps(told)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
             start_new_session=True,
         )
         self.pid = self._process.pid
@@ -110,12 +111,13 @@ class Fleet:
         renew: str = "5s",
         concurrency: int = 10,
         queues: dict[str, int] | None = None,
+        program: str = "program.py",
     ) -> WorkerProcess:
         """Start a worker, with Stepwell's own defaults, and do not wait for it."""
         settings: dict[str, object] = {"lease": lease, "renew": renew}
         settings |= {"queues": queues} if queues else {"concurrency": concurrency}
         told: dict[str, object] = {"dsn": dsn or self.dsn, "ledger_dsn": self._ledger_dsn, "settings": settings}
-        worker = WorkerProcess(Path(__file__).with_name("program.py"), told)
+        worker = WorkerProcess(Path(__file__).with_name(program), told)
         self.all.append(worker)
         return worker
 
@@ -127,9 +129,10 @@ class Fleet:
         renew: str = "5s",
         concurrency: int = 10,
         queues: dict[str, int] | None = None,
+        program: str = "program.py",
     ) -> WorkerProcess:
         """Start a worker and wait until it claims jobs."""
-        worker = self.launch(dsn=dsn, lease=lease, renew=renew, concurrency=concurrency, queues=queues)
+        worker = self.launch(dsn=dsn, lease=lease, renew=renew, concurrency=concurrency, queues=queues, program=program)
         until(worker.has_started, "the worker has started")
         return worker
 

@@ -58,6 +58,7 @@ def test_no_cut_connection_costs_a_job_or_a_worker(
     assert count(witness, blamed) == 0
 
 
+@pytest.mark.slow
 def test_a_live_worker_is_not_taken_for_dead_when_its_lease_connection_is_cut(
     witness: psycopg.Connection[Any], fleet: Fleet
 ) -> None:

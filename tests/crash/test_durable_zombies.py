@@ -55,6 +55,7 @@ def workers() -> Iterator[list[WorkerProcess]]:
         print(f"worker {worker.pid}:", *worker.lines[-60:], sep="\n  ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notices", [True, False], ids=["when it knows", "before it knows"])
 def test_what_a_worker_writes_for_jobs_that_it_lost_changes_nothing(
     notices: bool, dsn: str, conn: psycopg.Connection[Any], tmp_path: Path, workers: list[WorkerProcess]

@@ -23,6 +23,7 @@ create trigger full_disk before insert on stepwell.history for each row execute 
 _RUNNING = "select count(*) from stepwell.job where state = 'running'"
 
 
+@pytest.mark.slow
 def test_outcomes_are_kept_until_the_disk_has_room_again(witness: psycopg.Connection[Any], fleet: Fleet) -> None:
     witness.execute(_FULL)
     workers = [fleet.start(), fleet.start()]

@@ -128,6 +128,7 @@ class Maker:
         return self._app.group([self._tasks[n % 10].call(n=n) for n in range(size)], then=self._tell)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retries", [False, True], ids=["", "and_members_retried"])
 def test_workers_killed_at_random_moments_start_each_callback_once_with_the_right_counts(
     dsn: str, conn: psycopg.Connection[Any], crew: Crew, dice: random.Random, retries: bool

@@ -31,6 +31,7 @@ def test_workers_killed_at_random_moments_lose_nothing(
     audit(witness, failures={"lease_lost"})
 
 
+@pytest.mark.slow
 def test_the_survivor_takes_over_within_three_seconds_long_before_the_lease_ends(
     witness: psycopg.Connection[Any], fleet: Fleet
 ) -> None:
@@ -53,6 +54,7 @@ def test_the_survivor_takes_over_within_three_seconds_long_before_the_lease_ends
     audit(witness, failures={"lease_lost"})
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_its_worker_every_time_fails_for_good(witness: psycopg.Connection[Any], fleet: Fleet) -> None:
     (poison,) = enqueue(witness, "poison", 1)
     enqueue(witness, "quick", 50, ms=5)

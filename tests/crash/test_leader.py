@@ -70,6 +70,7 @@ def test_a_leader_that_is_killed_is_succeeded_and_nothing_that_is_due_is_lost_or
     timetable.audit(within=LEASE + SLACK)
 
 
+@pytest.mark.slow
 def test_a_leader_that_is_stopped_is_succeeded_and_does_no_harm_when_it_comes_back(
     witness: psycopg.Connection[Any], fleet: Fleet, timetable: Timetable
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_leader_that_is_stopped_is_succeeded_and_does_no_harm_when_it_comes_ba
     timetable.audit(within=LEASE + SLACK, but_by=[leader.pid])
 
 
+@pytest.mark.slow
 def test_a_leader_whose_event_loop_is_blocked_is_succeeded_and_does_no_harm_when_it_comes_back(
     witness: psycopg.Connection[Any], fleet: Fleet, timetable: Timetable, tmp_path: Path
 ) -> None:
@@ -160,6 +162,7 @@ def prune(connection: psycopg.Connection[Any], dice: random.Random) -> None:
     fetch(connection, queries.upkeep.prune())
 
 
+@pytest.mark.slow
 def test_many_who_believe_to_lead_do_every_duty_at_once_and_none_fails(
     witness: psycopg.Connection[Any], fleet: Fleet, timetable: Timetable, dice: random.Random
 ) -> None:
@@ -239,6 +242,7 @@ def broken(witness: psycopg.Connection[Any], function: LiteralString) -> Generat
     witness.execute(row[0].encode())
 
 
+@pytest.mark.slow
 def test_a_duty_that_fails_is_said_once_and_stops_no_other(
     witness: psycopg.Connection[Any], fleet: Fleet, timetable: Timetable
 ) -> None:
@@ -283,6 +287,7 @@ _CLOCK = "insert into stepwell.clock (at) values (clock_timestamp() + %s * inter
 _FOLLOWED = "select count(*) from stepwell.leader where abs(extract(epoch from lease_until - clock_timestamp())) > 1800"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_a_clock_that_jumps_fires_no_tick_twice_and_all_goes_on(
     witness: psycopg.Connection[Any], fleet: Fleet, timetable: Timetable, hours: int

@@ -43,6 +43,7 @@ def test_whichever_exchange_is_lost_every_job_is_done(
     audit(witness, failures={"error"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["request", "reply", "client"])
 def test_whichever_claim_of_several_pools_is_lost_no_job_of_another_is_handed_back(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, loss: Loss
@@ -66,6 +67,7 @@ def test_whichever_claim_of_several_pools_is_lost_no_job_of_another_is_handed_ba
     audit(witness, failures={"error"})
 
 
+@pytest.mark.slow
 def test_a_claim_that_the_server_makes_long_after_its_client_has_gone_keeps_no_job(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy
 ) -> None:

@@ -15,6 +15,7 @@ from .proxy import Proxy
 pytestmark = pytest.mark.crash
 
 
+@pytest.mark.slow
 def test_a_worker_cut_off_stops_its_jobs_before_its_lease_ends_and_goes_on_afterwards(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy
 ) -> None:
@@ -45,6 +46,7 @@ def test_a_worker_cut_off_stops_its_jobs_before_its_lease_ends_and_goes_on_after
     audit(witness, failures={"lease_lost"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["claim", "finish"])
 def test_a_worker_cut_off_while_the_server_holds_locks_for_it_holds_up_nobody(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy, statement: str

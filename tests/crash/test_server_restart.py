@@ -88,6 +88,7 @@ def test_an_immediate_restart_in_mid_flight_costs_no_job_and_no_run(
         assert not worker.noise
 
 
+@pytest.mark.slow
 async def test_an_enqueue_works_again_as_soon_as_the_server_does(server: EmbeddedPostgres, fleet: Fleet) -> None:
     fleet.start()
     async with App(server.dsn) as app:

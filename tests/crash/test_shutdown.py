@@ -15,6 +15,7 @@ from .fleet import Fleet, until
 pytestmark = pytest.mark.crash
 
 
+@pytest.mark.slow
 def test_a_shutdown_under_load_uses_no_attempt(
     witness: psycopg.Connection[Any], fleet: Fleet, dice: random.Random
 ) -> None:

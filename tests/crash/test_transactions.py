@@ -113,6 +113,7 @@ def test_a_commit_that_never_reached_the_server_is_done_again(
     assert epochs(witness) == [1, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_commit_still_under_way_when_its_client_is_cut_off_is_waited_for(
     witness: psycopg.Connection[Any], fleet: Fleet, proxy: Proxy
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_key_stays_taken_over_the_death_of_the_worker_and_is_free_after_the_re
     audit(witness, failures={"lease_lost"})
 
 
+@pytest.mark.slow
 def test_workers_killed_at_random_moments_leave_one_job_per_key(
     witness: psycopg.Connection[Any], fleet: Fleet, dice: random.Random
 ) -> None:

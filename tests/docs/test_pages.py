@@ -10,7 +10,7 @@ import pytest
 import stepwell
 
 ROOT = Path(__file__).parent.parent.parent
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *DOCS]
 
 
@@ -49,7 +49,7 @@ def test_no_line_is_longer_than_100_columns(page: Path) -> None:
 
 def test_the_readme_links_to_every_page() -> None:
     text = (ROOT / "README.md").read_text()
-    assert [page.name for page in DOCS if f"](docs/{page.name})" not in text] == []
+    assert [name_of(page) for page in DOCS if f"]({name_of(page)})" not in text] == []
 
 
 def test_the_glossary_is_in_alphabetical_order_and_has_no_word_twice() -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import run_forked
 
 ROOT = Path(__file__).parent.parent.parent
 # On these pages all samples together are one program.
 LITERATE = [
     "durable.md", "chains.md", "machines.md", "testing.md", "limits.md", "unique.md", "groups.md",
-    "batches.md",
+    "batches.md", "resources.md", "telemetry.md", "transactions.md", "which-one.md", "coming-from/celery.md",
+    "coming-from/rq.md", "coming-from/arq.md", "coming-from/dramatiq.md", "coming-from/procrastinate.md",
+    "coming-from/dbos.md",
 ]  # fmt: skip
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def samples(page: Path) -> list[str]:
@@ -30,19 +32,17 @@ def is_program(sample: str) -> bool:
 PROGRAMS = {name: "\n\n".join(samples(ROOT / "docs" / name)) for name in LITERATE} | {
     f"{page.name} {place}": sample
     for page in PAGES
-    if page.name not in LITERATE
+    if page.name not in LITERATE and f"{page.parent.name}/{page.name}" not in LITERATE
     for place, sample in enumerate(samples(page))
     if is_program(sample)
 }
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_prints_what_it_says(name: str, open_dir: Path) -> None:
-    program = open_dir / "program.py"
+def test_a_program_prints_what_it_says(name: str, project_dir: Path) -> None:
+    program = project_dir / "program.py"
     program.write_text(PROGRAMS[name])
-    run = subprocess.run(
-        [sys.executable, program.name], cwd=open_dir, capture_output=True, text=True, timeout=90, check=False
-    )
+    run = run_forked([program.name], project_dir, timeout=90)
     assert run.returncode == 0, run.stderr
     said = re.findall(r"^ *print\(.*\)  # (.*)$", PROGRAMS[name], re.MULTILINE)
     assert said

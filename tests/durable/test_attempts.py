@@ -71,6 +71,7 @@ async def test_a_child_that_fails_in_each_attempt_is_no_progress(app: App) -> No
     assert [failure.attempt for failure in info.failures] == [1, 2, 3]
 
 
+@pytest.mark.slow
 async def test_children_and_waits_that_end_well_are_progress(app: App) -> None:
     runs: list[int] = []
 

@@ -45,6 +45,7 @@ async def test_branches_take_turns_in_any_order_and_find_their_steps(app: App) -
     )
 
 
+@pytest.mark.slow
 async def test_a_job_sleeps_until_the_first_branch_can_go_on(app: App) -> None:
     order: list[str] = []
 
@@ -370,6 +371,7 @@ async def test_branches_that_wait_for_the_same_child_wait_once(app: App) -> None
     assert info.epoch <= 3
 
 
+@pytest.mark.slow
 async def test_threads_of_an_async_handler_that_could_be_mistaken_are_refused_too(app: App) -> None:
     both = threading.Barrier(2, timeout=10)
 

@@ -63,6 +63,7 @@ async def test_an_error_is_saved_before_the_job_waits_for_whatever_it_is(app: Ap
     assert once.calls == 1
 
 
+@pytest.mark.slow
 async def test_a_branch_that_failed_is_not_run_again_when_another_wakes(app: App) -> None:
     once = Once()
 

@@ -221,6 +221,7 @@ async def test_a_step_may_be_for_another_queue_and_have_a_timeout(app: App) -> N
     assert info.failures[0].reason == "timeout"
 
 
+@pytest.mark.slow
 async def test_a_deploy_may_insert_steps_and_one_that_took_a_step_away_is_told(app: App, dsn: str) -> None:
     def one(n: int) -> Next[int]:
         return Next(n + 1, after="1.5s")

@@ -119,6 +119,7 @@ def test_processes_do_not_find_a_chain_that_its_app_refused(app: App) -> None:
     assert Chain.made["process_tasks", "halving"] is found
 
 
+@pytest.mark.slow
 async def test_steps_run_in_processes(app: App) -> None:
     chain = chain_in_processes(app)
     async with Worker(app):

@@ -117,6 +117,7 @@ async def test_an_old_key_that_two_steps_are_said_to_have_had_is_refused_in_the_
                 await (await task.aenqueue()).aresult(timeout="10s")
 
 
+@pytest.mark.slow
 async def test_a_patch_is_taken_by_jobs_that_come_to_it_and_not_by_those_that_were_past_it(dsn: str) -> None:
     def before(app: App) -> Any:
         @app.task(name="work")
@@ -175,6 +176,7 @@ async def test_arguments_that_drift_are_noticed(
     assert info.steps[0].value == (result or "first")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", ["1ms", "1.1s"])
 async def test_a_step_that_is_run_again_for_its_arguments_has_its_tries_anew(app: App, pause: str) -> None:
     asked: list[str] = []
@@ -496,6 +498,7 @@ def _same(text: str) -> str:
     return text
 
 
+@pytest.mark.slow
 async def test_a_large_value_is_the_new_one_after_the_job_was_taken_back(app: App) -> None:
     made: list[str] = []
 

@@ -82,6 +82,7 @@ async def test_one_that_is_spawned_while_another_is_put_in_does_not_wait_to_be_a
         await (await parent.aenqueue()).aresult(timeout="20s")
 
 
+@pytest.mark.slow
 async def test_children_run_beside_each_other_and_their_results_come_in_order(app: App) -> None:
     @app.task
     async def square(n: int) -> int:
@@ -253,6 +254,7 @@ async def test_children_of_a_parent_that_failed_are_cancelled_and_those_of_one_t
         await asyncio.wait_for(done.wait(), 10)
 
 
+@pytest.mark.slow
 @pytest.mark.counts_runs
 async def test_ten_thousand_children_of_one_parent(app: App) -> None:
     runs: list[int] = []

@@ -10,7 +10,7 @@ from stepwell import App, Context, SyncContext, Worker
 
 EVERY = {
     "attempt", "cancelled", "connection", "deadline", "epoch", "id", "logger", "metadata", "progress", "queue",
-    "scheduled_for", "sync_connection", "task", "wait_cancelled",
+    "resource", "scheduled_for", "session", "sync_connection", "sync_session", "task", "wait_cancelled",
 }  # fmt: skip
 DURABLE = {
     "first", "gather", "map", "now", "patched", "random", "receive", "sleep", "sleep_until", "spawn", "spawn_many",

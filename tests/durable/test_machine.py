@@ -142,6 +142,7 @@ async def enqueue(app: App, args: str) -> str:
     return found[0] if found else ""
 
 
+@pytest.mark.slow
 async def test_a_machine_may_go_round_for_ever_without_growing(
     app: App, machine: Machine, conn: psycopg.Connection[Any]
 ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stepwell import App, Context, Retry, Worker
 
 
+@pytest.mark.slow
 async def test_tries_and_branches_that_lost_are_not_taken_for_steps_to_come(app: App) -> None:
     tried: list[int] = []
 

@@ -35,6 +35,7 @@ async def test_branches_that_wait_for_branches_of_their_own_do_not_wait_for_thei
             assert await job.aresult(timeout="20s") == [[n * 10 + k for k in range(3)] for n in range(5)]
 
 
+@pytest.mark.slow
 async def test_all_of_it_in_one_plain_function(app: App) -> None:
     ran: list[str] = []
     threads: set[threading.Thread] = set()

@@ -26,6 +26,7 @@ async def waiting(job: Any) -> bool:
     return info is not None and info.state == "waiting"
 
 
+@pytest.mark.slow
 @pytest.mark.counts_runs
 async def test_a_sleep_gives_the_slot_back_and_does_not_count(app: App) -> None:
     @app.task
@@ -91,6 +92,7 @@ async def test_an_event_from_before_counts_and_each_is_taken_once_in_order(app: 
         assert await job.aresult(timeout="10s") == [1, 2, 3]
 
 
+@pytest.mark.slow
 async def test_a_wait_that_is_given_up_says_so_ever_after(app: App) -> None:
     @app.task
     async def work(ctx: Context) -> list[bool]:
@@ -126,6 +128,7 @@ async def test_an_event_in_a_transaction_comes_with_its_commit(app: App, dsn: st
         assert await (await work.aenqueue("b")).aresult(timeout="10s") == {"plain": "sql"}
 
 
+@pytest.mark.slow
 async def test_nobody_misses_an_event_that_comes_while_it_begins_to_wait(app: App) -> None:
     @app.task
     async def work(ctx: Context, about: str) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from stepwell.embedded import lifetime
+from tests.forked import ForkedProcess
 
 START = """
 import os, sys
@@ -28,12 +28,11 @@ class Program:
     """Starts the server at a path, says its dsn, stays until its stdin is closed. Never calls `stop()`."""
 
     def __init__(self, path: Path, body: str = USE) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", START + body, str(path)],
+        self.process = ForkedProcess(
+            ["-c", START + body, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
             start_new_session=True,
         )
 

@@ -38,6 +38,7 @@ def stranger(place: Path) -> Generator[int]:
     process.wait()
 
 
+@pytest.mark.slow
 def test_a_killed_server_comes_back_with_all_it_had_committed(place: Path) -> None:
     with EmbeddedPostgres(place) as embedded:
         with psycopg.connect(embedded.dsn) as connection:
@@ -79,6 +80,7 @@ def test_a_server_that_somebody_stopped_is_started_again(place: Path, sent: sign
         psycopg.connect(embedded.dsn).close()
 
 
+@pytest.mark.slow
 def test_a_start_that_is_killed_while_it_makes_the_database_leaves_no_half_of_it(
     room: Path, program: StartProgram
 ) -> None:
@@ -135,6 +137,7 @@ def test_a_server_whose_socket_was_removed_is_started_again(place: Path) -> None
         psycopg.connect(embedded.dsn).close()
 
 
+@pytest.mark.slow
 def test_removing_the_directory_of_a_running_server_means_a_new_one(spare: Path) -> None:
     embedded = EmbeddedPostgres(spare)
     embedded.start()

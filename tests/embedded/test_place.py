@@ -48,6 +48,7 @@ def test_the_default_is_a_directory_here_that_git_ignores(room: Path, monkeypatc
         assert version(embedded.dsn) == 18
 
 
+@pytest.mark.slow
 def test_directories_above_it_are_made_and_those_that_exist_are_left_as_they_are(
     room: Path, modes: Callable[[], object]
 ) -> None:
@@ -56,6 +57,7 @@ def test_directories_above_it_are_made_and_those_that_exist_are_left_as_they_are
         assert modes() == before
 
 
+@pytest.mark.slow
 def test_an_empty_directory_is_taken_as_it_is(room: Path) -> None:
     path = room / "made"
     path.mkdir()
@@ -65,6 +67,7 @@ def test_an_empty_directory_is_taken_as_it_is(room: Path) -> None:
         assert path.stat().st_uid == os.geteuid()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bin_dir", OTHERS, ids=str)
 def test_it_runs_other_versions_and_never_mixes_them(room: Path, bin_dir: Path) -> None:
     path = room / "old"

@@ -108,6 +108,7 @@ def test_variables_of_libpq_do_not_lead_its_users_astray(place: Path, monkeypatc
         assert ask(embedded.dsn, "select current_user, current_database()") == [("postgres", "postgres")]
 
 
+@pytest.mark.slow
 def test_the_secrets_of_an_application_stay_with_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRIPE_KEY", "secret-of-mine")
     with EmbeddedPostgres(place) as embedded, psycopg.connect(embedded.dsn) as connection:

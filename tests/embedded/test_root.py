@@ -68,6 +68,7 @@ def test_the_server_runs_as_an_account_of_its_own_and_reaches_only_its_own(place
         assert "Permission denied" in stolen.stdout
 
 
+@pytest.mark.slow
 def test_a_database_of_nobodys_goes_on_as_nobodys_and_that_is_said(
     room: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -97,6 +98,7 @@ def new_account() -> Generator[str]:
     subprocess.run(["userdel", name], check=False, capture_output=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("useradd", path="/usr/sbin:/usr/bin") is None, reason="needs useradd")
 def test_processes_that_make_the_account_at_once_get_the_same(new_account: str) -> None:
     code = (
@@ -142,6 +144,7 @@ def test_an_etc_that_cannot_be_written_to_is_no_trouble(new_account: str) -> Non
     assert (ran.stdout, ran.returncode) == ("None\n", 0), ran.stderr
 
 
+@pytest.mark.slow
 def test_a_path_it_cannot_reach_has_its_files_in_the_shelter(private: Path, sheltered: Path, modes: Modes) -> None:
     before = modes(), mode(private)
     path = private / "jobs"
@@ -159,6 +162,7 @@ def test_a_path_it_cannot_reach_has_its_files_in_the_shelter(private: Path, shel
         assert read(embedded.dsn, "kept") == (42,)
 
 
+@pytest.mark.slow
 def test_an_existing_directory_is_not_opened_up(private: Path, sheltered: Path) -> None:
     with EmbeddedPostgres(private) as embedded:
         assert home(private).is_relative_to(sheltered)
@@ -166,6 +170,7 @@ def test_an_existing_directory_is_not_opened_up(private: Path, sheltered: Path) 
         psycopg.connect(embedded.dsn).close()
 
 
+@pytest.mark.slow
 def test_a_killed_user_of_a_sheltered_server_takes_it_down(
     private: Path, sheltered: Path, program: StartProgram
 ) -> None:
@@ -183,6 +188,7 @@ sys.stdin.read()
     until(lambda: is_free(server / lifetime.SERVER), "the server is gone")
 
 
+@pytest.mark.slow
 def test_removing_the_path_means_a_new_database_and_the_old_server_goes(private: Path) -> None:
     path = private / "jobs"
     embedded = EmbeddedPostgres(path)
@@ -199,6 +205,7 @@ def test_removing_the_path_means_a_new_database_and_the_old_server_goes(private:
         psycopg.connect(anew.dsn).close()
 
 
+@pytest.mark.slow
 def test_a_shelter_that_was_cleared_means_a_new_database(private: Path, sheltered: Path) -> None:
     with EmbeddedPostgres(private / "jobs"):
         pass
@@ -207,6 +214,7 @@ def test_a_shelter_that_was_cleared_means_a_new_database(private: Path, sheltere
         psycopg.connect(embedded.dsn).close()
 
 
+@pytest.mark.slow
 def test_a_database_that_went_out_of_reach_is_not_replaced_by_an_empty_one(spare: Path) -> None:
     spare.chmod(0o700)
     with pytest.raises(EmbeddedError, match=r"user 'stepwell-postgres', can no longer reach .*: let that user pass"):

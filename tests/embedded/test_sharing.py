@@ -127,6 +127,7 @@ def test_the_keeper_cannot_be_talked_out_of_its_duty(place: Path, program: Start
     until(lambda: not runs(place), "the keeper has stopped the server")
 
 
+@pytest.mark.slow
 def test_a_forked_child_does_not_take_it_from_its_parent(place: Path, program: StartProgram) -> None:
     body = """
 embedded.start()

@@ -18,7 +18,7 @@ MIB = 1024 * 1024
     ("bad", "said"),
     [
         ({"n": "three"}, r"^item 2: task 'note': argument 'n'"),
-        ({}, r"^item 2: task 'note' takes \(n: 'int'\): it needs 'n'$"),
+        ({}, r"^item 2: task 'note' takes \(n: int\): it needs 'n'$"),
         (3, r"^item 2: give a dict of arguments or note\.call\(\.\.\.\), not int$"),
         ("other", r"^item 2: a call of 'other' among those of 'note': use app\.enqueue_many$"),
     ],

@@ -127,13 +127,16 @@ def cut_others(conn: psycopg.Connection[Any]) -> int:
     return (cursor.fetchone() or (0,))[0]
 
 
-async def test_enqueueing_on_a_connection_to_an_unmigrated_database_names_the_command(app: App, empty_dsn: str) -> None:
+async def test_enqueueing_on_a_connection_to_an_unmigrated_database_names_the_command(empty_dsn: str) -> None:
+    app = App(empty_dsn)
+
     @app.task
     async def note(n: int) -> None: ...
 
     async with await psycopg.AsyncConnection.connect(empty_dsn) as connection:
         with pytest.raises(DatabaseError, match="stepwell migrate"):
             await note.using(connection=connection).aenqueue(1)
+    await app.aclose()
 
 
 def test_event_loops_that_come_and_go_leave_no_connections_behind(dsn: str, conn: psycopg.Connection[Any]) -> None:

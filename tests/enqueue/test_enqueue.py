@@ -123,6 +123,7 @@ async def test_what_goes_wrong_among_many_is_said_and_nothing_stays(
     assert len(again) == len(rows(conn)) == 9000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 6000])
 async def test_a_cancelled_enqueue_of_many_leaves_no_connection_on_which_jobs_are_lost(
     dsn: str, conn: Connection[Any], count: int
@@ -164,13 +165,13 @@ async def test_calls_made_side_by_side_share_round_trips(app: App, conn: Connect
     async def note(n: int) -> None: ...
 
     batches: list[int] = []
-    send = app._job_store._coalescer()._send  # pyright: ignore[reportPrivateUsage]
+    send = app._job_store._coalescer(False)._send  # pyright: ignore[reportPrivateUsage]
 
     async def counted(jobs: list[NewJob]) -> Any:
         batches.append(len(jobs))
         return await send(jobs)
 
-    app._job_store._coalescer()._send = counted  # pyright: ignore[reportPrivateUsage]
+    app._job_store._coalescer(False)._send = counted  # pyright: ignore[reportPrivateUsage]
     jobs = await asyncio.gather(*[note.aenqueue(n) for n in range(100)])
     stored = dict(conn.execute("select id, (args ->> 'n')::int from stepwell.jobs").fetchall())
     assert [stored[job.id] for job in jobs] == list(range(100))
@@ -178,6 +179,7 @@ async def test_calls_made_side_by_side_share_round_trips(app: App, conn: Connect
     assert len(batches) <= 3
 
 
+@pytest.mark.slow
 async def test_large_args_travel_in_batches_that_a_statement_can_carry(app: App, conn: Connection[Any]) -> None:
     @app.task
     async def note(text: str) -> None: ...

@@ -11,8 +11,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy import create_engine, text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from stepwell import App, ConfigError
@@ -60,6 +59,7 @@ async def test_a_database_with_a_hostile_name_is_found(server_dsn: str) -> None:
             conn.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
+@pytest.mark.slow
 async def test_an_embedded_postgres_is_started_and_migrated_for_it(open_dir: Path) -> None:
     app = App(f"embedded:{open_dir / 'a b'}")
     try:
@@ -74,46 +74,3 @@ def test_without_a_database_it_says_how_to_name_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("STEPWELL_DATABASE_URL", raising=False)
     with pytest.raises(ConfigError, match="no database is configured"):
         _ = App().url
-
-
-def test_a_job_joins_a_transaction_of_sqlalchemy(app: App) -> None:
-    @app.task
-    def note(n: int) -> None: ...
-
-    engine = create_engine(app.url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool)
-    with engine.begin() as connection:
-        with pytest.raises(ConfigError, match=r" connection\.connection\.driver_connection"):
-            note.using(connection=connection).enqueue(1)
-        kept = note.using(connection=connection.connection.driver_connection).enqueue(1)
-        assert not kept.exists()
-    assert kept.exists()
-    with Session(engine) as session:
-        with pytest.raises(ConfigError, match=r" session\.connection\(\)\.connection\.driver_connection"):
-            note.using(connection=session).enqueue(1)
-        also = note.using(connection=session.connection().connection.driver_connection).enqueue(1)
-        session.commit()
-        gone = note.using(connection=session.connection().connection.driver_connection).enqueue(1)
-        session.rollback()
-    assert also.exists()
-    assert not gone.exists()
-
-
-async def test_a_job_joins_an_async_transaction_of_sqlalchemy(app: App) -> None:
-    @app.task
-    def note(n: int) -> None: ...
-
-    engine = create_async_engine(app.url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool)
-    async with engine.begin() as connection:
-        with pytest.raises(ConfigError, match=r"\(await connection\.get_raw_connection\(\)\)\.driver_connection"):
-            await note.using(connection=connection).aenqueue(1)
-        raw = (await connection.get_raw_connection()).driver_connection
-        kept = await note.using(connection=raw).aenqueue(1)
-        assert not await kept.aexists()
-    assert await kept.aexists()
-    async with AsyncSession(engine) as session:
-        with pytest.raises(ConfigError, match=r"\(await \(await session\.connection\(\)\)\.get_raw_connection"):
-            await note.using(connection=session).aenqueue(1)
-        raw = (await (await session.connection()).get_raw_connection()).driver_connection
-        also = await note.using(connection=raw).aenqueue(1)
-        await session.commit()
-    assert await also.aexists()

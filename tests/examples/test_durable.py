@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.forked import run_forked
+
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -38,11 +39,9 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
         ("approval.py", ["approved automatically: the amount is small", ": approved", "given up: nobody decided"]),
     ],
 )
-def test_an_example_does_what_it_says(name: str, said: list[str], open_dir: Path) -> None:
+def test_an_example_does_what_it_says(name: str, said: list[str], project_dir: Path) -> None:
     for _ in range(2):
-        run = subprocess.run(
-            [sys.executable, EXAMPLES / name], cwd=open_dir, capture_output=True, text=True, timeout=60, check=False
-        )
+        run = run_forked([str(EXAMPLES / name)], project_dir, timeout=60)
         assert run.returncode == 0, run.stderr
         at = 0
         for words in said:

@@ -107,6 +107,7 @@ async def test_a_killed_primary_costs_no_acknowledged_job(primary: Server, stand
             assert done >= len(receipts.ids) == len(set(receipts.ids))
 
 
+@pytest.mark.slow
 async def test_work_goes_on_after_a_switchover_that_keeps_the_sessions(
     primary: Server, standby: Server, both: str
 ) -> None:
@@ -137,6 +138,7 @@ async def test_work_goes_on_after_a_switchover_that_keeps_the_sessions(
             assert not [event for event in heard.events if type(event).__name__ in ("LeaseLost", "LoopFailed")]
 
 
+@pytest.mark.slow
 async def test_a_server_that_takes_no_writes_for_a_while_is_used_again(primary: Server) -> None:
     async with app_on(primary.dsn) as app:
         add = app.tasks["add"]
@@ -174,6 +176,7 @@ async def test_a_transaction_that_only_reads_by_its_own_wish_drops_no_connection
         assert app.database.switchovers.count == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_producer_is_back_as_soon_as_its_database(primary: Server, is_async: bool) -> None:
     async with app_on(primary.dsn, call_timeout="30s") as app:
@@ -205,6 +208,7 @@ def test_one_of_several_hosts_must_take_writes_unless_the_url_says_otherwise() -
     assert "target_session_attrs" not in dsn("postgresql://a/db")
 
 
+@pytest.mark.slow
 def test_a_standby_alone_is_explained(primary: Server, standby: Server) -> None:
     until(lambda: _has_schema(standby))
     with app_on(standby.dsn) as app, pytest.raises(DatabaseError, match="name the primary in the URL"):

@@ -87,6 +87,7 @@ async def ends(call: Callable[[], Any], *, is_async: bool) -> tuple[BaseExceptio
     return None, time.monotonic() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_every_call_to_a_silent_server_ends_in_time(primary: Server, is_async: bool) -> None:
     # Fewer connections than calls: some wait for the server's answer, some for one that is being opened, some for
@@ -121,6 +122,7 @@ async def test_the_first_calls_of_an_app_end_in_time_as_well(primary: Server, is
     await app.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_result_that_is_not_there_in_time_is_late_and_not_lost(primary: Server, is_async: bool) -> None:
     async with app_on(primary) as app:
@@ -135,6 +137,7 @@ async def test_a_result_that_is_not_there_in_time_is_late_and_not_lost(primary: 
         primary.resume()
 
 
+@pytest.mark.slow
 async def test_a_call_that_is_cut_off_is_told_from_one_that_was_not_sent(primary: Server) -> None:
     async with app_on(primary, pool_size=1) as app:
         add = app.tasks["add"]
@@ -147,6 +150,7 @@ async def test_a_call_that_is_cut_off_is_told_from_one_that_was_not_sent(primary
         primary.resume()
 
 
+@pytest.mark.slow
 async def test_a_long_call_that_goes_on_is_not_cut_off(primary: Server) -> None:
     async with app_on(primary) as app:
         with primary.connect() as connection:

@@ -31,6 +31,7 @@ def app_on(url: str) -> App:
     return app
 
 
+@pytest.mark.slow
 async def test_a_worker_waits_for_its_database_and_says_so_once(primary: Server) -> None:
     primary.stop()
     app = app_on(primary.dsn)
@@ -96,6 +97,7 @@ def work() -> None: ...
 """
 
 
+@pytest.mark.slow
 def test_the_command_waits_until_it_is_stopped(primary: Server, tmp_path: Path) -> None:
     primary.stop()
     (tmp_path / "prog.py").write_text(_PROGRAM)

@@ -44,7 +44,20 @@ _KINDS = (
     "step", "step", "step", "transaction", "retry", "sleep", "wait", "receive", "child", "first", "now", "random",
     "uuid", "patch", "state", "undo", "taken",
 )  # fmt: skip
-_TO_JOBS = {"cancel", "retry", "run_now", "edit_args", "results", "fork", "send"}
+_TO_JOBS = {
+    "cancel",
+    "retry",
+    "run_now",
+    "edit_args",
+    "delete_jobs",
+    "move_jobs",
+    "bulk_change",
+    "dashboard_export",
+    "results",
+    "job_changes",
+    "fork",
+    "send",
+}
 _TO_SCHEDULES = {"tick", "rewind_schedules", "resume_schedule", "due_schedules", "admit"}
 
 
@@ -112,6 +125,9 @@ class Arguments:
             if parameter.optional and dice.chance(0.4):
                 continue
             given[parameter.name] = self._argument(function.name, parameter, subjects, count)
+        if function.name == "start_bulk":
+            # Never a hostile filter: it might match the witnesses.
+            given["_filter"] = json.dumps({"queue": dice.one(QUEUES)})
         return given
 
     def _argument(self, function: str, parameter: Parameter, subjects: list[Subject], count: int) -> Any:
@@ -190,6 +206,9 @@ class Arguments:
                     "group_results",
                 )
             },
+            "write_logs._loggers": lambda: "shop",
+            "write_logs._messages": lambda: "a line",
+            "backfill_schedule._ats": lambda: due.due_at,
             "find_jobs._states": lambda: dice.one(("ready", "running", "waiting", "failed", "succeeded", "cancelled")),
             "find_jobs._task": lambda: dice.one((*TASKS, None, None)),
             "find_jobs._queue": lambda: dice.one((*QUEUES, None, None)),
@@ -197,7 +216,58 @@ class Arguments:
             "find_jobs._worker_id": lambda: known.worker(dice) if dice.chance(0.2) else None,
             "find_jobs._error": lambda: dice.one(("boom", None, None)),
             "find_jobs._before": lambda: subject.job_id if dice.chance(0.3) else None,
+            "find_jobs._group": lambda: subject.job_id if dice.chance(0.1) else None,
+            "set_queue.most": lambda: dice.one(("0", "1", "5", None)),
+            "set_queue.rate": lambda: dice.one(("50", "1000", None, None)),
+            "set_queue.per": lambda: dice.one(("1", "0.5")),
+            "set_queue.burst": lambda: dice.one(("1", "9", None, None)),
+            "set_queue.keep": lambda: dice.keep() if dice.chance(0.5) else None,
+            "set_queue.keep_failed": lambda: dice.keep() if dice.chance(0.5) else None,
+            "set_queue.remove": lambda: dice.one(("limit", "rate", "keep", "keep_failed")),
+            "task_settings._settings": lambda: dice.json() if dice.chance(0.3) else None,
+            "task_settings._job": lambda: subject.job_id if dice.chance(0.3) else None,
+            "register_worker._settings": lambda: dice.one(('{"work": {"queue": {"value": "default"}}}', None)),
             "find_jobs._look": lambda: dice.one(("1", "100", "50000")),
+            "dashboard_jobs._state": lambda: dice.one((None, "ready", "running", "waiting", "failed", "succeeded")),
+            "dashboard_jobs._queue": lambda: dice.one((*QUEUES, None, None)),
+            "dashboard_jobs._worker_id": lambda: known.worker(dice) if dice.chance(0.2) else None,
+            "dashboard_jobs._owner": lambda: dice.one((*OWNERS, None, None)),
+            "dashboard_jobs._task": lambda: dice.one((*TASKS, None, None)),
+            "dashboard_jobs._states": lambda: dice.one(("ready", "running", "waiting", "failed", "succeeded")),
+            "dashboard_jobs._group": lambda: dice.one(GROUPS) if dice.chance(0.1) else None,
+            **{
+                f"{each}.{name}": made
+                for each in ("start_bulk", "preview_bulk", "bulk_states", "bulk_matches", "bulk_change")
+                for name, made in {
+                    "_act": lambda: dice.one(("retry", "cancel", "run", "move", "delete")),
+                    "_filter": lambda: dice.one(('{"queue": "slow"}', '{"states": ["failed"]}')),
+                    "_options": lambda: dice.one(('{"queue": "slow"}', "{}", "{}")),
+                    "_as_of": lambda: None,
+                }.items()
+            },
+            "bulk_chunk._id": lambda: None,
+            "continue_bulk._id": lambda: None,
+            "stop_bulk._id": lambda: None,
+            "dashboard_bulks._id": lambda: None,
+            "dashboard_bulks._before": lambda: None,
+            "dashboard_workers._before": lambda: dice.one((None, "3")),
+            "dashboard_schedules._after_owner": lambda: dice.one((*OWNERS, None)),
+            "dashboard_schedules._after_name": lambda: dice.one((*SCHEDULES, None)),
+            "add_counts._counts": lambda: '{"ready": 2}',
+            "add_counts._more": lambda: '{"ready": 3, "running": 1}',
+            "move_jobs._priority": lambda: str(dice.randrange(-3, 4)) if dice.chance(0.3) else None,
+            "move_jobs._run_at": lambda: self._soon() if dice.chance(0.3) else None,
+            "dashboard_jobs._before": lambda: subject.job_id if dice.chance(0.3) else None,
+            "count_state._state": lambda: dice.one(("ready", "running", "waiting", "failed", "succeeded", "cancelled")),
+            **{
+                f"{each}._fingerprints": lambda: known.job(dice)
+                for each in ("set_failures", "note_failures", "open_failure_groups")
+            },
+            "set_failures._state": lambda: dice.one(("open", "resolved", "ignored")),
+            "list_failures._sort": lambda: dice.one(("last", "count", None)),
+            "dashboard_failures._sort": lambda: dice.one(("last", "count", None)),
+            "list_failures._state": lambda: dice.one(("open", "ignored", None, None)),
+            "note_failures._counts": lambda: str(dice.randrange(1, 9)),
             "prune_stats._keep": lambda: dice.one(("0", "1 hour", "7 days")),
             "remove_schedules._names": lambda: dice.one(SCHEDULES),
             "make_partitions._keeps": dice.keep,

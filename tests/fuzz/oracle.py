@@ -12,6 +12,10 @@ AT_REST: Mapping[str, LiteralString] = {
     "a job is live and in history": """
         select j.id, j.state, j.epoch, h.state as ended_as, h.epoch as ended_epoch, h.finished_at, j.task
         from stepwell.job j join stepwell.history h on h.id = j.id""",
+    "a bulk operation has counted wrong, or has ended without an end": """
+        select b.id, b.act, b.state, b.ended_at, b.looked, b.done, b.skipped, b.failed, b.became from stepwell.bulk b
+        where (b.state = 'running') <> (b.ended_at is null) or b.done + b.skipped + b.failed > b.looked
+          or b.done <> (select coalesce(sum(e.value::bigint), 0) from jsonb_each_text(b.became) e)""",
     "a job is twice in history": """
         select h.id, count(*), array_agg(h.state), array_agg(h.epoch), array_agg(h.finished_at)
         from stepwell.history h group by h.id having count(*) > 1""",
@@ -82,6 +86,9 @@ AT_REST: Mapping[str, LiteralString] = {
         select s.job_id, s.key, s.kind, s.epoch, s.saved_at from stepwell.step s
         where s.large and not s.pending
           and not exists (select from stepwell.large_value v where v.job_id = s.job_id and v.key = s.key)""",
+    "a log line is of no job that is looked after": """
+        select r.job_id, r.line, r.at from stepwell.run_log r
+        where not exists (select from stepwell.run_log_head h where h.job_id = r.job_id)""",
     "a signal is for nobody": """
         select e.id, e.job_id, e.name, e.emitted_at, e.expires_at, h.state, h.finished_at,
           h.expires_at as job_expires_at

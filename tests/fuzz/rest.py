@@ -39,6 +39,8 @@ def bring_to_rest(dsn: str, workers: Workers, findings: Findings, patience: floa
         # Somebody may have set a limit of nothing, or a rate of one in a hundred years.
         conn.execute("delete from stepwell.key_setting")
         conn.execute("delete from stepwell.queue_setting")
+        conn.execute("delete from stepwell.queue_keep")
+        conn.execute("select stepwell.stop_bulk(b.id) from stepwell.bulk b where b.state = 'running'")
         conn.execute("select stepwell.pause_schedule(s.owner, s.name) from stepwell.schedule s")
         # The round's own workers: what they hold is rescued by one that starts now.
         workers.end_all(signal.SIGKILL)

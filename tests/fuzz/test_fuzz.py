@@ -12,6 +12,7 @@ from .round import play
 _SECONDS = 8.0
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_after_everybody_has_called_everything_at_once_nothing_is_lost_stuck_or_orphaned(dsn: str) -> None:
     seed = int(os.environ.get("STEPWELL_FUZZ_SEED") or secrets.randbelow(2**32))

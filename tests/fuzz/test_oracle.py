@@ -51,6 +51,10 @@ _GROUP = (
 
 _PLANTED: Mapping[str, tuple[LiteralString, ...]] = {
     "a job is live and in history": (_JOB, _ENDED),
+    "a log line is of no job that is looked after": (
+        "insert into stepwell.run_log (job_id, line, attempt, at, level, logger, message)"
+        " values ('{id}', 1, 1, now(), 20, 'l', 'm')",
+    ),
     "all members of a group have ended, and the group has not": (_GROUP,),
     "a group has lost a member, or counts one twice": (_GROUP, "update stepwell.job_group set added = 1, total = 1"),
     "a group has ended, and its callback does not start": (
@@ -150,6 +154,10 @@ _PLANTED: Mapping[str, tuple[LiteralString, ...]] = {
     ),
     "a session holds a lock for ever": ("select pg_advisory_lock(1937007984, 7)",),
     "what has expired is still there": (_EVENT, "update stepwell.event set expires_at = now() - interval '1 hour'"),
+    "a bulk operation has counted wrong, or has ended without an end": (
+        "select stepwell.start_bulk('retry', '{{}}')",
+        "update stepwell.bulk set done = 1",
+    ),
     "a job is stuck": (_JOB,),
     "a step is left": (_STEP,),
     "a witness is missing, or did not succeed": ("insert into fuzz.witness (job_id, task) values ('{id}', 't')",),
@@ -162,6 +170,7 @@ def test_where_nothing_is_wrong_the_oracle_names_nothing(conn: psycopg.Connectio
     assert consult(conn, _ALL) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", [title for title in _ALL if title != "a session is idle in a transaction"])
 def test_a_planted_fault_is_named(conn: psycopg.Connection[Any], title: str) -> None:
     conn.execute(LEDGER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -41,20 +42,29 @@ class WorkerProcess:
         self._ended_by_us = True
         if self.alive:
             if by == signal.SIGKILL:
-                os.killpg(self.pid, by)
+                with contextlib.suppress(ProcessLookupError):  # it has ended in this moment
+                    os.killpg(self.pid, by)
             else:
                 self._process.send_signal(by)
         try:
             self._process.wait(20)
         except subprocess.TimeoutExpired:
-            os.killpg(self.pid, signal.SIGKILL)
+            self._process.send_signal(signal.SIGABRT)  # faulthandler prints what its threads do
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
             self._process.wait(20)
             raise
 
+    def said(self) -> str:
+        """What it has printed."""
+        self._log.seek(0)
+        return self._log.read()
+
     def report(self, findings: Findings) -> None:
         """Whatever it has done that a worker must not do, once it has ended."""
-        self._log.seek(0)
-        said = self._log.read()
+        said = self.said()
         self._log.close()
         code = self._process.returncode
         # Until it has started, it may give up when its session is killed: whoever starts it hears of that.
@@ -97,5 +107,5 @@ class Workers:
         try:
             worker.end(by)
         except subprocess.TimeoutExpired:
-            self._findings.add("a worker did not stop within 20 s of SIGTERM", f"pid {worker.pid}")
+            self._findings.add("a worker did not stop within 20 s of SIGTERM", worker.said()[-6000:])
         worker.report(self._findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -68,6 +68,46 @@ async def test_a_job_that_was_put_off_is_run_now(app: App) -> None:
         assert await job.aresult(timeout="20s") == 8
     assert (await look(job)).priority == 3
     assert not await job.arun_now()
+
+
+async def test_a_job_is_moved_while_it_waits_and_deleted_when_it_has_ended(app: App) -> None:
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    job = await double.using(delay="1h").aenqueue(4)
+    assert await job.amove(queue="elsewhere", priority=3, run_at=datetime.now(UTC))
+    assert not await job.adelete()
+    async with Worker(app, queues=["elsewhere"]):
+        assert await job.aresult(timeout="20s") == 8
+    info = await look(job)
+    assert (info.queue, info.priority) == ("elsewhere", 3)
+    assert not await job.amove(queue="default")
+    assert await job.adelete()
+    assert not await job.aexists()
+    with pytest.raises(JobNotFound):
+        await job.amove(queue="default")
+    with pytest.raises(ConfigError, match="move where"):
+        await job.amove()
+    with pytest.raises(ConfigError, match="without a time zone"):
+        await job.amove(run_at=datetime(2030, 1, 1))  # noqa: DTZ001
+
+
+async def test_a_worker_works_off_a_bulk_operation_that_was_started_while_it_slept(app: App) -> None:
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    jobs = await double.using(delay="1h").aenqueue_many([{"n": n} for n in range(3)])
+    async with Worker(app):
+        await double.aenqueue(0)
+        [bulk] = await app.database.afetch(queries.bulk.start("run", {"task": "double"}, {}, None, "ada"))
+        assert [await job.aresult(timeout="20s") for job in jobs] == [0, 2, 4]
+
+        async def done() -> bool:
+            return (await app.database.afetch(queries.bulk.bulks(bulk)))[0].bulks[0].state == "done"
+
+        await auntil(done)
 
 
 async def test_a_job_that_waits_for_its_next_attempt_or_that_of_a_step_is_run_now(app: App) -> None:

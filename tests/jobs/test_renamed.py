@@ -8,7 +8,8 @@ import process_tasks
 import psycopg
 import pytest
 
-from stepwell import App, ConfigError, Context, DuplicateTask, JobHandle, Retry, Worker
+from stepwell import App, ConfigError, Context, DuplicateTask, JobHandle, Limit, Rate, Retry, Unique, Worker
+from stepwell.jobs.settings import settings_of
 
 
 async def old_job(dsn: str, name: str = "old", *args: Any) -> JobHandle[Any]:
@@ -63,6 +64,33 @@ async def test_an_old_job_is_edited_by_the_new_code(app: App, dsn: str) -> None:
         assert await app.job(old.id).aresult(timeout="20s") == 7
 
 
+async def test_a_rename_keeps_unique_keys_limits_and_rates(dsn: str, conn: psycopg.Connection[Any]) -> None:
+    async with App(dsn) as before, App(dsn) as app:
+
+        @before.task(name="old", unique="{u}", limit=Limit(1), rate=Rate(5))
+        async def work(u: str) -> None: ...
+
+        @app.task(was=["old", "later"], unique="{u}", limit=Limit(1), rate=Rate(5))
+        async def new(u: str) -> None: ...
+
+        @app.task(was="other_old", unique=Unique("{u}", scope="queue"), limit=Limit(1, key="k-{u}"))
+        async def other(u: str) -> None: ...
+
+        old = await work.aenqueue("ada")
+        again = await new.aenqueue("ada")
+        assert (again.id, again.inserted) == (old.id, False)
+        assert (await new.using(unique="ada").aenqueue("eve")).id == old.id
+        assert (await app.tasks["old"].aenqueue("ada")).id == old.id
+        assert (await work.using(unique="bob").aenqueue("x")).id == (await new.aenqueue("bob")).id
+        assert (await other.aenqueue("ada")).inserted
+        assert conn.execute(
+            "select distinct admission #>> '{limits,0,key}', admission #>> '{rates,0,key}' from stepwell.job order by 1"
+        ).fetchall() == [("k-ada", None), ("old", "old")]
+        settings = settings_of(new)
+        assert settings["limit"].value[0]["key"] == settings["rate"].value[0]["key"] == "old"
+
+
+@pytest.mark.slow
 async def test_a_process_runs_a_job_of_the_old_name(app: App, dsn: str) -> None:
     old = await old_job(dsn, "old", 3)
     app.task(name="new", was="old", process=True)(process_tasks.divide.fn)

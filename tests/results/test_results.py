@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -48,6 +50,33 @@ async def test_many_who_wait_share_one_listener(app: App, conn: psycopg.Connecti
     assert listeners(conn) == 1
 
 
+async def test_a_notification_that_comes_with_the_answer_of_a_query_wakes_who_waits(
+    app: App, dsn: str, conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only a notification tells of the end.
+    monkeypatch.setattr("stepwell.jobs.waiter._POLL", 600.0)
+    monkeypatch.setattr("stepwell.jobs.waiter._EARLY_POLLS", (600.0,))
+
+    @app.task
+    async def note(n: int) -> int:
+        return n
+
+    job = await note.aenqueue(1)
+    waiting = asyncio.create_task(job.aresult(timeout="20s"))
+    await asyncio.to_thread(until, lambda: listeners(conn) == 1)
+    other = await note.using(delay="1h").aenqueue(2)
+    with psycopg.connect(dsn) as locking:
+        locking.execute("lock table stepwell.failure in access exclusive mode")
+        # The listener asks for the other job, and waits for this lock, which no success needs.
+        also = asyncio.create_task(other.aresult(timeout="20s"))
+        blocked = "select exists (select from pg_locks where relation = 'stepwell.failure'::regclass and not granted)"
+        await asyncio.to_thread(until, lambda: (conn.execute(blocked).fetchone() or (False,))[0])
+        await asyncio.to_thread(finish, conn, job.id, "41")
+    assert await waiting == 41
+    also.cancel()
+
+
+@pytest.mark.slow
 async def test_a_result_wakes_who_waits_at_once(app: App, conn: psycopg.Connection[Any]) -> None:
     @app.task
     async def note(n: int) -> int:
@@ -186,3 +215,24 @@ def test_a_forked_child_opens_its_own_connections(dsn: str, conn: psycopg.Connec
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         assert note.enqueue(3).info() is not None
+
+
+def test_many_callers_do_not_make_the_waiter_connect_without_a_pause() -> None:
+    """A server that turns every connection away, as one does that is starting."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.1)
+        app = App(f"postgresql://nobody@127.0.0.1:{server.getsockname()[1]}/nothing?sslmode=disable&gssencmode=disable")
+
+        @app.task
+        def work() -> None: ...
+
+        waiter = work.job_store.waiter
+        connections, end = 0, time.monotonic() + 1.5
+        for n in range(5):
+            waiter.wait(f"00000000-0000-0000-0000-00000000000{n}")
+        while time.monotonic() < end:
+            with contextlib.suppress(TimeoutError):
+                server.accept()[0].close()
+                connections += 1
+        waiter.close()
+    assert 2 <= connections <= 12

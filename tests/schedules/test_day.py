@@ -47,6 +47,7 @@ def seed() -> int:
     return seed
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_on_a_day_full_of_trouble_every_tick_is_seen_to_once_and_as_the_rules_say(
     dsn: str, conn: psycopg.Connection[Any], tmp_path: Path, seed: int

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from waiting import auntil
 
 from stepwell import App, Context, Worker
@@ -33,6 +34,7 @@ async def test_a_schedule_in_code_runs_at_its_ticks(app: App) -> None:
         assert at >= tick
 
 
+@pytest.mark.slow
 async def test_two_workers_fire_each_tick_once(app: App) -> None:
     seen: list[datetime | None] = []
 
@@ -47,6 +49,7 @@ async def test_two_workers_fire_each_tick_once(app: App) -> None:
     assert len(seen) == len(set(seen))
 
 
+@pytest.mark.slow
 async def test_thousands_that_are_due_together_are_fired_by_the_thousand(app: App) -> None:
     @app.task
     async def beat() -> None: ...

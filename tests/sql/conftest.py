@@ -8,10 +8,9 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from stepwell.postgres.migrate import migrate
+from tests.databases import create_database, drop_database
 
 # A function, so that the session plans its statements once.
 _EMPTY = r"""
@@ -26,11 +25,18 @@ begin
     execute format('drop table %s', _partition);
   end loop;
   delete from stepwell.step;
+  delete from stepwell.run_log;
+  delete from stepwell.run_log_head;
+  delete from stepwell.stack_request;
   delete from stepwell.event;
   delete from stepwell.large_value;
   delete from stepwell.job;
   delete from stepwell.history;
   delete from stepwell.failure;
+  delete from stepwell.failure_group;
+  delete from stepwell.failure_tally;
+  delete from stepwell.failure_hour;
+  delete from stepwell.audit;
   delete from stepwell.worker;
   delete from stepwell.schedule;
   delete from stepwell.tick;
@@ -38,6 +44,10 @@ begin
   delete from stepwell.queue_setting;
   delete from stepwell.leader;
   delete from stepwell.stat;
+  delete from stepwell.stat_sum;
+  update stepwell.stat_progress
+  set counted_to = null, minutes_to = null, fives_to = null, hours_to = null, quarters_to = null;
+  delete from stepwell.bulk;
   delete from stepwell.clock;
 end
 $$
@@ -48,12 +58,11 @@ $$
 def cleaner(server: psycopg.Connection[Any], server_dsn: str) -> Generator[psycopg.Connection[Any]]:
     """A session on the shared database, which empties it. It stays: a new one would have to read the catalogs anew."""
     name = f"sql{uuid4().hex[:12]}"
-    server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    create_database(server, name)
     with psycopg.connect(make_conninfo(server_dsn, dbname=name), autocommit=True) as conn:
-        migrate(conn)
         conn.execute(_EMPTY)
         yield conn
-    server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    drop_database(server, name)
 
 
 @pytest.fixture

@@ -5,15 +5,43 @@ A transition returns whether the fence let it through. Times are seconds since 1
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import floor, inf
 
 from .calls import FRONT, Position
 
 DEFAULT_MAX_ATTEMPTS = 20
 DEFAULT_KEEP_FAILED = 30 * 86400.0
 PATIENCE = 1.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The admission of a job: a limit or a rate with a key, and a unique key."""
+
+    key: str | None = None
+    most: int | None = None
+    """How many may run at once; None: it is a rate."""
+    hold: bool = False
+    interval: float = 0.0
+    burst: int = 0
+    unique: str | None = None
+
+    @property
+    def policy(self) -> str:
+        admission: dict[str, object] = {}
+        if self.most is not None:
+            admission["limits"] = [{"key": self.key, "most": self.most, "hold": self.hold}]
+        elif self.key is not None:
+            admission["rates"] = [{"key": self.key, "interval": self.interval, "burst": self.burst}]
+        if self.unique is not None:
+            admission["unique"] = {"key": self.unique}
+        return json.dumps({"admission": admission})
+
+
+NO_RULES = Rules()
 
 
 @dataclass
@@ -36,6 +64,8 @@ class Job:
     finished_at: float | None = None
     expires_at: float | None = None
     result: str | None = None
+    rules: Rules = NO_RULES
+    has_permit: bool = False
 
     @property
     def place(self) -> Position:
@@ -79,13 +109,48 @@ class Model:
     failures: list[Failure] = field(default_factory=list[Failure])
     workers: dict[str, Worker] = field(default_factory=dict[str, Worker])
     paused: set[str] = field(default_factory=set[str])
+    used: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    """Of each rate, how many tokens were missing from its bucket, and when."""
 
     def enqueue(
-        self, job_id: str, task: str, queue: str, priority: int, delay: float | None, max_attempts: int | None
+        self,
+        job_id: str,
+        task: str,
+        queue: str,
+        priority: int,
+        delay: float | None,
+        max_attempts: int | None,
+        rules: Rules = NO_RULES,
     ) -> None:
         run_at = self.now + (delay or 0.0)
         state = "scheduled" if run_at > self.now else "ready"
-        self.live[job_id] = Job(job_id, task, queue, -priority, max_attempts, run_at, self.now, state)
+        self.live[job_id] = Job(job_id, task, queue, -priority, max_attempts, run_at, self.now, state, rules=rules)
+
+    def holder(self, unique: str | None) -> str | None:
+        """The job that has this unique key."""
+        if unique is None:
+            return None
+        return next((job.id for job in self.live.values() if job.rules.unique == unique), None)
+
+    def admit(self) -> None:
+        """Block the ready jobs that need a permit, and admit the first in each line while there is room."""
+        for job in self.live.values():
+            if job.state == "ready" and job.rules.key is not None and not job.has_permit:
+                job.state = "blocked"
+        for job in sorted(self.live.values(), key=lambda job: job.place):
+            if job.state == "blocked" and self.room(job.rules) > 0:
+                job.state, job.has_permit = "ready", True
+
+    def room(self, rules: Rules) -> int:
+        held = sum(job.has_permit and job.rules.key == rules.key for job in self.live.values())
+        if rules.most is not None:
+            return rules.most - held
+        return floor(rules.burst - self._missing(rules) + 1e-6) - held
+
+    def _missing(self, rules: Rules) -> float:
+        """How many tokens are missing from the bucket of a rate."""
+        used, at = self.used.get(rules.key or "", (0.0, self.now))
+        return max(0.0, used - (self.now - at) / rules.interval)
 
     def claimable(self, queue: str, tasks: Sequence[str], after: Position) -> list[Job]:
         """In the order in which they must go."""
@@ -102,6 +167,9 @@ class Model:
         job.state, job.worker, job.claimed_at = "running", worker, self.now
         job.epoch += 1
         job.attempt += 1
+        if job.rules.key is not None and job.rules.most is None:
+            self.used[job.rules.key] = (self._missing(job.rules) + 1, self.now)
+            job.has_permit = False
         return job
 
     def held(self, job_id: str, epoch: int) -> Job | None:
@@ -169,12 +237,12 @@ class Model:
             job.state, job.run_at = "ready", self.now
             return True
         job = self.kept().get(job_id)
-        if job is None or job.state == "succeeded":
+        if job is None or job.state == "succeeded" or self.holder(job.rules.unique) is not None:
             return False
         del self.history[job_id]
         self.live[job_id] = Job(
             job_id, job.task, job.queue, job.rank, job.max_attempts, self.now, job.enqueued_at, "ready",
-            epoch=job.epoch, claimed_at=job.claimed_at,
+            epoch=job.epoch, claimed_at=job.claimed_at, rules=job.rules,
         )  # fmt: skip
         return True
 
@@ -259,9 +327,11 @@ class Model:
     def _give_back(self, job: Job, delay: float) -> None:
         job.state = "scheduled" if delay > 0 else "ready"
         job.worker = None
+        job.has_permit = job.has_permit and job.rules.hold
 
     def _end(self, job: Job, state: str, keep: float, error: str | None) -> None:
         del self.live[job.id]
+        job.has_permit = False
         if keep <= 0:
             self.forgotten.add(job.id)
             return

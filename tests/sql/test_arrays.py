@@ -27,6 +27,7 @@ def test_texts_come_through(conn: psycopg.Connection[Any], given: list[str | Non
     assert conn.execute("select %s::text[]", (texts(given),)).fetchone() == (given,)
 
 
+@pytest.mark.slow
 @_settings
 @given(st.lists(st.none() | st.floats(allow_nan=False), min_size=1))
 def test_numbers_come_through(conn: psycopg.Connection[Any], numbers: list[float | None]) -> None:

@@ -168,6 +168,7 @@ def test_a_wait_whose_child_has_ended_already_goes_on_at_once(conn: Connection, 
     assert rows(conn, "select state::text, attempt from stepwell.job") == [("ready", 0)]
 
 
+@pytest.mark.slow
 def test_an_event_that_two_emit_at_once_reaches_who_waits(conn: Connection, dsn: str, worker: str) -> None:
     for _ in range(30):
         [job] = running(conn, worker)
@@ -220,6 +221,7 @@ def test_what_forgotten_waits_had_taken_goes_to_those_beside_them_in_the_order_i
     assert rows(conn, "select value from stepwell.step where not pending order by n") == taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["finish", "fail", "suspend"])
 def test_the_end_of_children_and_the_cancel_of_their_parent_do_not_deadlock(
     conn: Connection, dsn: str, worker: str, end: str

@@ -278,6 +278,7 @@ def test_who_emits_is_not_held_up_by_who_keeps_the_lock_and_reaches_all_who_wait
         assert [taken(conn, one) for one in (early, job)] == [[1], [1]]
 
 
+@pytest.mark.slow
 def test_many_events_of_one_transaction_wait_but_once_for_who_keeps_their_locks(conn: Connection, dsn: str) -> None:
     with held(dsn, "e", "1") as session:
         for n in range(2, 21):
@@ -341,6 +342,7 @@ def test_a_late_event_stays_so_while_a_transaction_runs_that_began_before_it_was
     settle(conn)
 
 
+@pytest.mark.slow
 def test_promote_delivers_what_is_late(conn: Connection, dsn: str, worker: str) -> None:
     """A leader of schema 5 promotes, and does nothing else about it."""
     job, other = waiting_for(conn, worker, "a", "b"), calls.enqueue(conn, delay=60.0)

@@ -35,6 +35,7 @@ def small_queue(open_dir: Path) -> Iterator[str]:
         server.stop()
 
 
+@pytest.mark.slow
 async def test_jobs_are_put_in_and_run_while_the_queue_of_notifications_is_full(small_queue: str) -> None:
     with psycopg.connect(small_queue) as idle, psycopg.connect(small_queue, autocommit=True) as sender:
         idle.execute("listen anything")

@@ -143,6 +143,17 @@ def test_what_is_kept_for_ever_stays(conn: Connection, worker: str) -> None:
     assert places(conn, job_id) == ["history_forever", "failure_forever"]
 
 
+def test_a_failure_expires_with_the_job_that_it_ended_although_time_goes_on(conn: Connection, worker: str) -> None:
+    conn.execute("delete from stepwell.clock")
+    job_id = fail_one(conn, worker, DAY)
+    row = conn.execute(
+        "select h.expires_at = f.expires_at from stepwell.history h join stepwell.failure f on f.job_id = h.id"
+        " where h.id = %s::uuid",
+        (job_id,),
+    ).fetchone()
+    assert row == (True,)
+
+
 @pytest.mark.parametrize("table", ["history_20300102", "history"])
 def test_a_partition_somebody_reads_is_left_for_the_next_round(
     conn: Connection, dsn: str, worker: str, table: str

@@ -103,6 +103,7 @@ def test_a_rescue_of_several_workers_and_a_cancel_of_their_jobs_do_not_deadlock(
         assert set(cancelled.result()) == {low.id, high.id}
 
 
+@pytest.mark.slow
 def test_many_sessions_on_the_same_jobs_never_deadlock(conn: Connection, dsn: str) -> None:
     worker = calls.register_worker(conn)
     ids = calls.enqueue_many(conn, ["{}"] * 30)

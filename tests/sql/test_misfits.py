@@ -171,6 +171,7 @@ def test_only_some_are_ready_at_a_time(conn: Connection) -> None:
     assert due is None or due > 1
 
 
+@pytest.mark.slow
 def test_jobs_that_no_worker_may_take_hold_up_no_others(conn: Connection) -> None:
     old = worker(conn, OLD, queues=["a", "b", "c"], owner="shop")
     many = "select stepwell.enqueue_many('{work}', array_fill('{}'::text, '{10100}'), %s, _owners => %s)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import inf
-from typing import Any
 
 import psycopg
 import pytest
@@ -20,16 +19,25 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from psycopg import sql
-from psycopg.rows import dict_row
 
 from . import calls
 from .calls import FRONT, Connection, Held, Position
-from .model import Failure, Model, Worker
+from .model import NO_RULES, Model, Rules, Worker
+from .tables import next_rate_due, read_failures, read_jobs, read_permits, read_unique_keys
 
 TASKS = ("mail", "ship")
 QUEUES = ("default", "slow")
 LIMITS: dict[str, dict[str, float]] = {"mail": {"max_attempts": 2}, "ship": {"max_attempts": 3, "keep_failed": 0.0}}
 MIDNIGHT = 1_800_000_000.0
+RULES = (
+    NO_RULES,
+    Rules("one", most=1),
+    Rules("two", most=2),
+    Rules("held", most=1, hold=True),
+    Rules("rate", interval=8.0, burst=2),
+    Rules(unique="u"),
+    Rules("two", most=2, unique="v"),
+)
 
 tasks = st.sampled_from(TASKS)
 queues = st.sampled_from(QUEUES)
@@ -37,7 +45,8 @@ priorities = st.sampled_from([0, -1, 5])
 delays = st.sampled_from([None, 0.0, 5.0, 60.0])
 some_limit = st.sampled_from([None, 1, 2])
 keeps = st.sampled_from([60.0, 0.0, inf])
-some_jobs = st.lists(st.tuples(tasks, queues, priorities, delays, some_limit), min_size=1, max_size=6)
+some_rules = st.sampled_from(RULES)
+some_jobs = st.lists(st.tuples(tasks, queues, priorities, delays, some_limit, some_rules), min_size=1, max_size=6)
 reasons = st.sampled_from([None, "enough", "mistake"])
 
 
@@ -55,7 +64,7 @@ class JobLives(RuleBasedStateMachine):
         self.registered: list[str] = []
         self.session_of: dict[str, Connection] = {}
         # On a few rows cheaper than truncating some twenty partitions.
-        for table in ("job", "history", "failure", "worker", "control"):
+        for table in ("job", "history", "failure", "worker", "control", "permit", "bucket", "unique_key"):
             conn.execute(sql.SQL("delete from {}").format(sql.Identifier("stepwell", table)))
         calls.set_clock(conn, MIDNIGHT)
         for session in sessions:
@@ -63,7 +72,7 @@ class JobLives(RuleBasedStateMachine):
             self.register(session)
 
     @initialize(items=some_jobs)
-    def start(self, items: list[tuple[str, str, int, float | None, int | None]]) -> None:
+    def start(self, items: list[tuple[str, str, int, float | None, int | None, Rules]]) -> None:
         self.enqueue_many(items)
 
     def register(self, session: Connection) -> None:
@@ -80,8 +89,8 @@ class JobLives(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.model.live) < 12)
     @rule(items=some_jobs)
-    def enqueue_many(self, items: list[tuple[str, str, int, float | None, int | None]]) -> None:
-        some_tasks, some_queues, some_priorities, some_delays, limits = zip(*items, strict=True)
+    def enqueue_many(self, items: list[tuple[str, str, int, float | None, int | None, Rules]]) -> None:
+        some_tasks, some_queues, some_priorities, some_delays, limits, rules = zip(*items, strict=True)
         jobs = calls.enqueue_many(
             self.conn,
             ["{}"] * len(items),
@@ -90,17 +99,30 @@ class JobLives(RuleBasedStateMachine):
             priorities=some_priorities,
             delays=some_delays,
             max_attempts=limits,
+            policies=[None if each == NO_RULES else each.policy for each in rules],
         )
-        assert jobs == sorted(jobs)
+        new = list(dict.fromkeys(job for job in jobs if job not in self.enqueued))
+        assert new == sorted(new)
         for job, item in zip(jobs, items, strict=True):
-            self.put(job, *item)
+            holder = self.model.holder(item[-1].unique)
+            if holder is None:
+                self.put(job, *item)
+            else:
+                assert job == holder, "not the job that has the unique key"
 
     def put(
-        self, job: str, task: str, queue: str, priority: int, delay: float | None, max_attempts: int | None
+        self,
+        job: str,
+        task: str,
+        queue: str,
+        priority: int,
+        delay: float | None,
+        max_attempts: int | None,
+        rules: Rules = NO_RULES,
     ) -> None:
         assert job not in self.enqueued
         self.enqueued.add(job)
-        self.model.enqueue(job, task, queue, priority, delay, max_attempts)
+        self.model.enqueue(job, task, queue, priority, delay, max_attempts, rules)
 
     @precondition(lambda self: self.model.alive() and any(self.model.claimable(q, TASKS, FRONT) for q in QUEUES))
     @rule(data=st.data())
@@ -203,7 +225,8 @@ class JobLives(RuleBasedStateMachine):
     @precondition(lambda self: self.enqueued)
     @rule(data=st.data())
     def retry(self, data: st.DataObject) -> None:
-        jobs = self.some_jobs(data)
+        # Of those with the same unique key, the first can be retried.
+        jobs = sorted(self.some_jobs(data))
         assert set(calls.retry(self.conn, jobs)) == {job for job in jobs if self.model.retry(job)}
 
     @precondition(lambda self: self.model.due())
@@ -214,11 +237,13 @@ class JobLives(RuleBasedStateMachine):
         assert promoted == min(limit, len(due))
         for job in due:
             # Among equal times any may go first.
-            if calls.state(self.conn, job.id) == "ready":
+            if calls.state(self.conn, job.id) in ("ready", "blocked"):
                 job.state = "ready"
                 assert job.run_at <= due[promoted - 1].run_at
         assert sum(job.state == "ready" for job in due) == promoted
-        assert next_due == self.model.next_due()
+        # A rate whose bucket will have a token again is due, too.
+        expected = [due for due in (self.model.next_due(), next_rate_due(self.conn)) if due is not None]
+        assert next_due == (min(expected) if expected else None)
 
     @rule(queue=queues, paused=st.sampled_from([False, False, True]))
     def pause_or_resume(self, queue: str, paused: bool) -> None:
@@ -273,9 +298,22 @@ class JobLives(RuleBasedStateMachine):
 
     @invariant()
     def the_tables_are_as_the_model_says(self) -> None:
+        # What a worker does when it hears of blocked jobs.
+        while calls.one(self.conn.execute("select admitted from stepwell.admit_keys(stepwell.lines())")) > 0:
+            pass
+        self.model.admit()
         shown = self.model.live | self.model.kept()
-        assert self.jobs() == {job_id: vars(job) for job_id, job in shown.items()}
-        assert self.failures() == sorted(self.model.failures)
+        apart = ("rules", "has_permit")
+        assert read_jobs(self.conn) == {
+            job_id: {name: value for name, value in vars(job).items() if name not in apart}
+            for job_id, job in shown.items()
+        }
+        assert read_failures(self.conn) == sorted(self.model.failures)
+        live = self.model.live.values()
+        assert read_permits(self.conn) == sorted((str(job.rules.key), job.id) for job in live if job.has_permit)
+        assert read_unique_keys(self.conn) == sorted(
+            (job.rules.unique, job.id) for job in live if job.rules.unique is not None
+        )
 
     @invariant()
     def no_job_is_lost_and_only_running_ones_have_a_worker(self) -> None:
@@ -284,36 +322,6 @@ class JobLives(RuleBasedStateMachine):
         assert not kept & self.model.forgotten
         for job in self.model.live.values():
             assert (job.worker is not None) == (job.state == "running")
-
-    def jobs(self) -> dict[str, dict[str, Any]]:
-        with self.conn.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(
-                """
-                select id::text, state::text, task, queue, -priority as rank, epoch, attempt, max_attempts, cancelling,
-                  extract(epoch from run_at)::double precision as run_at,
-                  extract(epoch from enqueued_at)::double precision as enqueued_at,
-                  extract(epoch from claimed_at)::double precision as claimed_at,
-                  extract(epoch from finished_at)::double precision as finished_at,
-                  extract(epoch from expires_at)::double precision as expires_at,
-                  worker_id::text as worker, result::text, split_part(error, ':', 1) as error
-                from stepwell.jobs
-                """
-            ).fetchall()
-        jobs = {row["id"]: row for row in rows}
-        assert len(jobs) == len(rows), "a job is doubled"
-        return jobs
-
-    def failures(self) -> list[Failure]:
-        rows = self.conn.execute(
-            """
-            select job_id::text, epoch, attempt, reason, worker_id::text,
-              extract(epoch from claimed_at)::double precision,
-              extract(epoch from failed_at)::double precision,
-              extract(epoch from expires_at)::double precision
-            from stepwell.failure
-            """
-        )
-        return sorted(Failure(*row) for row in rows)
 
 
 @contextmanager

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import uuid4
 
+import msgspec
 import psycopg
 import pytest
 from psycopg import sql
@@ -19,9 +20,9 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
-from stepwell.postgres.migrate import migrate
 from stepwell.postgres.queries.outcomes import Move
 from stepwell.postgres.queries.search import MOST_LOOKED_AT, JobMatch
+from tests.databases import create_database, drop_database
 
 from . import calls
 from .calls import FRONT, Connection, Held
@@ -46,6 +47,7 @@ WAYS = {
     "cancel": {"job_pkey", "job_parent"},
     "renew": {"job_cancelling"},
     "results": {"job_pkey"},
+    "job_changes": {"job_pkey"},
     "retry": {"job_pkey"},
     "hold_misfits": {"job_pkey"},
     "run_now": {"job_pkey"},
@@ -63,7 +65,7 @@ WAYS = {
     "rescue from a dead worker": {"job_running", "job_pkey", "job_parent"},
     "hand_back_unknown": {"job_running", "job_pkey"},
 }
-SMALL = {"clock", "control", "leader", "worker"}
+SMALL = {"clock", "control", "leader", "queue_keep", "worker"}
 """Tables that may be read whole."""
 
 
@@ -109,9 +111,8 @@ def database(server_dsn: str) -> Generator[str]:
     name = f"crowd{uuid4().hex[:12]}"
     dsn = make_conninfo(server_dsn, dbname=name)
     with connect(server_dsn) as server:
-        server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        create_database(server, name)
         with connect(dsn) as conn:
-            migrate(conn)
             for (table,) in conn.execute(
                 "select c.relname from pg_class c where c.relnamespace = 'stepwell'::regnamespace and c.relkind = 'r'"
             ).fetchall():
@@ -119,7 +120,7 @@ def database(server_dsn: str) -> Generator[str]:
                     sql.SQL("alter table {} set (autovacuum_enabled = off)").format(sql.Identifier("stepwell", table))
                 )
         yield dsn
-        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+        drop_database(server, name)
 
 
 def connect(dsn: str) -> Connection:
@@ -196,6 +197,7 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     call("cancel", calls.cancel, [job.id for job in held[30:55]])
     call("renew", calls.renew, worker)
     call("results", results, [job.id for job in held[:60]])
+    call("job_changes", job_changes, [job.id for job in held[:60]])
     call("retry", calls.retry, [job.id for job in held[:60]])
     call("run_now", run_now, [job.id for job in held[:60]])
     call("edit_args", edit_args, [job.id for job in held[:60]])
@@ -253,7 +255,14 @@ def edit_args(conn: Connection, ids: list[str]) -> None:
 
 def find_jobs(conn: Connection, which: JobMatch, look: int = 50_000) -> None:
     query = queries.search.find_ids(which, None, 100)
-    fetch(conn, replace(query, params=[look if value == MOST_LOOKED_AT else value for value in query.params]))
+    fetch(
+        conn,
+        msgspec.structs.replace(query, params=[look if value == MOST_LOOKED_AT else value for value in query.params]),
+    )
+
+
+def job_changes(conn: Connection, ids: list[str]) -> None:
+    conn.execute("select id from stepwell.job_changes(%s::uuid[], %s::bigint[])", (ids, [None] * len(ids)))
 
 
 def results(conn: Connection, ids: list[str]) -> None:
@@ -317,6 +326,7 @@ def test_each_function_takes_its_index_and_reads_little(conn: Connection) -> Non
     assert {name: way.blocks for name, way in ways.items() if way.blocks > 3000} == {}
 
 
+@pytest.mark.slow
 def test_the_ready_queues_are_found_by_one_probe_each(conn: Connection) -> None:
     conn.execute(
         """
@@ -359,6 +369,7 @@ def test_every_function_that_reads_jobs_is_in_a_group_of_settings(crowd: Crowd) 
     assert {name for name, grouped in rows if not grouped} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["job_ready", "job_due", "job_running", "job_cancelling", "job_pkey"])
 def test_the_loss_of_an_index_would_be_noticed(crowd: Crowd, index: str) -> None:
     with connect(crowd.dsn) as conn, conn.transaction(force_rollback=True):

@@ -18,14 +18,26 @@ from .calls import Connection
 # type, record or setting of its caller's, and build no SQL out of what it is given.
 FUNCTIONS = """
 accepts                 owner   everybody
+add_counts              caller
+add_histograms          caller
 add_members             owner   producer worker
 add_stats               owner   worker
 admit                   owner   worker
 admit_keys              owner   worker
+admit_lines             caller
 advance                 owner   worker
+answer_stacks           owner   worker
 apply_rights            caller
+argument_is             caller
+ask_stack               owner   viewer operator
+backfill_schedule       owner   operator
+backlog                 caller
 begin_cancelled_undo    caller
 begin_undo              caller
+bulk_change             caller
+bulk_chunk              owner   worker
+bulk_matches            caller
+bulk_states             caller
 bury_steps              caller
 cancel                  owner   worker operator
 cancel_children         caller
@@ -41,9 +53,32 @@ check_value             caller
 check_values            caller
 claim                   owner   worker
 claim_jobs              owner   worker
+continue_bulk           owner   operator
 control_scope           caller
+count_enqueued          owner   worker
 count_members           caller
 count_running           caller
+count_state             caller
+count_states            caller
+dashboard_audit         owner   viewer operator
+dashboard_bulks         owner   viewer operator
+dashboard_children      owner   viewer operator
+dashboard_database      owner   viewer operator
+dashboard_export        owner   viewer operator
+dashboard_failure       owner   viewer operator
+dashboard_failures      owner   viewer operator
+dashboard_job           owner   viewer operator
+dashboard_jobs          owner   viewer operator
+dashboard_limits        owner   viewer operator
+dashboard_names         owner   viewer operator
+dashboard_overview      owner   viewer operator
+dashboard_pulse         owner   viewer operator
+dashboard_queues        owner   viewer operator
+dashboard_schedules     owner   viewer operator
+dashboard_steps         owner   viewer operator
+dashboard_tasks         owner   viewer operator
+dashboard_workers       owner   viewer operator
+delete_jobs             owner   operator
 delete_steps            caller
 deliver                 caller
 deliver_events          owner
@@ -60,14 +95,19 @@ expiry                  caller
 fail                    owner   worker
 fail_broken             caller
 fail_held               caller
+failure_group_of        caller
 find_jobs               owner   viewer operator
+fingerprint             caller
 finish                  owner   worker
 first_ready             owner   worker
 first_uuid_at           caller
+fold_failures           owner   worker
 fold_groups             caller
 forget_waits            owner   worker
 fork                    owner   operator
 free_keys               caller
+gauges                  owner   worker viewer operator
+given_histogram         caller
 grant_kinds             caller
 grant_role              caller
 group_progress          owner   producer worker viewer operator
@@ -76,22 +116,31 @@ group_summary           caller
 hand_back_unknown       owner   worker
 has_live_run            caller
 has_one_limit           caller
+histogram_bounds        caller  viewer operator
 hold_keys               owner   producer worker
 hold_misfits            owner   worker
 insert_jobs             caller
 insert_run              caller
 is_admission            caller
+is_conflict_action      caller
+job_changes             owner   producer worker viewer operator
+job_logs                owner   viewer operator
 journal                 caller
 json_size               caller
 keep_events             caller
+keep_failed_of          caller
+keeps_by_queue          caller
 kept_steps              caller
 key_holder              owner   operator
 known_role              caller
 large_value             owner   worker viewer operator
+last_error              caller
+last_failure            caller
 lead                    owner   worker
 lead_and_rescue         owner   worker
 line_up                 caller
 lines                   owner   worker
+list_failures           owner   viewer operator
 list_limits             owner   viewer operator
 lock_event              caller
 lock_family             caller
@@ -106,23 +155,34 @@ make_partitions         owner   worker
 mark_beside             caller
 merge_failures          caller
 microseconds            caller
+move_jobs               owner   operator
 note_claimed            caller
+note_failures           caller
 notify                  caller
 notify_blocked          caller
 notify_done             caller
 notify_queues           caller
 notify_ready            caller
 now                     owner   everybody
+oldest_ready            caller
+open_failure_groups     caller
 open_group              owner   producer worker
+pass_on                 caller
 pause                   owner   operator
 pause_schedule          owner   operator
+percentiles             caller  viewer operator
 place_text              caller
+preview_bulk            owner   viewer operator
 promote                 owner   worker
 promote_one             caller
 prune                   owner   worker
+prune_audit             owner   worker
+prune_bulks             owner   worker
 prune_events            owner   worker
+prune_failures          owner   worker
 prune_groups            owner   worker
 prune_keys              owner   worker
+prune_logs              owner   worker
 prune_rows              owner   worker
 prune_signals           owner   worker
 prune_stats             owner   worker
@@ -130,9 +190,12 @@ prune_ticks             owner   worker
 put_schedules           owner   worker operator
 queue_again             caller
 queue_key               caller
+queue_names             caller
 queue_room              caller
 read_claimed            owner   worker
+read_stack              owner   viewer operator
 ready_queues            owner   worker
+record_act              owner   producer worker operator
 register_worker         owner   worker
 release                 caller
 release_misfits         caller
@@ -141,6 +204,7 @@ remove_stale_schedules  owner   worker
 remove_worker           caller
 renew                   owner   worker
 replace_jobs            caller
+replace_taken           caller
 report_progress         owner   worker
 rescue                  owner   worker
 rescue_jobs             owner   worker
@@ -157,6 +221,7 @@ rewind_schedules        owner   worker
 rivals                  owner   worker
 role_name               caller
 room_of                 caller
+rules_of                caller
 run_now                 owner   operator
 runs_to_replace         caller
 save_steps              owner   worker
@@ -165,24 +230,36 @@ schedule_times          owner   worker
 schema_version          owner   everybody
 seal_group              owner   producer worker
 send                    owner   producer worker
+set_failures            owner   operator
 set_limit               owner   operator
-set_queue_limit         owner   operator
-set_queue_rate          owner   operator
+set_queue               owner   operator
 set_rate                owner   operator
 set_size_limit          caller
 settle_groups           caller
 shell_word              caller
 snooze                  owner   worker
 spawn                   owner   worker
+start_bulk              owner   operator
 start_callbacks         caller
+stat_chart              caller
+stat_names              caller
+stat_range              caller
+stat_rows               caller
 step_saved              owner   worker
 steps_done              caller
 still_held              owner   worker
 stop                    owner   operator
+stop_bulk               owner   operator
+sum_stats               owner   worker
 suspend                 owner   worker
+take_back               caller
 take_events             caller
 take_keys               caller
+take_keys_of            caller
+take_plain_keys         caller
+task_names              caller
 task_options            caller
+task_settings           owner   viewer operator
 tick                    owner   worker
 tick_many               caller
 tick_one                caller
@@ -199,6 +276,11 @@ uuids7                  caller
 waiting_for             caller
 wake                    caller
 why                     owner   viewer operator
+why_blocked             caller
+why_ready               caller
+why_waiting             caller
+write_logs              owner   worker
+write_sum               caller
 """
 
 VIEWS = """

@@ -13,10 +13,12 @@ import pytest
 
 from stepwell.calendar.schedule import DueSchedule, NewSchedule
 from stepwell.calendar.timing import Interval
+from stepwell.durable.run_logs import LogLine
 from stepwell.postgres import queries
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.claims import Position
 from stepwell.postgres.queries.fleet import Target
+from stepwell.postgres.queries.limits import QueueSettings
 from stepwell.postgres.queries.outcomes import Move, Sums
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.queries.steps import Saving, Spawning
@@ -33,12 +35,20 @@ _SAMPLES: dict[str, Any] = {
     "jobs": [NewJob("t", "{}")],
     "job": NewJob("t", "{}", delay=1.0),
     "worker_id": _ID,
+    "request": _ID,
+    "requests": [_ID],
+    "answers": ["a"],
+    "lines": [LogLine(_ID, 1, 0.0, 20, "l", "m")],
+    "cut": {_ID: 1},
+    "ats": [datetime(2020, 1, 1, tzinfo=UTC)],
+    "preview": True,
     "job_id": _ID,
     "group_id": _ID,
     "callback": NewJob("t", "{}", delay=1.0),
     "parameter": "p",
     "ids": [_ID],
     "before": _ID,
+    "decode": str,
     "epoch": 1,
     "epochs": [1],
     "queues": ["q"],
@@ -59,6 +69,7 @@ _SAMPLES: dict[str, Any] = {
     "max_attempts": [1],
     "progress": ["{}"],
     "mark": "m",
+    "marks": [1],
     "host": "h",
     "pid": 1,
     "pids": [1],
@@ -108,14 +119,25 @@ _SAMPLES: dict[str, Any] = {
     "kinds": ["producer"],
     "job_ids": [_ID],
     "with_family": True,
+    "task": "t",
+    "settings": None,
     "query": queries.claims.still_held(_ID, 1),
 }
 _BY_NAME: dict[str, dict[str, Any]] = {
+    "backfill_schedule": {"version": 1},
     "fork": {"step": "k"},
+    "move": {"priority": 3, "run_at": None},
+    "preview": {"act": "retry", "which": {}},
+    "start": {"act": "retry", "which": {}, "options": {}, "expected": 1, "asked_by": "ada"},
+    "stop_bulk": {"bulk_id": str(UUID(int=1))},
     "register_worker": {"tasks": "{}"},
     "resume_schedule": {"version": 1},
     "prune_rows": {"table": "large_value"},
+    "set_queue": {"settings": QueueSettings(5, 50, keep=1.0, paused=False, remove=("keep_failed",))},
     "repeatable_query": {"text": "select 1"},
+    "acts": {"who": "ada", "act": "pause", "before": 7},
+    "list_failures": {"state": "open", "sort": "last", "task": "t"},
+    "set_failures": {"failures": [UUID(_ID)], "state": "open"},
 }
 
 

@@ -40,6 +40,7 @@ EXPECTED: dict[str, tuple[dict[str, Any], Any]] = {
 UNDONE = {"undone": ["car", "flight", "hotel"], "cancelled": ["flight", "hotel"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("always_replay", [False, True], ids=["", "replayed"])
 @pytest.mark.parametrize("task", list(EXPECTED))
 def test_a_crash_changes_nothing_of(task: str, always_replay: bool, bench: Bench) -> None:

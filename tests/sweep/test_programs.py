@@ -27,6 +27,7 @@ _quietly = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("always_replay", [False, True], ids=["", "replayed"])
 def test_a_program_comes_to_what_the_oracle_foresees(always_replay: bool, bench: Bench) -> None:
     crashes = writes = tried = 0

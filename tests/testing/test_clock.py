@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,7 @@ from stepwell import App, ConfigError, Context, Worker
 from stepwell.testing import Clock, adrain, always_replay, drain
 
 
-async def test_a_month_of_sleep_takes_milliseconds(app: App) -> None:
+async def test_a_month_of_sleep_ends_long_before_a_worker_would_look_again(app: App) -> None:
     @app.task
     async def monthly(ctx: Context) -> float:
         began = await ctx.now()
@@ -25,10 +24,8 @@ async def test_a_month_of_sleep_takes_milliseconds(app: App) -> None:
         job = await monthly.aenqueue()
         while (info := await job.ainfo()) is None or info.state != "waiting":
             pass
-        began = time.perf_counter()
         await clock.advance("30d")
         assert await job.aresult(timeout="5s") == timedelta(days=30).total_seconds()
-        assert time.perf_counter() - began < 0.5
         assert worker.id == registered, "it lost its lease"
 
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import types
 
+import pytest
+
 from stepwell import testing
 
 
@@ -34,6 +36,7 @@ def test_everything_public_is_documented() -> None:
     assert undocumented == []
 
 
+@pytest.mark.slow
 def test_it_is_imported_without_pytest() -> None:
     code = "import sys, stepwell.testing; sys.exit('pytest' in sys.modules or 'hypothesis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -25,6 +25,7 @@ def shop(dsn: str, conn: psycopg.Connection[Any]) -> Iterator[App]:
         yield app
 
 
+@pytest.mark.slow
 def test_a_careful_job_passes_at_every_point(shop: App, conn: psycopg.Connection[Any]) -> None:
     def payments(job: JobHandle[Any]) -> Any:
         return conn.execute("select count(*) from payment where job_id = %s", (str(job.id),)).fetchone()
@@ -39,6 +40,7 @@ def test_a_careful_job_passes_at_every_point(shop: App, conn: psycopg.Connection
     assert conn.execute("select count(*) from stepwell.job").fetchone() == (0,)
 
 
+@pytest.mark.slow
 def test_a_careless_job_is_told_at_which_write(shop: App, conn: psycopg.Connection[Any]) -> None:
     def payments(job: JobHandle[Any]) -> Any:
         return conn.execute("select count(*) from payment where job_id = %s", (str(job.id),)).fetchone()
@@ -56,6 +58,7 @@ def test_a_careless_job_is_told_at_which_write(shop: App, conn: psycopg.Connecti
         assert sweep.run(careless, effects=payments, points=[CrashPoint(2, "committed")]).killed
 
 
+@pytest.mark.slow
 def test_a_result_that_depends_on_the_run_is_found(shop: App) -> None:
     with pytest.raises(SweepFailed, match="result: without a fault"):
         crash_sweep(shop, shop.tasks["forgetful"].call(), program=PROGRAM)
@@ -66,6 +69,7 @@ def test_a_job_that_waits_for_nothing_is_told_so(shop: App) -> None:
         crash_sweep(shop, shop.tasks["lost"].call(), program=PROGRAM)
 
 
+@pytest.mark.slow
 def test_a_job_that_takes_its_time_is_waited_for_and_one_that_does_nothing_is_not(shop: App) -> None:
     in_all = [0.7] * 5
     assert crash_sweep(shop, shop.tasks["slow"].call(in_all), program=PROGRAM, sample=0, patience=3).writes > 5
@@ -73,6 +77,7 @@ def test_a_job_that_takes_its_time_is_waited_for_and_one_that_does_nothing_is_no
         crash_sweep(shop, shop.tasks["slow"].call([60]), program=PROGRAM, sample=0, patience=3)
 
 
+@pytest.mark.slow
 def test_what_does_not_end_is_not_in_the_way_of_what_is_swept_next(shop: App) -> None:
     with CrashSweep(shop, program=PROGRAM) as sweep:
         with pytest.raises(SweepFailed, match="nothing was written for 2 s: slow is running"):

@@ -87,6 +87,7 @@ def _marked(checker: str) -> set[Place]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [pyright, mypy], ids=lambda check: check.__name__)
 def test_right_programs_pass_and_of_wrong_ones_the_marked_lines_are_found(
     check: Callable[[Path], set[Place]], tmp_path: Path

@@ -164,6 +164,7 @@ def test_what_is_no_cron_text_is_refused_by_field(text: Any, complaint: str) -> 
             parse_timing(text)
 
 
+@pytest.mark.slow
 @given(st.text(st.sampled_from("0123456789*/,-#LW@ \tJANMONsun\n\0é"), max_size=40) | st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
@@ -344,6 +345,7 @@ _timings = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(_timings, _times, st.timedeltas(timedelta(0), timedelta(days=2)), st.integers(-1, 200))
 def test_ticks_are_what_asking_for_one_after_the_other_finds(

@@ -297,6 +297,7 @@ _START, _END = datetime(2020, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC
 _TURNS = {tz: oracle.turns(tz, _START, _END) for tz in _ZONES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tz", _ZONES)
 @pytest.mark.parametrize("time", ["01:45", "02:15"])
 def test_a_daily_schedule_runs_once_on_each_day_of_ten_years(tz: str, time: str) -> None:
@@ -354,6 +355,7 @@ def _moments(draw: st.DrawFn, within: timedelta) -> tuple[str, datetime]:
     return tz, at + draw(st.sampled_from([0, 0, 1, 999_999])) * timedelta.resolution
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(_texts, _moments(26 * _HOUR), st.integers(0, 50))
 @example("45 * * * *", ("Australia/Lord_Howe", datetime(2026, 4, 4, 14, 50, tzinfo=UTC)), 5)
@@ -369,6 +371,7 @@ def test_any_schedule_runs_when_the_clock_on_the_wall_says_so(
     assert latest(cron, after, until) == (expected[-1] if expected else None)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(
     st.sampled_from(["*", "*/7", "30", "59"]) | _terms(0, 59),
@@ -385,6 +388,7 @@ def test_any_schedule_with_seconds_runs_when_the_clock_on_the_wall_says_so(
     assert _walked(_parsed(f"{second} {text}", tz), after, until) == expected
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(_texts, _moments(26 * _HOUR))
 def test_cronsim_agrees_where_it_is_right(text: str, moment: tuple[str, datetime]) -> None:

@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import inspect
+import re
 import types
 import typing
 
 import stepwell
+from stepwell import errors
 
 
 def test_all_is_exact_and_sorted() -> None:
     public = {
         name
-        for name, value in vars(stepwell).items()
+        for name in dir(stepwell)
+        for value in [getattr(stepwell, name)]
         if not name.startswith("_") and not isinstance(value, types.ModuleType)
     }
     assert set(stepwell.__all__) == public
     assert list(stepwell.__all__) == sorted(stepwell.__all__)
+
+
+def test_the_tree_of_errors_has_every_error_under_its_base() -> None:
+    drawn: dict[str, str] = {}
+    bases = ["StepwellError"]
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r"    ([ │]*)[├└]── (\w+) ", line):
+            depth = len(found[1]) // 4
+            bases[depth + 1 :] = [found[2]]
+            drawn[found[2]] = bases[depth]
+    defined = {
+        name: kind.__bases__[0].__name__
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, errors.StepwellError) and kind is not errors.StepwellError
+    }
+    assert drawn == defined
 
 
 def test_everything_public_is_documented() -> None:

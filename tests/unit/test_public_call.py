@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+import stepwell
 from stepwell import App, JobHandle, Worker
 
 APP: Any = App("postgresql://nowhere", name="shop")
 WORKER: Any = Worker
+# Without its types, so that a wrong option can be written.
+ANY: Any = stepwell
 
 
 @APP.task
@@ -33,6 +36,18 @@ def note() -> None: ...
         (lambda: APP.machine("m", timout=3), "app.machine() has no option 'timout': did you mean 'timeout'?"),
         (lambda: APP.schedule(every="1h"), "app.schedule() has no option 'every': write the interval first"),
         (lambda: type(APP)(nmae="shop"), "App() has no option 'nmae': did you mean 'name'?"),
+        (lambda: ANY.Retry(max_retries=3), "Retry() has no option 'max_retries': write max_attempts=..., which counts"),
+        (lambda: ANY.Retry(max_attemps=3), "Retry() has no option 'max_attemps': did you mean 'max_attempts'?"),
+        (lambda: ANY.Unique("{a}", ttl=3), "Unique() has no option 'ttl': write period="),
+        (lambda: ANY.Limit(count=3), "Limit() has no option 'count': write the number first, such as Limit(2)"),
+        (lambda: ANY.Rate(3, interval=1), "Rate() has no option 'interval': write per="),
+        (lambda: ANY.Fair("{a}", weight=2), "Fair() has no option 'weight': write weights="),
+        (lambda: ANY.Step(note, retries=2), "Step() has no option 'retries': did you mean 'retry'?"),
+        (lambda: ANY.Next(1, delay=2), "Next() has no option 'delay': write after="),
+        (lambda: ANY.Done(result=2), "Done() has no option 'result': write the value first"),
+        (lambda: ANY.Snooze(countdown=2), "Snooze() has no option 'countdown': write the delay first"),
+        (lambda: ANY.RetryIn(countdown=2), "RetryIn() has no option 'countdown': write the delay first"),
+        (lambda: ANY.RateLimited(delay=2), "RateLimited() has no option 'delay': write retry_after="),
         (lambda: WORKER(APP, concurency=4), "Worker() has no option 'concurency': did you mean 'concurrency'?"),
     ],
 )

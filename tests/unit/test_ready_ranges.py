@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +46,7 @@ def test_ranks_are_claimed_from_in_order_and_end_by_themselves() -> None:
     assert places.first("a") == place(0, 100)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(-3, 30), st.integers(0, 9), st.booleans()), min_size=1, max_size=60))
 def test_every_job_that_was_told_of_is_in_one_of_the_places(told: list[tuple[int, int, bool]]) -> None:
     """Whatever is left out, merged or replaced, each job that became ready there or behind it is found."""

@@ -47,6 +47,7 @@ def held(conn: psycopg.Connection[Any]) -> Callable[[], int]:
 async def nothing() -> None: ...
 
 
+@pytest.mark.slow
 async def test_an_idle_worker_holds_three_connections(worked: App, held: Callable[[], int]) -> None:
     worked.schedule("0 0 1 1 *")(worked.task(nothing))
     async with Worker(worked):
@@ -60,6 +61,7 @@ async def stepped(ctx: Context) -> None:
         await ctx.step(nothing)
 
 
+@pytest.mark.slow
 async def test_a_busy_worker_holds_five_and_an_idle_one_again_three(
     app: App, worked: App, held: Callable[[], int]
 ) -> None:

@@ -87,6 +87,7 @@ async def test_retry_on_and_never_on_decide_by_type(app: App) -> None:
             assert info.attempt == attempts, kind
 
 
+@pytest.mark.slow
 async def test_a_blocked_loop_is_reported_with_the_culprit_and_keeps_its_lease(
     app: App, conn: psycopg.Connection[Any]
 ) -> None:
@@ -110,6 +111,7 @@ async def test_a_blocked_loop_is_reported_with_the_culprit_and_keeps_its_lease(
     assert (info.epoch, len(info.failures)) == (1, 0)
 
 
+@pytest.mark.slow
 async def test_jobs_that_block_the_loop_a_little_too_long_do_not_end_the_worker(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from stepwell.telemetry.jobs import JobStarted
 tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="nobody")
 
 
+@pytest.mark.slow
 async def test_context_variables_do_not_pass_from_job_to_job(app: App) -> None:
     @app.task
     async def on_loop(name: str) -> str:
@@ -116,6 +117,7 @@ async def test_a_notification_alone_cancels_nothing(app: App, conn: psycopg.Conn
         assert await job.aresult(timeout="10s") == "done"
 
 
+@pytest.mark.slow
 async def test_large_results_are_all_written(app: App) -> None:
     @app.task
     async def large() -> str:
@@ -173,6 +175,7 @@ async def test_a_plain_function_that_returns_because_it_was_asked_to_stop_has_no
             await job.aresult(timeout="10s")
 
 
+@pytest.mark.slow
 async def test_one_process_job_does_not_start_a_process_per_slot(app: App, conn: psycopg.Connection[Any]) -> None:
     import multiprocessing
 
@@ -182,6 +185,7 @@ async def test_one_process_job_does_not_start_a_process_per_slot(app: App, conn:
         assert len(multiprocessing.active_children()) <= 2
 
 
+@pytest.mark.slow
 async def test_a_running_process_is_cancelled(app: App) -> None:
     tasks = register(app)
     worker = Worker(app)

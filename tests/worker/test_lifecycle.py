@@ -145,6 +145,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_behind(
     assert not [thread for thread in threading.enumerate() if thread.name == "stepwell-lease"]
 
 
+@pytest.mark.slow
 async def test_stopping_right_after_the_start_never_hangs(app: App) -> None:
     @app.task
     async def nothing() -> None: ...

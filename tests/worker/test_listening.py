@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from deaf import deaf
 from waiting import Heard
 
@@ -15,6 +16,7 @@ from stepwell import App, JobCancelled, Worker
 from stepwell.telemetry.worker import ListenerDeaf
 
 
+@pytest.mark.slow
 async def test_a_deaf_worker_says_so_and_polls(dsn: str, open_dir: Path) -> None:
     with deaf(dsn, open_dir) as url:
         async with App(url) as app:

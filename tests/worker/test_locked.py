@@ -17,7 +17,7 @@ from waiting import Heard, auntil
 
 from stepwell import App, Context, StepwellError, Task, Worker
 from stepwell.telemetry.bus import Telemetry
-from stepwell.telemetry.jobs import JobLocked, JobMisfit, OutcomesHeldUp
+from stepwell.telemetry.jobs import JobLocked, JobMisfit, OutcomesHeldUp, RunsEnded
 
 # Less than the pause before the last try, and enough for a machine with much else to do.
 SOON = 3.0
@@ -45,6 +45,29 @@ async def seconds_for(work: Task[[int], int], n: int) -> float:
     return time.monotonic() - began
 
 
+async def test_a_run_whose_outcome_is_tried_again_is_counted_once(app: App, dsn: str) -> None:
+    go = asyncio.Event()
+
+    @app.task
+    async def first() -> str:
+        await go.wait()
+        return "at last"
+
+    worker = Worker(app)
+    heard = Heard(worker)
+    async with worker:
+        job = await first.aenqueue()
+        await auntil(lambda: _runs(job))
+        async with locking(dsn, job.id, SEND):
+            go.set()
+            await auntil(lambda: heard.of(JobLocked) != [])
+            assert heard.of(RunsEnded) == []
+        assert await job.aresult(timeout="20s") == "at last"
+        await auntil(lambda: heard.of(RunsEnded) != [])
+    assert [(run.task, run.outcome) for event in heard.of(RunsEnded) for run in event.runs] == [("first", "succeeded")]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", [SEND, CANCEL])
 async def test_results_of_other_jobs_come_while_one_job_is_locked(app: App, dsn: str, statement: str) -> None:
     go = asyncio.Event()
@@ -85,6 +108,7 @@ async def test_results_of_other_jobs_come_while_one_job_is_locked(app: App, dsn:
     assert (info.epoch, info.attempt, info.failures) == (1, 1, ())
 
 
+@pytest.mark.slow
 async def test_many_locked_jobs_hold_up_nobody_else(app: App, dsn: str) -> None:
     go = asyncio.Event()
 
@@ -106,6 +130,7 @@ async def test_many_locked_jobs_hold_up_nobody_else(app: App, dsn: str) -> None:
         assert [await job.aresult(timeout="10s") for job in jobs[::2]] == list(range(0, 100, 2))
 
 
+@pytest.mark.slow
 async def test_results_of_other_jobs_come_while_a_job_is_locked_whose_args_do_not_fit(app: App, dsn: str) -> None:
     @app.task
     async def work(n: int) -> int:
@@ -134,6 +159,7 @@ async def test_results_of_other_jobs_come_while_a_job_is_locked_whose_args_do_no
             await auntil(lambda: _held(job))
 
 
+@pytest.mark.slow
 @pytest.mark.counts_runs
 async def test_steps_of_other_jobs_are_saved_while_one_job_is_locked(app: App, dsn: str) -> None:
     go = asyncio.Event()
@@ -167,6 +193,7 @@ async def test_steps_of_other_jobs_are_saved_while_one_job_is_locked(app: App, d
     assert (info.epoch, info.failures) == (1, ())
 
 
+@pytest.mark.slow
 async def test_progress_of_a_locked_job_holds_up_no_outcome(app: App, dsn: str) -> None:
     go, end = asyncio.Event(), asyncio.Event()
 
@@ -191,6 +218,7 @@ async def test_progress_of_a_locked_job_holds_up_no_outcome(app: App, dsn: str) 
         await job.aresult(timeout="10s")
 
 
+@pytest.mark.slow
 async def test_a_worker_that_stops_writes_a_locked_outcome_if_the_lock_goes_in_time(app: App, dsn: str) -> None:
     @app.task
     async def work() -> str:
@@ -211,6 +239,7 @@ async def test_a_worker_that_stops_writes_a_locked_outcome_if_the_lock_goes_in_t
     assert await job.aresult(timeout="10s") == "written"
 
 
+@pytest.mark.slow
 async def test_a_worker_that_cannot_wait_for_a_lock_any_longer_says_why(app: App, dsn: str) -> None:
     @app.task
     async def work() -> str:
@@ -234,6 +263,7 @@ async def test_a_worker_that_cannot_wait_for_a_lock_any_longer_says_why(app: App
         assert await job.aresult(timeout="20s") == "done"
 
 
+@pytest.mark.slow
 async def test_a_worker_that_may_not_ask_who_holds_a_lock_writes_the_others_all_the_same(
     app: App, dsn: str, conn: psycopg.Connection[Any]
 ) -> None:

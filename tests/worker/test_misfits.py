@@ -299,6 +299,7 @@ async def test_a_machine_waits_for_a_worker_that_knows_its_state_and_fields(dsn:
                 assert await gift.aresult(timeout="10s") == "gift 2"
 
 
+@pytest.mark.slow
 async def test_plain_functions_in_threads_processes_and_transactions_wait_too(
     app: App, conn: psycopg.Connection[Any]
 ) -> None:

@@ -91,6 +91,7 @@ async def test_what_a_job_has_of_its_own_is_shown(app: App) -> None:
     assert (await (await work.using(retry=retry, max_attempts=2).aenqueue()).ainfo() or info).max_attempts == 2
 
 
+@pytest.mark.slow
 async def test_a_jobs_own_policy_holds_in_coroutines_threads_and_processes(app: App) -> None:
     @app.task(timeout="1h")
     async def work() -> None:

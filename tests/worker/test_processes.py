@@ -20,6 +20,7 @@ from stepwell.telemetry.jobs import AttemptFailed
 ONCE = Retry(max_attempts=1)
 
 
+@pytest.mark.slow
 async def test_a_process_is_killed_at_its_timeout(app: App) -> None:
     sleep = register(app)["sleep"]
     async with Worker(app):
@@ -29,6 +30,7 @@ async def test_a_process_is_killed_at_its_timeout(app: App) -> None:
         assert time.monotonic() - began < 20
 
 
+@pytest.mark.slow
 async def test_processes_return_values_and_failures(app: App) -> None:
     tasks = register(app)
     async with Worker(app):
@@ -40,6 +42,7 @@ async def test_processes_return_values_and_failures(app: App) -> None:
         assert (await (await tasks["square"].aenqueue(3)).aresult(timeout="30s"))[1] == 9
 
 
+@pytest.mark.slow
 async def test_a_crash_names_the_exit_code_or_signal_and_can_be_excluded_from_retries(app: App) -> None:
     tasks = register(app)
     not_again = app.task(name="not again", process=True, retry=Retry(never_on=(ProcessCrashed,)))(die.fn)
@@ -63,6 +66,7 @@ async def test_a_crash_names_the_exit_code_or_signal_and_can_be_excluded_from_re
     assert all(message in logged[str(job.id)] for job, message in expected.items())
 
 
+@pytest.mark.slow
 async def test_a_process_that_ends_as_if_all_were_well_fails_its_job_and_frees_its_slot(app: App) -> None:
     tasks = register(app)
     async with Worker(app, process_slots=1):
@@ -90,6 +94,7 @@ def state(conn: psycopg.Connection[Any], job_id: object) -> str:
     return (conn.execute("select state::text from stepwell.jobs where id = %s", (job_id,)).fetchone() or ("",))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["cancel", "timeout", "shutdown", "failure"])
 async def test_a_process_that_ignores_sigterm_is_dead_before_its_outcome_is_written(
     app: App, conn: psycopg.Connection[Any], tmp_path: Path, why: str
@@ -117,6 +122,7 @@ async def test_a_process_that_ignores_sigterm_is_dead_before_its_outcome_is_writ
     assert (running.exception() is not None) == (why == "failure")
 
 
+@pytest.mark.slow
 async def test_stubborn_processes_are_killed_side_by_side(app: App, tmp_path: Path) -> None:
     task = app.task(process=True, retry=ONCE)(stubborn.fn)
     places = [tmp_path / str(n) for n in range(3)]
@@ -133,6 +139,7 @@ async def test_stubborn_processes_are_killed_side_by_side(app: App, tmp_path: Pa
         assert not any(map(lives, pids))
 
 
+@pytest.mark.slow
 async def test_a_job_that_waits_for_a_process_does_not_begin_after_it_was_cancelled(app: App, tmp_path: Path) -> None:
     tasks = register(app)
     first, second = tmp_path / "first", tmp_path / "second"
@@ -152,6 +159,7 @@ async def test_a_job_that_waits_for_a_process_does_not_begin_after_it_was_cancel
     assert not second.exists()
 
 
+@pytest.mark.slow
 async def test_processes_that_were_killed_from_outside_are_replaced(app: App) -> None:
     square = register(app)["square"]
     async with Worker(app, process_slots=1):

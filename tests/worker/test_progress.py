@@ -15,6 +15,7 @@ from stepwell import App, Context, Retry, Worker
 ONCE = Retry(max_attempts=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["async", "thread", "process"])
 async def test_progress_is_seen_from_outside(app: App, kind: str, tmp_path: Any) -> None:
     flag = str(tmp_path / "go-on")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+import pytest
 from waiting import auntil
 
 from stepwell import App, Worker
 
 
+@pytest.mark.slow
 async def test_what_expires_faster_than_one_batch_takes_away_is_pruned_all_the_same(
     app: App, conn: psycopg.Connection[Any]
 ) -> None:

@@ -161,6 +161,7 @@ async def test_without_notifications_a_new_queue_is_found_by_polling(dsn: str, o
                     await auntil(lambda queue=queue: queue in notes.ran)
 
 
+@pytest.mark.slow
 async def test_a_deep_queue_does_not_starve_a_trickle(app: App) -> None:
     waited: list[float] = []
     ran = 0
@@ -187,6 +188,7 @@ async def test_a_deep_queue_does_not_starve_a_trickle(app: App) -> None:
     assert max(waited) < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 20])
 @pytest.mark.parametrize("queues", [["a", "b"], ["*"]])
 async def test_shares_follow_the_weights(app: App, concurrency: int, queues: list[str]) -> None:
@@ -225,6 +227,7 @@ async def test_strictly_what_comes_into_an_earlier_queue_goes_first(app: App) ->
         assert len(notes.ran) - at < 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("balance", ["round_robin", "strict", {"tenant.1*": 5, "deep": 1}])
 async def test_thousands_of_queues_share_a_pool(app: App, balance: str | Mapping[str, int]) -> None:
     notes = Notes(app)
@@ -296,6 +299,7 @@ async def test_jobs_of_all_pools_are_counted_cancelled_and_handed_back(app: App,
     assert "3 at once" in started.text()
 
 
+@pytest.mark.slow
 async def test_pools_share_the_processes(app: App, tmp_path: Path) -> None:
     tasks = register(app)
     async with Worker(app, queues={"a": 5, "b": 5}, process_slots=2):

@@ -30,6 +30,7 @@ async def test_a_worker_outlives_the_moment_in_which_a_function_is_replaced(
         assert await job.aresult(timeout="10s") == 1
 
 
+@pytest.mark.slow
 async def test_a_worker_ends_when_a_function_stays_away(app: App, conn: psycopg.Connection[Any]) -> None:
     @app.task
     async def work() -> None: ...

@@ -212,6 +212,7 @@ async def test_keep_decides_what_stays_in_history(app: App, conn: psycopg.Connec
     assert conn.execute("select expires_at::text from stepwell.history_forever").fetchall() == [("infinity",)]
 
 
+@pytest.mark.slow
 async def test_two_workers_in_one_process_share_the_work(app: App) -> None:
     both = asyncio.Barrier(4)
 

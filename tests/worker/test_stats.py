@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 
 import psycopg
 import pytest
@@ -13,6 +15,7 @@ from stepwell import App, Cancel, Context, Fail, JobFailed, Restart, Snooze, Ste
 from stepwell.postgres.queries.outcomes import Sums
 from stepwell.telemetry.jobs import OutcomeRefused
 from stepwell.telemetry.worker import WorkerStopped
+from stepwell.values.histogram import bin_of
 from stepwell.worker.outcomes.outcome_table import REFUSED, TABLE
 
 
@@ -78,6 +81,16 @@ def test_a_worker_of_the_schema_before_adds_what_it_knows(conn: psycopg.Connecti
     ]
 
 
+def test_a_worker_of_schema_10_adds_what_it_knows(conn: psycopg.Connection[object]) -> None:
+    conn.execute(
+        "select stepwell.add_stats(%s::text[], %s::text[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
+        " %s::double precision[], %s::integer[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
+        " %s::integer[])",
+        (["t"], ["q"], *[[1]] * 4, [0.5], *[[1]] * 6),
+    )
+    assert conn.execute("select refused, waits, runs, enqueued from stepwell.stats").fetchall() == [(1, [], [], 0)]
+
+
 def test_counters_that_are_missing_add_nothing(conn: psycopg.Connection[object]) -> None:
     conn.execute("select stepwell.add_stats('{t,t,null}', '{q,r,q}', '{1}', null, '{null,2}', '{0,0,0,0}', '{0.5}')")
     found = conn.execute("select queue, succeeded, failed, cancelled, seconds from stepwell.stats order by queue")
@@ -86,7 +99,13 @@ def test_counters_that_are_missing_add_nothing(conn: psycopg.Connection[object])
 
 def test_every_outcome_has_a_counter() -> None:
     counters = {row.counter for row in TABLE.values()}
-    assert {*counters, REFUSED} == {field.name for field in fields(Sums)} - {"task", "queue", "seconds"}
+    assert {*counters, REFUSED} == {field.name for field in fields(Sums)} - {
+        "task",
+        "queue",
+        "seconds",
+        "waits",
+        "runs",
+    }
 
 
 @pytest.mark.counts_runs
@@ -135,6 +154,38 @@ async def test_ways_to_end_without_an_end_are_counted_apart(app: App) -> None:
     }
 
 
+@pytest.mark.counts_runs
+async def test_every_run_is_in_both_histograms_whatever_its_end(app: App) -> None:
+    @app.task
+    async def ends(how: str) -> None:
+        match how:
+            case "fail":
+                raise Fail("no")
+            case "cancel":
+                raise Cancel("no")
+            case "snooze":
+                raise Snooze("1h")
+            case _:
+                await asyncio.sleep(0.2)
+
+    # Due for 100 seconds, by the clock of the database.
+    due = datetime.now(UTC) - timedelta(seconds=100)
+    async with Worker(app) as worker:
+        for how in ("fail", "cancel", "snooze", "sleep"):
+            await ends.using(run_at=due).aenqueue(how)
+        await auntil(lambda: worker.runs_ended == 4)
+    async with app.database.aconnection() as connection:
+        rows = await connection.execute(
+            "select succeeded, failed, cancelled, snoozed, waits, runs from stepwell.stats where task = 'ends'"
+        )
+        found = await rows.fetchall()
+    assert [sum(row[n] for row in found) for n in range(4)] == [1, 1, 1, 1]
+    waits, runs = ([sum(bins) for bins in zip_longest(*(row[n] for row in found), fillvalue=0)] for n in (4, 5))
+    assert (sum(waits), sum(runs)) == (4, 4)
+    assert waits[bin_of(100.0) :] == [4]
+    assert sum(runs[bin_of(0.2) :]) == 1
+
+
 async def test_what_the_fence_refuses_is_counted_apart(app: App, conn: psycopg.Connection[object]) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -154,6 +205,25 @@ async def test_what_the_fence_refuses_is_counted_apart(app: App, conn: psycopg.C
         conn.execute("delete from stepwell.job")
     assert conn.execute("select succeeded, refused, seconds > 0 from stepwell.stats").fetchall() == [(0, 1, True)]
     assert heard.of(WorkerStopped)[0].succeeded == 0
+
+
+async def test_the_leader_counts_enqueued_jobs_and_adds_counters_up(app: App, conn: psycopg.Connection[object]) -> None:
+    @app.task
+    async def nothing() -> None: ...
+
+    def is_done() -> bool:
+        rows = conn.execute("select from stepwell.stat_progress where num_nulls(counted_to, quarters_to) = 0")
+        return rows.fetchone() is not None
+
+    conn.execute(
+        "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args) select"
+        " stepwell.first_uuid_at(now(), -120), now(), now() - interval '2 minutes', 'ready', 'mail', 'idle', '{}'"
+    )
+    assert not is_done()
+    async with Worker(app):
+        await auntil(is_done)
+    assert conn.execute("select task, queue, enqueued from stepwell.stats").fetchall() == [("mail", "idle", 1)]
+    assert conn.execute("select minutes, enqueued from stepwell.stat_sum where task = ''").fetchall()[0] == (1, 1)
 
 
 async def test_what_a_shutdown_stops_is_handed_back(app: App, conn: psycopg.Connection[object]) -> None:

@@ -15,6 +15,7 @@ from stepwell.telemetry.jobs import HandlerAbandoned
 ONCE = Retry(max_attempts=1)
 
 
+@pytest.mark.slow
 async def test_a_running_coroutine_is_cancelled_from_another_process_within_a_second(app: App, dsn: str) -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 

@@ -250,6 +250,7 @@ def waits_for_lock(conn: psycopg.Connection[Any]) -> bool:
     return bool(waiting.rowcount)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [False, True])
 async def test_a_second_try_of_a_handler_has_a_full_timeout_of_its_own(
     app: App, effects: psycopg.Connection[Any], plain: bool

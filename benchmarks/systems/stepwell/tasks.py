@@ -7,11 +7,12 @@ import logging
 import os
 import time
 
+import plugins
 from program import DSN, open_tally
 
 from stepwell import App, Context, GroupSummary, Limit, Rate, Retry
 
-app = App(DSN)
+app = App(DSN, plugins=plugins.chosen())
 tally = open_tally()
 
 
@@ -159,3 +160,13 @@ async def rated() -> None:
 async def in_turn(key: int) -> None:  # noqa: ARG001
     """One of a hundred tenants."""
     tally.hit()
+
+
+@app.task(fair="{tenant}")
+async def visit(tenant: str, sent: int = 0) -> None:  # noqa: ARG001
+    """Hold a slot for as long as a query takes. `sent`: how long did it take to get here?"""
+    if sent:
+        tally.hit_after(sent)
+    else:
+        tally.hit()
+    await asyncio.sleep(0.02)

@@ -9,7 +9,9 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from stepwell.calendar.timing import Cron, Interval, Timing, parse_timing
+import msgspec
+
+from stepwell.calendar.timing import Cron, Interval, Timing, parse_timing, ticks
 from stepwell.errors import ConfigError
 from stepwell.values.bounds import check_whole
 from stepwell.values.duration import Duration
@@ -29,10 +31,10 @@ Stale = Literal["keep", "remove_stale", "remove_all"]
 OVERLAPS: tuple[Overlap, ...] = ("skip", "allow", "queue", "replace")
 STALES: tuple[Stale, ...] = ("keep", "remove_stale", "remove_all")
 MOST_CAUGHT_UP = 1000
+MOST_BACKFILLED = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class NewSchedule:
+class NewSchedule(msgspec.Struct, frozen=True):
     """A schedule to make or change, with args already JSON."""
 
     name: str
@@ -50,8 +52,7 @@ class NewSchedule:
     policy: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DueSchedule:
+class DueSchedule(msgspec.Struct, frozen=True):
     """The fields from which a worker computes ticks. `due_in`: at most 0 if the schedule is due, None if never."""
 
     id: str
@@ -127,6 +128,22 @@ class Tick:
     """Whether a person triggered it, apart from the timing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """How the ticks of a past period fared in a backfill."""
+
+    ticks: int
+    """How many ticks the period has."""
+    enqueued: int
+    """How many of them got a run; in a preview, would get one."""
+    ran: int
+    """How many had a run already."""
+    unknown: int
+    """How many are so old that it is not known whether they ran: they get no run. The newest thousand are known."""
+    taken: int
+    """How many got no run because another job has its unique key."""
+
+
 def preview(when: When, *, tz: str | None = None, n: int = 5) -> list[datetime]:
     """Return the next `n` times that a schedule with this cron text or interval would be due, by this machine's
     clock."""
@@ -142,6 +159,17 @@ def following(timing: Timing, at: datetime, n: int) -> list[datetime]:
     while tick is not None and len(found) < n:
         found.append(tick.astimezone(zone))
         tick = timing.after(tick)
+    return found
+
+
+def past_ticks(timing: Timing, since: datetime, until: datetime) -> list[datetime]:
+    """Return the ticks from `since` on, before `until`, oldest first. Raises `ConfigError` if they are too many."""
+    moment = timedelta.resolution
+    found = ticks(timing, since - moment, until - moment, MOST_BACKFILLED + 1)
+    if len(found) > MOST_BACKFILLED:
+        raise ConfigError(
+            f"there are more than {MOST_BACKFILLED:,} ticks in that period: backfill a part of it at a time"
+        )
     return found
 
 

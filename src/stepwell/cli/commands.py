@@ -9,31 +9,37 @@ from typing import Annotated
 import typer
 
 from stepwell.cli import (
+    audit,
+    bulk,
     dev,
     doctor,
     emit,
     enqueue,
+    failures,
     fleet,
     grants,
     jobs,
     limits,
+    mcp,
     migrate,
+    prune,
     queues,
     schedules,
     schema,
     sizes,
     tasks,
+    web,
     worker,
     workers,
 )
 from stepwell.cli.database import DatabaseOption
 from stepwell.cli.group import help_instead
 from stepwell.cli.output import say
+from stepwell.cli.top.command import top
 from stepwell.postgres.address import ENVIRONMENT
 
 cli = typer.Typer(
     help="Run and manage background jobs in Postgres.",
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -62,19 +68,26 @@ def root(
 
 cli.command("worker")(worker.worker)
 cli.command("dev")(dev.dev)
+cli.command("web")(web.web)
+cli.command("top")(top)
+cli.command("mcp")(mcp.mcp)
 cli.command("enqueue")(enqueue.enqueue)
 cli.command("emit")(emit.emit)
 cli.add_typer(jobs.group, name="jobs")
+cli.add_typer(bulk.group, name="bulk")
 cli.add_typer(schedules.group, name="schedules")
 cli.add_typer(queues.group, name="queues")
 cli.add_typer(limits.group, name="limits")
+cli.add_typer(failures.group, name="failures")
+cli.command("audit")(audit.audit)
 cli.command("pause")(fleet.pause)
 cli.command("resume")(fleet.resume)
 cli.command("stop")(fleet.stop)
 cli.command("workers")(workers.workers)
-cli.command("tasks")(tasks.tasks)
+cli.add_typer(tasks.group, name="tasks")
 cli.command("doctor")(doctor.doctor)
 cli.command("migrate")(migrate.migrate)
+cli.command("prune")(prune.prune)
 cli.command("grant")(grants.grant)
 cli.command("revoke")(grants.revoke)
 cli.command("grants")(grants.grants)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -12,6 +14,7 @@ import typer
 
 from stepwell.embedded import EmbeddedPostgres
 from stepwell.errors import ConfigError
+from stepwell.postgres.acting import acting
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.database import Database
 from stepwell.postgres.hints import translated
@@ -26,6 +29,16 @@ DatabaseOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+def person() -> str:
+    """The account that runs the command, and its machine, as acts of the command are recorded."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # In a container, the number of an account may have no name.
+        name = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    return f"{name}@{socket.gethostname()}"
 
 
 @contextmanager
@@ -49,7 +62,7 @@ def open_database(database: str | None, *, any_schema: bool = False, create: boo
         )
     found = Database(database, pool_size=1, create=create)
     try:
-        with translated(found):
+        with translated(found), acting(person(), "cli"):
             if not any_schema:
                 found.ensure_ready(wait=False)
             yield found

@@ -7,16 +7,19 @@ from typing import Annotated
 import typer
 
 from stepwell.cli import known_names, parse
+from stepwell.cli.completion import complete_task
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.output import say, warn
-from stepwell.jobs.codec import encode_metadata
+from stepwell.jobs.metadata import encode_metadata
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.values.job import NewJob
 
 
 def enqueue(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.", show_default=False)],
+    task: Annotated[
+        str, typer.Argument(autocompletion=complete_task, metavar="TASK", help="The task's name.", show_default=False)
+    ],
     args: Annotated[str, typer.Argument(metavar="JSON", help="The arguments by name, as a JSON object.")] = "{}",
     queue: Annotated[
         str | None,
@@ -54,7 +57,8 @@ def enqueue(
 ) -> None:
     """Enqueue a job and print its id.
 
-    The app is not loaded: whether the arguments fit the task shows when the job runs.
+    The app is not loaded: whether the arguments fit the task shows when the job runs, and the task's unique key,
+    limits, rates and fair key are not applied. The dashboard and Python apply them.
     """
     parse.json_object(args, "the argument after TASK")
     if delay is not None and run_at is not None:

@@ -26,7 +26,7 @@ def main() -> NoReturn:
             # A terminal that cannot show a character gets its number instead of a traceback.
             stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     try:
-        code = _run(sys.argv[1:])
+        code = run_command(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
         code = 1
@@ -37,7 +37,8 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def _run(argv: list[str]) -> int:
+def run_command(argv: list[str]) -> int:
+    """Run the command with these arguments, print any error, and return the exit code."""
     try:
         for typed in argv:
             _check_text(typed)

@@ -8,6 +8,7 @@ import psycopg
 import typer
 
 from stepwell.cli import known_names, parse
+from stepwell.cli.completion import complete_queue, complete_task, complete_worker
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import YesOption, ask, check_can_ask
 from stepwell.cli.output import say
@@ -19,11 +20,22 @@ from stepwell.postgres.queries.reads import WorkerInfo
 from stepwell.telemetry.bus import counted
 from stepwell.worker.claiming.patterns import fits
 
-QueueArgument = Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
-TaskOption = Annotated[str | None, typer.Option("--task", "-t", metavar="NAME", help="The task, in all queues.")]
+QueueArgument = Annotated[
+    str | None, typer.Argument(autocompletion=complete_queue, metavar="QUEUE", help="The queue.", show_default=False)
+]
+TaskOption = Annotated[
+    str | None,
+    typer.Option("--task", "-t", autocompletion=complete_task, metavar="NAME", help="The task, in all queues."),
+]
 WorkerOption = Annotated[
     str | None,
-    typer.Option("--worker", "-w", metavar="ID", help="The worker; 'stepwell workers' lists them."),
+    typer.Option(
+        "--worker",
+        "-w",
+        autocompletion=complete_worker,
+        metavar="ID",
+        help="The worker; 'stepwell workers' lists them.",
+    ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Everything: all queues, tasks and workers.")]
 

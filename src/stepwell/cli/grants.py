@@ -7,6 +7,7 @@ from typing import Annotated, cast
 
 import typer
 
+from stepwell.cli.completion import complete_kind
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, record, say, table
@@ -19,7 +20,13 @@ from stepwell.values.duration import local_time
 RoleArgument = Annotated[str, typer.Argument(metavar="ROLE", help="The name of a database role.", show_default=False)]
 KindsOption = Annotated[
     list[str] | None,
-    typer.Option("--as", metavar="KIND", help=f"{', '.join(rights.KINDS)}. Repeatable.", show_default=False),
+    typer.Option(
+        "--as",
+        autocompletion=complete_kind,
+        metavar="KIND",
+        help=f"{', '.join(rights.KINDS)}. Repeatable.",
+        show_default=False,
+    ),
 ]
 
 

@@ -8,20 +8,24 @@ import psycopg
 import typer
 
 from stepwell.cli import known_names, parse
+from stepwell.cli.completion import complete_limit
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, record, say, table, warn
-from stepwell.cli.wording import rate_text
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.values.duration import local_time
 from stepwell.values.limit_info import LimitInfo
+from stepwell.values.setting_text import rate_text
 
 group = typer.Typer(rich_markup_mode=None)
 
 KeyArgument = Annotated[
-    str, typer.Argument(metavar="KEY", help="The key; 'stepwell limits' lists them.", show_default=False)
+    str,
+    typer.Argument(
+        autocompletion=complete_limit, metavar="KEY", help="The key; 'stepwell limits' lists them.", show_default=False
+    ),
 ]
 # The most that stepwell.list_limits counts.
 _MOST_COUNTED = 10_000

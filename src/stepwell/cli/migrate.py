@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import psycopg
@@ -10,9 +13,13 @@ import typer
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.output import say
 from stepwell.cli.parse import UsageError
+from stepwell.cli.progress import Progress, progress
 from stepwell.errors import DatabaseError
 from stepwell.postgres import migrate as schema
-from stepwell.postgres import rights
+from stepwell.postgres import queries, rights
+from stepwell.postgres.fetch import fetch
+
+_QUIET = 2.0
 
 
 def migrate(
@@ -37,7 +44,8 @@ def migrate(
         raise UsageError('--from needs --sql: without it, "stepwell migrate" reads the version from the database')
     with connect(database, any_schema=True, create=True) as connection:
         before = _granted(connection)
-        applied = schema.migrate(connection)
+        with progress("waiting for the schema") as shown, _watching(connection, shown) as tell:
+            applied = schema.migrate(connection, tell=tell)
         for name in applied:
             say(f"applied {name}")
         version = schema.current(connection)
@@ -58,6 +66,40 @@ def migrate(
                         f"role {role}, which was {kind}, was dropped or replaced by another of that name: to grant "
                         f'these rights again, "stepwell grant {role} --as {kind}"'
                     )
+
+
+@contextmanager
+def _watching(connection: psycopg.Connection[Any], shown: Progress) -> Generator[schema.Tell]:
+    """Yield the function that is told of each part. To build an index of many jobs takes long: another connection reads
+    how far that is."""
+    ended = threading.Event()
+    part = ""
+
+    def tell(what: str, done: int, total: int | None) -> None:
+        nonlocal part
+        part = what
+        shown.now(what)
+        shown.update(done, total)
+
+    def watch() -> None:
+        with suppress(psycopg.Error), psycopg.connect(connection.info.dsn, autocommit=True, connect_timeout=5) as other:
+            while not ended.wait(1):
+                for build in fetch(other, queries.health.index_build(connection.info.backend_pid)):
+                    share = "" if build.done is None else f", {100 * build.done:.0f}%"
+                    shown.now(f"{part}: an index of {build.table}{share}")
+
+    watcher = threading.Thread(target=_after(_QUIET, ended, watch), daemon=True)
+    watcher.start()
+    try:
+        yield tell
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _after(seconds: float, ended: threading.Event, do: Callable[[], None]) -> Callable[[], None]:
+    """Do it after so many seconds, unless it has ended by then: most migrations have."""
+    return lambda: None if ended.wait(seconds) else do()
 
 
 def _granted(connection: psycopg.Connection[Any]) -> list[tuple[str, str]]:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from stepwell.cli.logs import LEVELS
+from stepwell.cli.completion import complete_format, complete_level
+from stepwell.cli.logs import FORMATS, LEVELS
 from stepwell.cli.parse import UsageError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -28,10 +29,20 @@ AppArgument = Annotated[
 LogLevelOption = Annotated[
     str | None,
     typer.Option(
-        metavar="LEVEL", help=f"Lowest level to log: {', '.join(LEVELS)}.  [default: info]", show_default=False
+        autocompletion=complete_level,
+        metavar="LEVEL",
+        help=f"Lowest level to log: {', '.join(LEVELS)}.  [default: info]",
+        show_default=False,
     ),
 ]
 
+
+LogFormatOption = Annotated[
+    str,
+    typer.Option(
+        "--log-format", autocompletion=complete_format, metavar="FORMAT", help=f"How to log: {' or '.join(FORMATS)}."
+    ),
+]
 
 YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask for confirmation. Required without a terminal.")

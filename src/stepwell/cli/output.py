@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from stepwell.values.duration import describe
+from stepwell.values.redaction import Redaction
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +27,7 @@ Row = TypeVar("Row")
 _WIDEST_WHEN_PIPED = 200
 _NARROWEST = 8
 _GAP = "  "
-_STYLES = {
+STYLES = {
     "ok": "green",
     "warning": "yellow",
     "problem": "bold red",
@@ -90,7 +92,7 @@ def table(rows: Iterable[Row], columns: Sequence[Column[Row]], *, empty: str = "
     out = _console()
     out.print(_line(columns, widths, [Text(column.title, "bold") for column in columns]), soft_wrap=True)
     for row in cells:
-        texts = [Text(cell, _STYLES.get(cell, "")) for cell in row]
+        texts = [Text(cell, STYLES.get(cell, "")) for cell in row]
         out.print(_line(columns, widths, texts), soft_wrap=True)
 
 
@@ -106,13 +108,20 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
 def status(word: str, text: str) -> None:
     from rich.text import Text
 
-    line = Text.assemble((f"{word:<8}", _STYLES.get(word, "")), _GAP, clean(text))
+    line = Text.assemble((f"{word:<8}", STYLES.get(word, "")), _GAP, clean(text))
     _console().print(line, soft_wrap=True)
+
+
+def styled(parts: Iterable[tuple[str, str]]) -> None:
+    """Print a line of texts, each with its style."""
+    from rich.text import Text
+
+    _console().print(Text.assemble(*((clean(text), style) for text, style in parts)), soft_wrap=True)
 
 
 def dump(value: object) -> None:
     """Print one JSON document: ASCII only, times in UTC as ISO 8601."""
-    sys.stdout.write(json.dumps(value, indent=2, default=_plain) + "\n")
+    sys.stdout.write(json.dumps(hide(value), indent=2, default=_plain) + "\n")
 
 
 def record(value: Any, *without: str) -> dict[str, Any]:
@@ -121,7 +130,13 @@ def record(value: Any, *without: str) -> dict[str, Any]:
 
 
 def compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(hide(value), ensure_ascii=False)
+
+
+def hide(value: object) -> Any:
+    """The value without the fields that STEPWELL_REDACT names, such as "password,token"."""
+    named = os.environ.get("STEPWELL_REDACT", "")
+    return Redaction(name for name in named.split(",") if name.strip()).apply(value)
 
 
 def ago(at: datetime | None, now: datetime) -> str:
@@ -178,7 +193,7 @@ def _line(columns: Sequence[Column[Any]], widths: Sequence[int], texts: Sequence
 
 def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return record(value)
+        return hide(record(value))
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     return str(value)

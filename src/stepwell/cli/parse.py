@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,7 +15,8 @@ import msgspec
 from stepwell.errors import BadArgs, ConfigError, StepwellError
 from stepwell.jobs.check import encode_event
 from stepwell.values.bounds import check_name
-from stepwell.values.duration import seconds
+from stepwell.values.duration import HUNDRED_YEARS, describe, seconds
+from stepwell.values.policy import check_keep
 
 _RATE = re.compile(r"(\d{1,7})\s*/\s*(\S.*)")
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
@@ -43,6 +45,12 @@ def duration(typed: str, option: str) -> float:
         return seconds(typed, option)
 
 
+def keep(typed: str, option: str) -> float:
+    """How long to keep something, in seconds: a duration, or "forever"."""
+    with usage_errors():
+        return check_keep(typed, option)
+
+
 def size(typed: str, option: str) -> int:
     """A size in bytes. As in Postgres, a megabyte is 1024 * 1024 bytes."""
     read = _SIZE.fullmatch(typed.strip())
@@ -55,11 +63,17 @@ def size(typed: str, option: str) -> int:
 def rate(typed: str, option: str) -> tuple[int, float]:
     """A rate as a count and the seconds that it is for: "50/s", "10/30s"."""
     read = _RATE.fullmatch(typed.strip())
+    wrong = UsageError(f"{option} is {typed!r}: write it as '50/s', '100/m' or '10/30s'")
     if read is None or int(read[1]) == 0:
-        raise UsageError(f"{option} is {typed!r}: write it as '50/s', '100/m' or '10/30s'")
-    per = duration(read[2] if read[2][0].isdigit() else f"1{read[2]}", option)
+        raise wrong
+    try:
+        per = seconds(read[2] if read[2][0].isdigit() else f"1{read[2]}", option, most=math.inf)
+    except ConfigError:
+        raise wrong from None  # its own error names only a part of what was typed
     if per == 0:
         raise UsageError(f"{option} is {typed!r}: the time cannot be 0")
+    if per > HUNDRED_YEARS:
+        raise UsageError(f"{option} is {typed!r}: the time is more than {describe(HUNDRED_YEARS)}")
     return int(read[1]), per
 
 
@@ -93,6 +107,13 @@ def job_id(typed: str) -> str:
         return str(UUID(typed))
     except ValueError:
         raise UsageError(f"{typed!r} is not a job's id: give a UUID, as 'stepwell jobs list' shows it") from None
+
+
+def bulk_id(typed: str) -> str:
+    try:
+        return str(UUID(typed))
+    except ValueError:
+        raise UsageError(f"{typed!r} is not the id of a bulk operation: 'stepwell bulk' lists them") from None
 
 
 def worker_id(typed: str) -> UUID:

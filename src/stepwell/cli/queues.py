@@ -1,29 +1,35 @@
-"""`stepwell queues`: list the queues, and set their limits."""
+"""`stepwell queues`: list the queues, and change their settings."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from stepwell.cli import known_names, parse
+from stepwell.cli.completion import complete_queue
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, dump, record, say, table
-from stepwell.cli.wording import rate_text
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
-from stepwell.postgres.queries.fleet import Target
+from stepwell.postgres.queries.limits import QueueSettings
+from stepwell.postgres.queries.reads import QueueInfo
+from stepwell.values.setting_text import keep_text, rate_text
 
 group = typer.Typer(rich_markup_mode=None)
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
+QueueArgument = Annotated[
+    str, typer.Argument(autocompletion=complete_queue, metavar="QUEUE", help="The queue.", show_default=False)
+]
 
 
 @group.callback(invoke_without_command=True)
 def queues(context: typer.Context, json: JsonOption = False, database: DatabaseOption = None) -> None:
-    """List the queues that hold live jobs, are paused or have a limit."""
+    """List the queues that hold live jobs, are paused or have settings."""
     if context.invoked_subcommand is not None:
         return
     with connect(database) as connection:
@@ -31,7 +37,7 @@ def queues(context: typer.Context, json: JsonOption = False, database: DatabaseO
         now = fetch(connection, queries.reads.clock())[0]
         everything = any(pause.scope == "everything" for pause in fetch(connection, queries.fleet.pauses()))
     if json:
-        dump([record(queue) for queue in found])
+        dump([_record(queue) for queue in found])
         return
     table(
         found,
@@ -44,10 +50,11 @@ def queues(context: typer.Context, json: JsonOption = False, database: DatabaseO
             Column("blocked", lambda queue: queue.blocked, right=True),
             Column("limit", lambda queue: queue.limit, right=True),
             Column("rate", lambda queue: None if queue.rate is None else rate_text(queue.rate), right=True),
+            Column("keep", _keep),
             Column("oldest ready", lambda queue: ago(queue.oldest_ready_at, now)),
             Column("paused", lambda queue: ago(queue.paused_at, now)),
         ],
-        empty="no queue holds live jobs, is paused or has a limit",
+        empty="no queue holds live jobs, is paused or has settings",
     )
     if everything:
         say('everything is paused: "stepwell resume --all" resumes it')
@@ -68,47 +75,89 @@ def change(
         int | None,
         typer.Option("--burst", metavar="N", help="So many may start at once after a pause.", show_default=False),
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option("--keep", metavar="TIME", help="How long succeeded jobs are kept, as 1d.", show_default=False),
+    ] = None,
+    keep_failed: Annotated[
+        str | None,
+        typer.Option(
+            "--keep-failed", metavar="TIME", help="How long failed and cancelled jobs are kept.", show_default=False
+        ),
+    ] = None,
     paused: Annotated[
-        bool | None, typer.Option("--paused/--resumed", help="Pause or resume the queue.", show_default=False)
+        bool | None, typer.Option("--paused/--no-paused", help="Pause or resume the queue.", show_default=False)
     ] = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Set the limit or rate of a queue, or pause or resume it.
+    """Set the limit or rate of a queue, how long its jobs are kept, or pause or resume it.
 
-    They hold for all jobs of the queue, over all workers, also for those that wait already, and take effect at once.
-    Jobs that run go on, and count. 'stepwell queues unset' removes both.
+    The settings hold for all jobs of the queue, over all workers, also for those that wait already, and take effect at
+    once. Jobs that run go on, and count. How long a job is kept is decided when it ends, and its own setting or that of
+    its task comes first. 'stepwell queues unset' removes settings.
     """
-    if limit is None and rate is None and paused is None:
-        raise parse.UsageError("set what? Give --limit N, --rate 50/s, --paused or --resumed")
+    if all(given is None for given in (limit, rate, keep, keep_failed, paused)):
+        raise parse.UsageError(
+            "set what? Give --limit N, --rate 50/s, --keep 1d, --keep-failed 30d, --paused or --no-paused"
+        )
     if burst is not None and rate is None:
         raise parse.UsageError("--burst needs --rate")
-    count, per = (None, None) if rate is None else parse.rate(rate, "--rate")
+    count, per = (None, 1.0) if rate is None else parse.rate(rate, "--rate")
     name = parse.name(queue, "QUEUE")
+    kept = None if keep is None else parse.keep(keep, "--keep")
+    kept_failed = None if keep_failed is None else parse.keep(keep_failed, "--keep-failed")
+    settings = QueueSettings(limit, count, per, burst, kept, kept_failed, paused)
     with connect(database) as connection:
+        fetch(connection, queries.limits.set_queue(name, settings))
         if limit is not None:
-            fetch(connection, queries.limits.set_queue_limit(name, limit))
             say(f"at most {limit} of queue {name} run at once")
-        if count is not None:
-            fetch(connection, queries.limits.set_queue_rate(name, count, per, burst))
+        if rate is not None:
             say(f"at most {rate} of queue {name} start" + (f", up to {burst} at once" if burst is not None else ""))
+        if kept is not None:
+            say(f"succeeded jobs of queue {name} are kept: {keep_text(kept)}")
+        if kept_failed is not None:
+            say(f"failed and cancelled jobs of queue {name} are kept: {keep_text(kept_failed)}")
         if paused is not None:
-            if paused:
-                fetch(connection, queries.fleet.pause(Target(name)))
-            else:
-                fetch(connection, queries.fleet.resume(Target(name)))
             say(f"queue {name} is {'paused' if paused else 'resumed'}")
         known_names.warn_of(connection, {"queue": name})
 
 
 @group.command()
-def unset(queue: QueueArgument, database: DatabaseOption = None) -> None:
-    """Remove the limit and the rate of a queue. A pause stays: 'stepwell resume' ends it."""
+def unset(
+    queue: QueueArgument,
+    limit: Annotated[bool, typer.Option("--limit", help="Only the limit.")] = False,
+    rate: Annotated[bool, typer.Option("--rate", help="Only the rate.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Only how long succeeded jobs are kept.")] = False,
+    keep_failed: Annotated[
+        bool, typer.Option("--keep-failed", help="Only how long failed and cancelled jobs are kept.")
+    ] = False,
+    database: DatabaseOption = None,
+) -> None:
+    """Remove the settings of a queue, or those that are named. A pause stays: 'stepwell resume' ends it."""
     name = parse.name(queue, "QUEUE")
+    named = {"limit": limit, "rate": rate, "keep": keep, "keep_failed": keep_failed}
+    wanted = tuple(setting for setting, given in named.items() if given) or tuple(named)
     with connect(database) as connection:
         found = fetch(connection, queries.reads.queues())
-        limited = [each.name for each in found if each.limit is not None or each.rate is not None]
-        if name not in limited:
-            raise StepwellError(f"queue {name!r} has no limit and no rate{known_names.nearest(name, limited)}")
-        fetch(connection, queries.limits.set_queue_limit(name, None))
-        fetch(connection, queries.limits.set_queue_rate(name, None, None, None))
-    say(f"queue {name} has no limit and no rate")
+        having = {each.name: [word for word in wanted if getattr(each, word) is not None] for each in found}
+        if not having.get(name):
+            raise StepwellError(
+                f"queue {name!r} has no {_listed(wanted)}{known_names.nearest(name, [q for q in having if having[q]])}"
+            )
+        fetch(connection, queries.limits.set_queue(name, QueueSettings(remove=tuple(having[name]))))
+    say(f"queue {name} has no {_listed(wanted)}")
+
+
+def _record(queue: QueueInfo) -> dict[str, Any]:
+    lengths = {"keep": queue.keep, "keep_failed": queue.keep_failed}
+    # JSON has no infinity.
+    return record(queue) | {name: "forever" if length == math.inf else length for name, length in lengths.items()}
+
+
+def _listed(settings: Sequence[str]) -> str:
+    return " or ".join(setting.replace("_", "-") for setting in settings)
+
+
+def _keep(queue: QueueInfo) -> str:
+    kept = [] if queue.keep is None else [keep_text(queue.keep)]
+    return ", ".join([*kept, *([] if queue.keep_failed is None else [f"failed {keep_text(queue.keep_failed)}"])])

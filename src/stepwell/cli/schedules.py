@@ -1,9 +1,9 @@
-"""`stepwell schedules`: list, show, pause, resume, trigger, delete and preview schedules."""
+"""`stepwell schedules`: list, show, pause, resume, trigger, backfill, delete and preview schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -11,12 +11,13 @@ import psycopg
 import typer
 
 from stepwell.app import App
-from stepwell.calendar.schedule import ScheduleInfo, Tick
+from stepwell.calendar.schedule import Backfill, ScheduleInfo, Tick
 from stepwell.calendar.schedule import preview as next_times
 from stepwell.cli import parse
-from stepwell.cli.database import DatabaseOption, connect
+from stepwell.cli.completion import complete_schedule
+from stepwell.cli.database import DatabaseOption, connect, open_database
 from stepwell.cli.group import new_group
-from stepwell.cli.options import JsonOption
+from stepwell.cli.options import JsonOption, YesOption, check_can_ask
 from stepwell.cli.output import Column, ago, compact, dump, fields, record, say, table
 from stepwell.cli.wording import catchup_text, policy_text, timing_text
 from stepwell.error_text import nearest
@@ -24,13 +25,17 @@ from stepwell.errors import ScheduleNotFound
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.schedules.handle import ScheduleHandle
+from stepwell.telemetry.bus import counted
 from stepwell.values.duration import describe, local_time
 
 T = TypeVar("T")
 
 group = new_group("List, inspect and change schedules.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)]
+NameArgument = Annotated[
+    str,
+    typer.Argument(autocompletion=complete_schedule, metavar="NAME", help="The schedule's name.", show_default=False),
+]
 OwnerOption = Annotated[
     str | None, typer.Option("--owner", metavar="APP", help="The app, if several have a schedule of that name.")
 ]
@@ -111,27 +116,78 @@ def show(
 @group.command("pause")
 def pause(name: NameArgument, owner: OwnerOption = None, database: DatabaseOption = None) -> None:
     """Pause a schedule. Jobs that it has enqueued still run."""
-    _do(database, name, owner, lambda handle, connection: handle.pause(connection=connection))
+    _do(database, name, owner, lambda handle: handle.pause())
     say(f"schedule {name} is paused")
 
 
 @group.command("resume")
 def resume(name: NameArgument, owner: OwnerOption = None, database: DatabaseOption = None) -> None:
     """Resume a paused schedule. Runs missed during the pause are skipped."""
-    _do(database, name, owner, lambda handle, connection: handle.resume(connection=connection))
+    _do(database, name, owner, lambda handle: handle.resume())
     say(f"schedule {name} is resumed")
 
 
 @group.command("trigger")
 def trigger(name: NameArgument, owner: OwnerOption = None, database: DatabaseOption = None) -> None:
     """Enqueue a run now, outside the schedule, and print the job's id."""
-    say(str(_do(database, name, owner, lambda handle, connection: handle.trigger(connection=connection)).id))
+    say(str(_do(database, name, owner, lambda handle: handle.trigger()).id))
+
+
+@group.command("backfill")
+def backfill(
+    name: NameArgument,
+    since: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="The first tick: a time, or how long ago, such as 2d.", show_default=False),
+    ],
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only ticks before this time.  [default: now]", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many runs there would be.")] = False,
+    yes: YesOption = False,
+    owner: OwnerOption = None,
+    database: DatabaseOption = None,
+) -> None:
+    """Enqueue runs for past ticks that had none.
+
+    These are ticks at which no worker ran, ticks that were skipped, and ticks before the schedule was made. A tick has
+    at most one run, however often it is backfilled. At most 1,000 ticks at a time.
+    """
+    begin, end = _moment(since, "--since"), None if until is None else _moment(until, "--until")
+    if not dry_run:
+        check_can_ask("stepwell schedules backfill", yes=yes)
+    with parse.usage_errors():
+        planned = _do(database, name, owner, lambda handle: handle.backfill(begin, end, preview=True))
+    say(_backfilled(planned, "would be enqueued" if dry_run else "will be enqueued"))
+    if dry_run or not planned.enqueued:
+        return
+    if not yes and not typer.confirm(f"Enqueue {counted(planned.enqueued, 'run')}?"):
+        raise typer.Abort
+    done = _do(database, name, owner, lambda handle: handle.backfill(begin, end))
+    say(_backfilled(done, "was enqueued" if done.enqueued == 1 else "were enqueued"))
+
+
+def _moment(typed: str, option: str) -> datetime:
+    """A time with a time zone, or how long ago."""
+    if "-" in typed or ":" in typed:
+        return parse.moment(typed, option)
+    return datetime.now(UTC) - timedelta(seconds=parse.duration(typed, option))
+
+
+def _backfilled(found: Backfill, became: str) -> str:
+    text = f"{counted(found.ticks, 'tick')}: {counted(found.enqueued, 'run')} {became}, {found.ran} ran already"
+    if found.unknown:
+        text += f", {found.unknown} are too old to know whether they ran"
+    if found.taken:
+        text += f", {found.taken} have a unique key that another job has"
+    return text
 
 
 @group.command("delete")
 def delete(name: NameArgument, owner: OwnerOption = None, database: DatabaseOption = None) -> None:
     """Delete a schedule. One that is declared in code returns when a worker starts."""
-    _do(database, name, owner, lambda handle, connection: handle.delete(connection=connection))
+    _do(database, name, owner, lambda handle: handle.delete())
     say(f"schedule {name} is deleted")
 
 
@@ -158,12 +214,12 @@ def preview(
     say(*(at.isoformat(" ") for at in times))
 
 
-def _do(
-    database: str | None, name: str, owner: str | None, change: Callable[[ScheduleHandle, psycopg.Connection[Any]], T]
-) -> T:
-    with connect(database) as connection:
-        schedule = _find(connection, name, owner)
-        return change(App(database, name=schedule.owner).schedule_named(schedule.name), connection)
+def _do(database: str | None, name: str, owner: str | None, change: Callable[[ScheduleHandle], T]) -> T:
+    with open_database(database) as found:
+        with found.connection() as connection:
+            schedule = _find(connection, name, owner)
+        job = App(database, name=schedule.owner).job
+        return change(ScheduleHandle(schedule.name, schedule.owner, found, job))
 
 
 def _find(connection: psycopg.Connection[Any], name: str, owner: str | None) -> ScheduleInfo:

@@ -1,4 +1,7 @@
-"""`stepwell tasks`: list what an app would run, its steps, states and schedules. Needs no database."""
+"""`stepwell tasks`: list what an app would run, its steps, states and schedules. Needs no database.
+
+`stepwell tasks show` is in `task_settings`.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,37 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import typer
+from typer.core import TyperGroup
+
 from stepwell.calendar.schedule import NewSchedule, following, from_timing
+from stepwell.cli import task_settings
 from stepwell.cli.load_app import load_app
 from stepwell.cli.options import AppArgument, JsonOption
 from stepwell.cli.output import Column, dump, say, table
-from stepwell.cli.wording import catchup_text, keep_text, retry_text, timing_text
+from stepwell.cli.wording import catchup_text, retry_text, timing_text
 from stepwell.flows.chain import Chain
 from stepwell.flows.flow import FlowStep
 from stepwell.flows.machine import Machine
 from stepwell.jobs.task import Task
 from stepwell.values.duration import describe
+from stepwell.values.setting_text import keep_text
 
 
+class _TasksGroup(TyperGroup):
+    """`stepwell tasks MODULE:APP` is short for `stepwell tasks list MODULE:APP`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not {"list", "show", "--help", "-h"}.intersection(args):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+group = typer.Typer(cls=_TasksGroup, help="List an app's tasks, or show the settings of one.", rich_markup_mode=None)
+group.command("show")(task_settings.show)
+
+
+@group.command("list")
 def tasks(app: AppArgument, json: JsonOption = False) -> None:
     """List an app's tasks, steps, states and schedules.
 
@@ -45,6 +67,7 @@ def _record(task: Task[..., Any], schedules: Sequence[NewSchedule]) -> dict[str,
     return {
         "name": task.name,
         "alias_of": task.alias_of,
+        "retired": task.retired,
         "kind": task.kind,
         "flow": flow_of(task),
         "transaction": task.transaction,
@@ -69,7 +92,7 @@ def _step_record(task: Task[..., Any], step: FlowStep) -> dict[str, Any]:
         "begins": can_start_at(task, step),
         "queue": step.queue or task.queue,
         "priority": priority_of(task, step),
-        "transaction": step.transaction,
+        "transaction": step.transaction is not False,
         "process": step.process,
         "max_attempts": step.retry.max_attempts,
         "retry": retry_text(step.retry),
@@ -121,7 +144,7 @@ def print_tasks(found: Sequence[Task[..., Any]]) -> None:
         found,
         [
             Column("task", lambda task: task.name, cut=True),
-            Column("kind", lambda task: f"now {task.alias_of}" if task.alias_of else flow_of(task) or task.kind),
+            Column("kind", _kind),
             Column("queue", lambda task: task.queue, cut=True),
             Column("priority", lambda task: task.priority, right=True),
             Column("retry", lambda task: retry_text(task.retry), cut=True),
@@ -145,7 +168,10 @@ def print_steps(flows: Sequence[tuple[Task[..., Any], FlowStep]]) -> None:
             Column("queue", lambda flow: flow[1].queue or flow[0].queue, cut=True),
             Column("priority", lambda flow: priority_of(*flow), right=True),
             Column(
-                "runs in", lambda flow: "transaction" if flow[1].transaction else "process" if flow[1].process else ""
+                "runs in",
+                lambda flow: (
+                    "transaction" if flow[1].transaction is not False else "process" if flow[1].process else ""
+                ),
             ),
             Column("retry", lambda flow: retry_text(flow[1].retry), cut=True),
             Column("timeout", lambda flow: _timeout(flow[1].timeout)),
@@ -167,6 +193,12 @@ def print_schedules(schedules: Sequence[NewSchedule]) -> None:
             Column("args", lambda schedule: schedule.args, cut=True),
         ],
     )
+
+
+def _kind(task: Task[..., Any]) -> str:
+    if task.retired:
+        return "retired"
+    return f"now {task.alias_of}" if task.alias_of else flow_of(task) or task.kind
 
 
 def _batch(task: Task[..., Any]) -> str:

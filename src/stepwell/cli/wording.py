@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +9,9 @@ import msgspec
 
 from stepwell.cli.output import compact
 from stepwell.values.duration import describe, seconds
-from stepwell.values.policy import JobPolicy, StoredKeep
+from stepwell.values.policy import JobPolicy
 from stepwell.values.retry import Backoff, Retry
+from stepwell.values.setting_text import keep_text
 
 
 def retry_text(retry: Retry) -> str:
@@ -38,19 +38,6 @@ def policy_text(stored: Mapping[str, Any], max_attempts: int | None) -> str:
     if policy.keep_failed is not None:
         parts.append(f"keep failed {keep_text(policy.keep_failed)}")
     return "; ".join(parts)
-
-
-def keep_text(keep: StoredKeep) -> str:
-    length = math.inf if keep == "Infinity" else keep
-    return describe(length) if length else "not at all"
-
-
-def rate_text(per_second: float) -> str:
-    """Jobs per second, minute, hour or day: the first of these in which there is at least one."""
-    for unit, length in (("s", 1), ("m", 60), ("h", 3600)):
-        if per_second * length >= 0.9999:
-            return f"{per_second * length:.4g}/{unit}"
-    return f"{per_second * 86400:.4g}/d"
 
 
 def timing_text(cron: str | None, tz: str | None, every: float | None) -> str:

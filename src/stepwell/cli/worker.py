@@ -12,8 +12,15 @@ from stepwell.app import App
 from stepwell.cli import parse, supervised
 from stepwell.cli.database import DatabaseOption
 from stepwell.cli.load_app import load_app
-from stepwell.cli.logs import check_level, set_up_logging
-from stepwell.cli.options import AppArgument, LogLevelOption
+from stepwell.cli.logs import check_format, check_level, set_up_logging
+from stepwell.cli.metrics_options import (
+    MetricsHostOption,
+    MetricsPortOption,
+    MetricsSocketOption,
+    observe_processes,
+    serve_metrics,
+)
+from stepwell.cli.options import AppArgument, LogFormatOption, LogLevelOption
 from stepwell.cli.output import say
 from stepwell.cli.queue_options import ConcurrencyOption, QueuesOption, read_balance, read_queues
 from stepwell.errors import ConfigError
@@ -88,6 +95,10 @@ def worker(
         typer.Option("--no-wait", help="Exit with code 1 if the database is away at the start, instead of waiting."),
     ] = False,
     log_level: LogLevelOption = None,
+    log_format: LogFormatOption = "text",
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
+    metrics_socket: MetricsSocketOption = None,
     database: DatabaseOption = None,
     lifeline: supervised.LifelineOption = None,
     database_given: supervised.DatabaseGivenOption = False,
@@ -99,6 +110,7 @@ def worker(
     a supervisor starts the worker processes and passes signals on; a third signal kills them.
     """
     check_level(log_level)
+    as_json = check_format(log_format)
     durations: dict[str, Any] = {
         name: parse.duration(typed, f"--{name}")
         for name, typed in (("grace", grace), ("lease", lease), ("renew", renew), ("poll", poll))
@@ -110,11 +122,12 @@ def worker(
     if lifeline is None and (processes is not None or max_jobs is not None or memory is not None or reload):
         from stepwell.supervisor.supervisor import supervise
 
-        set_up_logging(log_level, one_of_many=True)
+        set_up_logging(log_level, one_of_many=True, as_json=as_json)
         arguments = supervised.arguments_for_process(
-            context, **supervised.pass_database(database), processes=None, reload=None
+            context, **supervised.pass_database(database), processes=None, reload=None, metrics_port=None
         )
-        raise typer.Exit(supervise(arguments, processes or 1, reloading=reload))
+        with observe_processes(processes or 1, metrics_port, metrics_host) as observer:
+            raise typer.Exit(supervise(arguments, processes or 1, reloading=reload, observer=observer))
     supervisor = LifelineListener(lifeline) if lifeline is not None else None
     if database is not None:
         # Set before the app is imported, and for the processes of tasks with process=True, which import it again.
@@ -144,7 +157,9 @@ def worker(
             wait=not no_wait,
             **durations,
         )
-    set_up_logging(log_level, one_of_many=supervisor is not None)
+    set_up_logging(log_level, one_of_many=supervisor is not None, as_json=as_json)
+    with supervised.misconfigured_exit(supervisor is not None):
+        serve_metrics(found, metrics_port, metrics_host, metrics_socket)
     limits = ProcessLimits(max_jobs, memory)
     raise typer.Exit(run_worker(found, runs, supervisor, limits, wait=not no_wait, report=supervised.report_error))
 

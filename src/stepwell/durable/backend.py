@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-import psycopg
+import msgspec
 
 from stepwell.durable.keys import Caller
+from stepwell.plugins.step import StepRun
 from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob
+from stepwell.values.sealing import PLAIN, Sealer
 from stepwell.values.step import NewStep
 
 if TYPE_CHECKING:
@@ -23,11 +24,42 @@ Drift = Literal["warn", "fail", "rerun"]
 """How a job treats a saved step that is called with other arguments: it takes the saved value and logs a warning, fails
 the attempt, or runs the step again."""
 
-Connection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+Sessions: TypeAlias = Callable[..., Any]
+"""Makes sessions, as a sessionmaker of SQLAlchemy does."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepBackend:
+class OpenTransaction(Protocol):
+    """The transaction of a handler or of a step. If that is a plain function, no method suspends."""
+
+    @property
+    def given(self) -> Any:
+        """The connection or session that the user's code gets."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """The process of its session in the database."""
+        ...
+
+    @property
+    def aborted(self) -> bool:
+        """Whether it is known that a statement has failed in it, so that it can only be rolled back."""
+        ...
+
+    async def ended(self) -> bool:
+        """Whether the user's code has committed or rolled it back. A session first sends what it holds back."""
+        ...
+
+    async def run(self, query: Any) -> list[Any]:
+        """Run a query of the worker's in it."""
+        ...
+
+    def leaves_in_doubt(self, error: BaseException) -> bool:
+        """Whether it is unknown, after this error at its end, if it was committed."""
+        ...
+
+
+class StepBackend(msgspec.Struct, frozen=True):
     """One worker's storage for steps. Every write is fenced by the job's epoch: a refused one raises `Lost`."""
 
     max_value_size: int
@@ -47,18 +79,22 @@ class StepBackend:
     forget_waits: Callable[[ClaimedJob, list[str]], Awaitable[None]]
     was_saved: Callable[[ClaimedJob, str], Awaitable[bool]]
     """Whether a transaction whose commit is in doubt has saved its step."""
-    transaction: Callable[[bool], AbstractAsyncContextManager[Connection]]
-    """Open a transaction on an `AsyncConnection`, or if True on a `Connection`, without suspending the coroutine."""
-    save_in: Callable[[Connection, ClaimedJob, Sequence[NewStep]], Awaitable[None]]
+    transaction: Callable[[bool, Sessions | None], AbstractAsyncContextManager[OpenTransaction]]
+    """Open a transaction: on an `AsyncConnection`, or if True on a `Connection`, without suspending the coroutine; or
+    in a session of the factory."""
+    save_in: Callable[[OpenTransaction, ClaimedJob, Sequence[NewStep]], Awaitable[None]]
     """Save steps in that transaction."""
+    wrap_step: Callable[[StepRun], AbstractContextManager[None]] | None = None
+    """What plugins do around the function of a step; None: nothing."""
+    sealer: Sealer = PLAIN
+    """Seals the values of steps, and opens them again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Durability:
+class Durability(msgspec.Struct, frozen=True):
     """How the runs of one task save their steps. `always_replay` suspends a run after each saved step, for tests."""
 
     backend: StepBackend
     drift: Drift = "warn"
     always_replay: bool = False
-    events: EventBus = field(default_factory=EventBus)
-    caller: Caller = field(default_factory=Caller)
+    events: EventBus = msgspec.field(default_factory=EventBus)
+    caller: Caller = msgspec.field(default_factory=Caller)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from stepwell.durable.exits import Suspend
 from stepwell.durable.journal import Journal
@@ -18,15 +19,13 @@ from stepwell.durable.saved_error import tag_beside
 from stepwell.errors import AmbiguousKey, ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(msgspec.Struct, frozen=True):
     """A branch has returned."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(msgspec.Struct, frozen=True):
     """A branch has failed."""
 
     error: BaseException

@@ -19,7 +19,7 @@ from stepwell.durable.concurrency import First
 from stepwell.durable.function_info import name_of, takes_context
 from stepwell.durable.job_context import JobContext
 from stepwell.durable.step import step
-from stepwell.durable.transaction import Transaction
+from stepwell.durable.transaction import SessionTransaction, Transaction
 from stepwell.durable.waits import Event
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration
@@ -94,13 +94,19 @@ class Context(JobContext):
         run.expect(made)
         return made
 
-    def transaction(self, key: str) -> Transaction:
+    @overload
+    def transaction(self, key: str) -> Transaction: ...
+    @overload
+    def transaction(self, key: str, sessions: Callable[[], T]) -> SessionTransaction[T]: ...
+    def transaction(self, key: str, sessions: Callable[..., Any] | None = None) -> Any:
         """`async with ctx.transaction("key") as tx`: the statements of `tx` commit with the step, exactly once.
 
-        If an earlier run committed it, the first use of `tx` leaves the block. To know something after the block, keep
-        it with `tx.save(value)` and read it from `tx.value`.
+        With an async_sessionmaker of SQLAlchemy, `ctx.transaction("key", Sessions)`, `tx.session` is such a session. If
+        an earlier run committed it, the first use of `tx` leaves the block. To know something after the block, keep it
+        with `tx.save(value)` and read it from `tx.value`.
         """
-        made = Transaction(self._run.effects, check_name(key, "key"))
+        kind = Transaction if sessions is None else SessionTransaction[Any]
+        made = kind(self._run.effects, check_name(key, "key"), sessions)
         self._run.expect(made)
         return made
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
-from stepwell.durable.backend import Connection, StepBackend
+from stepwell.durable.backend import OpenTransaction, Sessions, StepBackend
 from stepwell.durable.exits import Suspend
 from stepwell.durable.journal import Journal
 from stepwell.durable.time_limit import TimeLimit
 from stepwell.errors import ConfigError
+from stepwell.plugins.step import StepRun
 from stepwell.values.step import NewStep, SavedStep
 
 T = TypeVar("T")
@@ -41,6 +42,26 @@ class Effects:
         self, fn: Callable[..., Any], args: tuple[Any, ...], key: str, limit: float | None = None, *, is_async: bool
     ) -> Awaitable[Any]:
         """Call the function of the step `key`, a plain one in a thread. Raises `TimeLimitExpired` after `limit`."""
+        if self.backend.wrap_step is not None:
+            return self._call_wrapped(self.backend.wrap_step, fn, args, key, limit, is_async=is_async)
+        return self._call(fn, args, key, limit, is_async=is_async)
+
+    async def _call_wrapped(
+        self,
+        wrap: Callable[[StepRun], AbstractContextManager[None]],
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        key: str,
+        limit: float | None,
+        *,
+        is_async: bool,
+    ) -> Any:
+        with wrap(StepRun(self.job, key)):
+            return await self._call(fn, args, key, limit, is_async=is_async)
+
+    def _call(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], key: str, limit: float | None, *, is_async: bool
+    ) -> Awaitable[Any]:
         if limit is not None:
             return self._call_within(limit, fn, args, key, is_async=is_async)
         return fn(*args) if is_async else self._call_in_thread(fn, args)
@@ -77,8 +98,8 @@ class Effects:
             await self.pause(_CAUGHT_PAUSE)
         self.journal.leave(suspend)
 
-    def transaction(self) -> AbstractAsyncContextManager[Connection]:
-        return self.backend.transaction(False)
+    def transaction(self, sessions: Sessions | None) -> AbstractAsyncContextManager[OpenTransaction]:
+        return self.backend.transaction(False, sessions)
 
     def was_saved(self, key: str) -> Awaitable[bool]:
         return self.backend.was_saved(self.job, key)
@@ -89,12 +110,12 @@ class ThreadEffects(Effects):
 
     __slots__ = ()
 
-    async def call(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], key: str, limit: float | None = None, *, is_async: bool
+    async def _call(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], key: str, limit: float | None, *, is_async: bool
     ) -> Any:
         """Call the function of a step: a plain one in this thread, an async one on the worker's event loop."""
         if is_async:
-            return self._on_loop(lambda: Effects.call(self, fn, args, key, limit, is_async=True))
+            return self._on_loop(lambda: Effects._call(self, fn, args, key, limit, is_async=True))
         if limit is not None:
             raise ConfigError(
                 f"step {key!r}: a plain function in a plain task cannot be stopped: timeout= is for async ones"
@@ -110,8 +131,8 @@ class ThreadEffects(Effects):
     async def pause(self, seconds: float) -> None:
         self._on_loop(lambda: Effects.pause(self, seconds))
 
-    def transaction(self) -> AbstractAsyncContextManager[Connection]:
-        return self.backend.transaction(True)
+    def transaction(self, sessions: Sessions | None) -> AbstractAsyncContextManager[OpenTransaction]:
+        return self.backend.transaction(True, sessions)
 
     async def was_saved(self, key: str) -> bool:
         return self._on_loop(lambda: Effects.was_saved(self, key))
@@ -122,7 +143,8 @@ class ThreadEffects(Effects):
 
 async def saved_text(effects: Effects, saved: SavedStep) -> str:
     """The value of a saved step, as JSON. A large one is read now."""
-    return await effects.read_large(saved.key) if saved.large else bytes(saved.value).decode()
+    text = await effects.read_large(saved.key) if saved.large else bytes(saved.value).decode()
+    return effects.backend.sealer.open(text)
 
 
 def run_on_loop(backend: StepBackend, ask: Callable[[], Awaitable[T]]) -> T:

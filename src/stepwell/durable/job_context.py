@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
-import psycopg
 
 from stepwell.durable.run_state import RunState
 from stepwell.errors import BadValue, ConfigError
+from stepwell.resources.opened import resource
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    import psycopg
+
+    # Not a dependency: without it, these types are unknown, and so are the properties that have them.
+    from sqlalchemy.ext.asyncio import AsyncSession
+    from sqlalchemy.orm import Session
+
+    AsyncConnection: TypeAlias = psycopg.AsyncConnection[Any]
+    Connection: TypeAlias = psycopg.Connection[Any]
+else:
+    # Psycopg takes long to import: a program that only defines tasks starts without it.
+    AsyncSession = Session = AsyncConnection = Connection = Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -86,23 +101,35 @@ class JobContext:
         return self.cancelled
 
     @property
-    def connection(self) -> psycopg.AsyncConnection[Any]:
+    def connection(self) -> AsyncConnection:
         """The connection of a `transaction=True` task: its statements commit with the job, or not at all."""
-        connection = self._run.connection
-        if not isinstance(connection, psycopg.AsyncConnection):
-            raise ConfigError(self._no_connection("connection", "async def"))
-        return connection
+        return self._transaction("connection", "transaction=True", "async def")
 
     @property
-    def sync_connection(self) -> psycopg.Connection[Any]:
+    def sync_connection(self) -> Connection:
         """The same as `connection`, for a `transaction=True` task that is a plain function."""
-        connection = self._run.connection
-        if not isinstance(connection, psycopg.Connection):
-            raise ConfigError(self._no_connection("sync_connection", "def"))
-        return connection
+        return self._transaction("sync_connection", "transaction=True", "def")
 
-    def _no_connection(self, name: str, kind: str) -> str:
-        return f"ctx.{name} is for tasks declared as @app.task(transaction=True) on '{kind}': {self.task!r} is not one"
+    @property
+    def session(self) -> AsyncSession:
+        """The session of a task with `transaction=` an async_sessionmaker of SQLAlchemy: it commits with the job, or
+        not at all."""
+        return self._transaction("session", "transaction=async_sessionmaker(...)", "async def")
+
+    @property
+    def sync_session(self) -> Session:
+        """The same as `session`, for a plain function, with `transaction=` a sessionmaker."""
+        return self._transaction("sync_session", "transaction=sessionmaker(...)", "def")
+
+    def _transaction(self, name: str, option: str, kind: str) -> Any:
+        """What a transactional task runs in. Raises `ConfigError` if the property of this name does not return it."""
+        found = _property_of(self._run.transaction)
+        if found != name:
+            has = "is not one" if found is None else f"has ctx.{found}"
+            raise ConfigError(
+                f"ctx.{name} is for tasks declared as @app.task({option}) on '{kind}': {self.task!r} {has}"
+            )
+        return self._run.transaction
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -111,6 +138,10 @@ class JobContext:
         return logging.LoggerAdapter(
             logger, {"job_id": self.id, "task": self.task, "queue": self.queue, "attempt": self.attempt}
         )
+
+    def resource(self, kind: type[T]) -> T:
+        """The resource of this type that the worker has opened: see `App.resource`."""
+        return resource(kind, self.task)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Report how far this run is. Returns at once. Reports that come too often are thinned out, but the last one is
@@ -123,3 +154,16 @@ class JobContext:
 def run_of(ctx: JobContext) -> RunState:
     """The run behind a context, for the worker and the executor."""
     return ctx._run  # pyright: ignore[reportPrivateUsage]
+
+
+def _property_of(transaction: Any) -> str | None:
+    """The property of a context that returns this connection or session; None: there is none."""
+    if transaction is None:
+        return None
+    import psycopg  # loaded by now
+
+    if isinstance(transaction, psycopg.AsyncConnection):
+        return "connection"
+    if isinstance(transaction, psycopg.Connection):
+        return "sync_connection"
+    return "session" if hasattr(transaction, "sync_session") else "sync_session"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import msgspec
@@ -43,8 +42,7 @@ def read_journal(job: ClaimedJob) -> SavedJournal:
         ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(msgspec.Struct, frozen=True):
     """How a step is compensated if the job fails or is cancelled."""
 
     key: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
+from typing import Any
 
 from stepwell.durable.journal import read_journal
 from stepwell.values.job import ClaimedJob
@@ -36,10 +37,12 @@ class LoggedRun:
     """A run as log records name it, until it ends: a task or connection that the handler left behind in its context
     must neither log as the job nor keep the job in memory."""
 
-    __slots__ = ("_job", "attempt")
+    __slots__ = ("_job", "attempt", "sink")
 
-    def __init__(self, job: ClaimedJob) -> None:
+    def __init__(self, job: ClaimedJob, sink: Callable[[Any], None] | None = None) -> None:
         self._job: ClaimedJob | None = job
+        self.sink = sink
+        """Takes the run's log records, as `run_logs.LogLine`; None: they are not kept."""
         self.attempt = job.attempt if job.journal is None else None
         """As `ctx.attempt`, or None until it is read from the journal."""
 
@@ -81,6 +84,16 @@ _run: ContextVar[LoggedRun | LoggedBatch | None] = ContextVar("stepwell_run", de
 
 def log_as(run: LoggedRun | LoggedBatch) -> None:
     _run.set(run)
+
+
+def current_run() -> LoggedRun | LoggedBatch | None:
+    """The run whose code this is."""
+    return _run.get()
+
+
+def run_in(context: Context) -> LoggedRun | LoggedBatch | None:
+    """The run whose code has this context."""
+    return context.get(_run)
 
 
 set_up_in_processes: Callable[[], None] | None = None

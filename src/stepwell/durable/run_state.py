@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from stepwell.durable.backend import Connection, Durability
+from stepwell.durable.backend import Durability
 from stepwell.durable.children import Spawned, Spawner
 from stepwell.durable.effects import Effects
 from stepwell.durable.journal import Journal
@@ -22,8 +22,8 @@ class RunState:
     """The state of one run: its job, its journal, its connection, and whether it was asked to stop."""
 
     __slots__ = (
-        "_durability", "_effects", "_journal", "_latest", "_spawner", "_stop_event", "_unawaited", "connection",
-        "deadline", "job", "own_attempt", "report", "saw_cancelled", "stop_asked",
+        "_durability", "_effects", "_journal", "_latest", "_spawner", "_stop_event", "_unawaited", "deadline", "job",
+        "own_attempt", "report", "saw_cancelled", "stop_asked", "transaction",
     )  # fmt: skip
 
     def __init__(
@@ -45,8 +45,8 @@ class RunState:
         self._unawaited: Unawaited | None = None
         self.own_attempt = job.attempt
         """The attempt of the job, or of a step of a chain, which counts its own."""
-        self.connection: Connection | None = None
-        """The connection of a `transaction=True` task, while its handler runs."""
+        self.transaction: Any = None
+        """The connection or session of a transactional task, while its handler runs."""
         self.stop_asked = False
         self._stop_event: threading.Event | None = None
         self.saw_cancelled = False
@@ -55,7 +55,7 @@ class RunState:
     @property
     def attempt(self) -> int:
         """The attempt as the handler sees it. A durable job counts from the last step saved before this run."""
-        if self.job.journal is None or self._durability is None or self.connection is not None:
+        if self.job.journal is None or self._durability is None or self.transaction is not None:
             return self.own_attempt
         try:
             return self.journal.first_attempt
@@ -88,9 +88,9 @@ class RunState:
     def journal(self) -> Journal:
         """The saved steps of the job. Raises `ConfigError` if it has none here."""
         if self._journal is None:
-            if self.connection is not None:
+            if self.transaction is not None:
                 raise ConfigError(
-                    f"task {self.job.task!r} has transaction=True: it is one transaction, and would be rolled back at "
+                    f"task {self.job.task!r} has transaction=...: it is one transaction, and would be rolled back at "
                     "each wait; for steps and waits leave that out, and use ctx.transaction"
                 )
             durability = self._durability

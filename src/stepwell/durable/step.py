@@ -24,6 +24,7 @@ from stepwell.values.json import encode_value
 from stepwell.values.outcome import OUTCOME_EXCEPTIONS
 from stepwell.values.policy import check_retry
 from stepwell.values.retry import Retry
+from stepwell.values.sealing import PLAIN, Sealer
 from stepwell.values.step import NewStep, StepKind
 
 
@@ -72,9 +73,10 @@ async def step(
                 effects, entry, tries, attempt, fn, args, limit, retry, "step", is_async=info.is_async
             )
         try:
-            encoded = encode_step(journal, entry.key, value, effects.backend.max_value_size)
+            sealer = effects.backend.sealer
+            encoded = encode_step(journal, entry.key, value, effects.backend.max_value_size, sealer)
             # The handler gets the value as a replay will read it, so that what works now works then.
-            value = value if info.is_as_saved(value) else check_value(fn, entry.key, encoded)
+            value = value if info.is_as_saved(value) else check_value(fn, entry.key, sealer.open(encoded))
         except Exception as error:
             note_failure(journal, entry, "step", error, replaced=rerun)
             raise
@@ -169,9 +171,9 @@ def since(began: float) -> float:
     return int((perf_counter() - began) * 1_000_000) / 1_000_000
 
 
-def encode_step(journal: Journal, key: str, value: Any, most: int) -> str:
+def encode_step(journal: Journal, key: str, value: Any, most: int, sealer: Sealer = PLAIN) -> str:
     """The value of a step as JSON. Raises `BadValue`, which names the step, if it cannot be stored."""
     what = "step {!r} of task {!r} returned"
-    encoded = encode_value(value, most, "App(max_result_size=...)", what, key, journal.job.task)
+    encoded = encode_value(value, most, "App(max_result_size=...)", what, key, journal.job.task, sealer=sealer)
     journal.count_bytes(encoded, key)
     return encoded

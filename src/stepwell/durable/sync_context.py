@@ -19,7 +19,7 @@ from stepwell.durable.function_info import name_of, takes_context
 from stepwell.durable.job_context import JobContext
 from stepwell.durable.run_state import RunState
 from stepwell.durable.step import step
-from stepwell.durable.transaction import SyncTransaction
+from stepwell.durable.transaction import SyncSessionTransaction, SyncTransaction
 from stepwell.durable.waits import Event
 from stepwell.errors import ConfigError
 from stepwell.values.bounds import check_name
@@ -120,9 +120,14 @@ class SyncContext(JobContext):
         plain one cannot be stopped."""
         return finish(step(self._effects(), fn, args, key, retry, timeout, undo, was))
 
-    def transaction(self, key: str) -> SyncTransaction:
-        """`with ctx.transaction("key") as tx`: see `Context.transaction`."""
-        made = SyncTransaction(self._effects(), check_name(key, "key"))
+    @overload
+    def transaction(self, key: str) -> SyncTransaction: ...
+    @overload
+    def transaction(self, key: str, sessions: Callable[[], T]) -> SyncSessionTransaction[T]: ...
+    def transaction(self, key: str, sessions: Callable[..., Any] | None = None) -> Any:
+        """`with ctx.transaction("key") as tx`: see `Context.transaction`. `sessions` is a sessionmaker."""
+        kind = SyncTransaction if sessions is None else SyncSessionTransaction[Any]
+        made = kind(self._effects(), check_name(key, "key"), sessions)
         self._run.expect(made)
         return made
 

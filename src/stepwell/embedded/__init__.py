@@ -13,7 +13,24 @@ it (`server_account`). Files that this account cannot reach at their path go to 
 opened up for it. `paths` says where each file is, `server` creates and starts the database.
 """
 
-from stepwell.embedded.paths import embedded_path, is_embedded
-from stepwell.embedded.postgres import EmbeddedPostgres, wheel_bin_dir
+from typing import TYPE_CHECKING
+
+from stepwell.embedded.url import embedded_path, is_embedded
+
+if TYPE_CHECKING:
+    from stepwell.embedded.postgres import EmbeddedPostgres, wheel_bin_dir
 
 __all__ = ["EmbeddedPostgres", "embedded_path", "is_embedded", "wheel_bin_dir"]
+
+
+def __getattr__(name: str) -> object:
+    """Load the server when it is first used: most programs have a Postgres elsewhere."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from stepwell.embedded import postgres
+
+    return getattr(postgres, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -15,6 +15,7 @@ from stepwell.errors import BadValue
 from stepwell.execution.executor import outcome_of, outcome_of_args
 from stepwell.jobs.batch_task import BatchTask
 from stepwell.jobs.task import Task
+from stepwell.resources.opened import injected
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Outcome, Succeeded
 
@@ -26,7 +27,7 @@ async def execute_batch(task: BatchTask[Any, Any], jobs: Sequence[ClaimedJob], m
     call = _Call(task, jobs, max_result_size)
     if call.items:
         try:
-            positional, named = task.codec.arguments_for(call.items)
+            positional, named = _arguments(task, call.items)
             call.returned(await task.fn(*positional, **named))
         except BaseException as error:
             call.raised(error)
@@ -38,11 +39,18 @@ def execute_plain_batch(task: BatchTask[Any, Any], jobs: Sequence[ClaimedJob], m
     call = _Call(task, jobs, max_result_size)
     if call.items:
         try:
-            positional, named = task.codec.arguments_for(call.items)
+            positional, named = _arguments(task, call.items)
             call.returned(task.fn(*positional, **named))
         except BaseException as error:
             call.raised(error)
     return call.outcomes
+
+
+def _arguments(task: BatchTask[Any, Any], items: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    positional, named = task.codec.arguments_for(items)
+    if task.codec.injected:
+        named |= injected(task.codec.injected, task.name)
+    return positional, named
 
 
 class _Call:

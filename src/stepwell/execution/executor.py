@@ -14,10 +14,12 @@ from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.journal import Journal
 from stepwell.durable.run_state import RunState
 from stepwell.durable.saved_error import ErrorOrigin, origin_of
+from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.durable.undo import undo_all
-from stepwell.error_text import error_message, error_name, format_traceback
+from stepwell.error_text import error_message, error_name, format_traceback, user_frame
 from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, TooManySteps
 from stepwell.jobs.task import Task
+from stepwell.resources.opened import injected
 from stepwell.values.outcome import (
     Cancel,
     Cancelled,
@@ -119,6 +121,8 @@ def _arguments(task: Task[..., Any], args: str, ctx: JobContext) -> tuple[tuple[
     positional, named = task.codec.decode_args(args)
     if task.codec.context_parameter is not None:
         named[task.codec.context_parameter] = ctx
+    if task.codec.injected:
+        named |= injected(task.codec.injected, task.name)
     return positional, named
 
 
@@ -239,4 +243,6 @@ def _failed(reason: str, error: BaseException, delay: float | None) -> Failed:
     # Not by assignment: a class may refuse that, as a frozen dataclass does.
     BaseException.with_traceback(error, frames)
     trace = format_traceback(error, frames)
-    return Failed(reason, error_name(error), error_message(error), trace, delay, error=error)
+    # Args that do not fit are no fault of a function, and the time limit interrupts any.
+    frame = None if isinstance(error, BadArgs | TimeLimitExpired) else user_frame(error, frames)
+    return Failed(reason, error_name(error), error_message(error), trace, delay, frame=frame, error=error)

@@ -19,6 +19,7 @@ from stepwell.errors import BadArgs, StepNotFound
 from stepwell.execution.executor import outcome_of, outcome_of_args
 from stepwell.flows.flow import Advancing, Flow, FlowStep
 from stepwell.jobs.task import Task
+from stepwell.plugins.step import StepRun
 from stepwell.values.directives import Done
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Advanced, Failed, Misfit, Outcome, Succeeded
@@ -57,7 +58,11 @@ async def execute_flow(
         except BaseException as error:
             return _not_begun(error, task, step, attempt)
         try:
-            result = await _call(step, call, backend)
+            if backend.wrap_step is None:
+                result = await _call(step, call, backend)
+            else:
+                with backend.wrap_step(StepRun(job, step.name)):
+                    result = await _call(step, call, backend)
             moved = flow.follow(step, result, max_result_size)
             if isinstance(moved, Done):
                 return Succeeded(task.codec.encode_result(moved.value, max_result_size))

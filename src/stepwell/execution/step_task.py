@@ -14,7 +14,7 @@ import msgspec
 from stepwell.durable.backend import Durability
 from stepwell.durable.job_context import JobContext
 from stepwell.durable.journal import read_journal
-from stepwell.errors import ConfigError
+from stepwell.errors import CodecError, ConfigError
 from stepwell.flows.chain import Chain
 from stepwell.flows.flow import Advancing, FlowStep
 from stepwell.jobs.task import Task
@@ -32,6 +32,7 @@ class StepTask(Task[..., Any]):
             chain.job_store, step.fn, name=chain.name, queue=chain.queue, priority=chain.priority, retry=step.retry,
             timeout=step.timeout, timeout_grace=chain.timeout_grace, keep=chain.keep, keep_failed=chain.keep_failed,
             process=step.process, transaction=step.transaction, drift=chain.drift, codec=step.codec,
+            sources=chain.sources, logs=chain.logs,
         )  # fmt: skip
         self.chain = chain
         self._step = step
@@ -81,7 +82,7 @@ def for_run(task: Task[..., Any], job: ClaimedJob) -> tuple[Task[..., Any], Clai
         return apart, job
     try:
         args = step.as_args(stored)
-    except ConfigError:
+    except (ConfigError, CodecError):
         args = stored  # it does not fit: the run reports that
     return apart, msgspec.structs.replace(job, args=args)
 

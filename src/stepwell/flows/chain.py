@@ -30,11 +30,15 @@ from stepwell.jobs.callable_task import ContextFunction, LooseFunction, SyncCont
 from stepwell.jobs.codec import Codec
 from stepwell.jobs.options import check_priority
 from stepwell.jobs.task import StepInput, Task
+from stepwell.postgres.callers.sessions import TransactionOption, sessions_of
+from stepwell.resources.injected import Injected
+from stepwell.resources.opened import injected
 from stepwell.values.bounds import check_name
 from stepwell.values.directives import Done, Next
 from stepwell.values.duration import Duration
 from stepwell.values.json import encode_value, new_decoder
 from stepwell.values.policy import JobPolicy
+from stepwell.values.public_call import public_value
 from stepwell.values.retry import Retry
 
 P = ParamSpec("P")
@@ -51,10 +55,17 @@ class StepOptions(TypedDict, total=False):
     timeout: Duration | None
     queue: str | None
     priority: int | None
-    transaction: bool
+    transaction: TransactionOption
     process: bool
 
 
+@public_value(
+    **{
+        option: f"it on the chain: app.chain(..., {option}=...)"
+        for option in ("keep", "keep_failed", "unique", "on_conflict", "limit", "limits", "rate", "rates", "fair")
+    },
+    max_retries="retry=Retry(max_attempts=...), which counts the first attempt, too",
+)
 @dataclass(frozen=True, slots=True)
 class Step(Generic[P, Returned]):
     """A function of a chain with a policy of its own: `app.chain("name", fetch, Step(parse, retry=Retry(...)))`."""
@@ -65,7 +76,7 @@ class Step(Generic[P, Returned]):
     timeout: Duration | None = None
     queue: str | None = None
     priority: int | None = None
-    transaction: bool = False
+    transaction: TransactionOption = False
     process: bool = False
 
     if TYPE_CHECKING:  # P is the function's parameters without a context
@@ -123,10 +134,21 @@ class Chain(Task[P, R]):
             _check_fits(name, before.fn, output.get("return", Any), after.fn, at.get(_input_of(name, after.fn), Any))
         codec = Codec(name, policies[0].fn, result=_result_of([hint.get("return", Any) for hint in hints]))
         super().__init__(job_store, policies[0].fn, name=name, process=False, transaction=False, codec=codec, **options)
+        for step in self.steps:
+            assert step.codec is not None
+            step.codec.sealer = job_store.sealer
         self.kind = "async"
         self.codec.wants_sync_context = False
         self.has_apart = any(step.apart for step in self.steps)
         self.module = "__main__" if module == "__mp_main__" else module
+
+    def prepare(self) -> None:
+        """Check the annotations and resources of all steps."""
+        self.codec.prepare()
+        for step in self.steps:
+            assert step.codec is not None
+            step.codec.prepare()
+            self.job_store.resources.check(step.codec.injected, step.codec.name, in_process=step.process)
 
     def __repr__(self) -> str:
         return f"<Chain {self.name}: {' > '.join(step.name for step in self.steps)}>"
@@ -173,7 +195,9 @@ class Chain(Task[P, R]):
         if index == len(self.steps):
             return Done(following.value)
         what = "step {!r} of chain {!r} returned"
-        encoded = encode_value(following.value, most, "App(max_result_size=...)", what, step.name, self.name)
+        encoded = encode_value(
+            following.value, most, "App(max_result_size=...)", what, step.name, self.name, sealer=self.job_store.sealer
+        )
         return StepInput(self.steps[index].name, encoded, following.after)
 
     def enter(self, step: str | None, value: Any) -> StepInput:
@@ -189,7 +213,7 @@ class Chain(Task[P, R]):
                 f"step {step!r} of chain {self.name!r} takes the arguments of the chain: change them with "
                 "edit_args(...), and start the job over with retry(from_start=True)"
             )
-        return enter_step(found, value, f"chain {self.name!r}")
+        return enter_step(found, value, f"chain {self.name!r}", self.job_store.sealer)
 
 
 def _result_of(annotations: list[Any]) -> Any:
@@ -221,10 +245,13 @@ def _chain_step(chain: str, index: int, policy: Step[..., Any], retry: Retry, ti
         positional, named = codec.decode_args(args)
         if codec.context_parameter is not None:
             named[codec.context_parameter] = ctx
+        # Without a context nothing runs: an input is checked.
+        if codec.injected and ctx is not None:  # pyright: ignore[reportUnnecessaryComparison]
+            named |= injected(codec.injected, codec.name)
         return lambda: fn(*positional, **named)
 
     def as_args(stored: str) -> str:
-        return f'{{"{_input_of(chain, fn)}":{stored}}}'
+        return f'{{"{_input_of(chain, fn)}":{codec.sealer.open(stored)}}}'
 
     def begin(stored: str, ctx: JobContext) -> Callable[[], Any]:
         return begin_first(as_args(stored), ctx)
@@ -237,10 +264,13 @@ def _chain_step(chain: str, index: int, policy: Step[..., Any], retry: Retry, ti
 
 
 def _check_apart(what: str, policy: Step[..., Any], codec: Codec, *, is_async: bool) -> None:
-    if policy.transaction and policy.process:
-        raise ConfigError(f"{what}: transaction=True and process=True exclude each other")
-    if policy.transaction and codec.context_parameter is None:
-        raise ConfigError(f"{what}: with transaction=True it needs a parameter 'ctx: Context' for ctx.connection")
+    in_transaction = policy.transaction is not False
+    if in_transaction and policy.process:
+        raise ConfigError(f"{what}: transaction= and process=True exclude each other")
+    sessions = sessions_of(policy.transaction, is_async=is_async, what=what)
+    if in_transaction and codec.context_parameter is None:
+        used = "connection" if sessions is None else "session"
+        raise ConfigError(f"{what}: with transaction= it needs a parameter 'ctx: Context' for ctx.{used}")
     if policy.process and is_async:
         raise ConfigError(f"{what}: process=True is for plain functions: drop 'async', or the option")
     if policy.process and "<locals>" in getattr(policy.fn, "__qualname__", "<locals>"):
@@ -253,7 +283,7 @@ def _input_of(chain: str, fn: Callable[..., Any]) -> str:
     taken = [
         parameter
         for parameter in inspect.signature(fn).parameters.values()
-        if hints.get(parameter.name) not in (Context, SyncContext)
+        if hints.get(parameter.name) not in (Context, SyncContext) and parameter.default is not Injected
     ]
     needed = [parameter for parameter in taken if parameter.default is parameter.empty]
     if not taken or len(needed) > 1:

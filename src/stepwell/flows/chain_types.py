@@ -7,13 +7,14 @@ Pyright infers that for up to six steps. Mypy cannot infer a value that a functi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
 from stepwell.flows.chain import Chain, Step
 from stepwell.jobs.callable_task import ContextFunction, LooseFunction, SyncContextFunction
+from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Unique
 from stepwell.values.directives import Done, Next
 from stepwell.values.duration import Duration
 from stepwell.values.policy import Keep
@@ -42,6 +43,16 @@ class ChainOptions(TypedDict, total=False):
     timeout: Duration | None
     keep: Keep | None
     keep_failed: Keep | None
+    unique: str | Literal[True] | Unique | None
+    on_conflict: OnConflict | None
+    limit: Limit | None
+    limits: Sequence[Limit]
+    rate: Rate | None
+    rates: Sequence[Rate]
+    fair: str | Fair | None
+    logs: bool | None
+    maintainer: str | None
+    runbook: str | None
 
 
 class Later(Protocol[Taken, Returned]):

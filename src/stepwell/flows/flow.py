@@ -6,13 +6,15 @@ The job stores the name of its current step, so a deploy may add steps before or
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
+
+import msgspec
 
 from stepwell.durable.job_context import JobContext
 from stepwell.errors import BadArgs, BadValue
 from stepwell.jobs.codec import Codec
 from stepwell.jobs.task import StepInput, Task
+from stepwell.postgres.callers.sessions import TransactionOption
 from stepwell.values.bounds import check_name
 from stepwell.values.directives import Done
 from stepwell.values.duration import Duration, seconds
@@ -21,10 +23,10 @@ from stepwell.values.json import LARGEST_VALUE, encode_value
 from stepwell.values.outcome import Advanced
 from stepwell.values.policy import JobPolicy, check_retry
 from stepwell.values.retry import Retry
+from stepwell.values.sealing import Sealer
 
 
-@dataclass(frozen=True, slots=True)
-class FlowStep:
+class FlowStep(msgspec.Struct, frozen=True):
     """A step of a chain, or a state of a machine, ready to run."""
 
     name: str
@@ -37,7 +39,7 @@ class FlowStep:
     begin_first: Callable[[str, JobContext], Callable[[], Any]] | None = None
     """The same from the args of the job, for a step that a job may begin with."""
     priority: int | None = None
-    transaction: bool = False
+    transaction: TransactionOption = False
     process: bool = False
     fn: Callable[..., Any] | None = None
     """The function of a chain's step. `codec` reads its arguments, and `as_args` makes them from the stored input."""
@@ -47,15 +49,14 @@ class FlowStep:
     @property
     def apart(self) -> bool:
         """Whether the step is a run of its own, not in one slot with the steps before and after it."""
-        return self.transaction or self.process
+        return self.transaction is not False or self.process
 
     def with_policy(self, policy: JobPolicy) -> FlowStep:
         timeout = self.timeout if policy.timeout is None else policy.timeout
-        return replace(self, retry=policy.applied_to(self.retry), timeout=timeout)
+        return msgspec.structs.replace(self, retry=policy.applied_to(self.retry), timeout=timeout)
 
 
-@dataclass(frozen=True, slots=True)
-class Advancing:
+class Advancing(msgspec.Struct, frozen=True):
     """How a job gets from one step to the next: in which queue, and with which priority."""
 
     task: Task[..., Any]
@@ -117,11 +118,11 @@ def seconds_or(timeout: Duration | None, default: float | None) -> float | None:
     return default if timeout is None else seconds(timeout, "timeout")
 
 
-def enter_step(step: FlowStep, value: Any, whose: str) -> StepInput:
+def enter_step(step: FlowStep, value: Any, whose: str, sealer: Sealer) -> StepInput:
     """Make a job go on with this step and this input. Raises `BadArgs` if the input does not fit."""
     what = f"the input of step {step.name!r} of {whose}"
     try:
-        encoded = encode_value(value, LARGEST_VALUE, "a step", "{} is", what)
+        encoded = encode_value(value, LARGEST_VALUE, "a step", "{} is", what, sealer=sealer)
         # This makes the call, and does not run it.
         step.begin(encoded, cast("Any", None))
     except BadValue as error:

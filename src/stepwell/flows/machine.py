@@ -19,6 +19,7 @@ from stepwell.values.duration import Duration
 from stepwell.values.json import encode_value, new_decoder, shape_of, wrong_names
 from stepwell.values.policy import JobPolicy
 from stepwell.values.retry import Retry
+from stepwell.values.sealing import Sealer
 
 StateClass = TypeVar("StateClass", bound=type[Any])
 
@@ -34,6 +35,7 @@ class Machine(Task[[Any], Any]):
         self._timeout: float | None = options["timeout"]
         self.states: dict[str, FlowStep] = {}
         self._classes: dict[str, type[Any]] = {}
+        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}
         self._starts: set[str] = set()
         super().__init__(job_store, run, name=name, process=False, transaction=False,
                          codec=_MachineCodec(name, run, self), **options)  # fmt: skip
@@ -97,7 +99,13 @@ class Machine(Task[[Any], Any]):
             if own in self.states:
                 raise ConfigError(f"machine {self.name!r} has two states named {own!r}: give one another name=")
             self.states[own] = _machine_state(
-                self.name, own, state, retry or self._default, seconds_or(timeout, self._timeout), queue
+                self.name,
+                own,
+                state,
+                retry or self._default,
+                seconds_or(timeout, self._timeout),
+                queue,
+                self.job_store.sealer,
             )
             self._classes[own] = state
             if start:
@@ -105,6 +113,20 @@ class Machine(Task[[Any], Any]):
             return state
 
         return add if state is None else add(state)
+
+    def state_from(self, value: Any) -> Any:
+        """Make a state from {"Name": {...}}, as args store it. Raises `BadArgs` if that does not fit."""
+        named = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        [name] = named if len(named) == 1 else [""]
+        if name not in self._classes:
+            raise BadArgs(
+                f'machine {self.name!r} is enqueued with one state, as {{"Name": {{...}}}}, where Name is '
+                f"{', '.join(sorted(self.starts))}"
+            )
+        try:
+            return msgspec.convert(named[name], self._classes[name])
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise BadArgs(f"state {name!r} of machine {self.name!r}: {error}") from None
 
     def _with_policy(self, policy: JobPolicy) -> Self:
         made = super()._with_policy(policy)
@@ -114,13 +136,20 @@ class Machine(Task[[Any], Any]):
     def first(self, args: str) -> FlowStep:
         """The state that a job begins with."""
         try:
-            name = next(iter(msgspec.json.decode(args, type=_Args).state), "")
+            name = next(iter(msgspec.json.decode(self.job_store.sealer.open(args), type=_Args).state), "")
         except (msgspec.DecodeError, RecursionError) as error:
             raise BadArgs(f'machine {self.name!r}: its args are {{"state": {{"Name": {{...}}}}}}: {error}') from None
         step = self.find(name)
         if step is None:
             raise MisfitArgs(f"machine {self.name!r} has no state {name!r}: it has {', '.join(self.states)}")
         return step
+
+    def start_of(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """The state that a job begins with and its name, for the keys of the job."""
+        [(name, fields)] = stored.items()
+        if name not in self._decoders:
+            self._decoders[name] = new_decoder(self._classes[name])
+        return {"state": self._decoders[name].decode(msgspec.json.encode(fields)), "name": name}
 
     def find(self, name: str) -> FlowStep | None:
         """The state of that name."""
@@ -131,6 +160,9 @@ class Machine(Task[[Any], Any]):
         if isinstance(result, Done):
             return result  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(result, Next):
+            if inspect.iscoroutine(result):
+                # No value, and this says how to make it one.
+                encode_value(result, most, "", "state {!r} of machine {!r} returned", step.name, self.name)
             raise TypeError(
                 f"state {step.name!r} of machine {self.name!r} returned {result!r}: return Next(State(...)) or "
                 "Done(value)"
@@ -138,7 +170,9 @@ class Machine(Task[[Any], Any]):
         going_on = cast("Next[Any]", result)
         name = self.name_of(going_on.value)
         what = "state {!r} of machine {!r} goes on with"
-        encoded = encode_value(going_on.value, most, "App(max_result_size=...)", what, step.name, self.name)
+        encoded = encode_value(
+            going_on.value, most, "App(max_result_size=...)", what, step.name, self.name, sealer=self.job_store.sealer
+        )
         return StepInput(name, encoded, going_on.after)
 
     def enter(self, step: str | None, value: Any) -> StepInput:
@@ -152,7 +186,7 @@ class Machine(Task[[Any], Any]):
         found = self.find(name)
         if found is None:
             raise StepNotFound(f"machine {self.name!r} has no state {name!r}: it has {', '.join(self.states)}")
-        return enter_step(found, cast("Any", value), f"machine {self.name!r}")
+        return enter_step(found, cast("Any", value), f"machine {self.name!r}", self.job_store.sealer)
 
     def name_of(self, state: Any) -> str:
         """The name under which a state's class was added."""
@@ -184,7 +218,7 @@ class _MachineCodec(Codec):
         super().__init__(name, fn)
         self._machine = machine
 
-    def encode_args(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], most: int) -> str:
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if len(args) == 1 and not kwargs:
             state = args[0]
         elif not args and set(kwargs) == {"state"}:
@@ -192,14 +226,31 @@ class _MachineCodec(Codec):
         else:
             raise BadArgs(f"machine {self._machine.name!r} is enqueued with one state")
         try:
-            named = {self._machine.start_name_of(state): state}
+            return {"state": {self._machine.start_name_of(state): state}}
         except TypeError as error:
             raise BadArgs(str(error)) from None
-        return super().encode_args((), {"state": named}, most)
+
+    def _named(self, values: Any) -> dict[str, Any]:
+        return self._machine.start_of(values.state)
+
+    def typed_arguments(self) -> list[tuple[str, Any, Any]]:
+        """One argument: a state that jobs may begin with, by its name."""
+        starts = ", ".join(sorted(self._machine.starts))
+        return [("state", f'{{"Name": {{...}}}}, where Name is {starts}', inspect.Parameter.empty)]
+
+    def call_with(self, named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Make the state from its name and its fields."""
+        return (self._machine.state_from(named.get("state")),), {}
 
 
 def _machine_state(
-    machine: str, name: str, state: type[Any], retry: Retry, timeout: float | None, queue: str | None
+    machine: str,
+    name: str,
+    state: type[Any],
+    retry: Retry,
+    timeout: float | None,
+    queue: str | None,
+    sealer: Sealer,
 ) -> FlowStep:
     run = getattr(state, "run", None)
     if not callable(run):
@@ -213,17 +264,17 @@ def _machine_state(
 
     def begin(stored: str, ctx: JobContext) -> Callable[[], Any]:
         try:
-            value: Any = decoder.decode(stored)
+            value: Any = decoder.decode(sealer.open(stored))
         except (msgspec.DecodeError, RecursionError) as error:
             what = f"state {name!r} of machine {machine!r}: the stored fields do not fit"
             # A state ignores fields that it does not know.
-            if wrong := wrong_names(stored, None, needed):
+            if wrong := wrong_names(sealer.open(stored), None, needed):
                 raise MisfitArgs(f"{what}: {wrong}", reason=wrong) from None
             raise BadArgs(f"{what}: {error}", reason=str(error)) from None
         return lambda: value.run(ctx) if takes_ctx else value.run()
 
     def begin_first(args: str, ctx: JobContext) -> Callable[[], Any]:
-        return begin(bytes(msgspec.json.decode(args, type=_Args).state[name]).decode(), ctx)
+        return begin(bytes(msgspec.json.decode(sealer.open(args), type=_Args).state[name]).decode(), ctx)
 
     return FlowStep(name, retry, timeout, queue, inspect.iscoroutinefunction(run), begin, begin_first)
 

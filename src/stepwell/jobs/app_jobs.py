@@ -12,14 +12,15 @@ from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.enqueuer import Call, Enqueuer, check_calls
 from stepwell.jobs.filter import JobFilters, JobSelection
 from stepwell.jobs.group import Group, NewGroup, find_group
-from stepwell.jobs.handle import JobHandle, fork
+from stepwell.jobs.handle import JobHandle, fork, opened_info
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database
+from stepwell.postgres.database_type import Database
 from stepwell.postgres.query_plan import QueryPlan, arun, run_call
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.group import GroupSummary
 from stepwell.values.job import JobInfo
+from stepwell.values.sealing import Sealer
 
 R = TypeVar("R")
 AnyJob: TypeAlias = JobInfo | UUID | str
@@ -105,7 +106,7 @@ class AppJobs:
         """Emit an event: every job that waits for this name and key with `ctx.wait_for` continues. A job that begins to
         wait later finds the event for as long as it is kept. With `connection`, the event is emitted if and only if
         your transaction commits."""
-        run_call("emit", _emit(event, key, value, keep), self.database, connection)
+        run_call("emit", _emit(event, key, value, keep, self._job_store.sealer), self.database, connection)
 
     async def aemit(
         self,
@@ -117,7 +118,7 @@ class AppJobs:
         connection: object | None = None,
     ) -> None:
         """The same as `emit`, for async code."""
-        await arun(_emit(event, key, value, keep), self.database, connection)
+        await arun(_emit(event, key, value, keep, self._job_store.sealer), self.database, connection)
 
     @overload
     def fork(self, job: JobHandle[R], *, step: str) -> JobHandle[R]: ...
@@ -154,7 +155,8 @@ class AppJobs:
         `before` is the last job of the previous page. Raises `TimeoutError` if the search has to read many jobs and
         takes longer than `timeout`.
         """
-        return run_call("jobs", list_jobs("jobs", filters, limit, before, timeout), self.database)
+        jobs = run_call("jobs", list_jobs("jobs", filters, limit, before, timeout), self.database)
+        return [opened_info(job, self._job_store.sealer) for job in jobs]
 
     async def ajobs(
         self,
@@ -165,7 +167,8 @@ class AppJobs:
         **filters: Unpack[JobFilters],
     ) -> list[JobInfo]:
         """The same as `jobs`, for async code."""
-        return await arun(list_jobs("ajobs", filters, limit, before, timeout), self.database)
+        jobs = await arun(list_jobs("ajobs", filters, limit, before, timeout), self.database)
+        return [opened_info(job, self._job_store.sealer) for job in jobs]
 
     def count_jobs(
         self, *, at_most: int | None = None, timeout: Duration = "30s", **filters: Unpack[JobFilters]
@@ -205,16 +208,22 @@ class AppJobs:
 
         Each batch is committed: if the call is interrupted, call it again. Jobs that are enqueued meanwhile stay.
         """
-        return run_call("cancel_jobs", change_jobs("cancel_jobs", cancelling(reason), in_queue, which), self.database)
+        return run_call(
+            "cancel_jobs",
+            change_jobs("cancel_jobs", cancelling(reason, self._job_store.events), in_queue, which),
+            self.database,
+        )
 
     async def acancel_jobs(
         self, in_queue: str | None = None, /, *, reason: str | None = None, **which: Unpack[JobSelection]
     ) -> int:
         """The same as `cancel_jobs`, for async code."""
-        return await arun(change_jobs("acancel_jobs", cancelling(reason), in_queue, which), self.database)
+        return await arun(
+            change_jobs("acancel_jobs", cancelling(reason, self._job_store.events), in_queue, which), self.database
+        )
 
 
-def _emit(event: str, key: str | None, value: Any, keep: Duration) -> QueryPlan[None]:
+def _emit(event: str, key: str | None, value: Any, keep: Duration, sealer: Sealer) -> QueryPlan[None]:
     name = check_name(event, "event")
     checked_key = None if key is None else check_name(key, "key")
-    yield queries.events.emit(name, checked_key, encode_event(name, value), seconds(keep, "keep"))
+    yield queries.events.emit(name, checked_key, encode_event(name, value, sealer), seconds(keep, "keep"))

@@ -1,20 +1,25 @@
-"""The calls of `App` about limits and rates by key, and limits of queues: read them, and set them at run time."""
+"""The calls of `App` about limits and rates by key, and settings of queues: read them, and set them at run time."""
 
 from __future__ import annotations
 
+from msgspec import UNSET, UnsetType
+
 from stepwell.errors import ConfigError
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database
+from stepwell.postgres.database_type import Database
 from stepwell.postgres.queries import Query
+from stepwell.postgres.queries.limits import QueueSettings
 from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.admission import Rate
 from stepwell.values.bounds import check_name, check_whole
 from stepwell.values.duration import seconds
 from stepwell.values.limit_info import LimitInfo
+from stepwell.values.policy import Keep, check_keep
+from stepwell.values.public_call import public_call
 
 
 class AppLimits:
-    """The part of `App` that is about limits and rates."""
+    """The part of `App` that is about limits, rates and settings of queues."""
 
     database: Database
 
@@ -49,27 +54,44 @@ class AppLimits:
         """The same as `set_rate`, for async code."""
         await self.database.afetch(_set_rate(key, rate))
 
-    def set_queue_limit(self, queue: str, most: int | None) -> None:
-        """Set how many jobs of a queue may run at once, over all workers of every app: `set_queue_limit("mail", 10)`.
-        It holds for all jobs of the queue, also for those that wait already. 0 lets none run; None removes the limit.
-        It takes effect at once. Jobs that run go on, and count."""
-        refuse_in_event_loop("set_queue_limit", "aset_queue_limit")
-        self.database.fetch(_set_queue_limit(queue, most))
+    @public_call("app.set_queue")
+    def set_queue(
+        self,
+        queue: str,
+        *,
+        limit: int | UnsetType | None = UNSET,
+        rate: Rate | UnsetType | None = UNSET,
+        keep: Keep | UnsetType | None = UNSET,
+        keep_failed: Keep | UnsetType | None = UNSET,
+        paused: bool | UnsetType = UNSET,
+    ) -> None:
+        """Set what holds for all jobs of a queue, over all workers of every app: `set_queue("mail", limit=10)`. What is
+        not given stays as it is; None removes a setting. It takes effect at once.
 
-    async def aset_queue_limit(self, queue: str, most: int | None) -> None:
-        """The same as `set_queue_limit`, for async code."""
-        await self.database.afetch(_set_queue_limit(queue, most))
+        At most `limit` of its jobs run at once, and 0 lets none run; `rate`, such as `Rate(50, per="1s")`, is how many
+        start per time. Both hold for jobs that wait already, too. Jobs that run go on, and count towards the limit. A
+        job counts towards the rate when a worker claims it, for each attempt.
 
-    def set_queue_rate(self, queue: str, rate: Rate | None) -> None:
-        """Set how many jobs of a queue may start per time, over all workers of every app: `set_queue_rate("mail",
-        Rate(50, per="1s"))`. It holds for all jobs of the queue, also for those that wait already. None removes it. A
-        job counts when a worker claims it, for each attempt."""
-        refuse_in_event_loop("set_queue_rate", "aset_queue_rate")
-        self.database.fetch(_set_queue_rate(queue, rate))
+        `keep` and `keep_failed` are how long jobs are kept after they have succeeded, or have failed or were cancelled.
+        They hold for jobs that end from now on, unless the job or its task has its own. `paused` pauses or resumes the
+        queue.
+        """
+        refuse_in_event_loop("set_queue", "aset_queue")
+        self.database.fetch(_set_queue(queue, limit, rate, keep, keep_failed, paused))
 
-    async def aset_queue_rate(self, queue: str, rate: Rate | None) -> None:
-        """The same as `set_queue_rate`, for async code."""
-        await self.database.afetch(_set_queue_rate(queue, rate))
+    @public_call("app.aset_queue")
+    async def aset_queue(
+        self,
+        queue: str,
+        *,
+        limit: int | UnsetType | None = UNSET,
+        rate: Rate | UnsetType | None = UNSET,
+        keep: Keep | UnsetType | None = UNSET,
+        keep_failed: Keep | UnsetType | None = UNSET,
+        paused: bool | UnsetType = UNSET,
+    ) -> None:
+        """The same as `set_queue`, for async code."""
+        await self.database.afetch(_set_queue(queue, limit, rate, keep, keep_failed, paused))
 
 
 def _limits(key: str | None) -> Query[LimitInfo]:
@@ -81,21 +103,39 @@ def _set_limit(key: str, most: int | None) -> Query[None]:
     return queries.limits.set_limit(check_name(key, "key"), checked)
 
 
-def _set_queue_limit(queue: str, most: int | None) -> Query[None]:
-    checked = None if most is None else check_whole(most, "most", 0, 1_000_000)
-    return queries.limits.set_queue_limit(check_name(queue, "queue"), checked)
-
-
 def _set_rate(key: str, rate: Rate | None) -> Query[None]:
     if isinstance(rate, Rate) and rate.key is not None and rate.key != key:
         raise ConfigError(f"the rate is for key {key!r}, but has key={rate.key!r}: leave key= out")
     return queries.limits.set_rate(check_name(key, "key"), *_numbers(rate))
 
 
-def _set_queue_rate(queue: str, rate: Rate | None) -> Query[None]:
+def _set_queue(
+    queue: str,
+    limit: int | UnsetType | None,
+    rate: Rate | UnsetType | None,
+    keep: Keep | UnsetType | None,
+    keep_failed: Keep | UnsetType | None,
+    paused: bool | UnsetType,
+) -> Query[None]:
+    given = {"limit": limit, "rate": rate, "keep": keep, "keep_failed": keep_failed, "paused": paused}
+    if all(value is UNSET for value in given.values()):
+        raise ConfigError(f"set what of queue {queue!r}? Give {', '.join(f'{name}=' for name in given)}")
     if isinstance(rate, Rate) and rate.key is not None:
         raise ConfigError(f"the rate is for queue {queue!r}, but has key={rate.key!r}: leave key= out")
-    return queries.limits.set_queue_rate(check_name(queue, "queue"), *_numbers(rate))
+    if paused is not UNSET and not isinstance(paused, bool):
+        raise ConfigError(f"paused is {paused!r}: give True or False")
+    count, per, burst = _numbers(None if isinstance(rate, UnsetType) else rate)
+    settings = QueueSettings(
+        None if limit is None or isinstance(limit, UnsetType) else check_whole(limit, "limit", 0, 1_000_000),
+        count,
+        1.0 if per is None else per,
+        burst,
+        None if keep is None or isinstance(keep, UnsetType) else check_keep(keep, "keep"),
+        None if keep_failed is None or isinstance(keep_failed, UnsetType) else check_keep(keep_failed, "keep_failed"),
+        None if isinstance(paused, UnsetType) else paused,
+        tuple(name for name, value in given.items() if value is None),
+    )
+    return queries.limits.set_queue(check_name(queue, "queue"), settings)
 
 
 def _numbers(rate: Rate | None) -> tuple[int | None, float | None, int | None]:

@@ -32,6 +32,7 @@ class BatchCodec(Codec):
     def decode_item(self, encoded: str) -> Any:
         """Decode the one argument of a job. Raises as `decode_args` does."""
         self.prepare()
+        encoded = self.sealer.open(encoded)
         try:
             return getattr(self._decoder.decode(encoded), self._fields[0])
         except (msgspec.DecodeError, RecursionError):

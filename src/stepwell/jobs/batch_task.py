@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, overload
+
+import msgspec
 
 from stepwell.errors import ConfigError
 from stepwell.jobs.batch_codec import BatchCodec
@@ -30,8 +31,7 @@ _LONGEST_WAIT = 60.0
 _DEFAULT_WAIT = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Batching:
+class Batching(msgspec.Struct, frozen=True):
     """How many jobs share a call, and how many seconds a batch waits for its last one."""
 
     size: int

@@ -1,7 +1,10 @@
-"""List, count, retry and cancel jobs by a filter. Python and the command line run the same plans.
+"""List and count jobs by a filter, and the changes that can be made to many jobs. `App` and the command line list and
+count by the same plans.
 
-Every query reads a bounded number of jobs, in a transaction of its own, and the next one continues where it stopped.
-The order is from the newest job to the oldest, so no job is met twice. A change may be interrupted and repeated.
+`App.retry_jobs` and `App.cancel_jobs` make their changes here, in the calling process. The command line and the
+dashboard make theirs by a bulk operation (`bulk_operation`), or by ids (`change_by_id`). Every query reads a bounded
+number of jobs, in a transaction of its own, and the next one continues where it stopped. The order is from the newest
+job to the oldest, so no job is met twice. A change may be interrupted and repeated.
 """
 
 from __future__ import annotations
@@ -9,32 +12,42 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
-from uuid import UUID
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID, uuid4
+
+import msgspec
 
 from stepwell.errors import ConfigError
+from stepwell.jobs.cancelled import tell_cancelled
 from stepwell.jobs.check import check_reason, to_job_id
 from stepwell.jobs.filter import JobFilters, JobSelection, to_match
+from stepwell.jobs.options import check_place
 from stepwell.postgres import queries
 from stepwell.postgres.queries import Query
-from stepwell.postgres.queries.search import MOST_LOOKED_AT, JobMatch
+from stepwell.postgres.queries.query import Act
 from stepwell.postgres.query_plan import QueryPlan
+from stepwell.telemetry.bus import EventBus
 from stepwell.values.bounds import check_whole
 from stepwell.values.duration import Duration, describe, seconds
-from stepwell.values.job import LIVE, JobInfo, State
+from stepwell.values.job import FINISHED, LIVE, JobInfo, State
+
+if TYPE_CHECKING:
+    from stepwell.postgres.queries.bulk import BulkAct
+    from stepwell.postgres.queries.jobs import CancelledJob
+    from stepwell.postgres.queries.search import JobMatch
 
 BATCH = 1000
 """How many jobs one query reads or changes."""
 
-Became = Literal["ready", "cancelled", "running", "undoing"]
+Became = Literal["ready", "cancelled", "running", "undoing", "deleted", "moved"]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """A change that can be made to many jobs."""
 
-    verb: Literal["retry", "cancel", "run"]
+    verb: BulkAct
     query: Callable[[Sequence[str]], Query[Any]]
     read: Callable[[list[Any]], dict[str, Became]]
     """Read from the rows of the query which jobs were changed, and what each became."""
@@ -45,6 +58,8 @@ class Change:
     step: str | None = None
     goes_back: bool = False
     """Whether the jobs continue at a given step or start over, instead of where they stopped."""
+    options: dict[str, Any] = {}
+    """The options of a bulk operation that makes this change."""
     has_input: bool = False
     """Whether the step gets an input. Then jobs need not have reached it before."""
 
@@ -71,29 +86,61 @@ def retrying(step: str | None = None, *, from_start: bool = False, input: str | 
         step=step,
         goes_back=step is not None or from_start,
         has_input=input is not None,
+        options={"from_start": True} if from_start else {},
     )
 
 
-def cancelling(reason: str | None) -> Change:
+def cancelling(reason: str | None, events: EventBus | None = None) -> Change:
     """Cancel jobs and their children. Raises `BadArgs` for a reason that Postgres cannot store."""
     reason = check_reason(reason)
     # A cancelled job that becomes ready runs once more, to compensate its steps.
     became: dict[str, Became] = {"running": "running", "ready": "undoing"}
+
+    def read(jobs: list[CancelledJob]) -> dict[str, Became]:
+        if events is not None:
+            tell_cancelled(events, jobs, reason)
+        return {job.id: became.get(job.state, "cancelled") for job in jobs}
+
     return Change(
         "cancel",
         lambda ids: queries.jobs.cancel(ids, reason),
-        lambda rows: {str(job_id): became.get(state, "cancelled") for job_id, state in rows},
+        read,
         states=LIVE,
         default=LIVE,
+        options={} if reason is None else {"reason": reason},
     )
 
 
 def running_now() -> Change:
-    return Change("run", queries.jobs.run_now, _all_ready)
+    states: tuple[State, ...] = ("scheduled", "waiting")
+    return Change("run", queries.jobs.run_now, _all_ready, states=states, default=states)
+
+
+def deleting() -> Change:
+    return Change("delete", queries.jobs.delete, lambda rows: _all(rows, "deleted"), states=FINISHED, default=FINISHED)
+
+
+def moving(queue: str | None = None, priority: int | None = None, run_at: datetime | None = None) -> Change:
+    """Move jobs that do not run to another queue, priority or time. Raises `ConfigError` for what no job may have."""
+    check_place(queue, priority, run_at)
+    options = {"queue": queue, "priority": priority, "run_at": None if run_at is None else run_at.isoformat()}
+    states: tuple[State, ...] = ("scheduled", "ready", "blocked")
+    return Change(
+        "move",
+        lambda ids: queries.jobs.move(ids, queue, priority, run_at),
+        lambda rows: _all(rows, "moved"),
+        states=states,
+        default=states,
+        options={name: value for name, value in options.items() if value is not None},
+    )
+
+
+def _all(rows: list[Any], became: Became) -> dict[str, Became]:
+    return {str(job_id): became for job_id in rows[0]}
 
 
 def _all_ready(rows: list[Any]) -> dict[str, Became]:
-    return {str(job_id): "ready" for job_id in rows[0]}
+    return _all(rows, "ready")
 
 
 def list_jobs(
@@ -122,7 +169,7 @@ def change_jobs(caller: str, change: Change, queue: str | None, selection: JobSe
     if not isinstance(everything, bool):
         raise ConfigError(f"everything is {everything!r}: it must be True or False")
     which = to_match(caller, filters)
-    if (which == JobMatch()) is not everything:
+    if (which == queries.search.JobMatch()) is not everything:
         raise ConfigError(
             f"{caller} was given {'filters and everything=' if everything else 'nothing'}: give a queue, filters such "
             f'as task=, or everything=True, such as {caller}("mail")'
@@ -153,7 +200,9 @@ def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_r
     before: str | None = None
     until = time.monotonic() + timeout
     while True:
-        most = MOST_LOOKED_AT if at_most is None else min(at_most - counted, MOST_LOOKED_AT)
+        most = (
+            queries.search.MOST_LOOKED_AT if at_most is None else min(at_most - counted, queries.search.MOST_LOOKED_AT)
+        )
         [(found, before)] = yield queries.search.find_count(which, before, most, to_retry=to_retry)
         counted += found
         if before is None or counted == at_most:
@@ -165,17 +214,15 @@ def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_r
             )
 
 
-def change_matching(
-    change: Change, which: JobMatch, report: Callable[[Counter[Became]], None] | None = None
-) -> QueryPlan[Counter[Became]]:
-    """Change every job that matches a filter from `change.narrow`. `report` gets the counts after each batch."""
+def change_matching(change: Change, which: JobMatch) -> QueryPlan[Counter[Became]]:
+    """Change every job that matches a filter from `change.narrow`."""
     total: Counter[Became] = Counter()
     before: str | None = None
+    # All batches are recorded as one act.
+    act = Act(change.verb, f"jobs with {which.text}", bulk=uuid4())
     while True:
         [(ids, before)] = yield queries.search.find_ids(which, before, BATCH, to_retry=change.to_retry)
         if ids:
-            total.update(change.read((yield change.query(ids))).values())
-        if report is not None:
-            report(total)
+            total.update(change.read((yield msgspec.structs.replace(change.query(ids), act=act))).values())
         if before is None:
             return total

@@ -8,6 +8,7 @@ from uuid import UUID
 from stepwell.errors import BadArgs, BadValue, ConfigError
 from stepwell.values.job import JobInfo
 from stepwell.values.json import LARGEST_VALUE, encode_value
+from stepwell.values.sealing import PLAIN, Sealer
 
 _LONGEST_REASON = 10_000
 _LONGEST_SHOWN = 100
@@ -21,10 +22,10 @@ def to_job_id(job: JobInfo | UUID | str) -> str:
         raise ConfigError(f"{repr(job_id)[:_LONGEST_SHOWN]} is not a job's id: give a uuid") from None
 
 
-def encode_event(name: str, value: Any) -> str:
+def encode_event(name: str, value: Any, sealer: Sealer = PLAIN) -> str:
     """Encode the value of an event or signal as JSON. Raises `BadArgs` if it cannot be stored."""
     try:
-        return encode_value(value, LARGEST_VALUE, "an event", "event {!r} has", name)
+        return encode_value(value, LARGEST_VALUE, "an event", "event {!r} has", name, sealer=sealer)
     except BadValue as error:
         raise BadArgs(str(error)) from None
 

@@ -7,19 +7,17 @@ they are sent, so that bad args raise in the caller and not in a worker.
 from __future__ import annotations
 
 import inspect
-import re
-import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Union, cast
+from typing import Any, cast
 
 import msgspec
 
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
-from stepwell.error_text import article
 from stepwell.errors import BadArgs, ConfigError, MisfitArgs
-from stepwell.values.directives import Restart
+from stepwell.jobs.annotations import context_by_text, name_the_argument, without_restart
+from stepwell.resources.injected import Injected
 from stepwell.values.json import (
     NUL,
     encode_value,
@@ -31,6 +29,7 @@ from stepwell.values.json import (
     shape_of,
     wrong_names,
 )
+from stepwell.values.sealing import BEGINNING, PLAIN
 
 _CONTEXTS = (Context, SyncContext)
 
@@ -46,9 +45,16 @@ class Codec:
             self._signature = inspect.signature(fn)
         except ValueError:
             raise ConfigError(f"task {name!r}: {fn!r} has no signature: write a function around it") from None
-        self._parameters = list(self._signature.parameters.values())
+        parameters = list(self._signature.parameters.values())
+        # A worker fills in the others: they are no arguments of a job.
+        self._parameters = [parameter for parameter in parameters if parameter.default is not Injected]
+        self._injected = [parameter.name for parameter in parameters if parameter.default is Injected]
+        self.injected: dict[str, Any] = {}
+        """The types of the resources that the function takes, by parameter."""
         self.context_parameter: str | None = None
         self.wants_sync_context = False
+        self.sealer = PLAIN
+        """Seals what is stored, and opens it again."""
         self.ready = False
         """Whether the annotations were read. If not, they are read at the first use."""
         for parameter in self._parameters:
@@ -60,13 +66,24 @@ class Codec:
         try:
             self._build()
         except NameError:
-            self.context_parameter = _context_by_text(self._parameters)
+            self.context_parameter = context_by_text(self._parameters)
             self._take_context()
 
     def encode_args(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], most: int) -> str:
         """Encode the arguments as a JSON object. Raises `BadArgs`, which names the argument that does not fit."""
         self.prepare()
-        named = self._bind(args, kwargs)
+        return self._encode(self._bind(args, kwargs), most)[0]
+
+    def encode_named_args(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], most: int
+    ) -> tuple[str, dict[str, Any]]:
+        """Encode the arguments, and return them by name as well, as `named_args` would decode them."""
+        self.prepare()
+        encoded, values = self._encode(self._bind(args, kwargs), most)
+        return encoded, self._named(values)
+
+    def _encode(self, named: Mapping[str, Any], most: int) -> tuple[str, Any]:
+        """Return the text to store, and the values that a worker will decode from it."""
         try:
             encoded = encoder.encode(named)
         except Exception as error:
@@ -84,59 +101,79 @@ class Codec:
                     raise BadArgs(
                         f"task {self._name!r}: argument {key!r} holds NaN or infinity, which JSON cannot express"
                     )
-        if len(encoded) > most:
+        stored = self.sealer.seal(text)
+        size = len(encoded) if stored is text else len(stored)
+        if size > most:
             raise BadArgs(
-                f"task {self._name!r}: the args take {len(encoded)} bytes, more than {most}: store the data "
+                f"task {self._name!r}: the args take {size} bytes, more than {most}: store the data "
                 "elsewhere and pass a reference, or raise App(max_args_size=...)"
             )
         try:
-            self._decoder.decode(encoded)
+            return stored, self._decoder.decode(encoded)
         except msgspec.ValidationError as error:
-            raise BadArgs(f"task {self._name!r}: {_name_the_argument(error)}") from None
+            raise BadArgs(f"task {self._name!r}: {name_the_argument(error)}") from None
         except RecursionError:
             raise BadArgs(f"task {self._name!r}: the args are nested too deep") from None
-        return text
 
     def decode_args(self, encoded: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Decode positional-only and other arguments. Raises `MisfitArgs` if the names of the arguments do not fit the
         signature, and `BadArgs` if a value does not. The error's `reason` leaves out the task."""
-        self.prepare()
-        try:
-            values = self._decoder.decode(encoded)
-        except msgspec.DecodeError as error:
-            if wrong := wrong_names(encoded, self._fields, self._needed):
-                reason = f"it takes ({self.describe()}); {wrong}"
-                raise MisfitArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
-            reason = _name_the_argument(error)
-            raise BadArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
-        except RecursionError:
-            raise BadArgs(f"task {self._name!r}: the stored args are nested too deep") from None
-        kwargs: dict[str, Any] = {}
-        for name in self._fields:
-            value = getattr(values, name)
-            if value is not msgspec.UNSET:
-                kwargs[name] = value
+        kwargs = self._given(self._decode(encoded))
         if self._positional_only:
             return tuple(kwargs.pop(name) for name in self._positional_only if name in kwargs), kwargs
         return (), kwargs
 
+    def _decode(self, encoded: str) -> Any:
+        self.prepare()
+        if encoded.startswith(BEGINNING):
+            encoded = self.sealer.open(encoded)
+        try:
+            return self._decoder.decode(encoded)
+        except msgspec.DecodeError as error:
+            if wrong := wrong_names(encoded, self._fields, self._needed):
+                reason = f"it takes ({self.describe()}); {wrong}"
+                raise MisfitArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
+            reason = name_the_argument(error)
+            raise BadArgs(f"task {self._name!r}: the stored args do not fit: {reason}", reason=reason) from None
+        except RecursionError:
+            raise BadArgs(f"task {self._name!r}: the stored args are nested too deep") from None
+
+    def _given(self, values: Any) -> dict[str, Any]:
+        """The arguments that were given, by name."""
+        given: dict[str, Any] = {}
+        for name in self._fields:
+            value = getattr(values, name)
+            if value is not msgspec.UNSET:
+                given[name] = value
+        return given
+
     def encode_result(self, result: Any, most: int) -> str:
         """Encode the result. Raises `BadValue`, which names the value's type, if it cannot be encoded."""
-        return encode_value(result, most, "App(max_result_size=...)", "task {!r} returned", self._name)
+        return encode_value(
+            result, most, "App(max_result_size=...)", "task {!r} returned", self._name, sealer=self.sealer
+        )
 
     def decode_result(self, encoded: str | None) -> Any:
         self.prepare()
         if encoded is None:
             return None
-        return self._result_decoder.decode(encoded)
+        return self._result_decoder.decode(self.sealer.open(encoded))
 
     def named_args(self, encoded: str) -> dict[str, Any]:
         """Decode the arguments by name, with the defaults of those that were not given."""
-        positional, named = self.decode_args(encoded)
-        if not positional and len(named) == len(self._fields):
-            return named
+        return self._named(self._decode(encoded))
+
+    def _named(self, values: Any) -> dict[str, Any]:
+        given = self._given(values)
+        if len(given) == len(self._fields):
+            return given
         defaults = {p.name: p.default for p in self._bindable.parameters.values() if p.default is not p.empty}
-        return {**defaults, **dict(zip(self._positional_only, positional, strict=False)), **named}
+        return defaults | given
+
+    @property
+    def name(self) -> str:
+        """The name of the task, or of the step of a chain."""
+        return self._name
 
     @property
     def names(self) -> list[str]:
@@ -150,7 +187,20 @@ class Codec:
 
     def describe(self) -> str:
         """Describe the arguments as a person would write them, for lists of tasks."""
-        return ", ".join(str(p) for p in self._parameters if p.name != self.context_parameter)
+        return ", ".join(str(_as_written(p)) for p in self._parameters if p.name != self.context_parameter)
+
+    def typed_arguments(self) -> list[tuple[str, Any, Any]]:
+        """Return the name, the annotation and the default of each argument, in order, for forms. An annotation is Any
+        if there is none, and a default is `inspect.Parameter.empty`."""
+        self.prepare()
+        hints = self._hints()
+        return [(p.name, hints.get(p.name, Any), p.default) for p in self._bindable.parameters.values()]
+
+    def call_with(self, named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Split arguments that are given by name into those that must be given by position, and the others."""
+        self.prepare()
+        by_name = dict(named)
+        return tuple(by_name.pop(name) for name in self._positional_only if name in by_name), by_name
 
     def shape(self) -> str:
         """Describe the names of the arguments and which are required. They decide whether stored args are a misfit."""
@@ -173,6 +223,7 @@ class Codec:
         self.context_parameter = next((p.name for p in self._parameters if hints.get(p.name) in _CONTEXTS), None)
         self.wants_sync_context = hints.get(self.context_parameter or "") is SyncContext
         self._take_context()
+        self.injected = {name: self._injected_type(name, hints) for name in self._injected}
         fields: list[tuple[str, Any, Any]] = []
         for parameter in self._parameters:
             if parameter.name == self.context_parameter:
@@ -198,9 +249,16 @@ class Codec:
             ),
             "arguments",
         )
-        result = _without_restart(hints.get("return", Any)) if self._result is None else self._result
+        result = without_restart(hints.get("return", Any)) if self._result is None else self._result
         self._result_decoder: msgspec.json.Decoder[Any] = self._decoder_for(lambda: result, "result")
         self.ready = True
+
+    def _injected_type(self, name: str, hints: Mapping[str, Any]) -> Any:
+        if name not in hints:
+            raise ConfigError(f"task {self._name!r}: {name!r} = Injected needs an annotation: the type of the resource")
+        if self._signature.parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise ConfigError(f"task {self._name!r}: {name!r}, a resource, must not be positional-only")
+        return hints[name]
 
     def _decoder_for(self, make: Callable[[], Any], what: str) -> msgspec.json.Decoder[Any]:
         try:
@@ -254,42 +312,15 @@ class Codec:
         return BadArgs(f"task {self._name!r}: the args do not encode as JSON: {error}")
 
 
-def _without_restart(annotation: Any) -> Any:
-    """Remove `Restart` from a return annotation: a job of a function `-> int | Restart` ends with an int."""
-    if annotation is Restart:
-        return Any
-    if typing.get_origin(annotation) not in (Union, types.UnionType):
-        return annotation
-    kept = tuple(member for member in typing.get_args(annotation) if member is not Restart)
-    return annotation if len(kept) == len(typing.get_args(annotation)) else Union[kept]  # noqa: UP007
+class _Written(str):
+    """An annotation that is text, as every one is after `from __future__ import annotations`, shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
-def encode_metadata(metadata: Mapping[str, Any]) -> str:
-    if not isinstance(metadata, Mapping):
-        raise BadArgs(f"metadata is {article(type(metadata).__name__)}: give a dict")
-    try:
-        text = encoder.encode(dict(metadata)).decode()
-    except Exception as error:
-        raise BadArgs(f"metadata does not encode as JSON: {error}") from None
-    if NUL.search(text):
-        raise BadArgs("metadata holds a NUL character, which Postgres cannot store")
-    if may_hold_nan(text) and holds_nan(dict(metadata)):
-        raise BadArgs("metadata holds NaN or infinity, which JSON cannot express")
-    return text
-
-
-def _name_the_argument(error: Exception) -> str:
-    """Rewrite msgspec's "Expected `int`, got `str` - at `$.x`" with the argument's name."""
-    text = str(error)
-    match = re.search(r" - at `\$\.(\w+)(.*)`$", text)
-    if match:
-        return f"argument {match.group(1)!r}: {text[: match.start()]}" + (
-            f" at {match.group(2)}" if match.group(2) else ""
-        )
-    return text
-
-
-def _context_by_text(parameters: list[inspect.Parameter]) -> str | None:
-    """Find the context while annotations cannot be evaluated yet, so that their text is all that is known."""
-    names = ("Context", "stepwell.Context", "SyncContext", "stepwell.SyncContext")
-    return next((p.name for p in parameters if p.annotation in names), None)
+def _as_written(parameter: inspect.Parameter) -> inspect.Parameter:
+    text = parameter.annotation
+    return parameter.replace(annotation=_Written(text)) if isinstance(text, str) else parameter

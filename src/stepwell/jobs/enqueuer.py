@@ -11,9 +11,9 @@ import msgspec
 
 from stepwell.errors import BadArgs, ConfigError
 from stepwell.jobs import task as tasks  # the module: it imports this one
-from stepwell.jobs.codec import encode_metadata
-from stepwell.jobs.enqueue import of_item
+from stepwell.jobs.enqueue_batches import of_item
 from stepwell.jobs.handle import JobHandle
+from stepwell.jobs.metadata import encode_metadata
 from stepwell.jobs.options import Options, check_priority, check_run_at
 from stepwell.values.admission import Unique, unique_of
 from stepwell.values.bounds import check_name
@@ -67,8 +67,8 @@ class Enqueuer(Generic[P, R]):
         `delay` and `run_at` (with a time zone) exclude each other. A job with a higher `priority` is claimed first.
         `retry`, `timeout`, `keep` and `keep_failed` are stored with the job and override the task's own, also in every
         step of a chain. `unique` is a key of the job, in place of the task's own; it is taken as it is, and is no
-        template. With `connection`, a psycopg connection of your own, the job exists if and only if your transaction
-        commits.
+        template. With `connection`, a connection or session of your own, of psycopg, asyncpg or SQLAlchemy, or an alias
+        of Django's DATABASES, the job exists if and only if your transaction commits.
         """
         changed: dict[str, Any] = {} if connection is None else {"connection": connection}
         policy: dict[str, Any] = {}
@@ -192,8 +192,12 @@ class Enqueuer(Generic[P, R]):
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[Any]:
         task, options = self._task, self._options
-        encoded = task.codec.encode_args(args, kwargs, task.job_store.max_args_size)
-        admission = task.admission(encoded, options)
+        most = task.job_store.max_args_size
+        if task.rules:
+            encoded, named = task.codec.encode_named_args(args, kwargs, most)
+        else:
+            encoded, named = task.codec.encode_args(args, kwargs, most), None
+        admission = task.admission(named, options)
         return Call(
             task,
             NewJob(
@@ -206,7 +210,7 @@ class Enqueuer(Generic[P, R]):
                 options.metadata,
                 options.max_attempts,
                 task.job_store.owner,
-                options.policy_with(admission),
+                options.job_policy(admission),
                 None if admission is None else admission.unique,
             ),
         )

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from uuid import UUID
 
 from stepwell.errors import ConfigError
-from stepwell.jobs.codec import encode_metadata
+from stepwell.jobs.metadata import encode_metadata
 from stepwell.jobs.task import Task
-from stepwell.postgres.queries.search import JobMatch
+from stepwell.postgres import queries
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import FINISHED, LIVE, State
 from stepwell.values.public_call import refuse_unknown
 
+if TYPE_CHECKING:
+    from stepwell.postgres.queries.search import JobMatch
+
 _STATES: tuple[State, ...] = (*LIVE, *FINISHED)
+
+
+class _HasId(Protocol):
+    """A `Group`, whose module imports this one."""
+
+    @property
+    def id(self) -> UUID: ...
 
 
 class JobFilters(TypedDict, total=False):
@@ -29,8 +39,12 @@ class JobFilters(TypedDict, total=False):
     """Jobs of the app of this name."""
     worker: UUID | str | None
     """Jobs that this worker runs, or was the last to run."""
+    group: _HasId | UUID | str | None
+    """Members of this group."""
     metadata: Mapping[str, Any] | None
     """Jobs with all of this in their metadata."""
+    failure: UUID | str | None
+    """Jobs whose last failed attempt is in this group of failures, by the id that `app.failures()` shows."""
     error: str | None
     """Jobs with this text in their error, ignoring case."""
     older_than: Duration | None
@@ -50,8 +64,9 @@ def to_match(caller: str, filters: JobFilters, named: Callable[[str], str] = str
     """Check filters and convert them for a query. `named` says how the caller writes a word, for `ConfigError`."""
     refuse_unknown(caller, filters, JobFilters)
     task, worker, metadata = filters.get("task"), filters.get("worker"), filters.get("metadata")
+    group, failure = filters.get("group"), filters.get("failure")
     older, newer = filters.get("older_than"), filters.get("newer_than")
-    return JobMatch(
+    return queries.search.JobMatch(
         _check_states(filters.get("state"), named("state")),
         check_text(filters.get("queue"), named("queue")),
         check_text(task.name if isinstance(task, Task) else task, named("task")),
@@ -61,6 +76,8 @@ def to_match(caller: str, filters: JobFilters, named: Callable[[str], str] = str
         None if worker is None else check_worker(worker, named("worker")),
         check_text(filters.get("owner"), named("owner")),
         check_text(filters.get("error"), named("error")),
+        None if group is None else _check_group(group, named("group")),
+        None if failure is None else check_failure(failure, named("failure")),
     )
 
 
@@ -69,6 +86,20 @@ def check_worker(worker: UUID | str, what: str = "worker") -> UUID:
         return worker if isinstance(worker, UUID) else UUID(worker)
     except (ValueError, AttributeError, TypeError):
         raise ConfigError(f"{what} is {worker!r}: give its id, as 'stepwell workers' shows it") from None
+
+
+def check_failure(failure: UUID | str, what: str = "failure") -> UUID:
+    try:
+        return failure if isinstance(failure, UUID) else UUID(failure)
+    except (ValueError, AttributeError, TypeError):
+        raise ConfigError(f"{what} is {failure!r}: give its id, as 'stepwell failures' shows it") from None
+
+
+def _check_group(group: _HasId | UUID | str, what: str) -> UUID:
+    try:
+        return group if isinstance(group, UUID) else UUID(group) if isinstance(group, str) else group.id
+    except (ValueError, AttributeError, TypeError):
+        raise ConfigError(f"{what} is {group!r}: give a group, or its id, which is a UUID") from None
 
 
 def check_text(text: str | None, what: str) -> str | None:

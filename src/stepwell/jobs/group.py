@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
 import msgspec
 
-from stepwell.errors import BadArgs, ConfigError, GroupNotFound
+from stepwell.errors import BadArgs, ConfigError, GroupNotFound, JobExists
+from stepwell.jobs.cancelled import tell_cancelled
 from stepwell.jobs.check import check_reason, to_job_id
-from stepwell.jobs.enqueue import naming_the_item, size_batches
+from stepwell.jobs.enqueue_batches import naming_the_item, size_batches
 from stepwell.jobs.enqueuer import Call, Enqueuer, check_calls
 from stepwell.jobs.handle import JobHandle
 from stepwell.postgres import queries
-from stepwell.postgres.callers_connection import afetch_on, fetch_on
-from stepwell.postgres.migrate import DEFAULT_KEEPS
+from stepwell.postgres.callers.on_connection import afetch_on, fetch_on
 from stepwell.postgres.queries import Query
 from stepwell.postgres.query_plan import QueryPlan, arun, run_call
 from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.telemetry.enqueue import GroupCancelAsked, GroupEnqueued
 from stepwell.values.bounds import check_whole
 from stepwell.values.duration import Duration, describe, seconds
 from stepwell.values.group import GroupProgress, GroupResult, GroupSummary
 from stepwell.values.job import Ended, NewJob
+from stepwell.values.policy import DEFAULT_KEEPS
 
 if TYPE_CHECKING:
     from stepwell.jobs.enqueue import JobStore
@@ -88,7 +92,7 @@ class Group(Generic[R]):
         waiter = self._store.waiter
         future = waiter.wait(self._id)
         try:
-            return _summary_of(waiter.ended(future, limit))
+            return _summary_of(waiter.wait_for(future, limit))
         except TimeoutError:
             raise self._timed_out(limit) from None
         finally:
@@ -100,7 +104,7 @@ class Group(Generic[R]):
         waiter = self._store.waiter
         future = waiter.wait(self._id)
         try:
-            return _summary_of(await waiter.aended(future, limit))
+            return _summary_of(await waiter.await_for(future, limit))
         except TimeoutError:
             raise self._timed_out(limit) from None
         finally:
@@ -125,7 +129,7 @@ class Group(Generic[R]):
         found = yield queries.groups.group_results(self._id, last, check_whole(limit, "limit", 1, _LARGEST_PAGE))
         if not found:
             yield from _find(self._id)
-        return found
+        return [replace(one, result=self._store.sealer.shown(one.result)) for one in found]
 
     def cancel(self, reason: str | None = None, *, then: bool = False, connection: object | None = None) -> int:
         """Cancel all live members, as `JobHandle.cancel` does, and return how many: running ones are asked to stop.
@@ -145,13 +149,15 @@ class Group(Generic[R]):
         found = yield from _find(self._id)
         if then and found.then_id is not None:
             # First, so that the callback cannot start when the last member has ended.
-            yield queries.jobs.cancel([str(found.then_id)], reason)
+            tell_cancelled(self._store.events, (yield queries.jobs.cancel([str(found.then_id)], reason)), reason)
         cancelled = 0
         after: str | None = None
         while True:
             [(count, looked_to)] = yield queries.groups.cancel_group(self._id, reason, after)
             cancelled += count
             if looked_to is None:
+                if self._store.events.wanted(GroupCancelAsked):
+                    self._store.events.emit(GroupCancelAsked(self._id, cancelled, reason))
                 return cancelled
             after = str(looked_to)
 
@@ -163,29 +169,62 @@ class NewGroup:
     def __init__(self, store: JobStore, calls: list[Call[Any]], then: Enqueuer[..., Any] | None) -> None:
         self._store = store
         self._id = str(uuid4())
-        self._calls = check_calls(calls, "app.group")
+        self._count = len(calls)
+        self._calls: Iterable[Call[Any]] = check_calls(calls, "app.group")
         self._made: list[Call[Any]] = []
         self._then, self._parameter = (None, None) if then is None else _callback(then, self._id, len(calls))
 
     def enqueue(self, connection: object | None) -> Group[Any]:
-        refuse_in_event_loop("group", "agroup")
-        with naming_the_item(self._made):
+        if connection is None:
+            refuse_in_event_loop("group", "agroup")
+        if not self._store.is_observed:
+            return self._enqueue(connection)
+        with self._observed(connection):
+            return self._enqueue(connection)
+
+    async def aenqueue(self, connection: object | None) -> Group[Any]:
+        if not self._store.is_observed:
+            return await self._aenqueue(connection)
+        with self._observed(connection):
+            return await self._aenqueue(connection)
+
+    @contextmanager
+    def _observed(self, connection: object | None) -> Generator[None]:
+        """Let the plugins see the enqueue. Their headers are for the callback, too."""
+        then = [] if self._then is None else [self._then]
+        with self._store.observed([*self._calls, *then], connection) as (sent, _):
+            if self._then is not None:
+                self._then = sent.pop()
+            self._calls = sent
+            yield
+
+    def _enqueue(self, connection: object | None) -> Group[Any]:
+        with naming_the_item(self._made), self._naming_the_job():
             made = self._queries()
             if connection is not None:
                 # The caller's transaction survives a bad item, so all items are checked before any is sent.
-                rows = [row for query in list(made) for row in fetch_on(connection, query)]
+                rows = [row for query in list(made) for row in fetch_on(self._store.database, connection, query)]
             else:
                 rows = self._store.database.fetch_each(_small_or_lazy(made))
-        return self._handle(rows)
+        return self._handle(rows, connection)
 
-    async def aenqueue(self, connection: object | None) -> Group[Any]:
-        with naming_the_item(self._made):
+    async def _aenqueue(self, connection: object | None) -> Group[Any]:
+        with naming_the_item(self._made), self._naming_the_job():
             made = self._queries()
             if connection is not None:
-                rows = [row for query in list(made) for row in await afetch_on(connection, query)]
+                rows = [row for query in list(made) for row in await afetch_on(self._store.database, connection, query)]
             else:
                 rows = await self._store.database.afetch_each(_small_or_lazy(made))
-        return self._handle(rows)
+        return self._handle(rows, connection)
+
+    @contextmanager
+    def _naming_the_job(self) -> Generator[None]:
+        try:
+            yield
+        except JobExists as error:
+            # It may have the key of any call, or of the callback.
+            error.job = self._store.handle(error.job_id)
+            raise
 
     def _queries(self) -> Iterator[Query[Any]]:
         callback, keep = None, DEFAULT_KEEPS[0]
@@ -202,7 +241,9 @@ class NewGroup:
             self._made.append(call)
             yield call.job
 
-    def _handle(self, rows: list[Any]) -> Group[Any]:
+    def _handle(self, rows: list[Any], connection: object | None) -> Group[Any]:
+        if self._store.events.wanted(GroupEnqueued):
+            self._store.events.emit(GroupEnqueued(self._id, self._count, in_transaction=connection is not None))
         then = None if self._then is None else self._store.handle(str(rows[0]), self._then.task.codec)
         return Group(self._id, self._store, then)
 
@@ -231,7 +272,7 @@ def _callback(then: Enqueuer[..., Any], group_id: str, total: int) -> tuple[Call
         raise ConfigError(
             f"then={then.task.name!r} is called with a GroupSummary as its only argument: {error}"
         ) from None
-    [parameter] = msgspec.json.decode(call.job.args)
+    [parameter] = msgspec.json.decode(then.task.codec.sealer.open(call.job.args))
     return call, parameter
 
 

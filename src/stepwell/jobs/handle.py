@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
 import msgspec
-import psycopg
 
 from stepwell.errors import (
     ConfigError,
@@ -17,17 +16,21 @@ from stepwell.errors import (
     JobFailed,
     JobNotFound,
     StepNotFound,
-    StepwellError,
     no_such_job,
 )
+from stepwell.jobs.cancelled import tell_cancelled
 from stepwell.jobs.check import check_reason, check_step, encode_event
 from stepwell.jobs.codec import Codec
+from stepwell.jobs.job_changes import Changes, decoded_result
+from stepwell.jobs.options import check_place
+from stepwell.jobs.why import aglance, glance, timed_out, why_of
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run, run_call
 from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.bounds import check_name
-from stepwell.values.duration import Duration, describe, seconds
+from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import Ended, JobInfo
+from stepwell.values.sealing import PLAIN, Sealer
 from stepwell.values.why import Why
 
 if TYPE_CHECKING:
@@ -35,8 +38,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", covariant=True)
 
-# How many seconds a read may take that only improves an error message.
-_FOR_A_MESSAGE = 1.0
 # The names of these methods in other libraries.
 _RESULT = "job.result(timeout=...), in async code await job.aresult(timeout=...)"
 _ELSEWHERE = {"get": _RESULT, "wait": _RESULT, "status": "job.info().state", "revoke": "job.cancel()"}
@@ -87,9 +88,9 @@ class JobHandle(Generic[R]):
         waiter = self._store.waiter
         future = waiter.wait(self._id)
         try:
-            return result_of(waiter.ended(future, limit), self._codec)
+            return result_of(waiter.wait_for(future, limit), self._codec, self._store.sealer)
         except TimeoutError:
-            raise timed_out(self._id, limit, self._glance()) from None
+            raise timed_out(self._id, limit, glance(self._id, self._store)) from None
         finally:
             waiter.forget(self._id, future)
 
@@ -99,19 +100,31 @@ class JobHandle(Generic[R]):
         waiter = self._store.waiter
         future = waiter.wait(self._id)
         try:
-            return result_of(await waiter.aended(future, limit), self._codec)
+            return result_of(await waiter.await_for(future, limit), self._codec, self._store.sealer)
         except TimeoutError:
-            raise timed_out(self._id, limit, await self._aglance()) from None
+            raise timed_out(self._id, limit, await aglance(self._id, self._store)) from None
         finally:
             waiter.forget(self._id, future)
 
+    def changes(self, timeout: Duration | None = None) -> Changes[R]:
+        """Watch the job: `async for change in job.changes()`, or in plain code `for change in job.changes()`.
+
+        The first change is the job's present state. Each further one comes when its state, attempt or progress has
+        changed, or a step was saved; of quick changes only the newest. The last one has `ended` and the result or the
+        error. It does not raise if the job fails.
+
+        Raises `JobNotFound` if the job does not exist, `TimeoutError` if it has not ended within `timeout`, and
+        `DatabaseTimeout` as `result` does. Thousands of watched jobs share one connection.
+        """
+        return Changes(self._id, self._store, self._codec, None if timeout is None else seconds(timeout, "timeout"))
+
     def info(self) -> JobInfo | None:
         """Read everything about the job; None if it does not exist or is no longer kept."""
-        return run_call("info", info_of(self._id), self._store.database)
+        return run_call("info", info_of(self._id, self._store.sealer), self._store.database)
 
     async def ainfo(self) -> JobInfo | None:
         """The same as `info`, for async code."""
-        return await arun(info_of(self._id), self._store.database)
+        return await arun(info_of(self._id, self._store.sealer), self._store.database)
 
     def why(self) -> Why:
         """Say why the job has not ended: it is delayed, its queue is paused, a limit is full, no worker knows its task,
@@ -123,19 +136,6 @@ class JobHandle(Generic[R]):
         """The same as `why`, for async code."""
         return await arun(why_of(self._id), self._store.database)
 
-    def _glance(self) -> Why | None:
-        """Read why the job has not ended, for an error message. Returns None rather than wait for it."""
-        if self._store.waiter.hears:
-            with contextlib.suppress(StepwellError, psycopg.Error):
-                return run(why_of(self._id), self._store.database, within=_FOR_A_MESSAGE)
-        return None
-
-    async def _aglance(self) -> Why | None:
-        if self._store.waiter.hears:
-            with contextlib.suppress(StepwellError, psycopg.Error):
-                return await arun(why_of(self._id), self._store.database, within=_FOR_A_MESSAGE)
-        return None
-
     def exists(self) -> bool:
         """Whether the job exists, live or finished and still kept."""
         return run_call("exists", rows_of(queries.reads.job_exists(self._id)), self._store.database)[0]
@@ -144,14 +144,19 @@ class JobHandle(Generic[R]):
         """The same as `exists`, for async code."""
         return (await self._store.database.afetch(queries.reads.job_exists(self._id)))[0]
 
-    def cancel(self, reason: str | None = None) -> bool:
-        """Cancel the job: at once if it is not running, else its worker is asked to stop it. False: it has ended."""
-        query = queries.jobs.cancel([self._id], check_reason(reason))
-        return bool(run_call("cancel", rows_of(query), self._store.database))
+    def cancel(self, reason: str | None = None, *, connection: object | None = None) -> bool:
+        """Cancel the job: at once if it is not running, else its worker is asked to stop it. False: it has ended. With
+        `connection`, it is cancelled if and only if your transaction commits."""
+        return run_call("cancel", self._cancel(reason), self._store.database, connection)
 
-    async def acancel(self, reason: str | None = None) -> bool:
+    async def acancel(self, reason: str | None = None, *, connection: object | None = None) -> bool:
         """The same as `cancel`, for async code."""
-        return bool(await self._store.database.afetch(queries.jobs.cancel([self._id], check_reason(reason))))
+        return await arun(self._cancel(reason), self._store.database, connection)
+
+    def _cancel(self, reason: str | None) -> QueryPlan[bool]:
+        cancelled = yield queries.jobs.cancel([self._id], check_reason(reason))
+        tell_cancelled(self._store.events, cancelled, reason)
+        return bool(cancelled)
 
     def retry(self, *, step: str | None = None, from_start: bool = False, input: Any = msgspec.UNSET) -> bool:  # noqa: A002
         """Run a failed or cancelled job again under the same id, with fresh attempts. A job that waits for its next
@@ -241,6 +246,36 @@ class JobHandle(Generic[R]):
         encoded = task.codec.encode_args(args, kwargs, self._store.max_args_size)
         return bool((yield queries.jobs.edit_args([self._id], [encoded]))[0])
 
+    def delete(self) -> bool:
+        """Delete a job that has ended, with its steps, failures and signals. False: it is live (`cancel` it first), or
+        there is no such job."""
+        return run_call("delete", self._delete(), self._store.database)
+
+    async def adelete(self) -> bool:
+        """The same as `delete`, for async code."""
+        return await arun(self._delete(), self._store.database)
+
+    def _delete(self) -> QueryPlan[bool]:
+        return bool((yield queries.jobs.delete([self._id]))[0])
+
+    def move(self, *, queue: str | None = None, priority: int | None = None, run_at: datetime | None = None) -> bool:
+        """Move a job that does not run: to another queue, priority or time. False: it is running, is suspended in the
+        middle of its work, or has ended; or it is to run at another time, but waits in a line of its limits."""
+        return run_call("move", self._move(queue, priority, run_at), self._store.database)
+
+    async def amove(
+        self, *, queue: str | None = None, priority: int | None = None, run_at: datetime | None = None
+    ) -> bool:
+        """The same as `move`, for async code."""
+        return await arun(self._move(queue, priority, run_at), self._store.database)
+
+    def _move(self, queue: str | None, priority: int | None, run_at: datetime | None) -> QueryPlan[bool]:
+        check_place(queue, priority, run_at)
+        moved = (yield queries.jobs.move([self._id], queue, priority, run_at))[0]
+        if not moved:
+            yield from self._find_task()
+        return bool(moved)
+
     def _find_task(self) -> QueryPlan[str]:
         found = yield queries.reads.task_of(self._id)
         if not found:
@@ -260,23 +295,26 @@ class JobHandle(Generic[R]):
         await arun(self._send(name, value), self._store.database, connection)
 
     def _send(self, name: str, value: Any) -> QueryPlan[None]:
-        [sent] = yield queries.events.send(self._id, check_name(name, "name"), encode_event(name, value))
+        [sent] = yield queries.events.send(
+            self._id, check_name(name, "name"), encode_event(name, value, self._store.sealer)
+        )
         if not sent:
             raise JobNotFound(f"job {self._id} is not live: it has ended or never existed, so it receives no signals")
 
 
-def info_of(job_id: str) -> QueryPlan[JobInfo | None]:
+def info_of(job_id: str, sealer: Sealer = PLAIN) -> QueryPlan[JobInfo | None]:
     found = yield queries.reads.info(job_id)
     if not found:
         return None
     failures = yield queries.reads.failures(job_id)
     steps = yield queries.reads.steps(job_id)
-    return replace(found[0], failures=tuple(failures), steps=tuple(steps))
+    shown = tuple(replace(step, value=sealer.shown(step.value)) for step in steps)
+    return replace(opened_info(found[0], sealer), failures=tuple(failures), steps=shown)
 
 
-def why_of(job_id: str) -> QueryPlan[Why]:
-    [why] = yield queries.reads.why(job_id)
-    return why
+def opened_info(info: JobInfo, sealer: Sealer) -> JobInfo:
+    """The same job with its sealed values opened, as far as this app can."""
+    return replace(info, args=sealer.shown_args(info.args), result=sealer.shown(info.result))
 
 
 def fork(job: JobHandle[R], step: str) -> QueryPlan[JobHandle[R]]:
@@ -288,12 +326,12 @@ def fork(job: JobHandle[R], step: str) -> QueryPlan[JobHandle[R]]:
     return JobHandle(str(forked), store, codec)
 
 
-def result_of(ended: Ended, codec: Codec | None) -> Any:
+def result_of(ended: Ended, codec: Codec | None, sealer: Sealer = PLAIN) -> Any:
     """Return the result, typed if the codec of the task is known. Raises if the job did not succeed."""
     task = ended.task or "unknown task"
     match ended.state:
         case "succeeded":
-            return _decode(ended, codec)
+            return decoded_result(ended.id, task, ended.result, codec, sealer)
         case "failed":
             # If the failure's own row is no longer kept, one line of it is left in `error`.
             message = ended.error if ended.message is None else ended.message
@@ -302,21 +340,3 @@ def result_of(ended: Ended, codec: Codec | None) -> Any:
             raise JobCancelled(ended.id, task, ended.error)
         case _:
             raise no_such_job(ended.id)
-
-
-def _decode(ended: Ended, codec: Codec | None) -> Any:
-    if codec is None:
-        return None if ended.result is None else msgspec.json.decode(ended.result)
-    try:
-        return codec.decode_result(ended.result)
-    except msgspec.ValidationError as error:
-        raise StepwellError(
-            f"the result of job {ended.id} ({ended.task}) does not fit its return annotation: {error}; "
-            "app.job(id) gives it as plain JSON values"
-        ) from None
-
-
-def timed_out(job_id: str, limit: float | None, why: Why | None) -> TimeoutError:
-    """Make the error for a job that has not ended in time. `why` says why, if known."""
-    text = f"job {job_id} has not ended within {describe(limit or 0)}"
-    return TimeoutError(text if why is None else f"{text}: {why}")

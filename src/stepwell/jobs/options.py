@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,15 +9,14 @@ import msgspec
 
 from stepwell.errors import ConfigError
 from stepwell.values.admission import Admission, Unique
-from stepwell.values.bounds import check_whole
+from stepwell.values.bounds import check_name, check_whole
 from stepwell.values.duration import HUNDRED_YEARS
 from stepwell.values.policy import JobPolicy
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """Options of a job, checked and encoded. None: the task's own."""
 
     queue: str | None = None
@@ -27,7 +25,7 @@ class Options:
     run_at: datetime | None = None
     metadata: str | None = None
     max_attempts: int | None = None
-    policy: JobPolicy = JobPolicy()  # noqa: RUF009 it is frozen
+    policy: JobPolicy = JobPolicy()
     stored_policy: str | None = None
     """The policy as JSON; None: it is empty."""
     unique: Unique | None = None
@@ -38,15 +36,23 @@ class Options:
         """Return the policy of a job with these keys, as JSON; None: there is nothing to store."""
         if admission is None:
             return self.stored_policy
+        if admission.fair is not None and (self.delay or self.run_at is not None):
+            return msgspec.structs.replace(self.policy, admission=admission, delayed=True).encoded()
         if self.stored_policy is None:
             return f'{{"admission":{msgspec.json.encode(admission).decode()}}}'
         return msgspec.structs.replace(self.policy, admission=admission).encoded()
+
+    def job_policy(self, admission: Admission | None) -> str | None:
+        """The same, but without a plain unique key, which `NewJob` has by itself."""
+        if admission is not None and self.stored_policy is None and admission.is_plain_key:
+            return None
+        return self.policy_with(admission)
 
     def changed(self, policy: dict[str, Any], options: dict[str, Any]) -> Options:
         if policy:
             made = msgspec.structs.replace(self.policy, **policy)
             options = {**options, "policy": made, "stored_policy": made.encoded()}
-        changed = replace(self, **options)
+        changed = msgspec.structs.replace(self, **options)
         if changed.delay is not None and changed.run_at is not None:
             raise ConfigError("delay and run_at exclude each other: give one")
         return changed
@@ -54,6 +60,18 @@ class Options:
 
 def check_priority(priority: int) -> int:
     return check_whole(priority, "priority", -32767, 32767)
+
+
+def check_place(queue: str | None, priority: int | None, run_at: datetime | None) -> None:
+    """Check where a job is to be moved. None: it stays as it is."""
+    if queue is None and priority is None and run_at is None:
+        raise ConfigError("move where? Give a queue, a priority or a time")
+    if queue is not None:
+        check_name(queue, "queue")
+    if priority is not None:
+        check_priority(priority)
+    if run_at is not None:
+        check_run_at(run_at)
 
 
 def check_run_at(run_at: datetime) -> datetime:

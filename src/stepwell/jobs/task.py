@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar
 
 import msgspec
@@ -21,15 +20,17 @@ from stepwell.jobs.codec import Codec
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.enqueuer import Enqueuer
 from stepwell.jobs.options import Options, check_priority
-from stepwell.telemetry.bus import log
+from stepwell.postgres.callers.sessions import TransactionOption, sessions_of
 from stepwell.telemetry.steps import PolicyUnreadable
 from stepwell.values.admission import Admission, AdmissionRules, stored_unique
 from stepwell.values.bounds import check_name
 from stepwell.values.directives import Restart
+from stepwell.values.headers import has_headers, only_headers
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Outcome, Restarted, Succeeded
-from stepwell.values.policy import JobPolicy, read_policy
+from stepwell.values.policy import AS_TASK, JobPolicy, read_policy, without_headers
 from stepwell.values.retry import Retry
+from stepwell.values.setting import Source
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -40,8 +41,7 @@ _MOST_POLICIES = 1000
 TaskKind = Literal["async", "thread", "process"]
 
 
-@dataclass(frozen=True, slots=True)
-class StepInput:
+class StepInput(msgspec.Struct, frozen=True):
     """The step of a chain or state of a machine that a job goes on with: its name, its input as JSON, and the delay."""
 
     name: str
@@ -70,12 +70,16 @@ class Task(Enqueuer[P, R]):
         keep: float,
         keep_failed: float,
         process: bool,
-        transaction: bool,
+        transaction: TransactionOption,
         drift: Drift = "warn",
         rules: AdmissionRules | None = None,
         codec: Codec | None = None,
         batch: int | None = None,
         batch_wait: float = 0.0,
+        sources: Mapping[str, Source] | None = None,
+        logs: bool = False,
+        maintainer: str | None = None,
+        runbook: str | None = None,
     ) -> None:
         super().__init__(self, Options())
         self.job_store = job_store
@@ -88,30 +92,48 @@ class Task(Enqueuer[P, R]):
         self.timeout_grace = timeout_grace
         self.keep = keep
         self.keep_failed = keep_failed
-        self.transaction = transaction
+        self.transaction = transaction is not False
         self.drift: Drift = drift
-        self._by_policy: dict[str, Task[P, R]] = {}
+        self._by_policy: dict[str | JobPolicy, Task[P, R]] = {}
+        self._set_sources({} if sources is None else sources)
+        self.logs = logs
+        """Whether what its handlers log is kept with their jobs."""
+        self.maintainer = maintainer
+        """Who looks after it, for people."""
+        self.runbook = runbook
+        """Where people read what to do when it fails: mostly a URL."""
+        self.retired = False
+        """Whether its jobs are ended without a call: see `app.retire`."""
         self.alias_of: str | None = None
         """The present name of the task, if this is a name that it had before."""
-        if batch is not None and (transaction or process):
-            option = "transaction" if transaction else "process"
-            raise ConfigError(f"task {name!r}: batch= and {option}=True exclude each other")
+        if batch is not None and (self.transaction or process):
+            option = "transaction" if self.transaction else "process"
+            raise ConfigError(f"task {name!r}: batch= and {option}= exclude each other")
         self.kind: TaskKind = _kind(name, fn, process=process)
-        if transaction and process:
-            raise ConfigError(f"task {name!r}: transaction=True and process=True exclude each other")
+        if self.transaction and process:
+            raise ConfigError(f"task {name!r}: transaction= and process=True exclude each other")
+        self.sessions = sessions_of(transaction, is_async=self.kind == "async", what=f"task {name!r}")
+        """Makes the session that its handler runs in; None: there is none."""
         self.batch = batch
         """At most this many jobs share a call of the function; None: each job is a call."""
         self.batch_wait = batch_wait
         """How long a batch that is not full waits for more jobs, in seconds."""
         self.codec = Codec(name, fn) if codec is None else codec
+        self.codec.sealer = job_store.sealer
         if self.kind == "async" and self.codec.wants_sync_context:
             raise ConfigError(f"task {name!r} is 'async def': its parameter is 'ctx: Context'")
         self.rules = AdmissionRules(name) if rules is None else rules
         self.rules.check(self.codec.names)
-        if transaction and self.codec.context_parameter is None:
+        if self.transaction and self.codec.context_parameter is None:
+            used = "connection" if self.sessions is None else "session"
             raise ConfigError(
-                f"task {name!r}: with transaction=True it needs a first parameter 'ctx: Context' for ctx.connection"
+                f"task {name!r}: with transaction= it needs a first parameter 'ctx: Context' for ctx.{used}"
             )
+
+    def prepare(self) -> None:
+        """Check what can only be checked once all modules are imported: its annotations, and its resources."""
+        self.codec.prepare()
+        self.job_store.resources.check(self.codec.injected, self.name, in_process=self.kind == "process")
 
     @property
     def queues(self) -> set[str]:
@@ -157,16 +179,17 @@ class Task(Enqueuer[P, R]):
     def stored_policy(self, args: str, options: Options) -> str | None:
         """Return the policy to store with a job that has these args, as JSON. It holds the keys that the rules of the
         task give the job. None: there is nothing to store. Raises `BadArgs` if a template cannot be filled in."""
-        return options.policy_with(self.admission(args, options))
+        return options.policy_with(self.admission(self.codec.named_args(args) if self.rules else None, options))
 
-    def admission(self, args: str, options: Options) -> Admission | None:
-        """Return the keys of a job that has these args; None: it has none."""
-        if not self.rules and options.unique is None:
+    def admission(self, arguments: Mapping[str, Any] | None, options: Options) -> Admission | None:
+        """Return the keys of a job that has these arguments; None: it has none. A task without rules needs no
+        arguments."""
+        if arguments is None and options.unique is None:
             return None
         queue = options.queue or self.queue
-        admission = self.rules.of(self.codec.named_args(args), queue) if self.rules else Admission()
+        admission = Admission() if arguments is None else self.rules.of(arguments, queue)
         if options.unique is not None:
-            unique = stored_unique(options.unique, str(options.unique.key), self.name, queue)
+            unique = stored_unique(options.unique, str(options.unique.key), self.rules.place, queue)
             admission = msgspec.structs.replace(admission, unique=unique)
         return admission
 
@@ -174,21 +197,28 @@ class Task(Enqueuer[P, R]):
         """Add the step that failed to an outcome, if this task is one step of a chain."""
         return outcome
 
-    def for_job(self, job: ClaimedJob, emit: Callable[[PolicyUnreadable], None] = log) -> Task[P, R]:
+    def for_job(self, job: ClaimedJob, emit: Callable[[PolicyUnreadable], None]) -> Task[P, R]:
         """Return this task with the job's own policy. A policy that cannot be read, which only plain SQL can store, is
-        logged and ignored."""
-        if job.policy is None:
+        emitted as an event and ignored."""
+        if job.policy is None or only_headers(job.policy):
             return self
-        known = self._by_policy.get(job.policy)
+        key: str | JobPolicy = job.policy
+        known = self._by_policy.get(key)
         if known is None:
             try:
-                known = self._with_policy(read_policy(job.policy))
+                if has_headers(job.policy):
+                    # Each job has other headers, and most have nothing else. They are kept out of the cache.
+                    key = without_headers(job.policy)
+                    if key == AS_TASK:
+                        return self
+                    known = self._by_policy.get(key)
+                known = known or self._with_policy(read_policy(job.policy))
             except (ValueError, RecursionError, StepwellError) as error:
                 emit(PolicyUnreadable(job.id, self.name, job.queue, job.attempt, str(error)))
                 return self
             if len(self._by_policy) >= _MOST_POLICIES:
                 self._by_policy.clear()
-            self._by_policy[job.policy] = known
+            self._by_policy[key] = known
         return known
 
     def renamed(self, name: str) -> Self:
@@ -206,7 +236,18 @@ class Task(Enqueuer[P, R]):
         made.timeout = self.timeout if policy.timeout is None else policy.timeout
         made.keep = self.keep if policy.keep is None else float(policy.keep)
         made.keep_failed = self.keep_failed if policy.keep_failed is None else float(policy.keep_failed)
+        own: dict[str, Source] = {
+            name: "enqueue" for name in ("retry", "timeout", "keep", "keep_failed") if getattr(policy, name) is not None
+        }
+        made._set_sources({**self.sources, **own})
         return made
+
+    def _set_sources(self, sources: Mapping[str, Source]) -> None:
+        self.sources = sources
+        """Where the value of each option comes from."""
+        self.keep_by_queue = sources.get("keep") in ("app", "default")
+        """Whether the setting of a job's queue comes before `keep`: neither the job nor its task has its own."""
+        self.keep_failed_by_queue = sources.get("keep_failed") in ("app", "default")
 
     def context_for(
         self, job: ClaimedJob, report: Callable[[ClaimedJob, str], None], durability: Durability | None

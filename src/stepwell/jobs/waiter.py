@@ -1,6 +1,7 @@
-"""Wait for jobs to end: one thread and one listening connection per process, for any number of callers.
+"""Wait for jobs to end, or to change: one thread and one listening connection per process, for any number of callers.
 
-NOTIFY wakes the thread; a poll finds what NOTIFY missed. A waiting process holds a shared advisory lock, which tells
+NOTIFY wakes the thread when a job ends; a poll finds what NOTIFY missed. Other changes have no notification: the thread
+looks up all watched jobs together, several times a second. A waiting process holds a shared advisory lock, which tells
 workers that notifications are wanted. The lock is only a hint: any role may hold it exclusively, and then only the poll
 finds results. The thread starts with the first caller and ends when no caller has waited for a while. A caller gives up
 when the database has not answered for the app's `call_timeout`; the thread keeps trying for the others.
@@ -16,16 +17,18 @@ import threading
 import time
 from concurrent.futures import Future
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
-from stepwell.errors import DatabaseTimeout, StepwellError
+from stepwell.errors import AppClosed, DatabaseTimeout
+from stepwell.jobs.watches import Watch, Watches
 from stepwell.postgres import queries
 from stepwell.postgres.connection import is_read_only_now
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_read_only_error, is_transient, where
 from stepwell.postgres.fetch import fetch
+from stepwell.values.change import JobSnapshot
 from stepwell.values.duration import describe
 from stepwell.values.job import Ended
 
@@ -33,9 +36,14 @@ _LINGER = 5.0
 _POLL = 1.0
 # Right after the start, a job may be ended by a transaction that looked for listeners before there was one.
 _EARLY_POLLS = (0.05, 0.2, 0.5)
+# How often watched jobs are looked up. Workers write progress as often. A look takes at most a tenth of the time.
+_WATCH = 0.25
+_WATCH_SHARE = 10
 _BATCH = 1000
 _DOUBT = 0.1
 _PATIENCE = 5.0
+
+T = TypeVar("T")
 
 
 class Waiter:
@@ -47,6 +55,7 @@ class Waiter:
         self._futures: dict[str, list[Future[Ended]]] = {}
         self._unasked: set[str] = set()
         self._doubted: set[str] = set()
+        self._watches = Watches(self._lock)
         self._thread: threading.Thread | None = None
         self._wake: int | None = None
         self._closing = False
@@ -60,26 +69,46 @@ class Waiter:
     def wait(self, job_id: str) -> Future[Ended]:
         """Return a future for the end of this job. Cancel it to give up."""
         future: Future[Ended] = Future()
-        if self._process != os.getpid():
-            # A forked child does not have the thread, and its parent's callers are not its own.
-            self.__init__(self._database)
+        self._forget_after_fork()
         with self._lock:
             self._futures.setdefault(job_id, []).append(future)
             self._unasked.add(job_id)
-            if self._thread is None:
-                self._closing = False
-                self._answered_at = time.monotonic()  # assume that the database answers until it is silent
-                woken, self._wake = os.pipe()
-                self._thread = threading.Thread(
-                    target=self._run, args=(woken, self._wake), name="stepwell-waiter", daemon=True
-                )
-                self._thread.start()
-            else:
-                self._stir()
+            self._start_or_stir()
         return future
 
-    def ended(self, future: Future[Ended], timeout: float | None) -> Ended:
-        """Wait for the future of a job. Raises `TimeoutError` when the job has not ended in time, and
+    def watch(self, job_id: str) -> Watch:
+        """Watch a job: `next_state` returns a future for each of its states. End with `unwatch`."""
+        watch = Watch(job_id)
+        self._forget_after_fork()
+        with self._lock:
+            self._watches.add(watch)
+            self._start_or_stir()
+        return watch
+
+    def next_state(self, watch: Watch) -> Future[JobSnapshot]:
+        self._forget_after_fork()
+        return self._watches.next(watch)
+
+    def unwatch(self, watch: Watch) -> None:
+        self._watches.remove(watch)
+
+    def _forget_after_fork(self) -> None:
+        if self._process != os.getpid():
+            # A forked child does not have the thread, and its parent's callers are not its own.
+            self.__init__(self._database)
+
+    def _start_or_stir(self) -> None:
+        if self._thread is not None:
+            self._stir()
+            return
+        self._closing = False
+        self._answered_at = time.monotonic()  # assume that the database answers until it is silent
+        woken, self._wake = os.pipe()
+        self._thread = threading.Thread(target=self._run, args=(woken, self._wake), name="stepwell-waiter", daemon=True)
+        self._thread.start()
+
+    def wait_for(self, future: Future[T], timeout: float | None) -> T:
+        """Wait for the end of a job, or its next state. Raises `TimeoutError` when that has not come in time, and
         `DatabaseTimeout` when the database has not answered for `call_timeout`."""
         began = time.monotonic()
         while True:
@@ -87,7 +116,7 @@ class Waiter:
                 return future.result(self._time_left(began, timeout))
             self._check_time(began, timeout)
 
-    async def aended(self, future: Future[Ended], timeout: float | None) -> Ended:
+    async def await_for(self, future: Future[T], timeout: float | None) -> T:
         began = time.monotonic()
         ended = asyncio.wrap_future(future)
         try:
@@ -156,13 +185,21 @@ class Waiter:
                     if not is_transient(error):
                         self._leave(failed)
                         return
+                self._pause(woken, _POLL if is_read_only_error(error) else 0.2)
                 if self._closing:
                     self._leave(_closed())
                     return
-                _readable([woken], _POLL if is_read_only_error(error) else 0.2)
         finally:
             os.close(wake)
             os.close(woken)
+
+    def _pause(self, woken: int, within: float) -> None:
+        """Pause before the next connection, unless the app is closed. A further caller does not cut the pause short:
+        many of them would have the thread connect without any."""
+        until = time.monotonic() + within
+        while not self._closing and (left := until - time.monotonic()) > 0:
+            if _readable([woken], left):
+                os.read(woken, 4096)
 
     def _leave(self, error: Exception) -> None:
         """Drop all futures under the lock, so that no caller begins to wait for a thread that is about to end."""
@@ -170,6 +207,8 @@ class Waiter:
             futures = [future for waiting in self._futures.values() for future in waiting]
             self._futures.clear()
             self._unasked.clear()
+            self._doubted.clear()
+            self._watches.fail(error)
             self._thread = self._wake = None
         for future in futures:
             if future.set_running_or_notify_cancel():
@@ -182,33 +221,39 @@ class Waiter:
         idle_since = time.monotonic()
         poll_at = time.monotonic() + early.pop(0)
         self._look(connection, self._awaited())
+        watch_at = time.monotonic()
         while True:
             if self._closing:
                 self._leave(_closed())
                 return
             with self._lock:
-                if self._futures:
+                if self._futures or self._watches:
                     idle_since = time.monotonic()
                 elif time.monotonic() - idle_since > _LINGER:
                     self._thread = self._wake = None
                     return
                 asked, self._unasked = list(self._unasked), set()
+                unseen = self._watches.take_unasked()
             if asked:
                 self._look(connection, asked)
+            if unseen:
+                self._look_at_watched(connection, unseen)
             if self._doubted:
                 poll_at = min(poll_at, time.monotonic() + _DOUBT)
-            readable = _readable([connection.fileno(), woken], poll_at - time.monotonic())
-            if woken in readable:
-                os.read(woken, 4096)
-            if connection.fileno() in readable:
-                done = [
-                    job_id
-                    for note in connection.notifies(timeout=0)
-                    for job_id in note.payload.split(",")
-                    if job_id in self._futures
-                ]
-                if done:
-                    self._look(connection, done)
+            if self._watches.doubtful:
+                watch_at = min(watch_at, time.monotonic() + _DOUBT)
+            # Notifications that came with the answers above are here, and do not make the connection readable.
+            told = [job_id for note in connection.notifies(timeout=0) for job_id in note.payload.split(",")]
+            if done := [job_id for job_id in told if job_id in self._futures]:
+                self._look(connection, done)
+            if changed := [job_id for job_id in told if job_id in self._watches]:
+                self._look_at_watched(connection, changed)
+            if not told:
+                next_at = min(poll_at, watch_at) if self._watches else poll_at
+                if woken in _readable([connection.fileno(), woken], next_at - time.monotonic()):
+                    os.read(woken, 4096)
+            if self._watches and time.monotonic() >= watch_at:
+                watch_at = time.monotonic() + self._look_at_watched(connection)
             if time.monotonic() >= poll_at:
                 poll_at = time.monotonic() + (early.pop(0) if early else _POLL)
                 has_lock = has_lock or fetch(connection, queries.jobs.try_waiting_lock())[0]
@@ -228,7 +273,8 @@ class Waiter:
             # A server that has handed over does not see the jobs of its successor.
             knows_all = not is_read_only_now(connection)
             for ended in found:
-                if ended.state is None and not knows_all:
+                # Nobody waits for it any more, or it may exist elsewhere.
+                if ended.id not in self._futures or (ended.state is None and not knows_all):
                     continue
                 if ended.state is None and ended.id not in self._doubted:
                     # While a partition is created, a row that moves into it can be missed: read again.
@@ -242,6 +288,18 @@ class Waiter:
                     if future.set_running_or_notify_cancel():
                         future.set_result(ended)
 
+    def _look_at_watched(self, connection: psycopg.Connection[Any], job_ids: list[str] | None = None) -> float:
+        """Look up watched jobs, by default all. Returns the seconds until the next look."""
+        began = time.monotonic()
+        marks = self._watches.marks(job_ids)
+        for start in range(0, len(marks), _BATCH):
+            batch = marks[start : start + _BATCH]
+            query = queries.jobs.job_changes([job_id for job_id, _ in batch], [mark for _, mark in batch])
+            found = fetch(connection, query)
+            self._answered_at = time.monotonic()
+            self._watches.found(found, knows_all=not is_read_only_now(connection))
+        return max(_WATCH, _WATCH_SHARE * (time.monotonic() - began))
+
 
 def _readable(descriptors: list[int], within: float) -> set[int]:
     """Wait up to `within` seconds and return the readable descriptors. Not by select, which fails above 1024."""
@@ -252,4 +310,4 @@ def _readable(descriptors: list[int], within: float) -> set[int]:
 
 
 def _closed() -> Exception:
-    return StepwellError("the app was closed while a caller waited for a result")
+    return AppClosed("the app was closed while a caller waited for a result")

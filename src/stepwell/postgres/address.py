@@ -7,14 +7,17 @@ import os
 import re
 import threading
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
+from stepwell.embedded import embedded_path, is_embedded
 from stepwell.errors import ConfigError, EmbeddedError
 from stepwell.postgres.url import to_url
+
+if TYPE_CHECKING:
+    from stepwell.embedded import EmbeddedPostgres
 
 ENVIRONMENT = "STEPWELL_DATABASE_URL"
 
@@ -106,6 +109,8 @@ class Address:
         return make_conninfo(dsn, **{key: value for key, value in defaults.items() if key not in parameters})
 
     def _start_embedded(self, url: str) -> str:
+        from stepwell.embedded import EmbeddedPostgres
+
         embedded = EmbeddedPostgres(embedded_path(url))
         if not self._create and not embedded.exists:
             raise EmbeddedError(

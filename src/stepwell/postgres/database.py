@@ -67,6 +67,8 @@ class Database:
         self._checking = threading.Lock()
         self._checked = False
         self._is_for_handlers = False
+        self.home = self
+        """The app's own, if this is the same database with other pools."""
         self._pool: SyncPool | None = None
         self._async_pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
         self._process = os.getpid()
@@ -81,12 +83,18 @@ class Database:
         """Whether the database is an embedded Postgres that was started."""
         return self.address.embedded is not None
 
+    def move_to(self, url: str | None) -> None:
+        """Use the database of this URL from now on; None: the one that the environment names. Close this one first."""
+        self.address = Address(url)
+        self._checked = False
+
     def with_pool_of(self, size: int, *, for_handlers: bool = False) -> Database:
         """Return the same database with pools of another size and no limit for a call. `for_handlers`: a handler may
         have made its own transaction read-only, so a read-only error does not prove that the server is."""
         other = Database(self.dsn, pool_size=size, switchovers=self.switchovers)
         other._checked = self._checked
         other._is_for_handlers = for_handlers
+        other.home = self.home
         return other
 
     def connect(self) -> SyncConnection:

@@ -150,6 +150,14 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError | TooLarge)
 
 
+def is_data_error(error: BaseException) -> bool:
+    """Whether a value cannot be sent or stored, so that the same statement would always fail."""
+    if isinstance(error, psycopg.Error) and error.sqlstate is not None:
+        return error.sqlstate.startswith(("22", "23"))
+    # psycopg refuses NUL, Python lone surrogates, and times that no datetime has.
+    return isinstance(error, psycopg.DataError | ValueError | OverflowError)
+
+
 def stepwell_error(error: BaseException) -> StepwellError | None:
     """Return the `StepwellError` for an error that a SQL function of Stepwell raised; None: Postgres raised it."""
     if not isinstance(error, psycopg.Error):

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.rows import args_row
 
+from stepwell.postgres.acting import record_of, to_record
 from stepwell.postgres.connection import (
     AnyConnection,
     AsyncConnection,
@@ -24,11 +25,30 @@ Row = TypeVar("Row")
 
 
 def fetch(connection: psycopg.Connection[Any], query: Query[Row]) -> list[Row]:
+    """Run a query. An act of a person is recorded in the same transaction."""
+    if query.act is not None and (actor := to_record(query)) is not None:
+        with connection.transaction():
+            rows = _fetch(connection, query)
+            _fetch(connection, record_of(actor, query.act, rows))
+            return rows
+    return _fetch(connection, query)
+
+
+def _fetch(connection: psycopg.Connection[Any], query: Query[Row]) -> list[Row]:
     with connection.cursor(row_factory=args_row(query.row)) as cursor:
         return cursor.execute(query.text, query.params).fetchall()
 
 
 async def afetch(connection: psycopg.AsyncConnection[Any], query: Query[Row]) -> list[Row]:
+    if query.act is not None and (actor := to_record(query)) is not None:
+        async with connection.transaction():
+            rows = await _afetch(connection, query)
+            await _afetch(connection, record_of(actor, query.act, rows))
+            return rows
+    return await _afetch(connection, query)
+
+
+async def _afetch(connection: psycopg.AsyncConnection[Any], query: Query[Row]) -> list[Row]:
     async with connection.cursor(row_factory=args_row(query.row)) as cursor:
         await cursor.execute(query.text, query.params)
         return await cursor.fetchall()

@@ -25,12 +25,12 @@ from stepwell.postgres.errors import (
     stepwell_error,
     where,
 )
-from stepwell.postgres.queries.rights import Who
 from stepwell.postgres.threads import in_thread
 from stepwell.values.duration import describe
 
 if TYPE_CHECKING:
     from stepwell.postgres.database import Database
+    from stepwell.postgres.queries.rights import Who
 
 _PATIENCE = 3
 _SETTING = "(App(call_timeout=...) sets this limit)"
@@ -39,11 +39,12 @@ _SMALLEST_FIRST = ("producer", "viewer", "operator", "worker")
 _ENTRY = re.compile(r"'\{([a-z,]+)\}'(?:::text\[\])?,\s*'(function|view)',\s*'\{([^}]*)\}'")
 
 
-def explain(error: BaseException, dsn: str) -> StepwellError:
-    """Make the error with a hint. A missing right asks the database for the role: use `aexplain` in async code."""
+def explain(error: BaseException, dsn: str | None) -> StepwellError:
+    """Make the error with a hint. A missing right asks the database for the role: use `aexplain` in async code. `dsn`
+    None: it happened on a connection of the caller's, whose address is unknown."""
     if (ours := stepwell_error(error)) is not None:
         return ours
-    place = where(dsn)
+    place = "the database of connection=" if dsn is None else where(dsn)
     said = in_short(error)
     if isinstance(error, Unanswered):
         return DatabaseTimeout(
@@ -60,7 +61,7 @@ def explain(error: BaseException, dsn: str) -> StepwellError:
         )
     sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
     if sqlstate == "42501":
-        return DatabaseError(missing_right(error, _who(dsn), place))
+        return DatabaseError(missing_right(error, None if dsn is None else _who(dsn), place))
     if sqlstate in ("3F000", "42P01", "42883"):
         return DatabaseError(f'{place}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
     match refusal(error):
@@ -72,7 +73,7 @@ def explain(error: BaseException, dsn: str) -> StepwellError:
             return DatabaseError(f"{place} cannot be used: {said}; is Postgres running there, and is the URL right?")
 
 
-async def aexplain(error: BaseException, dsn: str) -> StepwellError:
+async def aexplain(error: BaseException, dsn: str | None) -> StepwellError:
     return await in_thread(lambda: explain(error, dsn))
 
 

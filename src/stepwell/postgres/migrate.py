@@ -14,23 +14,20 @@ import logging
 import re
 import shlex
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, LiteralString, cast
 
+import msgspec
 import psycopg
 from psycopg.rows import scalar_row
 
 from stepwell.errors import DatabaseError, SchemaMismatch
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
-
-DEFAULT_KEEPS = (7 * 86400.0, 30 * 86400.0)
-"""For how many seconds successes and failures are kept, unless the task says otherwise."""
 
 _LOCK: LiteralString = "select pg_advisory_xact_lock(1937007983, 0)"
 # Every user of a table queues behind a migration that waits for it, and any role that can connect can hold _LOCK.
@@ -76,9 +73,11 @@ $$;
 
 _log = logging.getLogger("stepwell")
 
+Tell = Callable[[str, int, int | None], None]
+"""Told what a migration does next, how many of its parts are done, and of how many."""
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+
+class Migration(msgspec.Struct, frozen=True):
     version: int
     name: str
     sql: LiteralString
@@ -142,16 +141,17 @@ def check(connection: psycopg.Connection[Any]) -> None:
             )
 
 
-def migrate(connection: psycopg.Connection[Any], *, target: int | None = None) -> list[str]:
+def migrate(connection: psycopg.Connection[Any], *, target: int | None = None, tell: Tell | None = None) -> list[str]:
     """Apply the missing migrations in one transaction and return their names. Concurrent migrations wait. A newer
     schema is left alone if it works with this code, and refused if not. If another session holds a lock that the
-    migration needs, it retries for a minute, unless the caller has begun a transaction. `target` is the last version,
-    for tests."""
+    migration needs, it retries for a minute, unless the caller has begun a transaction. `tell` is called before each
+    part, and when it waits. `target` is the last version, for tests."""
+    tell = tell or _tell_nobody
     alone = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     deadline = time.monotonic() + (_PATIENCE if alone else 0)
     while True:
         try:
-            return _migrate(connection, target)
+            return _migrate(connection, target, tell)
         # A deadlock is possible with a worker that takes the same locks in another order.
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             with connection.transaction(), connection.cursor(row_factory=scalar_row) as cursor:
@@ -163,6 +163,7 @@ def migrate(connection: psycopg.Connection[Any], *, target: int | None = None) -
                     '"select pg_terminate_backend(PROCESS)"'
                 ) from error
             _log.warning("migrate waits for a lock that %s holds", who)
+            tell(f"waiting for a lock that {who} holds", 0, None)
         except psycopg.errors.InsufficientPrivilege as error:
             raise DatabaseError(
                 f"role {connection.info.user!r} may not change the schema in database {connection.info.dbname!r} "
@@ -171,7 +172,10 @@ def migrate(connection: psycopg.Connection[Any], *, target: int | None = None) -
             ) from error
 
 
-def _migrate(connection: psycopg.Connection[Any], target: int | None) -> list[str]:
+def _tell_nobody(_what: str, _done: int, _total: int | None) -> None: ...
+
+
+def _migrate(connection: psycopg.Connection[Any], target: int | None, tell: Tell) -> list[str]:
     with connection.transaction(), _settings_kept(connection):
         connection.execute(_LOCK_TIMEOUT)
         connection.execute(_LOCK)
@@ -182,13 +186,15 @@ def _migrate(connection: psycopg.Connection[Any], target: int | None) -> list[st
         if pending:
             for sql in _BEGIN:
                 connection.execute(_read(sql))
-            for migration in pending:
+            for done, migration in enumerate(pending):
+                tell(f"applying {migration.name}", done, len(pending) + 1)
                 connection.execute(migration.sql)
                 connection.execute(
                     "insert into stepwell.migration (version, name, compatible_from) values (%s, %s, %s)",
                     (migration.version, migration.name, migration.compatible_from),
                 )
             if pending[-1].version == newest():
+                tell("replacing functions and views", len(pending), len(pending) + 1)
                 for sql in _replaceable():
                     connection.execute(sql)
             else:

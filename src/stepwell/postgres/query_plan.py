@@ -10,8 +10,8 @@ from collections.abc import Generator
 from typing import Any, TypeVar
 
 from stepwell.errors import StepwellError
-from stepwell.postgres.callers_connection import afetch_on, fetch_on
-from stepwell.postgres.database import Database
+from stepwell.postgres.callers.on_connection import afetch_on, fetch_on
+from stepwell.postgres.database_type import Database
 from stepwell.postgres.queries import Query
 from stepwell.postgres.threads import refuse_in_event_loop
 
@@ -28,8 +28,9 @@ def rows_of(query: Query[Row]) -> QueryPlan[list[Row]]:
 
 def run_call(name: str, plan: QueryPlan[T], database: Database, connection: object | None = None) -> T:
     """Run the plan of a blocking call of this name, whose async twin has an "a" before its name. Raises `ConfigError`
-    in an event loop, which the call would block."""
-    refuse_in_event_loop(name, f"a{name}")
+    in an event loop, which the call would block, unless it is the caller's own connection that blocks it."""
+    if connection is None:
+        refuse_in_event_loop(name, f"a{name}")
     return run(plan, database, connection)
 
 
@@ -40,7 +41,7 @@ def run(plan: QueryPlan[T], database: Database, connection: object | None = None
         query = next(plan)
         while True:
             try:
-                rows = database.fetch(query, within) if connection is None else fetch_on(connection, query)
+                rows = database.fetch(query, within) if connection is None else fetch_on(database, connection, query)
             except StepwellError as error:
                 query = plan.throw(error)
             else:
@@ -57,7 +58,9 @@ async def arun(
         while True:
             try:
                 rows = (
-                    await database.afetch(query, within) if connection is None else await afetch_on(connection, query)
+                    await database.afetch(query, within)
+                    if connection is None
+                    else await afetch_on(database, connection, query)
                 )
             except StepwellError as error:
                 query = plan.throw(error)

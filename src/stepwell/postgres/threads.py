@@ -7,6 +7,7 @@ fills them with calls that never return, a worker that depends on them cannot ev
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -19,6 +20,10 @@ T = TypeVar("T")
 
 async def in_thread(call: Callable[[], T]) -> T:
     """Return what the call returns, or raise what it raises."""
+    if sys.is_finalizing():
+        # An app that is left as the interpreter ends, after a second Ctrl-C: no thread starts any more, and `start`
+        # would wait for ever.
+        return call()
     future: Future[T] = Future()
 
     def run() -> None:

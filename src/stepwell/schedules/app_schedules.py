@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, TypeVar, Unpack
 
 from stepwell.calendar.schedule import ScheduleInfo, When
@@ -11,10 +12,10 @@ from stepwell.errors import ConfigError
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database
+from stepwell.postgres.database_type import Database
 from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run_call
 from stepwell.schedules.declare import ScheduleOptions, Scheduler, new_declaration
-from stepwell.schedules.handle import ScheduleHandle
+from stepwell.schedules.handle import ScheduleHandle, opened_schedule
 from stepwell.values.bounds import check_name
 from stepwell.values.public_call import public_call
 
@@ -58,8 +59,10 @@ class AppSchedules:
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:
         """Make a schedule at run time, or change the schedule of that name. Options as for `schedule`. With
-        `connection`, a psycopg connection of your own, this happens if and only if your transaction commits."""
-        return run_call("schedule_task", self._put("schedule_task", task, when, options), self.database, connection)
+        `connection`, a connection or session of your own, this happens if and only if your transaction commits."""
+        with self._headers(task, connection) as headers:
+            plan = self._put("schedule_task", task, when, options, headers)
+            return run_call("schedule_task", plan, self.database, connection)
 
     async def aschedule_task(
         self,
@@ -70,22 +73,42 @@ class AppSchedules:
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:
         """The same as `schedule_task`, for async code."""
-        return await arun(self._put("aschedule_task", task, when, options), self.database, connection)
+        with self._headers(task, connection) as headers:
+            return await arun(self._put("aschedule_task", task, when, options, headers), self.database, connection)
 
-    def _put(self, caller: str, task: Any, when: When, options: ScheduleOptions) -> QueryPlan[ScheduleInfo]:
-        return self.scheduler.put(new_declaration(caller, self._own_task(task, caller), when, options))
+    def _put(
+        self, caller: str, task: Any, when: When, options: ScheduleOptions, headers: str | None
+    ) -> QueryPlan[ScheduleInfo]:
+        declaration = new_declaration(caller, self._own_task(task, caller), when, options)
+        return self._opened((yield from self.scheduler.put(declaration, headers)))
+
+    @contextmanager
+    def _headers(self, task: object, connection: object | None) -> Generator[str | None]:
+        """Let the plugins see a schedule that is made at run time. Yields their headers, which its runs get."""
+        if not self._job_store.is_observed or not isinstance(task, Task):
+            yield None
+            return
+        with self._job_store.observed_schedule(task.name, task.queue, connection) as headers:
+            yield headers
 
     def schedules(self) -> list[ScheduleInfo]:
         """List the schedules of this app in the database, with their next and last runs."""
-        return run_call("schedules", rows_of(queries.schedules.schedules(self.name)), self.database)
+        found = run_call("schedules", rows_of(queries.schedules.schedules(self.name)), self.database)
+        return [self._opened(schedule) for schedule in found]
 
     async def aschedules(self) -> list[ScheduleInfo]:
         """The same as `schedules`, for async code."""
-        return await self.database.afetch(queries.schedules.schedules(self.name))
+        found = await self.database.afetch(queries.schedules.schedules(self.name))
+        return [self._opened(schedule) for schedule in found]
+
+    def _opened(self, schedule: ScheduleInfo) -> ScheduleInfo:
+        return opened_schedule(schedule, self._job_store.sealer)
 
     def schedule_named(self, name: str) -> ScheduleHandle:
-        """Return a handle to a schedule of this app: read, pause, resume, trigger or delete it."""
-        return ScheduleHandle(check_name(name, "name"), self.name, self.database, self._job_store.handle)
+        """Return a handle to a schedule of this app: read, pause, resume, trigger, backfill or delete
+        it."""
+        store = self._job_store
+        return ScheduleHandle(check_name(name, "name"), self.name, self.database, store.handle, store.sealer)
 
     def _own_task(self, task: Any, caller: str) -> Task[..., Any]:
         if not isinstance(task, Task):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypedDict
+
+import msgspec
 
 from stepwell.calendar.schedule import OVERLAPS, Catchup, NewSchedule, Overlap, ScheduleInfo, Stale, When, check_catchup
 from stepwell.calendar.timing import Timing, parse_timing
@@ -12,10 +13,11 @@ from stepwell.errors import BadArgs, ConfigError, ScheduleNotFound
 from stepwell.jobs.options import Options
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database
+from stepwell.postgres.database_type import Database
 from stepwell.postgres.query_plan import QueryPlan
 from stepwell.values.bounds import check_choice, check_name
 from stepwell.values.duration import Duration, seconds
+from stepwell.values.headers import add_headers
 from stepwell.values.policy import Keep
 from stepwell.values.public_call import refuse_unknown
 from stepwell.values.retry import Retry
@@ -46,8 +48,7 @@ class ScheduleOptions(JobOptions, total=False):
     jitter: Duration
 
 
-@dataclass(frozen=True, slots=True)
-class Declaration:
+class Declaration(msgspec.Struct, frozen=True):
     """A schedule as code declares it. Its args are encoded when it is written: their types may be defined later."""
 
     task: Task[..., Any]
@@ -124,6 +125,13 @@ class Scheduler:
         """How many seconds after the last live worker had it in its code a schedule is removed; None: it is kept."""
         return None if self._stale == "keep" else self._stale_after
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether a worker that starts has nothing to write: the leader removes what is stale within half a minute."""
+        if self._declared or self._stale == "remove_all":
+            return False
+        return self._stale == "keep" or self._stale_after > 0
+
     def hurry(self) -> None:
         """Remove stale schedules without waiting: for a worker that is the only one of this app."""
         self._stale_after = 0.0
@@ -161,8 +169,11 @@ class Scheduler:
             return []
         return answers[-1] if self._stale == "remove_stale" else [f"{name} of {self._owner}" for name in answers[-1]]
 
-    def put(self, declaration: Declaration) -> QueryPlan[ScheduleInfo]:
+    def put(self, declaration: Declaration, headers: str | None = None) -> QueryPlan[ScheduleInfo]:
+        """Make or change a schedule at run time. Its runs get these headers, encoded as JSON."""
         schedule = declaration.schedule()
+        if headers is not None:
+            schedule = msgspec.structs.replace(schedule, policy=add_headers(schedule.policy, headers))
         [now] = yield queries.reads.clock()
         nexts = [schedule.timing.after(now)]
         yield queries.schedules.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)

@@ -1,30 +1,41 @@
-"""A schedule by its name: read, pause, resume, trigger or delete it."""
+"""A schedule by its name: read, pause, resume, trigger, backfill or delete it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
-from stepwell.calendar.schedule import ScheduleInfo, Tick, to_timing
-from stepwell.errors import JobExists, ScheduleNotFound, StepwellError
+from stepwell.calendar.schedule import Backfill, ScheduleInfo, Tick, past_ticks, to_timing
+from stepwell.errors import ConfigError, JobExists, ScheduleNotFound, StepwellError
 from stepwell.jobs.handle import JobHandle
 from stepwell.postgres import queries
-from stepwell.postgres.database import Database
+from stepwell.postgres.database_type import Database
 from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run_call
 from stepwell.values.bounds import check_whole
+from stepwell.values.sealing import PLAIN, Sealer
 
 _TRIES = 20
 
 
 class ScheduleHandle:
-    """One schedule of an app, which may or may not exist. With `connection`, a psycopg connection of your own, a change
-    happens if and only if your transaction commits."""
+    """One schedule of an app, which may or may not exist. With `connection`, a connection or session of your own, a
+    change happens if and only if your transaction commits."""
 
-    def __init__(self, name: str, owner: str, database: Database, job: Callable[[str], JobHandle[Any]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        owner: str,
+        database: Database,
+        job: Callable[[str], JobHandle[Any]],
+        sealer: Sealer = PLAIN,
+    ) -> None:
         self.name = name
         self.owner = owner
         self._database = database
         self._job = job
+        self._sealer = sealer
 
     def __repr__(self) -> str:
         return f"<ScheduleHandle {self.name!r} of {self.owner!r}>"
@@ -70,6 +81,33 @@ class ScheduleHandle:
         """The same as `trigger`, for async code."""
         return self._job(await arun(self._trigger(), self._database, connection))
 
+    def backfill(
+        self,
+        since: datetime,
+        until: datetime | None = None,
+        *,
+        preview: bool = False,
+        connection: object | None = None,
+    ) -> Backfill:
+        """Enqueue runs for the ticks of a past period that had none: from `since` on, before `until`, by default now.
+
+        Each tick has at most one run, however often it is backfilled. A tick that was skipped gets one. Runs are due
+        at once; unless the schedule has `overlap="allow"`, each waits for the one before. `ctx.scheduled_for` is the
+        tick. With `preview`, nothing is enqueued. Raises `ConfigError` if there are more than 1,000 ticks.
+        """
+        return run_call("backfill", self._backfill(since, until, preview), self._database, connection)
+
+    async def abackfill(
+        self,
+        since: datetime,
+        until: datetime | None = None,
+        *,
+        preview: bool = False,
+        connection: object | None = None,
+    ) -> Backfill:
+        """The same as `backfill`, for async code."""
+        return await arun(self._backfill(since, until, preview), self._database, connection)
+
     def delete(self, *, connection: object | None = None) -> bool:
         """Delete the schedule; the jobs that it enqueued stay. False: it did not exist. A schedule that is declared in
         code comes back when a worker starts."""
@@ -81,7 +119,7 @@ class ScheduleHandle:
 
     def _find(self) -> QueryPlan[ScheduleInfo | None]:
         found = yield queries.schedules.schedules(self.owner, self.name)
-        return found[0] if found else None
+        return opened_schedule(found[0], self._sealer) if found else None
 
     def _ticks(self, limit: int) -> QueryPlan[list[Tick]]:
         return rows_of(queries.schedules.recent_ticks(self.owner, self.name, check_whole(limit, "limit", 1, 10_000)))
@@ -101,7 +139,9 @@ class ScheduleHandle:
                 return
             [now] = yield queries.reads.clock()
             next_at = to_timing(schedule.cron, schedule.tz, schedule.every).after(now)
-            [resumed] = yield queries.schedules.resume_schedule(schedule.id, schedule.version, next_at)
+            [resumed] = yield queries.schedules.resume_schedule(
+                schedule.id, schedule.version, next_at, self.owner, self.name
+            )
             if resumed:
                 return
         raise StepwellError(f"schedule {self.name!r} is being changed by others all the time: try again")
@@ -116,6 +156,25 @@ class ScheduleHandle:
             raise self._missing()
         return job_id
 
+    def _backfill(self, since: datetime, until: datetime | None, preview: bool) -> QueryPlan[Backfill]:
+        _check_period(since, until)
+        for _ in range(_TRIES):
+            found = yield queries.schedules.schedules(self.owner, self.name)
+            if not found:
+                raise self._missing()
+            schedule: ScheduleInfo = found[0]
+            [now] = yield queries.reads.clock()
+            timing = to_timing(schedule.cron, schedule.tz, schedule.every)
+            ats = past_ticks(timing, since, now if until is None or until > now else until)
+            [done] = yield queries.schedules.backfill_schedule(
+                self.owner, self.name, schedule.version, ats, preview=preview
+            )
+            if done.due is None:
+                raise self._missing()
+            if not done.changed:
+                return Backfill(len(ats), done.due, done.ran, done.unknown, done.taken)
+        raise StepwellError(f"schedule {self.name!r} is being changed by others all the time: try again")
+
     def _delete(self) -> QueryPlan[bool]:
         [removed] = yield queries.schedules.remove_schedules(self.owner, [self.name])
         return bool(removed)
@@ -125,3 +184,18 @@ class ScheduleHandle:
             f"app {self.owner!r} has no schedule {self.name!r} in the database: a schedule that is declared in code is "
             "made when a worker starts; 'stepwell schedules list' shows them all"
         )
+
+
+def _check_period(since: datetime, until: datetime | None) -> None:
+    for name, at in (("since", since), ("until", until)):
+        if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
+            raise ConfigError(f"{name} is {at!r}: it must be a datetime with a time zone")
+    if since < datetime(1970, 1, 2, tzinfo=UTC):
+        raise ConfigError(f"since is {since}: it must be after 1970")
+    if until is not None and until <= since:
+        raise ConfigError(f"until is {until}, and since {since}: since must be the earlier one")
+
+
+def opened_schedule(schedule: ScheduleInfo, sealer: Sealer) -> ScheduleInfo:
+    """Return a schedule with its arguments as they were before codecs sealed them."""
+    return replace(schedule, args=sealer.shown_args(schedule.args))

@@ -104,6 +104,8 @@ comment on index stepwell.job_fair is 'Finds the latest turn of a fair key.';
 comment on index stepwell.job_ready is 'The claim order: a claim is one walk along this index.';
 comment on index stepwell.job_due is
   'Finds due jobs, and the time at which the next one is due. A job that waits without a limit is due at infinity.';
+comment on index stepwell.job_resting is
+  'Lists and counts scheduled, waiting and blocked jobs by state and queue, for the dashboard.';
 comment on index stepwell.job_running is 'Finds the jobs that a dead worker held.';
 comment on index stepwell.job_cancelling is 'Finds the jobs that a worker must stop.';
 comment on index stepwell.job_schedule is
@@ -122,6 +124,7 @@ comment on column stepwell.history.group_id is 'As in stepwell.job.';
 comment on column stepwell.history.admission is 'As in stepwell.job: a retry needs it.';
 comment on index stepwell.history_id is 'Finds a finished job. Ids grow with time, so it also has the newest first.';
 comment on index stepwell.history_failed is 'Lists failed jobs without reading the others.';
+comment on index stepwell.history_cancelled is 'Lists cancelled jobs without reading the others.';
 
 comment on table stepwell.failure is 'A row for each attempt that did not succeed. Pruned like stepwell.history.';
 comment on column stepwell.failure.expires_at is 'The end of the retention of the row: that of the task for failures.';
@@ -130,12 +133,56 @@ comment on column stepwell.failure.reason is
   'error, timeout, lease_lost, bad_args, bad_result; unreadable: the contents of the job could not be sent to a '
   'worker; broken: a constraint refuses the row of the job.';
 
+comment on column stepwell.failure.fingerprint is
+  'The group that the failure was counted in; null: it is of a cancelled job, or from before schema 11.';
+comment on index stepwell.failure_fingerprint is 'Finds the jobs of a group of failures, newest last.';
+
+comment on table stepwell.failure_group is
+  'Failures of a task with the same fingerprint. Pruned 90 days after the last one.';
+comment on column stepwell.failure_group.fingerprint is 'A digest of task, type and frame.';
+comment on column stepwell.failure_group.task is 'The task.';
+comment on column stepwell.failure_group.type is
+  'The type of the error; (other): all failures of the task that have no group of their own.';
+comment on column stepwell.failure_group.frame is
+  'The innermost function of the user''s code in the traceback, as module:name; null: there is none.';
+comment on column stepwell.failure_group.state is
+  'open; resolved: the next failure opens it again; ignored: it stays so.';
+comment on column stepwell.failure_group.state_at is 'When somebody last set the state; null: nobody has.';
+comment on column stepwell.failure_group.reopened is 'How often a failure has opened it again.';
+comment on column stepwell.failure_group.reopened_at is 'When a failure last opened it again.';
+comment on column stepwell.failure_group.first_at is 'When the first failure was recorded.';
+comment on column stepwell.failure_group.last_at is 'When the last failure was recorded.';
+comment on column stepwell.failure_group.count is 'How many attempts have failed, but for those in failure_tally.';
+comment on column stepwell.failure_group.message is 'The message of one of the last failures.';
+comment on column stepwell.failure_group.job_id is 'The job of that failure.';
+comment on column stepwell.failure_group.is_full is
+  'Whether the task takes no further groups. Only the group (other) has it set.';
+comment on index stepwell.failure_group_task is 'Counts the groups of a task.';
+
+comment on table stepwell.failure_tally is
+  'Counts of failures that are not yet added to their groups: a row for each call of stepwell.fail and group.';
+comment on column stepwell.failure_tally.id is 'The order in which they are added.';
+comment on column stepwell.failure_tally.fingerprint is 'The group.';
+comment on column stepwell.failure_tally.at is 'When the failures were recorded.';
+comment on column stepwell.failure_tally.count is 'How many there were.';
+comment on column stepwell.failure_tally.task is 'As in failure_group, which may have to be made.';
+comment on column stepwell.failure_tally.type is 'As in failure_group.';
+comment on column stepwell.failure_tally.frame is 'As in failure_group.';
+comment on column stepwell.failure_tally.message is 'The message of one of them.';
+comment on column stepwell.failure_tally.job_id is 'The job of one of them.';
+
+comment on table stepwell.failure_hour is 'How many failures of a group each hour of the last day had.';
+comment on column stepwell.failure_hour.fingerprint is 'The group.';
+comment on column stepwell.failure_hour.hour is 'The beginning of the hour.';
+comment on column stepwell.failure_hour.count is 'How many failures it had.';
+
 comment on table stepwell.worker is 'Registered workers. A row stays while its worker holds jobs.';
 comment on column stepwell.worker.number is 'The key of the advisory lock that the session of a live worker holds.';
 comment on column stepwell.worker.queues is 'The queues and queue patterns from which the worker claims.';
 comment on column stepwell.worker.tasks is
   'The registered tasks, each with the limits that rescue needs and the default options of its jobs: {"max_attempts", '
-  '"keep_failed", "queue", "priority"}. Workers of schema 6 register the limits only.';
+  '"keep_failed", "by_queue", "queue", "priority"}. by_queue: the setting of a queue comes before its keep_failed. '
+  'Workers of schema 6 register the limits only.';
 comment on column stepwell.worker.running is 'How many jobs the worker ran at its last renewal.';
 comment on column stepwell.worker.lease_until is 'When the lease ends, and with it the right to hold jobs.';
 comment on column stepwell.worker.lock_held is
@@ -218,7 +265,17 @@ comment on column stepwell.key_setting.spacing is 'Seconds between two tokens of
 comment on column stepwell.key_setting.burst is 'How many tokens the bucket of the rate holds.';
 comment on column stepwell.key_setting.set_at is 'When it was set.';
 
-comment on table stepwell.queue_setting is 'Limits and rates of queues, set at run time. A claim takes no more jobs than they allow.';
+comment on table stepwell.queue_keep is 'How long the jobs of queues are kept after their end, set at run time.';
+comment on column stepwell.queue_keep.name is 'The queue.';
+comment on column stepwell.queue_keep.keep is
+  'For how many seconds its jobs are kept after they succeeded; null: as their task or app says.';
+comment on column stepwell.queue_keep.keep_failed is
+  'For how many seconds its jobs are kept after they failed or were cancelled; null: as their task or app says.';
+comment on column stepwell.queue_keep.set_at is 'When it was set.';
+comment on column stepwell.worker.settings is
+  'The settings of its tasks, each with its value and source, for stepwell.task_settings. Null: a worker of schema 9.';
+comment on table stepwell.queue_setting is
+  'Limits and rates of queues, set at run time. A claim takes no more jobs than they allow.';
 comment on column stepwell.queue_setting.name is 'The queue.';
 comment on column stepwell.queue_setting.most is 'How many of its jobs run at once, over all workers; null: no limit.';
 comment on column stepwell.queue_setting.spacing is 'Seconds between two tokens of its rate; null: no rate.';
@@ -227,8 +284,8 @@ comment on column stepwell.queue_setting.set_at is 'When it was set.';
 comment on column stepwell.queue_setting.seen_at is
   'When a claim first found that all running jobs of the queue have a permit.';
 comment on column stepwell.queue_setting.all_counted is
-  'Whether all running jobs of the queue have a permit. False: some may have been claimed before the limit was set, and '
-  'claims count these one by one.';
+  'Whether all running jobs of the queue have a permit. False: some may have been claimed before the limit was set, '
+  'and claims count these one by one.';
 
 comment on table stepwell.turn_clock is
   'How far the turns of the fair keys of a queue and rank have come. A key with no waiting job begins here.';
@@ -249,6 +306,40 @@ comment on column stepwell.stat.handed_back is
 comment on column stepwell.stat.advanced is 'Runs of chains and machines that continue later or in another queue.';
 comment on column stepwell.stat.undone is 'Runs that compensated the steps of their job.';
 comment on column stepwell.stat.refused is 'Runs whose outcome was refused by the fence.';
+comment on column stepwell.stat.seconds is 'How long all these runs took, added up; each is in exactly one counter.';
+comment on column stepwell.stat.enqueued is
+  'Jobs that were enqueued in this minute, by their enqueued_at. The leader counts them half a minute later, from '
+  'stepwell.job and stepwell.history. It misses jobs that were committed later than that, or had ended and were '
+  'not kept.';
+comment on column stepwell.stat.waits is
+  'A histogram of how long these runs had been due when they began: element n is the number of runs in bin n of '
+  'stepwell.histogram_bounds(). Empty bins at the end are left out. Due is the run_at of the job, or with a fair key '
+  'the time of its enqueue, by the clock of the database; the begin is by the clock of the worker.';
+comment on column stepwell.stat.runs is 'A histogram of how long these runs took, with the same bins.';
+
+comment on table stepwell.stat_sum is
+  'Sums of stepwell.stat: of every minute over all tasks and queues, of every five minutes, hour and quarter of a day '
+  'also by task and queue. The leader writes them. Those of an hour or more are kept for eight days, others for two.';
+comment on column stepwell.stat_sum.minutes is 'Over how many minutes: 1, 5, 60 or 360.';
+comment on column stepwell.stat_sum.since is 'The first of these minutes.';
+comment on column stepwell.stat_sum.task is 'The task; empty: all tasks and queues.';
+comment on column stepwell.stat_sum.queue is 'The queue; empty: all tasks and queues.';
+comment on column stepwell.stat_sum.enqueued is 'Jobs that were enqueued.';
+comment on column stepwell.stat_sum.succeeded is 'Runs that succeeded.';
+comment on column stepwell.stat_sum.failed is 'Runs that failed.';
+comment on column stepwell.stat_sum.cancelled is 'Runs that were cancelled.';
+comment on column stepwell.stat_sum.ended is 'Runs that ended in any way.';
+comment on column stepwell.stat_sum.seconds is 'How long all of them took, added up.';
+comment on column stepwell.stat_sum.waits is 'The sum of the histograms of waiting times.';
+comment on column stepwell.stat_sum.runs is 'The sum of the histograms of run times.';
+
+comment on table stepwell.stat_progress is 'How far the leader has counted and added up; one row.';
+comment on column stepwell.stat_progress.single is 'True.';
+comment on column stepwell.stat_progress.counted_to is 'Jobs up to this id are counted as enqueued.';
+comment on column stepwell.stat_progress.minutes_to is 'Minutes before this one are added up.';
+comment on column stepwell.stat_progress.fives_to is 'Five minutes before these are added up.';
+comment on column stepwell.stat_progress.hours_to is 'Hours before this one are added up.';
+comment on column stepwell.stat_progress.quarters_to is 'Quarters of a day before this one are added up.';
 
 comment on table stepwell.step is 'The saved steps of live jobs. The end of a job folds them into stepwell.history.';
 comment on column stepwell.step.job_id is 'The job; no foreign key, which would be checked for each job that ends.';
@@ -349,3 +440,69 @@ comment on column stepwell.unique_key.until_start is 'Whether the first claim of
 comment on column stepwell.unique_key.expires_at is
   'The end of the period for which the key stays taken; null: it has none.';
 comment on index stepwell.unique_key_expiry is 'Finds the keys whose period is over.';
+
+comment on table stepwell.audit is
+  'Acts of people. Rows are only added, and pruned after a year; the count of a bulk change grows with its batches.';
+comment on column stepwell.audit.id is 'The order of the acts.';
+comment on column stepwell.audit.at is 'When it was done.';
+comment on column stepwell.audit.who is 'The person, as the dashboard, the command line or the program named them.';
+comment on column stepwell.audit.via is 'web, cli or python.';
+comment on column stepwell.audit.role is 'The role that was connected to the database.';
+comment on column stepwell.audit.act is 'What was done, in a word or two.';
+comment on column stepwell.audit.target is 'What it was done to: a thing by its name, or the filter of a bulk change.';
+comment on column stepwell.audit.count is 'How many jobs or other things were changed.';
+comment on column stepwell.audit.bulk is 'Shared by the batches of a bulk change; null: it had none.';
+comment on index stepwell.audit_bulk is 'Finds the row that the next batch of a bulk change is added to.';
+
+comment on table stepwell.bulk is
+  'Bulk operations: changes of all jobs that match a filter. stepwell.bulk_chunk works them off, chunk by chunk.';
+comment on column stepwell.bulk.id is 'The operation.';
+comment on column stepwell.bulk.act is 'retry, cancel, run (now), delete or move.';
+comment on column stepwell.bulk.state is
+  'running; done: all that matched were looked at; stopped: by somebody, before that.';
+comment on column stepwell.bulk.filter is
+  'Which jobs: states, queue, task and so on, as stepwell.start_bulk takes them.';
+comment on column stepwell.bulk.options is
+  'How they are changed, such as the reason of a cancel or the queue of a move.';
+comment on column stepwell.bulk.expected is 'How many jobs somebody has confirmed; null: nobody has counted them.';
+comment on column stepwell.bulk.asked_by is 'Who asked for it.';
+comment on column stepwell.bulk.as_of is 'Jobs that were enqueued, or ended, after this time are not changed.';
+comment on column stepwell.bulk.started_at is 'When it was asked for.';
+comment on column stepwell.bulk.ended_at is 'When it was done or stopped; null: it runs.';
+comment on column stepwell.bulk.worked_at is 'The end of the last chunk, in real time.';
+comment on column stepwell.bulk.next_at is 'The next chunk begins no earlier, in real time.';
+comment on column stepwell.bulk.looked_to is 'The last job that was looked at: the next chunk has older ones.';
+comment on column stepwell.bulk.looked is 'How many jobs were looked at.';
+comment on column stepwell.bulk.done is 'How many were changed.';
+comment on column stepwell.bulk.skipped is 'How many matched, but could not be changed any more or need no change.';
+comment on column stepwell.bulk.failed is 'How many could not be changed because of an error, such as a lock.';
+comment on column stepwell.bulk.became is 'What the changed jobs became, with their numbers.';
+comment on column stepwell.bulk.error is 'The last of these errors, or why a chunk failed as a whole.';
+comment on index stepwell.bulk_running is 'Finds the operation whose chunk is next.';
+
+comment on table stepwell.run_log_head is
+  'The jobs that have logs. A worker prunes the logs of jobs that are no longer kept.';
+comment on column stepwell.run_log_head.job_id is 'The job.';
+comment on column stepwell.run_log_head.last_line is 'The number of its last line.';
+comment on column stepwell.run_log_head.lines is 'How many lines are kept.';
+comment on column stepwell.run_log_head.bytes is 'About how many bytes they have.';
+comment on column stepwell.run_log_head.look_at is 'When to see whether the job is still kept.';
+comment on index stepwell.run_log_head_look is 'Finds the jobs to look at.';
+comment on table stepwell.run_log is
+  'What handlers have logged: of each job of a task with logs=True about the newest 1,000 lines or 256 kB.';
+comment on column stepwell.run_log.job_id is 'The job.';
+comment on column stepwell.run_log.line is 'Counts the lines of the job, from 1. Lines that were cut are counted.';
+comment on column stepwell.run_log.attempt is 'The attempt that logged it.';
+comment on column stepwell.run_log.at is 'When, by the clock of the worker.';
+comment on column stepwell.run_log.level is 'Its level, as in Python: 20 is INFO, 40 is ERROR.';
+comment on column stepwell.run_log.logger is 'The name of the logger.';
+comment on column stepwell.run_log.message is 'The message, with its traceback, cut after 4,000 characters.';
+
+comment on table stepwell.stack_request is
+  'Requests for the stacks of running handlers, and their answers, until they are read, or for a minute.';
+comment on column stepwell.stack_request.id is 'Known to the asker and to the worker.';
+comment on column stepwell.stack_request.job_id is 'The job.';
+comment on column stepwell.stack_request.worker_id is 'The worker that runs it.';
+comment on column stepwell.stack_request.asked_at is 'When it was asked for.';
+comment on column stepwell.stack_request.answer is 'The stack, or why there is none; null: no answer yet.';
+comment on index stepwell.stack_request_open is 'Finds the requests that a worker has not answered.';

@@ -18,14 +18,15 @@ from (
     (
       '{worker}', 'function', '{
         register_worker, rivals, renew, unregister_worker, first_ready, ready_queues, claim, claim_jobs, read_claimed,
-        report_progress, still_held, hand_back_unknown, lock_holders, hold_misfits,
+        report_progress, write_logs, answer_stacks, still_held, hand_back_unknown, lock_holders, hold_misfits,
         finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, cancel_group,
         forget_waits, large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit,
         admit_keys, lines, return_stray_permits,
-        add_stats,
+        add_stats, count_enqueued, sum_stats,
         put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,
-        make_partitions, prune, prune_events, prune_groups, prune_keys, prune_rows, prune_signals, prune_stats,
-        prune_ticks, deliver_late
+        bulk_chunk, prune_bulks,
+        make_partitions, prune, prune_events, prune_groups, prune_keys, prune_logs, prune_rows, prune_signals,
+        prune_stats, prune_ticks, deliver_late, fold_failures, prune_failures, prune_audit
       }'
     ),
     -- Look.
@@ -33,14 +34,28 @@ from (
       '{viewer,operator}', 'view',
       '{jobs, failures, steps, queues, workers, schedules, ticks, controls, stats, size_limits, limits}'
     ),
-    ('{viewer,operator}', 'function', '{find_jobs,large_value,list_limits,why}'),
-    ('{producer,worker,viewer,operator}', 'function', '{group_progress,group_results}'),
+    (
+      '{viewer,operator}', 'function', '{
+        ask_stack, find_jobs, job_logs, large_value, list_failures, list_limits, preview_bulk, read_stack,
+        task_settings, why, histogram_bounds, percentiles,
+        dashboard_audit, dashboard_bulks, dashboard_children, dashboard_database, dashboard_export, dashboard_failure,
+        dashboard_failures, dashboard_job, dashboard_jobs, dashboard_limits,
+        dashboard_names, dashboard_overview, dashboard_pulse, dashboard_queues, dashboard_schedules, dashboard_steps,
+        dashboard_tasks, dashboard_workers
+      }'
+    ),
+    -- Acts of people are recorded with the rights of whoever acts for them.
+    ('{producer,worker,operator}', 'function', '{record_act}'),
+    ('{worker,viewer,operator}', 'function', '{gauges}'),
+    ('{producer,worker,viewer,operator}', 'function', '{group_progress,group_results,job_changes}'),
     -- Change jobs, schedules and the fleet.
     (
       '{operator}', 'function', '{
-        cancel, cancel_group, retry, key_holder, run_now, edit_args, fork, pause, resume, stop, set_limit, set_rate,
-        set_queue_limit, set_queue_rate,
-        put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule
+        cancel, cancel_group, retry, key_holder, run_now, edit_args, delete_jobs, move_jobs, fork,
+        start_bulk, continue_bulk, stop_bulk, pause, resume, stop, set_limit, set_rate,
+        set_queue, set_failures,
+        put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule,
+        backfill_schedule
       }'
     )
 ) as k (kinds, object, names)

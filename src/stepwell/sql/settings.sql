@@ -9,7 +9,9 @@ begin
   for _function in
     select p.oid from pg_proc p
     where p.pronamespace = 'stepwell'::regnamespace
-      and p.proname <> all ('{expiry, has_one_limit, json_size, microseconds, place_text, unfold, uuid7}'::text[])
+      and p.proname <> all (
+        '{expiry, fingerprint, has_one_limit, json_size, microseconds, place_text, rules_of, unfold, uuid7}'::text[]
+      )
   loop
     execute format('alter function %s set search_path = pg_catalog, pg_temp', _function);
   end loop;
@@ -36,23 +38,31 @@ begin
         -- generic: no table is read. Without this, each call is planned for the length of its arrays.
         (
           '{plan_cache_mode = force_generic_plan}'::text[],
-          '{check_options, enqueue_unique, insert_jobs, uuids7}'::text[]
+          '{
+            add_histograms, check_options, enqueue_unique, given_histogram, insert_jobs, percentiles, take_keys_of,
+            uuids7
+          }'::text[]
         ),
         -- no_jit: small tables may be scanned.
         (
           '{jit = off}',
-          '{notify_ready, remove_stale_schedules}'
+          '{
+            dashboard_database, dashboard_pulse, fold_failures, list_failures, notify_ready, prune_audit,
+            prune_failures, remove_stale_schedules
+          }'
         ),
         -- index: rows are found by an index.
         (
           '{plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off}',
           '{
-            add_members, cancel_children, count_running, deliver_events, deliver_late, end_waits, fail_broken,
-            fail_held, forget_waits, has_live_run, key_holder, lock_family, lock_holders, lock_to_deliver,
-            lock_to_hand_back, promote_one, prune_events, prune_groups, prune_keys, prune_rows, prune_signals,
-            put_schedules, queue_room, read_claimed, release, remove_worker, renew, rescue_jobs, rescue_unregistered,
-            results, retry, return_permits, return_stray_permits, room_of, run_now, seal_group, send, step_saved,
-            steps_done, still_held, tick_one, use_queue_tokens
+            add_members, answer_stacks, ask_stack, backfill_schedule, bulk_chunk, cancel_children, count_running,
+            dashboard_bulks, delete_jobs, deliver_events, deliver_late, end_waits, fail_broken, fail_held,
+            failure_group_of, forget_waits, has_live_run, job_changes, keeps_by_queue, key_holder, lock_family,
+            lock_holders, lock_to_deliver, lock_to_hand_back, move_jobs, note_failures, open_failure_groups,
+            promote_one, prune_bulks, prune_events, prune_groups, prune_keys, prune_logs, prune_rows, prune_signals,
+            put_schedules, queue_room, read_claimed, read_stack, release, remove_worker, renew, rescue_jobs,
+            rescue_unregistered, results, retry, return_permits, return_stray_permits, room_of, run_now, seal_group,
+            send, step_saved, steps_done, still_held, task_settings, tick_one, use_queue_tokens
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.
@@ -62,9 +72,14 @@ begin
             enable_sort = off
           }',
           '{
-            admit, admit_keys, cancel_group, claim_jobs, due_schedules, find_jobs, first_ready, fold_groups,
-            group_results, line_up, lines, list_limits, promote, ready_queues, register_worker, release_misfits,
-            runs_to_replace, task_options, why
+            admit, admit_keys, admit_lines, backlog, bulk_matches, cancel_group, claim_jobs, count_enqueued, count_state,
+            count_states, dashboard_audit, dashboard_children, dashboard_export, dashboard_failure,
+            dashboard_failures, dashboard_job, dashboard_jobs, dashboard_limits, dashboard_names, dashboard_overview,
+            dashboard_queues, dashboard_schedules, dashboard_steps, dashboard_tasks, dashboard_workers, due_schedules,
+            find_jobs, first_ready, fold_groups, gauges, group_results, job_logs, last_error, last_failure, line_up,
+            lines, list_limits, oldest_ready, preview_bulk, promote, queue_names, ready_queues, register_worker,
+            release_misfits, runs_to_replace, stat_rows, sum_stats, task_names, task_options, why, why_blocked,
+            why_ready, why_waiting
           }'
         ),
         -- hash: arrays of any length are joined to rows by a hash; a nested loop would sort the array for each row. The
@@ -77,9 +92,9 @@ begin
           }',
           '{
             advance, begin_cancelled_undo, begin_undo, count_members, delete_steps, edit_args, fail, free_keys,
-            hand_back_unknown, hold_misfits, keep_events, note_claimed, queue_again, replace_jobs, report_progress,
-            restart, save_steps, settle_groups, snooze, spawn, start_callbacks, suspend, take_keys, tick, tick_many,
-            to_history, uncount_members
+            hand_back_unknown, hold_misfits, keep_events, note_claimed, pass_on, queue_again, replace_jobs,
+            report_progress, restart, save_steps, settle_groups, snooze, spawn, start_callbacks, suspend, take_keys,
+            take_plain_keys, tick, tick_many, to_history, uncount_members, write_logs
           }'
         ),
         -- loop: few rows are looked up one by one, whichever join the caller has disabled.
@@ -90,13 +105,26 @@ begin
           }',
           '{
             admit, admit_keys, cancel, deliver, end_children, fork, group_progress, look_again, mark_beside,
-            take_events, waiting_for, wake
+            take_back, take_events, waiting_for, wake
           }'
+        ),
+        -- hash_all: many rows are read, and added up by a hash of their names.
+        (
+          '{
+            plan_cache_mode = force_generic_plan, jit = off, enable_seqscan = off, enable_bitmapscan = off,
+            enable_sort = on, enable_hashjoin = on, enable_nestloop = on, enable_memoize = off
+          }',
+          '{prune_stats, stat_chart, stat_names, write_sum}'
+        ),
+        -- memory: it takes a job's history apart, without writing it to a temporary file.
+        (
+          '{work_mem = ''64MB''}',
+          '{dashboard_children, dashboard_steps}'
         ),
         -- any: it looks rows up one by one, and joins arrays of any length.
         (
           '{enable_nestloop = on, enable_hashjoin = on}',
-          '{line_up}'
+          '{admit_lines, line_up}'
         )
     ) as g (settings, functions)
   loop

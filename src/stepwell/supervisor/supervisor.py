@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from stepwell.error_text import describe_exit
 from stepwell.errors import StepwellError
@@ -53,14 +54,29 @@ _RELOAD_PATIENCE = 10.0
 _CANNOT_START = (exit_codes.MISCONFIGURED, exit_codes.REFUSED)
 
 
-def supervise(arguments: Sequence[str], processes: int, *, reloading: bool = False) -> int:
+class ProcessObserver(Protocol):
+    """Watches the processes from outside, such as a server that has their metrics."""
+
+    def arguments(self, number: int) -> Sequence[str]:
+        """The arguments that a process in this place gets beside the others."""
+        ...
+
+    def started(self, number: int) -> None:
+        """A process was started in this place."""
+        ...
+
+
+def supervise(
+    arguments: Sequence[str], processes: int, *, reloading: bool = False, observer: ProcessObserver | None = None
+) -> int:
     """Run `stepwell` with these arguments in several processes until all have ended; return the exit code."""
     if reloading:
         code_changes.check_installed()
     # -P keeps the current directory out of sys.path, as in the console script: files there must not hide our modules.
     argv = [sys.executable, "-P", "-m", "stepwell", *arguments]
     here = Path.cwd()
-    return asyncio.run(Supervisor(argv, processes, code_changes.changes(here) if reloading else None).run())
+    changes = code_changes.changes(here) if reloading else None
+    return asyncio.run(Supervisor(argv, processes, changes, observer).run())
 
 
 @dataclass(slots=True)
@@ -76,8 +92,15 @@ class Place:
 class Supervisor:
     """Keeps several processes of one command. `changes` yields bursts of changed files; each restarts all processes."""
 
-    def __init__(self, argv: Sequence[str], processes: int, changes: AsyncIterator[list[str]] | None = None) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        processes: int,
+        changes: AsyncIterator[list[str]] | None = None,
+        observer: ProcessObserver | None = None,
+    ) -> None:
         self._argv = argv
+        self._observer = observer
         self._places = [Place(number) for number in range(1, processes + 1)]
         self._changes = changes
         self._signals = 0
@@ -134,13 +157,15 @@ class Supervisor:
         while not self._stopping:
             place.hurry.clear()
             try:
-                process = place.process = WorkerProcess(self._argv)
+                process = place.process = WorkerProcess(self._argv_of(place))
             except OSError as error:
                 delay = place.delay.after(0)
                 log(events.ProcessNotStarted(place.number, str(error), delay))
                 await self._pause(place, delay)
                 continue
             log(events.ProcessStarted(place.number, process.pid))
+            if self._observer is not None:
+                self._observer.started(place.number)
             code = await process.ended
             place.process = None
             # Once a process could start, neither the app nor its settings are to blame for later exits.
@@ -151,6 +176,9 @@ class Supervisor:
                 place.delay = RestartDelay()  # it ended for the new code, which has not failed yet
             elif not await self._follow(place, process, code):
                 return
+
+    def _argv_of(self, place: Place) -> Sequence[str]:
+        return self._argv if self._observer is None else [*self._argv, *self._observer.arguments(place.number)]
 
     async def _follow(self, place: Place, process: WorkerProcess, code: int) -> bool:
         """After a process ended unasked, wait until it is time for the next. False: the place stays empty."""

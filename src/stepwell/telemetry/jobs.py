@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from stepwell.error_text import error_line, user_place
-from stepwell.telemetry.bus import JobEvent, Telemetry, counted
+from stepwell.telemetry.bus import TRACE, JobEvent, Telemetry, counted
 from stepwell.values.duration import describe
 
 
@@ -24,8 +26,19 @@ class JobsClaimed(Telemetry, frozen=True):
         return f"claimed {counted(self.count, 'job')} from {', '.join(self.queues)}"
 
 
+class JobClaimed(JobEvent, frozen=True):
+    """A worker has claimed a job, which may wait for a slot. The log has one line for all jobs of a claim."""
+
+    level = TRACE
+    worker_id: str
+    line = "{0.job} is claimed"
+
+
 class JobStarted(JobEvent, frozen=True):
     level = logging.DEBUG
+    waited: float | None = None
+    """How long the job was due before it started, in seconds, by the clocks of the database and the worker. None: it is
+    not known, of a job with a fair key that was delayed or has run before."""
     line = "{0.job} started, attempt {0.attempt}"
 
 
@@ -43,6 +56,29 @@ class HandlerAbandoned(JobEvent, frozen=True):
 
 
 # How runs end.
+
+
+class EndedRunFacts(NamedTuple):
+    """How one run ended, for counting."""
+
+    task: str
+    queue: str
+    outcome: str
+    """The counter of the outcome, as in `stepwell.stats`: succeeded, failed, cancelled, snoozed and so on."""
+    seconds: float
+    waited: float | None
+    """As of `JobStarted`."""
+
+
+class RunsEnded(Telemetry, frozen=True):
+    """Runs have ended, in whichever way, and their outcomes were written, or refused. One event for all runs of a
+    statement: an event for each, as `JobSucceeded` is, costs a subscriber several times as much."""
+
+    level = TRACE
+    runs: Sequence[EndedRunFacts]
+
+    def text(self) -> str:
+        return f"{counted(len(self.runs), 'run')} ended"
 
 
 class JobSucceeded(JobEvent, frozen=True):
@@ -64,6 +100,8 @@ class AttemptFailed(JobEvent, frozen=True):
     delay: float | None
     step: str | None = None
     """The step of a chain or durable function, or the state of a machine, that failed."""
+    exception: BaseException | None = None
+    """The exception of a final attempt, if it was raised in this process. Do not keep it: it holds its frames."""
 
     @property
     def final(self) -> bool:
@@ -157,6 +195,15 @@ class OutcomeKept(JobEvent, frozen=True):
     error: str
     delay: float
     line = "the outcome of {0.job} could not be written, trying again in {0.delay:g} s: {0.error}"
+
+
+class OutcomesWritten(Telemetry, frozen=True):
+    """A flush of outcomes was written."""
+
+    level = TRACE
+    count: int
+    seconds: float
+    line = "{0.count} outcomes were written"
 
 
 class OutcomesHeldUp(Telemetry, frozen=True):

@@ -16,13 +16,31 @@ class WorkerStarted(Telemetry, frozen=True):
     database: str
     slots: tuple[int, ...] = ()
     """The slots of each queue; empty: the queues share all slots."""
+    retired: tuple[str, ...] = ()
+    """Those of its tasks that are retired."""
 
     def text(self) -> str:
         queues = [f"{queue} ({slots})" for queue, slots in zip(self.queues, self.slots, strict=False)] or self.queues
+        tasks = ", ".join(f"{task} (retired)" if task in self.retired else task for task in self.tasks)
         return (
             f"worker {self.worker_id} claims from {', '.join(queues)} in {self.database}, {self.concurrency} at "
-            f"once; its tasks are {', '.join(self.tasks)}"
+            f"once; its tasks are {tasks}"
         )
+
+
+class MetricsServed(Telemetry, frozen=True):
+    url: str
+    line = "metrics are on {0.url}; beside them are /healthz and /readyz"
+
+
+class RetiredDrained(Telemetry, frozen=True):
+    """Jobs of a retired task were ended without running anything."""
+
+    task: str
+    count: int
+
+    def text(self) -> str:
+        return f"drained {counted(self.count, 'job')} of the retired task {self.task!r}, which ended as cancelled"
 
 
 class TasksShared(Telemetry, frozen=True):
@@ -104,13 +122,14 @@ class PauseChanged(Telemetry, frozen=True):
 class HookFailed(Telemetry, frozen=True):
     level = logging.ERROR
     kind: str
-    """on_worker_start or on_worker_stop."""
+    """on_worker_start, on_worker_stop, or resource."""
     hook: str
     error: str
     traceback: str
 
     def text(self) -> str:
-        return f"{self.kind} hook {self.hook} failed: {' '.join(self.error.split())}"
+        what = self.kind if self.kind == "resource" else f"{self.kind} hook"
+        return f"{what} {self.hook} failed: {' '.join(self.error.split())}"
 
 
 class HookSlow(Telemetry, frozen=True):
@@ -207,6 +226,19 @@ class UpkeepFailed(Telemetry, frozen=True):
     duty: str
     error: str
     line = "upkeep: {0.duty} failed, trying again: {0.error}"
+
+
+class LogLinesLost(Telemetry, frozen=True):
+    """Log lines of handlers that were to be kept with their jobs."""
+
+    level = logging.WARNING
+    lines: int
+    why: str | None = None
+    """The last error of a line that Postgres refused; None: the database was away for too long."""
+
+    def text(self) -> str:
+        said = f"{self.lines} log lines of jobs could not be written, and are lost"
+        return f"{said}: {self.why}" if self.why else said
 
 
 class LeaderChanged(Telemetry, frozen=True):

@@ -7,15 +7,19 @@ is stored with it. The database decides.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from stepwell.errors import ConfigError
-from stepwell.values.bounds import check_choice, check_whole
-from stepwell.values.duration import Duration, seconds
+from stepwell.values.bounds import check_choice, check_flag, check_whole
+from stepwell.values.duration import HUNDRED_YEARS, Duration, describe, seconds
+from stepwell.values.instant import may_hold_offsets, with_instants
 from stepwell.values.json import encode_other
+from stepwell.values.public_call import public_value
 from stepwell.values.template import LONGEST, check_template, fill, filled, short
 
 OnConflict: TypeAlias = Literal["ignore", "raise", "replace", "reschedule", "throttle"]
@@ -27,9 +31,21 @@ _CONFLICTS: tuple[OnConflict, ...] = ("ignore", "raise", "replace", "reschedule"
 _SCOPES: tuple[Scope, ...] = ("task", "queue", "database")
 # Every limit and rate of a job is checked under one lock, so a job has few.
 _MOST_KEYS = 8
+# In seconds.
+_SHORTEST_PER = 1e-6
+_SHORTEST_INTERVAL = 1e-9
 _sorting = msgspec.json.Encoder(enc_hook=encode_other, order="sorted")
 
 
+@public_value(
+    ttl='period="24h"',
+    expires='period="24h"',
+    expire='period="24h"',
+    timeout='period="24h"',
+    keys='the template first, such as Unique("{user}")',
+    by='the template first, such as Unique("{user}")',
+    args="Unique(True), for all arguments",
+)
 @dataclass(frozen=True, slots=True)
 class Unique:
     """At most one job per key. `key` is a template over the arguments, or True for all of them.
@@ -60,12 +76,25 @@ class Unique:
             raise ConfigError("Unique(period) is 0: give some seconds, or leave it out")
         if self.max_wait is not None:
             seconds(self.max_wait, "Unique(max_wait)")
+            if self.on_conflict != "reschedule":
+                raise ConfigError(
+                    f"Unique(max_wait) is {self.max_wait!r}, but only on_conflict='reschedule' delays a job again: add "
+                    "that, or leave it out"
+                )
         if self.on_conflict == "throttle" and self.period is None:
             raise ConfigError('on_conflict="throttle" needs Unique(key, period=...): for how long the first job wins')
         if self.until == "start" and self.period is not None:
             raise ConfigError('Unique(until="start") and Unique(period=...) exclude each other: give one')
 
 
+@public_value(
+    count="the number first, such as Limit(2)",
+    limit="the number first, such as Limit(2)",
+    max="the number first, such as Limit(2)",
+    concurrency="the number first, such as Limit(2)",
+    max_concurrency="the number first, such as Limit(2)",
+    per='a Rate, such as rate=Rate(50, per="1s")',
+)
 @dataclass(frozen=True, slots=True)
 class Limit:
     """At most `most` jobs with this key run at once, over all workers. `key` is a template over the arguments; tasks
@@ -82,14 +111,24 @@ class Limit:
 
     def __post_init__(self) -> None:
         check_whole(self.most, "Limit(most)", 1, 1_000_000)
+        check_flag(self.hold, "Limit(hold)")
 
 
+@public_value(
+    most="the number first, such as Rate(50)",
+    limit="the number first, such as Rate(50)",
+    rate="the number first, such as Rate(50)",
+    max="the number first, such as Rate(50)",
+    period='per="1s"',
+    interval='per="1s"',
+    seconds='per="1s"',
+)
 @dataclass(frozen=True, slots=True)
 class Rate:
     """At most `count` jobs with this key start per `per`, over all workers. `key` is as in `Limit`.
 
     It is a token bucket: up to `burst` jobs, by default `count`, may start at once after a pause. With `smooth`, they
-    start evenly spaced.
+    start one at a time, never closer than the rate, and somewhat fewer than it allows.
     """
 
     count: int
@@ -101,14 +140,31 @@ class Rate:
 
     def __post_init__(self) -> None:
         check_whole(self.count, "Rate(count)", 1, 1_000_000)
-        if seconds(self.per, "Rate(per)") == 0:
+        check_flag(self.smooth, "Rate(smooth)")
+        # The same bounds as stepwell.is_admission and stepwell.check_rate have.
+        per = seconds(self.per, "Rate(per)")
+        if per == 0:
             raise ConfigError("Rate(per) is 0: give a duration, such as '1s'")
+        if per < _SHORTEST_PER or per / self.count < _SHORTEST_INTERVAL:
+            raise ConfigError(
+                f"Rate({self.count}, per={self.per!r}) is too fast: give a duration of at least 1us, and fewer "
+                "than a billion jobs a second"
+            )
         if self.burst is not None:
             check_whole(self.burst, "Rate(burst)", 1, 1_000_000)
             if self.smooth and self.burst > 1:
                 raise ConfigError("Rate(smooth=True) starts one job at a time, so it has no burst: leave one out")
+            if per / self.count * self.burst > HUNDRED_YEARS:
+                raise ConfigError(
+                    f"Rate(burst) is {self.burst}, which would take more than {describe(HUNDRED_YEARS)} to fill up: "
+                    "give a smaller one"
+                )
 
 
+@public_value(
+    by='the template first, such as Fair("{tenant}")',
+    weight='weights={"gold": 2}',
+)
 @dataclass(frozen=True, slots=True)
 class Fair:
     """Keys take turns within a queue and priority. `key` is a template over the arguments. A key with a weight of 2 in
@@ -119,7 +175,11 @@ class Fair:
     weights: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def __post_init__(self) -> None:
+        if not isinstance(self.weights, Mapping):
+            raise ConfigError(f'Fair(weights) is {self.weights!r}: give a weight by key, such as {{"gold": 2}}')
         for key, weight in self.weights.items():
+            if not isinstance(key, str):
+                raise ConfigError(f"Fair(weights) has the key {key!r}: a key is text, so write {str(key)!r}")
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.01 <= weight <= 100:
                 raise ConfigError(f"Fair(weights) has {weight!r} for {key!r}: a weight is a number from 0.01 to 100")
 
@@ -137,6 +197,11 @@ class StoredUnique(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_of_task(self) -> bool:
         """Whether only jobs of the same task can have this key."""
         return self.key.startswith('["task",')
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is nothing but a key."""
+        return self.conflict == "ignore" and not self.until_start and self.period is None and self.max_wait is None
 
 
 class StoredLimit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -170,9 +235,15 @@ class Admission(msgspec.Struct, frozen=True, omit_defaults=True):
     rates: tuple[StoredRate, ...] = ()
     fair: StoredFair | None = None
 
+    @property
+    def is_plain_key(self) -> bool:
+        """Whether it is nothing but a unique key, and that nothing but a key."""
+        if self.unique is None or self.limits or self.rates or self.fair is not None:
+            return False
+        return self.unique.is_plain
 
-@dataclass(frozen=True, slots=True)
-class AdmissionRules:
+
+class AdmissionRules(msgspec.Struct, frozen=True):
     """The rules of one task, checked against the names of its arguments."""
 
     task: str
@@ -180,20 +251,28 @@ class AdmissionRules:
     limits: tuple[Limit, ...] = ()
     rates: tuple[Rate, ...] = ()
     fair: Fair | None = None
+    first_name: str | None = None
+    """The name that the task had first, if it was renamed: see `place`."""
 
     def __bool__(self) -> bool:
         return bool(self.unique or self.limits or self.rates or self.fair)
 
+    @property
+    def place(self) -> str:
+        """The name that the keys of the task belong to. It outlives a rename: while old and new code run side by side,
+        both must take the same keys."""
+        return self.task if self.first_name is None else self.first_name
+
     def check(self, arguments: Sequence[str]) -> None:
         """Raises `ConfigError` if a template does not fit the arguments of the task."""
         if self.unique is not None and self.unique.key is not True:
-            check_template(self.unique.key, arguments, self._what("unique"), constant=False)
+            check_template(self.unique.key, arguments, _what(self.task, "unique"), constant=False, control=True)
         for what, rules in (("limit", self.limits), ("rate", self.rates)):
             for rule in rules:
                 if rule.key is not None:
-                    check_template(rule.key, arguments, self._what(what), constant=True)
+                    check_template(rule.key, arguments, _what(self.task, what), constant=True)
         if self.fair is not None:
-            check_template(self.fair.key, arguments, self._what("fair"), constant=False)
+            check_template(self.fair.key, arguments, _what(self.task, "fair"), constant=False)
         if len({limit.hold for limit in self.limits}) > 1:
             raise ConfigError(
                 f"task {self.task!r} has a limit with hold=True and one without: a job that holds one place while it "
@@ -221,20 +300,23 @@ class AdmissionRules:
             None if self.fair is None else self._fair(self.fair, arguments),
         )
 
-    def _what(self, rule: str) -> str:
-        return f"task {self.task!r}: {rule}"
-
     def _key(self, rule: Limit | Rate, arguments: Mapping[str, Any], what: str) -> str:
-        return self.task if rule.key is None else fill(rule.key, arguments, self._what(what))
+        return self.place if rule.key is None else fill(rule.key, arguments, _what(self.task, what))
 
     def _unique(self, unique: Unique, arguments: Mapping[str, Any], queue: str) -> StoredUnique:
-        what = self._what("unique")
+        what = _what(self.task, "unique")
         key = _canonical(arguments) if unique.key is True else filled(unique.key, arguments, what)
-        return stored_unique(unique, key, self.task, queue)
+        return stored_unique(unique, key, self.place, queue)
 
     def _fair(self, fair: Fair, arguments: Mapping[str, Any]) -> StoredFair:
-        key = fill(fair.key, arguments, self._what("fair"))
+        key = fill(fair.key, arguments, _what(self.task, "fair"))
         return StoredFair(key, float(fair.weights.get(key, 1.0)))
+
+
+@cache
+def _what(task: str, rule: str) -> str:
+    """Name a rule for an error. It is asked for with every job, so it is written once."""
+    return f"task {task!r}: {rule}"
 
 
 def stored_unique(unique: Unique, key: str, task: str, queue: str) -> StoredUnique:
@@ -251,8 +333,19 @@ def stored_unique(unique: Unique, key: str, task: str, queue: str) -> StoredUniq
 
 
 def _canonical(arguments: Mapping[str, Any]) -> str:
-    """All arguments as one text, equal for equal arguments: whatever the order of their names, sets and dicts."""
-    return _sorting.encode(dict(arguments)).decode()
+    """All arguments as one text: whatever the order of their names, sets and dicts, and the zone of their times.
+    Arguments that JSON writes in different ways are different, even if they are equal in Python, such as 1 and True."""
+    plain: Any = dict(arguments)
+    try:
+        text = _sorting.encode(plain).decode()
+    except TypeError:
+        # A dict whose keys are not text is not sorted before they are.
+        plain = msgspec.to_builtins(plain, str_keys=True, order="sorted", enc_hook=encode_other)
+        text = _sorting.encode(plain).decode()
+    if may_hold_offsets(text):
+        with suppress(TypeError):  # times that are the keys of a dict stay as they are
+            text = _sorting.encode(with_instants(dict(arguments), encode_other)).decode()
+    return text
 
 
 def unique_of(unique: str | Unique | Literal[True] | None, on_conflict: OnConflict | None) -> Unique | None:
@@ -273,4 +366,8 @@ def unique_of(unique: str | Unique | Literal[True] | None, on_conflict: OnConfli
 
 
 def fair_of(fair: str | Fair | None) -> Fair | None:
-    return Fair(fair) if isinstance(fair, str) else fair
+    if fair is None or isinstance(fair, Fair):
+        return fair
+    if not isinstance(fair, str):
+        raise ConfigError(f'fair is {fair!r}: give a template such as "{{tenant}}", or Fair')
+    return Fair(fair)

@@ -1,4 +1,4 @@
-"""Checks of what people give: names, whole numbers within limits, and words from a list."""
+"""Checks of what people give: names, labels, flags, whole numbers within limits, and words from a list."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ def check_choice(choice: Choice, what: str, choices: Sequence[Choice]) -> Choice
     if choice not in choices:
         raise ConfigError(f"{what} is {choice!r}: it must be one of {', '.join(choices)}")
     return choice
+
+
+def check_flag(flag: bool, what: str) -> bool:
+    if not isinstance(flag, bool):
+        raise ConfigError(f"{what} is {flag!r}: it must be True or False")
+    return flag
+
+
+def check_label(label: str | None, what: str, most: int) -> str | None:
+    """Check text that is only shown to people."""
+    if label is not None and (not isinstance(label, str) or not 1 <= len(label) <= most or not label.isprintable()):
+        raise ConfigError(f"{what} is {label!r}: it must be text of 1 to {most:,} printable characters")
+    return label
 
 
 def check_name(name: str, what: str) -> str:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from stepwell.values.duration import Duration, seconds
+from stepwell.values.public_call import public_value
 
 T = TypeVar("T", covariant=True)
 
 
+@public_value(delay='after="1h"', countdown='after="1h"', wait='after="1h"')
 class Next(Generic[T]):
     """Continue: a chain with its next step, which gets `value`; a machine in the state that `value` is.
 
@@ -27,6 +29,7 @@ class Next(Generic[T]):
         return f"Next({self.value!r})" if self.after is None else f"Next({self.value!r}, after={self.after!r})"
 
 
+@public_value(result="the value first, such as Done(result)")
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
     """End the chain or the machine here, with this result."""

@@ -64,9 +64,16 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     owner: str | None = None
     """Only workers of the app of this name run the job; None: any worker that knows the task."""
     policy: str | None = None
-    """The job's own policy, as JSON; None: the task's."""
+    """The job's own policy, as JSON; None: the task's, and no admission but a plain unique key."""
     unique: StoredUnique | None = None
-    """Its unique key, which is part of the policy, too; None: it has none."""
+    """Its unique key, which is part of the policy, too, if there is one; None: it has none."""
+
+    @property
+    def whole_policy(self) -> str | None:
+        """The policy with the unique key, as JSON."""
+        if self.policy is None and self.unique is not None:
+            return f'{{"admission":{{"unique":{msgspec.json.encode(self.unique).decode()}}}}}'
+        return self.policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +136,14 @@ class JobInfo:
     policy: dict[str, Any] | None
     """The job's own policy, as given to `using`: whichever of `retry`, `timeout`, `keep` and `keep_failed` were given,
     in seconds. None: the task's policy applies."""
+    group_id: UUID | None = None
+    """The group that the job is a member of."""
     failures: tuple[Failure, ...] = ()
     steps: tuple[StepInfo, ...] = ()
     """The saved steps of a durable job, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """How a job ended, for callers that wait for it; `state` None: the job does not exist."""
 
     id: str

@@ -13,6 +13,7 @@ import msgspec
 
 from stepwell.error_text import article
 from stepwell.errors import BadValue
+from stepwell.values.sealing import PLAIN, Sealer
 
 # The largest limit that can be set in a database. Most databases accept less ("stepwell sizes").
 LARGEST_VALUE = 512 * 1024 * 1024
@@ -30,8 +31,9 @@ def encode_other(value: Any) -> Any:
 encoder = msgspec.json.Encoder(enc_hook=encode_other)
 
 
-def encode_value(value: Any, most: int, setting: str, what: str, *about: str) -> str:
-    """Encode a value. Raises `BadValue` if it cannot be stored; `what`, formatted with `about`, begins its message."""
+def encode_value(value: Any, most: int, setting: str, what: str, *about: str, sealer: Sealer = PLAIN) -> str:
+    """Encode a value, and seal it. Raises `BadValue` if it cannot be stored; `what`, formatted with `about`, begins its
+    message."""
     if value is None:
         return "null"
     try:
@@ -47,11 +49,11 @@ def encode_value(value: Any, most: int, setting: str, what: str, *about: str) ->
             problem = " that holds a NUL character, which text cannot store"
         elif may_hold_nan(text) and holds_nan(value):
             problem = " that holds NaN or infinity, which JSON cannot express"
-        elif len(encoded) > most:
-            problem = f" of {len(encoded)} bytes, more than the {most} of {setting}: store the data elsewhere and keep "
+        elif (size := len(encoded) if (stored := sealer.seal(text)) is text else len(stored)) > most:
+            problem = f" of {size} bytes, more than the {most} of {setting}: store the data elsewhere and keep "
             problem += "a reference, or raise that" if setting.startswith("App(") else "a reference"
         else:
-            return text
+            return stored
     raise BadValue(f"{what.format(*about)} {article(type(value).__name__)}{problem}")
 
 

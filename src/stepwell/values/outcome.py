@@ -9,12 +9,14 @@ from __future__ import annotations
 import msgspec
 
 from stepwell.values.duration import Duration, seconds
+from stepwell.values.public_call import public_value
 
 
 class Fail(Exception):
     """Raised by a handler: the job failed permanently and is not retried."""
 
 
+@public_value(countdown='the delay first, such as RetryIn("30s")', after='the delay first, such as RetryIn("30s")')
 class RetryIn(Exception):
     """Raised by a handler: retry after this delay; the attempt counts."""
 
@@ -23,6 +25,7 @@ class RetryIn(Exception):
         self.delay = seconds(delay, "RetryIn(delay)")
 
 
+@public_value(countdown='the delay first, such as Snooze("30s")', after='the delay first, such as Snooze("30s")')
 class Snooze(Exception):
     """Raised by a handler: run the job again after this delay; the attempt does not count."""
 
@@ -31,12 +34,13 @@ class Snooze(Exception):
         self.delay = seconds(delay, "Snooze(delay)")
 
 
+@public_value(delay='retry_after="30s"', after='retry_after="30s"')
 class RateLimited(Snooze):
     """Raised by a handler that was told "too many requests": no job of its rates starts for `retry_after`, and this job
     runs again after that. The attempt does not count."""
 
     def __init__(self, retry_after: Duration) -> None:
-        super().__init__(retry_after)
+        super().__init__(seconds(retry_after, "RateLimited(retry_after)"))
         self.args = (f"too many requests: again in {retry_after}",)
 
 
@@ -74,6 +78,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
     """The step that failed. Its saved error, if any, is deleted before the job is retried."""
     beside: tuple[str, ...] = ()
     """Steps that failed concurrently. Their saved errors are deleted too."""
+    frame: str | None = None
+    """The innermost function of user code that raised the error. It is a part of the failure's fingerprint."""
     error: BaseException | None = None
     """The exception itself, for the log. It does not cross the pipe, and is dropped while the outcome waits to be
     written."""

@@ -20,6 +20,9 @@ Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 # JSON has no infinity. Postgres also reads this text as one.
 StoredKeep: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | Literal["Infinity"]
 
+DEFAULT_KEEPS = (7 * 86400.0, 30 * 86400.0)
+"""For how many seconds successes and failures are kept, unless the task says otherwise."""
+
 
 class StoredRetry(msgspec.Struct, frozen=True):
     """A stored retry policy. `max_attempts` is a column of the job; which errors are retried is up to the task."""
@@ -41,15 +44,21 @@ class JobPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     admission: Admission | None = None
     """The keys of the job. The database stores them apart from the rest of the policy."""
 
+    delayed: bool = False
+    """Whether a job with a fair key was enqueued for later. The database keeps no such time of it."""
+
+    headers: dict[str, str] | None = None
+    """The headers of the job. They are no part of the policy, but stored with it."""
+
     def encoded(self) -> str | None:
         """Encode as JSON; None: there is nothing to store."""
-        return None if self == _AS_TASK else msgspec.json.encode(self).decode()
+        return None if self == AS_TASK else msgspec.json.encode(self).decode()
 
     def applied_to(self, retry: Retry) -> Retry:
         return retry if self.retry is None else replace(retry, **msgspec.structs.asdict(self.retry))
 
 
-_AS_TASK = JobPolicy()
+AS_TASK = JobPolicy()
 _decoder = msgspec.json.Decoder(JobPolicy)
 
 
@@ -58,6 +67,18 @@ def read_policy(stored: str) -> JobPolicy:
     policy = _decoder.decode(stored)
     policy.applied_to(Retry())
     return policy
+
+
+def is_delayed(stored: str | None) -> bool:
+    """Whether a policy says that its job was enqueued for later. Cheap, and wrong only for a header of that name."""
+    return stored is not None and '"delayed"' in stored
+
+
+def without_headers(stored: str) -> JobPolicy:
+    """The policy that is stored with a job, without what is only stored beside it. Raises as `read_policy` does, but
+    does not check the values."""
+    policy = _decoder.decode(stored)
+    return JobPolicy(policy.retry, policy.timeout, policy.keep, policy.keep_failed)
 
 
 def stored_retry(retry: Retry) -> StoredRetry:

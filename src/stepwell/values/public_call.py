@@ -1,4 +1,4 @@
-"""Name the public call, and the option to use, when a call is given an option that does not exist."""
+"""Name the public call, and the option to use, when a call or a value is given an option that does not exist."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from stepwell.error_text import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
+Class = TypeVar("Class", bound=type)
 
 # The names of these options in other libraries.
 _ELSEWHERE = {
@@ -46,9 +47,35 @@ def public_call(name: str, options: type | None = None) -> Callable[[F], F]:
     return decorate
 
 
-def _refuse(call: str, options: Mapping[str, object], known: Mapping[str, object]) -> None:
+def public_value(**elsewhere: str) -> Callable[[Class], Class]:
+    """Let a public class name the option to use when it is made with one that it does not have. `elsewhere`: the names
+    of its options in other libraries."""
+
+    def decorate(made: Class) -> Class:
+        init: Callable[..., None] = made.__init__
+        known = {p.name: None for p in signature(init).parameters.values() if p.name != "self"}
+        name = made.__name__
+
+        @wraps(init)
+        def checked(self: Any, *args: Any, **options: Any) -> None:
+            if options:
+                _refuse(name, options, known, elsewhere)
+            init(self, *args, **options)
+
+        made.__init__ = checked
+        return made
+
+    return decorate
+
+
+def _refuse(
+    call: str,
+    options: Mapping[str, object],
+    known: Mapping[str, object],
+    elsewhere: Mapping[str, str] = _ELSEWHERE,
+) -> None:
     if options.keys() <= known.keys():
         return
     word = next(option for option in options if option not in known)
-    act = f": write {_ELSEWHERE[word]}" if word in _ELSEWHERE else nearest(word, list(known))
+    act = f": write {elsewhere[word]}" if word in elsewhere else nearest(word, list(known))
     raise TypeError(f"{call}() has no option {word!r}{act or ': it takes ' + ', '.join(known)}")

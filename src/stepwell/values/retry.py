@@ -10,11 +10,36 @@ from typing import Literal, cast
 from stepwell.errors import ConfigError
 from stepwell.values.bounds import check_whole
 from stepwell.values.duration import Duration, seconds
+from stepwell.values.public_call import public_value
 
 Backoff = Literal["exponential", "linear", "fixed"] | Callable[[int, BaseException], Duration]
 """How the delay grows; or a function that gets the failed attempt (from 1) and its error and returns the delay."""
 
 
+_ATTEMPTS = "max_attempts=..., which counts the first attempt, too"
+
+
+@public_value(
+    max_retries=_ATTEMPTS,
+    retries=_ATTEMPTS,
+    max_tries=_ATTEMPTS,
+    tries=_ATTEMPTS,
+    attempts=_ATTEMPTS,
+    limit=_ATTEMPTS,
+    delay='initial="1s"',
+    wait='initial="1s"',
+    default_retry_delay='initial="1s"',
+    max_delay='cap="1h"',
+    max_backoff='cap="1h"',
+    retry_backoff_max='cap="1h"',
+    retry_backoff='backoff="exponential"',
+    retry_jitter="jitter=0.1",
+    exceptions="retry_on=(ConnectionError,)",
+    retry_exceptions="retry_on=(ConnectionError,)",
+    autoretry_for="retry_on=(ConnectionError,)",
+    throws="never_on=(ValueError,)",
+    timeout="it beside the policy: @app.task(retry=Retry(...), timeout=...)",
+)
 @dataclass(frozen=True, kw_only=True)
 class Retry:
     """How often and when a task is retried.

@@ -3,33 +3,76 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from string import Formatter
 from typing import Any
 
 from stepwell.errors import BadArgs, ConfigError
+from stepwell.values.instant import in_utc
 
 # A longer key is cut, and ends in a digest of the whole.
 LONGEST = 200
 _DIGEST = 32
 _formatter = Formatter()
+_CONTROL = re.compile(r"[\x01-\x1f]")
+# A time with an offset ends so.
+_OFFSET = re.compile(r"[+-]\d\d:\d\d")
+# What may follow the name of an argument: attributes and items.
+_PATH = re.compile(r"(?:\.[^\W\d]\w*|\[[^\]]+\])*")
 
 
-def check_template(template: str, arguments: Sequence[str], what: str, *, constant: bool) -> str:
-    """Return the template. Raises `ConfigError` if it names something that is no argument or, unless it may be
-    `constant`, names none at all."""
+class _InUtc(Formatter):
+    """Fills in times in UTC: equal ones are one key, whichever zone they are given in. A time that has a format is
+    taken as it is: `{at:%Y-%m-%d}` is the day in the zone of the time."""
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return super().convert_field(in_utc(value) if conversion and isinstance(value, datetime) else value, conversion)
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return super().format_field(
+            in_utc(value) if not format_spec and isinstance(value, datetime) else value, format_spec
+        )
+
+
+_in_utc = _InUtc()
+
+
+def check_template(template: str, arguments: Sequence[str], what: str, *, constant: bool, control: bool = False) -> str:
+    """Return the template. Raises `ConfigError` if no arguments could fill it in, if it names something that is no
+    argument or, unless it may be `constant`, names none at all. `control`: the key may have control characters."""
     if not isinstance(template, str) or not template:
         raise ConfigError(f'{what} is {template!r}: give text over the arguments, such as "{{user}}"')
     try:
-        fields = [field for _, field, _, _ in _formatter.parse(template) if field is not None]
+        parts = list(_formatter.parse(template))
     except ValueError as error:
         raise ConfigError(f"{what} is {template!r}, which is no template: {error}") from None
+    text = "".join(literal for literal, _, _, _ in parts)
+    if text:
+        _check_text(text, template, what, control=control)
     known = ", ".join(arguments) or "none"
-    for field in fields:
-        name = field.partition(".")[0].partition("[")[0]
+    names = False
+    for _, field, spec, conversion in parts:
+        if field is None:
+            continue
+        names = True
+        name = re.split(r"[.\[]", field, maxsplit=1)[0]
         if name not in arguments:
             raise ConfigError(f"{what} is {template!r}, which names {name!r}: the arguments are {known}")
-    if not fields and not constant:
+        if _PATH.fullmatch(field, len(name)) is None:
+            raise ConfigError(
+                f'{what} is {template!r}, in which {field!r} is no value: write "{{order.id}}" for an attribute, and '
+                '"{tags[0]}" for an item'
+            )
+        if conversion not in (None, "r", "s", "a"):
+            raise ConfigError(f"{what} is {template!r}, which has '!{conversion}': there are !s, !r and !a")
+        if spec and not _is_format(spec, of_text=conversion is not None):
+            raise ConfigError(
+                f"{what} is {template!r}, in which {spec!r} is no format of text, numbers or times: leave it out, or "
+                'write one, such as "{number:05d}" or "{day:%Y-%m}"'
+            )
+    if not names and not constant:
         raise ConfigError(
             f"{what} is {template!r}, which names no argument, so that all jobs would share it: the arguments are "
             f"{known}"
@@ -37,15 +80,48 @@ def check_template(template: str, arguments: Sequence[str], what: str, *, consta
     return template
 
 
+def _check_text(text: str, template: str, what: str, *, control: bool) -> None:
+    """Refuse a template whose own text no key may have."""
+    try:
+        check_key(text, what)
+    except BadArgs as error:
+        raise ConfigError(str(error)) from None
+    if not control and _CONTROL.search(text):
+        raise ConfigError(f"{what} is {template!r}: a key must not have control characters")
+
+
+def _is_format(spec: str, *, of_text: bool) -> bool:
+    """Whether text, a number or a time takes this format. Which of them the argument is, only a job shows. A format
+    that itself has fields could make any other."""
+    if "{" in spec or "}" in spec:
+        return False
+    if "%" in spec and not of_text:
+        return True  # strftime takes everything
+    for example in ("",) if of_text else ("", 1, 1.0):
+        try:
+            format(example, spec)
+        except ValueError:
+            continue
+        return True
+    return False
+
+
 def fill(template: str, arguments: Mapping[str, Any], what: str) -> str:
-    """Return the key that a template gives for these arguments. Raises `BadArgs` if it cannot be read from them."""
-    return short(filled(template, arguments, what), what)
+    """Return the key that a template gives for these arguments. Raises `BadArgs` if it cannot be read from them, or if
+    the key has control characters, which the keys of queues begin with."""
+    key = short(filled(template, arguments, what), what)
+    if not key.isprintable() and _CONTROL.search(key):
+        raise BadArgs(f"{what} is {key!r}: a key must not have control characters")
+    return key
 
 
 def filled(template: str, arguments: Mapping[str, Any], what: str) -> str:
     """The same as `fill`, but a long key is not cut."""
     try:
-        return check_key(template.format_map(arguments), what)
+        text = template.format_map(arguments)
+        if ":" in text and _OFFSET.search(text):
+            text = _in_utc.vformat(template, (), arguments)
+        return check_key(text, what)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise BadArgs(f"{what} {template!r} cannot be filled in: {type(error).__name__}: {error}") from None
 

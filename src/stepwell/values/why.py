@@ -10,9 +10,9 @@ from uuid import UUID
 from stepwell.values.duration import local_time
 
 Cause: TypeAlias = Literal[
-    "delay", "retry", "snooze", "misfit", "sleep", "event", "signal", "child", "overlap", "limit", "rate", "paused",
-    "no_worker", "no_worker_for_task", "no_worker_for_queue", "no_worker_for_owner", "busy", "ready", "running",
-    "ended", "not_found",
+    "delay", "retry", "snooze", "misfit", "sleep", "event", "signal", "child", "group", "overlap", "limit", "rate",
+    "paused", "no_worker", "no_worker_for_task", "no_worker_for_queue", "no_worker_for_owner", "busy", "ready",
+    "running", "ended", "unique", "not_found",
 ]  # fmt: skip
 """The cause in a word."""
 
@@ -29,7 +29,8 @@ class Why:
     until: datetime | None = None
     """When the cause ends by itself, at the earliest; None: not known."""
     jobs: tuple[UUID, ...] = ()
-    """Up to three jobs that it waits for: those that hold a limit, a child, an earlier run of its schedule."""
+    """Up to three jobs that it waits for: those that hold a limit or its unique key, a child, members of its
+    group, an earlier run of its schedule."""
 
     def __str__(self) -> str:
         until = "" if self.until is None else f" (waits until {local_time(self.until)})"

@@ -25,14 +25,17 @@ class DeclaredSchedules:
         self._duties = duties
         self._events = events
         self._missing = asyncio.Event()
-        self._missing.set()
+        self.may_be_gone()
 
     def may_be_gone(self) -> None:
-        """Put them in again: the worker had lost its lease."""
-        self._missing.set()
+        """Put them in: at the start, and after the worker had lost its lease."""
+        if not self._app.scheduler.is_idle:
+            self._missing.set()
 
     async def put(self) -> None:
         """Put them in. If another session has locked one, `run` tries again later."""
+        if not self._missing.is_set():
+            return
         # Not the app's own pool, which would keep a connection that only handlers need again.
         database = self._app.database.with_pool_of(1)
         try:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import psycopg
 
 from stepwell.postgres.database import Database
-from stepwell.postgres.errors import in_short, is_lost, is_missing, is_permanent
+from stepwell.postgres.errors import in_short, is_data_error, is_lost, is_missing, is_permanent
 from stepwell.postgres.hints import aexplain
 from stepwell.postgres.queries import Query
 from stepwell.telemetry.bus import EventBus
@@ -30,8 +30,9 @@ class DutyRunner:
         self._failing: set[str] = set()
         self._free = asyncio.Lock()
 
-    async def do(self, duty: str, query: Query[Row]) -> list[Row] | None:
-        """Run the query of a duty, named for the log; None: it failed. Raises permanent errors, with a hint."""
+    async def do(self, duty: str, query: Query[Row], *, raises_data_errors: bool = False) -> list[Row] | None:
+        """Run the query of a duty, named for the log; None: it failed. Raises permanent errors, with a hint. If
+        asked to, it also raises errors of values that cannot be stored, which another try would not cure."""
         try:
             async with self._free, asyncio.timeout(_LONGEST):
                 rows = await self._connection.fetch(query)
@@ -39,6 +40,9 @@ class DutyRunner:
             self.failed(duty, f"it took longer than {_LONGEST:g} s")
             return None
         except (psycopg.Error, OSError) as error:
+            if raises_data_errors and is_data_error(error):
+                self._connection.outage.end(self)
+                raise
             if is_permanent(error) and (duty in self._failing or not is_missing(error)):
                 raise await aexplain(error, self._database.dsn) from error
             if is_lost(error) or isinstance(error, OSError):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from stepwell.error_text import error_line_of, format_traceback
 from stepwell.errors import StepwellError
+from stepwell.resources.opened import ResourceHook
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import HookFailed, HookSlow
 from stepwell.worker_hook import Hook, name_of
@@ -75,13 +76,15 @@ class Hooks:
             await _call(hook)
         except Exception as error:
             self._failed("on_worker_start", hook, error_line_of(error), error)
+            what = "resource" if isinstance(hook, ResourceHook) else "on_worker_start hook"
             raise StepwellError(
-                f"the worker did not start: its on_worker_start hook {name_of(hook)} failed: {error_line_of(error)}"
+                f"the worker did not start: its {what} {name_of(hook)} failed: {error_line_of(error)}"
             ) from error
         finally:
             timer.cancel()
 
     def _failed(self, kind: str, hook: Hook, reason: str, error: Exception) -> None:
+        kind = "resource" if isinstance(hook, ResourceHook) else kind
         self._events.emit(HookFailed(kind, name_of(hook), reason, format_traceback(error, error.__traceback__)))
 
 

@@ -21,13 +21,14 @@ from psycopg.conninfo import make_conninfo
 from stepwell.error_text import user_stack
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
-from stepwell.postgres.connection import has_input, open_within, sever
+from stepwell.postgres.connection import open_within, sever
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_missing, is_permanent
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.hints import explain
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.fleet import Orders
+from stepwell.worker.stack_requests import StackRequests
 
 _TICK = 0.25
 # A lease that could not be renewed is given up after this part of it, well before other workers may take the jobs.
@@ -38,7 +39,7 @@ _RECONNECT_TIMEOUT = 3
 
 @dataclass(frozen=True, slots=True)
 class LeaseCallbacks:
-    """The functions that the lease thread calls: on the event loop, except `blocked`, which cannot wait for it."""
+    """The functions that the lease thread calls: on the event loop, except `blocked` and `stack`, which cannot wait."""
 
     gained: Callable[[str], None]
     lost: Callable[[bool], None]
@@ -49,6 +50,9 @@ class LeaseCallbacks:
     stumbled: Callable[[Exception], None]
     """By any other error: the thread goes on."""
     blocked: Callable[[float, str], None]
+    stack: Callable[[str, int], str]
+    """Returns where the handler of a job is. Called with the job and the thread of the event loop, also in the lease
+    thread: the event loop may be blocked, and that is when people ask."""
 
 
 class Lease:
@@ -80,9 +84,10 @@ class Lease:
         self._worker_id: str | None = None
         self._thread = threading.Thread(target=self._run, name="stepwell-lease", daemon=True)
         self._every = renew
-        self._born = time.monotonic()
+        self._born = self._renewed_at = time.monotonic()
         self._begun: int | None = None
         self._was_missing = False
+        self._stacks = StackRequests(lambda: self._worker_id, callbacks.stack, self._loop_thread)
 
     def start(self) -> str:
         """Register and begin to renew. If it raises, it may be called again. Blocks: call it in a thread."""
@@ -107,6 +112,11 @@ class Lease:
                 raise
             self._thread.start()
             return worker_id
+
+    @property
+    def left(self) -> float:
+        """For how many seconds the lease is valid, if it is not renewed; 0: there is none."""
+        return 0.0 if self._worker_id is None else max(0.0, self._renewed_at + self._lease - time.monotonic())
 
     def renew_now(self) -> None:
         """Renew now: the lease may be gone, or new orders may wait."""
@@ -150,10 +160,8 @@ class Lease:
                 watch.look()
                 if self._stopping:
                     continue
-                # With a connection that was cut, the advisory lock is gone: other workers take that for death within
-                # a second or two.
-                cut = self._connection is not None and not self._connection.closed and has_input(self._connection)
-                if not (kicked or cut) and time.monotonic() < min(renew_at, self._renewed_at + self._every):
+                heard = self._stacks.heard(self._connection) or kicked
+                if not heard and time.monotonic() < min(renew_at, self._renewed_at + self._every):
                     continue
                 renew_at = time.monotonic() + (self._every if self._try_to_renew() else _TICK)
             except StepwellError as error:  # a permanent error ends the worker, loudly
@@ -188,7 +196,13 @@ class Lease:
     def _connect(self, timeout: int | None = None) -> psycopg.Connection[Any]:
         """Connect without the app's `call_timeout`: after one slow renewal it would close the session, which holds the
         worker's advisory lock. `check` gives up a renewal that hangs."""
-        return open_within(make_conninfo(self._database.dsn, connect_timeout=timeout), None)
+        connection = open_within(make_conninfo(self._database.dsn, connect_timeout=timeout), None)
+        try:
+            self._stacks.listen(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _overdue(self) -> bool:
         """Whether the lease ends soon. By the database's clock it began no earlier than by ours."""
@@ -211,6 +225,7 @@ class Lease:
         if self._begun is None:
             self._begun = renewed[0].number
         self._tell(self._callbacks.obey, renewed[0])
+        self._stacks.answer(self._connection, worker_id, renewed[0])
 
     def _lose(self, *, unanswered: bool) -> None:
         self._worker_id = None

@@ -38,6 +38,7 @@ _CHANNELS = (
     "stepwell_cancel",
     "stepwell_control",
     "stepwell_blocked",
+    "stepwell_bulk",
 )
 
 # Anybody may notify: a payload of another form is ignored.
@@ -57,6 +58,8 @@ class ListenerCallbacks:
     tick: Callable[[], None]
     blocked: Callable[[list[str]], None]
     """Called with the keys of limits and rates in whose lines jobs wait; an empty list: any."""
+    bulk: Callable[[], None]
+    """A bulk operation was started."""
     cancel: Callable[[str], None]
     control: Callable[[], None]
     hearing: Callable[[bool], None]
@@ -78,6 +81,11 @@ class Listener:
         self._heard = asyncio.Event()
         self._hears = True
 
+    @property
+    def hears(self) -> bool:
+        """Whether notifications arrive, as far as is known."""
+        return self._hears and self._listening.is_set()
+
     async def run(self) -> None:
         while True:
             try:
@@ -95,6 +103,7 @@ class Listener:
                     self._callbacks.ready()
                     self._callbacks.due(0)
                     self._callbacks.blocked([])
+                    self._callbacks.bulk()
                     self._callbacks.tick()
                     self._callbacks.control()
                     async for note in connection.notifies():
@@ -165,6 +174,8 @@ class Listener:
             case "stepwell_blocked":
                 with contextlib.suppress(msgspec.DecodeError):
                     self._callbacks.blocked(_KEYS.decode(payload))
+            case "stepwell_bulk":
+                self._callbacks.bulk()
             case "stepwell_cancel":
                 self._callbacks.cancel(payload)
             case _:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from stepwell.durable import log_filter
+from stepwell.durable.run_logs import LogLine
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.errors import ProcessCrashed
 from stepwell.execution.step_task import StepTask
@@ -27,7 +29,7 @@ from stepwell.jobs.task import Task
 from stepwell.postgres.threads import in_thread
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import HandedBack, Outcome
-from stepwell.worker.process_main import Began, Pipe, Reported, RunRequest, begin, do_nothing, run_request
+from stepwell.worker.process_main import Began, Logged, Pipe, Reported, RunRequest, begin, do_nothing, run_request
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
@@ -43,9 +45,10 @@ _CHECK = 0.5
 class Processes:
     """A pool of processes, started with the first job that needs one."""
 
-    def __init__(self, size: int, report: Callable[[ClaimedJob, str], None]) -> None:
+    def __init__(self, size: int, report: Callable[[ClaimedJob, str], None], log: Callable[[LogLine], None]) -> None:
         self._size = size
         self._report = report
+        self._log = log
         self._pool: ProcessPool | None = None
         self._opening = asyncio.Lock()
         # The pool would accept more jobs than it has processes for, and those could no longer be handed back.
@@ -90,6 +93,16 @@ class Processes:
             self._jobs.pop((job.id, job.epoch), None)
             self._pids.pop((job.id, job.epoch), None)
             self._free.release()
+
+    def where(self, job: ClaimedJob) -> str:
+        """What can be said about where the handler of a job is: it is in another process."""
+        pid = self._pids.get((job.id, job.epoch))
+        if pid is None:
+            return "it waits for a process to be free"
+        return (
+            f"it runs in a process of its own, pid {pid} on the machine of the worker, and the worker cannot see its "
+            f"stack: 'py-spy dump --pid {pid}' shows it there"
+        )
 
     async def close(self) -> None:
         async with self._opening:
@@ -204,8 +217,17 @@ class Processes:
         assert self._pipes is not None
         *lines, self._rest = (self._rest + os.read(self._pipes[0].fileno(), 65536)).split(b"\n")
         for line in lines:
-            message = msgspec.json.decode(line, type=Began | Reported)
+            message = msgspec.json.decode(line, type=Began | Reported | Logged)
             if isinstance(message, Began):
                 self._pids[message.job_id, message.epoch] = message.pid
+            elif isinstance(message, Logged):
+                self._keep(message)
             elif (job := self._jobs.get((message.job_id, message.epoch))) is not None:
                 self._report(job, message.text)
+
+    def _keep(self, logged: Logged) -> None:
+        line = logged.line
+        if logged.dropped:
+            said = f"{logged.dropped} lines were dropped here: the pipe from the process was full"
+            self._log(msgspec.structs.replace(line, level=logging.WARNING, logger="stepwell", message=said))
+        self._log(line)

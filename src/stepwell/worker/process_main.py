@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import multiprocessing
 import os
 import select
 import signal
 import threading
 from collections.abc import Callable
+from multiprocessing.util import Finalize
 from typing import Any, Protocol, cast
 
 import msgspec
 
 from stepwell.durable.log_filter import LoggedRun, log_as
+from stepwell.durable.run_logs import LogLine, RunLogHandler
 from stepwell.errors import ConfigError
 from stepwell.execution.executor import execute_plain
 from stepwell.execution.step_task import chain_in_process, for_run
 from stepwell.jobs.task import Task
+from stepwell.resources.opened import ProcessResources, use
 from stepwell.values.job import ClaimedJob
 
 
@@ -49,6 +53,13 @@ class Began(msgspec.Struct, frozen=True, tag=True):
     job_id: str
     epoch: int
     pid: int
+
+
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """A handler in a process has logged a line. `dropped` lines before it did not fit into the pipe."""
+
+    line: LogLine
+    dropped: int = 0
 
 
 class Reported(msgspec.Struct, frozen=True, tag=True):
@@ -102,7 +113,8 @@ def run_request(encoded: str) -> str:
     _report_pid(request.job)
     found = _find(request)
     _log_as_the_worker_does()
-    task, job = for_run(found.for_job(request.job), request.job)
+    task, job = for_run(found.for_job(request.job, lambda _: None), request.job)  # the worker has told of it
+    use(_resources_of(found))
 
     def report(job: ClaimedJob, text: str) -> None:
         # No longer than a pipe takes in one piece: so processes cannot mix their lines, and need no lock, which a
@@ -116,13 +128,58 @@ def run_request(encoded: str) -> str:
                 os.write(_pipe.fileno(), line)
 
     ctx = task.context_for(job, report, None)
-    log_as(run := LoggedRun(job))
+    sink = _LogSender().send if task.logs else None
+    handler = None if sink is None else RunLogHandler(sink)
+    log_as(run := LoggedRun(job, sink))
+    if handler is not None:
+        logging.getLogger().addHandler(handler)
     try:
         outcome = execute_plain(task, job.args, ctx, request.max_result_size)
     finally:
         run.end()
+        if handler is not None:
+            logging.getLogger().removeHandler(handler)
     # An exception has no JSON form: it stays here.
     return msgspec.json.encode(outcome, enc_hook=lambda _: None).decode()
+
+
+class _LogSender:
+    """Sends the log lines of a run to the worker, in pieces that a pipe takes whole. It never waits: while the pipe is
+    full, lines are dropped and counted."""
+
+    def __init__(self) -> None:
+        self._dropped = 0
+
+    def send(self, line: LogLine) -> None:
+        encoded = _encode(line, self._dropped)
+        room = len(line.message)
+        while len(encoded) > select.PIPE_BUF and room:
+            room //= 2
+            cut = msgspec.structs.replace(line, message=line.message[:room] + "…", logger=line.logger[:200])
+            encoded = _encode(cut, self._dropped)
+        try:
+            assert _pipe is not None
+            os.write(_pipe.fileno(), encoded)
+            self._dropped = 0
+        except BlockingIOError:
+            self._dropped += 1
+
+
+def _encode(line: LogLine, dropped: int) -> bytes:
+    return msgspec.json.encode(Logged(line, dropped)) + b"\n"
+
+
+_resources: dict[int, ProcessResources] = {}
+
+
+def _resources_of(task: Task[..., Any]) -> ProcessResources:
+    """The resources of the task's app in this process, which are closed when it ends."""
+    declared = task.job_store.resources
+    if id(declared) not in _resources:
+        made = _resources[id(declared)] = ProcessResources(declared)
+        # Processes of multiprocessing do not call what atexit has.
+        Finalize(None, made.close, exitpriority=10)
+    return _resources[id(declared)]
 
 
 def _find(request: RunRequest) -> Task[..., Any]:

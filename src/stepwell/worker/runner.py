@@ -6,60 +6,29 @@ A slot is free again when its handler has really ended, not when it was asked to
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable
 
-from stepwell.app import App
-from stepwell.durable.backend import Durability
-from stepwell.durable.job_context import JobContext, run_of
+from stepwell.durable.job_context import run_of
 from stepwell.durable.log_filter import LoggedRun, log_as
-from stepwell.durable.time_limit import TimeLimitExpired
-from stepwell.execution.executor import execute, execute_plain, outcome_of
-from stepwell.execution.flow_executor import execute_flow
+from stepwell.execution.executor import outcome_of
 from stepwell.execution.step_task import for_run
-from stepwell.jobs.task import Task
-from stepwell.postgres.database import Database
-from stepwell.telemetry.bus import EventBus
+from stepwell.plugins.run import Run
 from stepwell.telemetry.jobs import HandlerAbandoned, JobStarted, JobStopAsked
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Misfit, Outcome
 from stepwell.worker.batches.batch_runs import BatchRuns, RunningBatch
-from stepwell.worker.batches.gathering import Batch, Gathering
+from stepwell.worker.batches.batches import Batches
+from stepwell.worker.batches.gathering import Batch
+from stepwell.worker.handler_calls import HandlerCalls
+from stepwell.worker.live_stack import stack_of
 from stepwell.worker.outcomes.outcome_table import EndedRun, unstarted
-from stepwell.worker.outcomes.writer import OutcomeWriter
-from stepwell.worker.process import Processes
 from stepwell.worker.running_job import RunningJob, StopReason, outcome_of_stop, stands, stopped_outcome
-from stepwell.worker.steps.step_store import StepStore
-from stepwell.worker.steps.transaction_runs import TransactionRuns
-from stepwell.worker.worker_connection import WorkerConnection
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class SharedParts:
-    """The parts of a worker that its runners share."""
-
-    app: App
-    events: EventBus
-    outcomes: OutcomeWriter
-    steps: StepStore
-    processes: Processes
-    transactions: Database
-    """The connections of handlers with `transaction=True`."""
-    connection: WorkerConnection
-    """To look up commits that are in doubt."""
-    always_replay: bool
-    batches_wait: bool
-    """Whether batches that are not full wait for more jobs."""
+from stepwell.worker.shared_parts import SharedParts
+from stepwell.worker.waited import waited
+from stepwell.worker.wrapped_run import execute_wrapped
 
 
 class Runner:
@@ -69,26 +38,16 @@ class Runner:
         app = shared.app
         self._tasks = app.tasks
         self.task_names = list(app.tasks)
-        self._durability = {
-            name: Durability(shared.steps.backend, task.drift, shared.always_replay, shared.events)
-            for name, task in app.tasks.items()
-        }
         self.slots = slots
-        self._max_result_size = app.max_result_size
         self._outcomes = shared.outcomes
         self._events = shared.events
+        self._log_sink = shared.logs.sink
+        self._plugins = app.plugins.for_runs()
+        self._wraps = self._plugins.wraps_run
         self._processes = shared.processes
-        self._transactions = TransactionRuns(
-            shared.connection,
-            shared.transactions,
-            app.max_result_size,
-            shared.events,
-            self._in_thread,
-            self._ready_again,
-        )
+        self._calls = HandlerCalls(shared, slots, self._ready_again)
         self._context = contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="stepwell-task")
         self.freed = asyncio.Event()
         """Set whenever there may be room for more jobs: a slot is free, or outcomes were written."""
         shared.outcomes.wakes.append(self.freed)
@@ -96,12 +55,10 @@ class Runner:
         self._idle.set()
         self.unstarted: deque[ClaimedJob | Batch] = deque()
         """Jobs and batches that start as soon as there is a slot."""
-        self._gathering: Gathering | None = None
-        self._batch_runs = BatchRuns(
-            shared.outcomes, shared.events, self._in_thread, app.max_result_size, self._batch_ended
+        runs = BatchRuns(
+            shared.outcomes, shared.events, self._plugins, self._calls.in_thread, app.max_result_size, self._batch_ended
         )
-        if any(task.batch is not None for task in app.tasks.values()):
-            self._gathering = Gathering(app.tasks, shared.events, self._batch_due, waits=shared.batches_wait)
+        self._batches = Batches(app.tasks, runs, shared.events, self._batch_due, waits=shared.batches_wait)
         # By id and epoch: a job can come back while its lost or abandoned run still goes on here.
         self.running: dict[tuple[str, int], RunningJob] = {}
         self.ended = 0
@@ -111,57 +68,46 @@ class Runner:
     @property
     def spare(self) -> int:
         """Claimed jobs beyond the slots; if negative, the number of jobs for which there are free slots."""
-        if self._gathering is None:
+        if not self._batches.possible:
             return len(self.running) + len(self.unstarted) - self.slots
-        free = self.slots - len(self.running) - len(self._batch_runs.running)
+        free = self.slots - len(self.running) - self._batches.slots
         return self.unstarted_jobs - int(free * self.jobs_per_slot)
 
     @property
     def jobs_per_slot(self) -> float:
-        return 1.0 if self._gathering is None else self._gathering.jobs_per_slot
+        return self._batches.jobs_per_slot
 
     @property
     def unstarted_jobs(self) -> int:
         """How many claimed jobs have not started."""
-        if self._gathering is None:
+        if not self._batches.possible:
             return len(self.unstarted)
-        return sum(1 for waits in self.unstarted if not isinstance(waits, Batch)) + self._gathering.count
+        return sum(1 for waits in list(self.unstarted) if not isinstance(waits, Batch)) + self._batches.unstarted_jobs
 
     @property
     def running_jobs(self) -> int:
-        return len(self.running) + sum(len(run.jobs) for run in self._batch_runs.running)
+        return len(self.running) + self._batches.running_jobs
 
     @property
     def busy(self) -> bool:
-        if self.running or self.unstarted or self._batch_runs.running:
-            return True
-        return self._gathering is not None and self._gathering.count > 0
+        return bool(self.running or self.unstarted) or self._batches.busy
 
     @property
     def jobs(self) -> list[ClaimedJob]:
-        jobs = [run.job for run in self.running.values()]
-        if self._gathering is not None:
-            jobs += [*self._batch_runs.jobs, *self._gathering.jobs]
-        return jobs + [job for job in self.unstarted if not isinstance(job, Batch)]
+        running = [run.job for run in list(self.running.values())]
+        waiting = [job for job in list(self.unstarted) if not isinstance(job, Batch)]
+        return [*running, *self._batches.jobs, *waiting]
 
     def take(self, jobs: list[ClaimedJob]) -> None:
         """Take claimed jobs and start as many as there are free slots."""
-        if self._gathering is None:
-            self.unstarted.extend(jobs)
-        elif jobs:
-            self._gathering.note_claimed(jobs)
-            for job in jobs:
-                if self._tasks[job.task].batch is None:
-                    self.unstarted.append(job)
-                else:
-                    self._gathering.add(job)
         if jobs:
+            self.unstarted.extend(self._batches.take(jobs))
             self._idle.clear()
         self._fill()
 
     def end_unstarted(self, job: ClaimedJob, outcome: Outcome) -> None:
         """Write the outcome of a claimed job that does not run."""
-        self._outcomes.add(unstarted(job, self._tasks[job.task].for_job(job), outcome))
+        self._outcomes.add(unstarted(job, self._tasks[job.task].for_job(job, self._events.emit), outcome))
 
     def drop_unstarted(
         self, which: Callable[[ClaimedJob], bool] = lambda _: True, *, gathering: bool = True
@@ -169,8 +115,7 @@ class Runner:
         """Forget claimed jobs that have not started, and return them. Nothing is written of them. Without `gathering`,
         jobs stay that wait for their batch, and not for a slot."""
         jobs = [job for job in self.unstarted if not isinstance(job, Batch) and which(job)]
-        if self._gathering is not None:
-            jobs += self._gathering.drop(which, due_only=not gathering)
+        jobs += self._batches.drop(which, due_only=not gathering)
         if jobs:
             self.unstarted = deque(
                 waits for waits in self.unstarted if (waits.jobs if isinstance(waits, Batch) else not which(waits))
@@ -183,10 +128,10 @@ class Runner:
         runs = self._runs(job_id)
         for run in runs:
             self._stop(run, reason)
-        if self._batch_runs.stop(job_id, reason) or runs:
+        if self._batches.stop(job_id, reason) or runs:
             return True
         for job in self.drop_unstarted(lambda job: job.id == job_id):
-            task = self._tasks[job.task].for_job(job)
+            task = self._tasks[job.task].for_job(job, self._events.emit)
             self._outcomes.add(unstarted(job, task, outcome_of_stop(reason, task, job.attempt)))
             return True
         return False
@@ -194,40 +139,52 @@ class Runner:
     def stop_all(self, reason: StopReason) -> None:
         for run in list(self.running.values()):
             self._stop(run, reason)
-        self._batch_runs.stop_all(reason)
+        self._batches.stop_all(reason)
 
     def abandon_all(self) -> None:
         """Write for every job still running that it was stopped, and no longer wait for its handler."""
         for run in list(self.running.values()):
             self._abandon(run)
-        self._batch_runs.abandon_all()
+        self._batches.abandon_all()
 
     def sever(self) -> None:
-        self._transactions.sever()
+        self._calls.sever()
 
     async def idle(self) -> None:
         await self._idle.wait()
 
     def close(self) -> None:
         """Let go of the threads, without waiting for those that still run."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._calls.close()
 
     def on_loop(self) -> ClaimedJob | None:
         """The job whose coroutine the event loop runs at this moment. For other threads to ask."""
         current = asyncio.current_task(self._loop)
         runs = (run.job for run in list(self.running.values()) if run.handler is current)
-        return next(runs, None) or self._batch_runs.on_loop(current)
+        return next(runs, None) or self._batches.on_loop(current)
+
+    def stack(self, job_id: str, loop_thread: int) -> str | None:
+        """Where the handler of a job is now, or why that cannot be said; None: the job is not here. For other threads
+        to ask: the event loop may be blocked."""
+        for run in list(self.running.values()):
+            if run.job.id == job_id and run.stop_process is not None:
+                return self._processes.where(run.job)
+            if run.job.id == job_id:
+                return stack_of(run.logged, run.handler, self._loop, loop_thread)
+        if (stack := self._batches.stack(job_id, loop_thread)) is not None:
+            return stack
+        if any(job.id == job_id for job in self.jobs):
+            return "it was claimed, and waits in the worker for a free slot"
+        return None
 
     def _fill(self) -> None:
-        slots = self.slots - len(self._batch_runs.running)
+        slots = self.slots - self._batches.slots if self._batches.possible else self.slots
         while self.unstarted and len(self.running) < slots and self._starts_left > 0:
             first = self.unstarted.popleft()
             if isinstance(first, Batch):
-                assert self._gathering is not None
                 slots -= 1
                 self._starts_left -= len(first.jobs)
-                self._gathering.start(first)
-                self._batch_runs.start(first)
+                self._batches.start(first)
                 continue
             self._starts_left -= 1
             run = self._new(first)
@@ -259,24 +216,27 @@ class Runner:
 
     def _new(self, job: ClaimedJob) -> RunningJob:
         task, given = for_run(self._tasks[job.task].for_job(job, self._events.emit), job)
-        return RunningJob(given, task, self._new_context(given, task), LoggedRun(given), given.attempt)
-
-    def _new_context(self, job: ClaimedJob, task: Task[..., Any]) -> JobContext:
-        return task.context_for(job, self._report, self._durability[job.task])
+        sink = self._log_sink if task.logs else None
+        return RunningJob(given, task, self._calls.context_for(given, task), LoggedRun(given, sink))
 
     async def _run(self, run: RunningJob) -> None:
         run.began = time.perf_counter()
         run.started = True
         log_as(run.logged)
         if self._events.wanted(JobStarted):
-            run.attempt = run.ctx.attempt
-            self._events.emit(JobStarted(*run.about))
+            self._events.emit(JobStarted(*run.about, waited(run.job, run.task)))
         self._start_timer(run)
         try:
-            outcome = await self._execute(run) if run.stop_reason is None else stopped_outcome(run)
+            if run.stop_reason is not None:
+                outcome = stopped_outcome(run)
+            elif self._wraps and (wanting := self._plugins.wanting(run.job)):
+                around = Run(run.job, run.ctx, run)
+                outcome = await execute_wrapped(self._plugins, wanting, around, self._calls.execute, run)
+            else:
+                outcome = await self._calls.execute(run)
         except BaseException as error:  # around the handler, not in it
             outcome = outcome_of(error, run.task, run_of(run.ctx).counted_attempt)
-        if run.stop_reason is not None and not stands(run, outcome):
+        if run.stop_reason is not None and not stands(outcome, saw_cancelled=run_of(run.ctx).saw_cancelled):
             outcome = stopped_outcome(run, outcome)
         if isinstance(outcome, Misfit) and run.task.job_store.misfit_grace == 0:
             outcome = outcome.failed
@@ -287,14 +247,16 @@ class Runner:
         if not run.abandoned:
             self._end(run, outcome)
         run.logged.end()
-        self._fill()
-        self._note_idle()
+        if self.unstarted:
+            self._fill()
+        elif not self.running:
+            self._note_idle()
         self.freed.set()
 
     def _end(self, run: RunningJob, outcome: Outcome) -> None:
         seconds = time.perf_counter() - run.began if run.started else None
         outcome = run.task.with_failed_step(outcome)
-        self._outcomes.add(EndedRun(run.job, run.task, outcome, run.attempt, seconds))
+        self._outcomes.add(EndedRun(run.job, run.task, outcome, run.attempt, seconds, run.began))
 
     def _start_timer(self, run: RunningJob) -> None:
         if run.timer is not None:
@@ -312,35 +274,9 @@ class Runner:
             self._events.emit(JobStopAsked(*run.about, run.stop_reason))
         if run.stop_reason is not None:
             return False
-        run.ctx = self._new_context(run.job, run.task)
+        run.ctx = self._calls.context_for(run.job, run.task)
         self._start_timer(run)
         return True
-
-    def _execute(self, run: RunningJob) -> Awaitable[Outcome]:
-        # Not a coroutine itself: the event loop would pass through one more each time that a step was saved.
-        job, task, ctx, most = run.job, run.task, run.ctx, self._max_result_size
-        if task.transaction:
-            return self._transactions.execute(run)
-        if task.flow is not None:
-            return execute_flow(task, job, self._report, self._durability[job.task], most, run.begin)
-        if task.kind == "async":
-            return execute(task, job.args, ctx, most)
-        if task.kind == "thread":
-            return self._in_thread(execute_plain, task, job.args, ctx, most)
-        return self._in_process(run)
-
-    async def _in_process(self, run: RunningJob) -> Outcome:
-        run.stop_process = asyncio.Event()
-        try:
-            return await self._processes.run(run.job, run.task, self._max_result_size, run.stop_process)
-        except TimeLimitExpired as error:
-            run.stop_reason = run.stop_reason or "timeout"
-            return outcome_of(error, run.task, run.job.attempt)
-
-    async def _in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        # A thread of the pool keeps its context; each job gets one of its own, which is its run's.
-        work = partial(contextvars.copy_context().run, call, *args, **kwargs)
-        return await self._loop.run_in_executor(self._threads, work)
 
     def _stop(self, run: RunningJob, reason: StopReason) -> None:
         if run.finishing and reason != "timeout" and (run.late_stop is None or reason == "lease"):
@@ -368,10 +304,6 @@ class Runner:
             run_of(run.ctx).journal.close()
         self._end(run, stopped_outcome(run))
         self._events.emit(HandlerAbandoned(*run.about))
-
-    def _report(self, job: ClaimedJob, text: str) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: an abandoned thread still reports
-            self._loop.call_soon_threadsafe(self._outcomes.report, job, text)
 
     def _runs(self, job_id: str) -> list[RunningJob]:
         return [run for run in self.running.values() if run.job.id == job_id]

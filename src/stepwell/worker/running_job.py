@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, Literal, assert_never
+from typing import Any, assert_never
 
 from stepwell.durable.backoff import pause_after
 from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.log_filter import LoggedRun
 from stepwell.durable.time_limit import TimeLimitExpired
-from stepwell.jobs.task import Task
+from stepwell.jobs.task import Task, TaskKind
+from stepwell.plugins.run import StopReason
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import (
     Advanced,
@@ -26,8 +27,7 @@ from stepwell.values.outcome import (
     Suspended,
     Undone,
 )
-
-StopReason = Literal["timeout", "cancel", "shutdown", "lease"]
+from stepwell.worker.waited import waited_until
 
 
 @dataclass(slots=True, eq=False)
@@ -38,8 +38,6 @@ class RunningJob:
     task: Task[..., Any]
     ctx: JobContext
     logged: LoggedRun
-    attempt: int
-    """The attempt that its events name."""
     handler: asyncio.Task[None] | None = None
     stop_process: asyncio.Event | None = None
     """Set to end the process that the job runs in; None: it runs in this one."""
@@ -62,16 +60,30 @@ class RunningJob:
         self.logged.attempt = ctx.attempt
 
     @property
+    def attempt(self) -> int:
+        """The attempt that its events name, as the handler sees it."""
+        return self.ctx.attempt
+
+    @property
+    def kind(self) -> TaskKind:
+        return self.task.kind
+
+    @property
+    def waited(self) -> float | None:
+        """How long the job was due before it started, in seconds; None: it is not known."""
+        return waited_until(self.began, self.job, self.task)
+
+    @property
     def about(self) -> tuple[str, str, str, int]:
         return self.job.id, self.job.task, self.job.queue, self.attempt
 
 
-def stands(run: RunningJob, outcome: Outcome) -> bool:
+def stands(outcome: Outcome, *, saw_cancelled: bool) -> bool:
     """Whether the outcome of a run that was asked to stop is written as it is. A handler that read `ctx.cancelled` and
     returned has most likely stopped half-way: that is no success."""
     match outcome:
         case Succeeded():
-            return not run_of(run.ctx).saw_cancelled
+            return not saw_cancelled
         case NothingToWrite() | Suspended() | Advanced() | Restarted() | Undone():
             return True
         case Failed() | Misfit() | Snoozed() | HandedBack() | Cancelled():

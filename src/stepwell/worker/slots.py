@@ -16,8 +16,9 @@ from stepwell.worker.claiming.claims import Claims
 from stepwell.worker.claiming.fetcher import Fetcher
 from stepwell.worker.claiming.pools import Pools
 from stepwell.worker.claiming.ready_ranges import ReadyRange
-from stepwell.worker.runner import Runner, SharedParts
+from stepwell.worker.runner import Runner
 from stepwell.worker.running_job import StopReason
+from stepwell.worker.shared_parts import SharedParts
 
 # In one turn of the event loop no more jobs than this are started. Hundreds of quick ones at once would keep it from
 # its connections for milliseconds, and Postgres would wait for the next claim and the next outcomes.
@@ -45,6 +46,10 @@ class Slots:
     @property
     def running(self) -> int:
         return sum(runner.running_jobs for runner in self.runners)
+
+    @property
+    def unstarted(self) -> int:
+        return sum(runner.unstarted_jobs for runner in self.runners)
 
     @property
     def jobs(self) -> list[ClaimedJob]:
@@ -121,6 +126,11 @@ class Slots:
         job = next((job for runner in self.runners if (job := runner.on_loop())), None)
         about = (job.id, job.task, job.queue, job.attempt) if job else (None, None, None, None)
         self._events.emit(LoopBlocked(seconds, *about, stack))
+
+    def stack(self, job_id: str, loop_thread: int) -> str:
+        """Where the handler of a job is now. Called in the lease's thread."""
+        found = (runner.stack(job_id, loop_thread) for runner in self.runners)
+        return next((stack for stack in found if stack is not None), "it no longer runs in this worker")
 
     def sever(self) -> None:
         for runner in self.runners:

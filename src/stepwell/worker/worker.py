@@ -12,6 +12,7 @@ from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.postgres.errors import where
 from stepwell.postgres.threads import in_thread
+from stepwell.resources.opened import WorkerResources, use
 from stepwell.telemetry.bus import EventBus, Telemetry
 from stepwell.telemetry.worker import WorkerStarted, WorkerStopped, WorkerStopping
 from stepwell.values.duration import Duration, seconds
@@ -22,6 +23,7 @@ from stepwell.worker.hooks import Hooks
 from stepwell.worker.loops import end_loops, first_error
 from stepwell.worker.options import WorkerOptions
 from stepwell.worker.starting import once_database_is_there
+from stepwell.worker.status import WorkerStatus
 from stepwell.worker.worker_run import WorkerRun
 
 _ALWAYS_REPLAY = "STEPWELL_ALWAYS_REPLAY"
@@ -93,7 +95,7 @@ class Worker:
         if not isinstance(app, App):
             raise ConfigError(f"Worker takes an App, not {app!r}")
         self._app = app
-        self._events = EventBus()
+        self._events = EventBus(app.events)
         self._stop_asked = asyncio.Event()
         self._now_asked = asyncio.Event()
         self._started = asyncio.Event()
@@ -116,6 +118,12 @@ class Worker:
     def stopping(self) -> bool:
         """Whether the worker was asked to stop and has not ended yet."""
         return self._stop_asked.is_set()
+
+    def status(self) -> WorkerStatus | None:
+        """What the worker is doing at this moment; None: it does not run, or still waits for its database. Any thread
+        may ask."""
+        run = self._current
+        return None if run is None else run.status(stopping=self.stopping)
 
     def subscribe(self, receive: Callable[[Telemetry], None]) -> None:
         """Call `receive` with each event. It must not block, and may be called in any thread."""
@@ -197,14 +205,27 @@ class Worker:
     async def _run(self) -> None:
         tasks = self._app.tasks
         for task in tasks.values():
-            task.codec.prepare()
+            task.prepare()
         if any(task.uses_processes for task in tasks.values()) and find_spec("pebble") is None:
             raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'")
         if not tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
+        self._app.start_plugins()
+        started = await self._app.plugins.start_worker(self)
+        try:
+            await self._run_hooked()
+        finally:
+            await self._app.plugins.stop_worker(self, started)
+
+    async def _run_hooked(self) -> None:
         if not await self._once_there(self._is_ready):
             return
-        hooks = Hooks(tuple(self._app.start_hooks), tuple(self._app.stop_hooks), self._events)
+        resources = WorkerResources(self._app.resources)
+        # Handlers have copies of this context.
+        use(resources)
+        hooks = Hooks(
+            (*resources.openers, *self._app.start_hooks), (*resources.closers, *self._app.stop_hooks), self._events
+        )
         try:
             if await hooks.start(self._stop_asked):
                 await self._register_and_work()
@@ -241,6 +262,8 @@ class Worker:
     async def _work(self, run: WorkerRun, worker_id: str) -> None:
         cancelled = False
         try:
+            run.logs.open()
+            await run.prepare()
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(loop) for loop in run.loops()]
                 claiming = [group.create_task(loop) for loop in run.claiming()]
@@ -259,12 +282,15 @@ class Worker:
                     await run.claims.hand_back_last()
                     await self._drain(run)
                     await run.stats.write()
+                    await run.logs.finish()
                 finally:
                     # Also when one of them failed: the group cancels the others only once, and waits for loops that
                     # swallowed the cancel, while the lease is renewed.
                     await end_loops([*loops, *claiming])
         except BaseExceptionGroup as failed:
             raise first_error(failed) from None
+        finally:
+            run.logs.close()
         self._events.emit(WorkerStopped(run.outcomes.succeeded, run.outcomes.failed))
         if cancelled:
             raise asyncio.CancelledError
@@ -274,7 +300,15 @@ class Worker:
         slots = () if pools.shared else tuple(pool.slots for pool in pools.all)
         database = where(self._app.dsn)
         self._events.emit(
-            WorkerStarted(worker_id, tuple(pools.queues), tuple(self._app.tasks), pools.slots, database, slots)
+            WorkerStarted(
+                worker_id,
+                tuple(pools.queues),
+                tuple(self._app.tasks),
+                pools.slots,
+                database,
+                slots,
+                tuple(name for name, task in self._app.tasks.items() if task.retired),
+            )
         )
 
     async def _drain(self, run: WorkerRun) -> None:

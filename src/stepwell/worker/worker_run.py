@@ -13,13 +13,14 @@ import msgspec
 
 from stepwell.app import App
 from stepwell.error_text import nearest
+from stepwell.jobs.settings import settings_of
 from stepwell.postgres import queries
-from stepwell.postgres.migrate import DEFAULT_KEEPS
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.fleet import Orders
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import LeaseLost, PauseChanged, QueueUnknown, StopAsked, TasksShared
 from stepwell.values.job import ClaimedJob
+from stepwell.values.policy import DEFAULT_KEEPS
 from stepwell.worker.claiming.claims import Claims
 from stepwell.worker.claiming.patterns import fits
 from stepwell.worker.claiming.ready_poller import ReadyPoller
@@ -34,11 +35,14 @@ from stepwell.worker.options import WorkerOptions
 from stepwell.worker.outcomes.stats import Stats
 from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.process import Processes
-from stepwell.worker.runner import SharedParts
+from stepwell.worker.run_log_writer import RunLogWriter
+from stepwell.worker.shared_parts import SharedParts
 from stepwell.worker.slots import Slots
+from stepwell.worker.status import WorkerStatus
 from stepwell.worker.steps.step_store import StepStore
 from stepwell.worker.steps.step_threads import StepThreads
 from stepwell.worker.upkeep.admitter import Admitter
+from stepwell.worker.upkeep.bulk_runner import BulkRunner
 from stepwell.worker.upkeep.leadership import Leadership
 from stepwell.worker.upkeep.promoter import Promoter
 from stepwell.worker.upkeep.ticker import Ticker
@@ -62,7 +66,7 @@ class WorkerRun:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._connections = Connections(app.database, Outage(events))
         self._duties = self._duty_runner("upkeep", slow=True)
-        self.stats = Stats(self._duties)
+        self.stats = Stats(self._duties, events, [task.name for task in app.tasks.values() if task.retired])
         self.schedules = DeclaredSchedules(app, self._duties, events)
         self.outcomes = OutcomeWriter(self._connection("outcomes"), events, self.stats.count)
         # A handler in a transaction holds a connection while it runs. It enqueues over the app's own pool.
@@ -70,15 +74,26 @@ class WorkerRun:
         # Steps need threads of their own: handlers wait for them in the handlers' threads.
         self._step_threads = StepThreads()
         self._steps = StepStore(
-            self._connection("steps"), self._transactions, app.max_result_size, self._step_threads, events, app.job
+            self._connection("steps"),
+            self._transactions,
+            app.max_result_size,
+            self._step_threads,
+            events,
+            app.job,
+            app.plugins,
+            app.sealer,
         )
-        self.processes = Processes(options.process_slots, self.outcomes.report)
+        self.logs = RunLogWriter(
+            self._duty_runner("logs"), events, wanted=any(task.logs for task in app.tasks.values())
+        )
+        self.processes = Processes(options.process_slots, self.outcomes.report, self.logs.sink)
         shared = SharedParts(
             app,
             events,
             self.outcomes,
             self._steps,
             self.processes,
+            self.logs,
             self._transactions,
             self._connection("settle"),
             options.always_replay,
@@ -98,6 +113,7 @@ class WorkerRun:
         self._promoter = Promoter(self._duty_runner("due"), self._leadership, events, self._poller.promoted)
         self._admitter = Admitter(self._duty_runner("admit"), self._leadership)
         self._ticker = Ticker(self._duty_runner("ticks"), self._leadership)
+        self._bulk_runner = BulkRunner(self._duty_runner("bulk", slow=True), self._leadership)
         keeps = {*DEFAULT_KEEPS, *(keep for task in app.tasks.values() for keep in (task.keep, task.keep_failed))}
         self._upkeep = Upkeep(
             self._duties, self._leadership, self._promoter, self._ticker, sorted(keeps), events, lambda: self.worker_id
@@ -112,6 +128,7 @@ class WorkerRun:
                 due=self._promoter.due_in,
                 tick=self._ticker.look,
                 blocked=self._admitter.blocked,
+                bulk=self._bulk_runner.look,
                 cancel=self._cancel_notified,
                 control=self._renew_lease,
                 hearing=self._hearing,
@@ -131,6 +148,7 @@ class WorkerRun:
                 failed=self._lease_failed,
                 stumbled=lambda error: report_failure(events, "renewing the lease", error),
                 blocked=self.slots.loop_blocked,
+                stack=self.slots.stack,
             ),
         )
 
@@ -150,11 +168,13 @@ class WorkerRun:
             name: {
                 "max_attempts": task.retry.max_attempts,
                 "keep_failed": "Infinity" if task.keep_failed == float("inf") else task.keep_failed,
+                "by_queue": task.keep_failed_by_queue,
                 "queue": task.queue,
                 "priority": task.priority,
             }
             for name, task in app.tasks.items()
         }
+        settings = msgspec.json.encode({name: settings_of(task) for name, task in app.tasks.items()}).decode()
 
         def register(age: float, begun: int | None) -> Query[str]:
             return queries.fleet.register_worker(
@@ -172,6 +192,7 @@ class WorkerRun:
                 app.scheduler.stale_after,
                 app.owner is not None,
                 [task.signature for task in app.tasks.values()],
+                settings,
             )
 
         return register
@@ -185,6 +206,19 @@ class WorkerRun:
     def worker_id(self, worker_id: str | None) -> None:
         self.claims.worker_id = worker_id
 
+    def status(self, *, stopping: bool) -> WorkerStatus:
+        return WorkerStatus(
+            self.worker_id,
+            self.pools.slots,
+            self.slots.running,
+            self.slots.unstarted,
+            self.outcomes.count,
+            self.lease.left,
+            self._listener.hears,
+            self._leadership.leads,
+            stopping,
+        )
+
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "writing outcomes": self.outcomes.run,
@@ -193,13 +227,19 @@ class WorkerRun:
             "looking for ready jobs": self._poller.run,
             "promoting due jobs": self._promoter.run,
             "admitting blocked jobs": self._admitter.run,
+            "working off bulk operations": self._bulk_runner.run,
             "upkeep": self._upkeep.run,
             "firing schedules": self._ticker.run,
             "putting in schedules": self.schedules.run,
             "counting": self.stats.run,
+            "writing run logs": self.logs.run,
             "handing jobs back": self.slots.hand_back_stalled,
         }
         return [*(keep_going(name, loop, self._events) for name, loop in loops.items()), self._watch_lease()]
+
+    async def prepare(self) -> None:
+        """Do what must be done before the first claim."""
+        await self._upkeep.prepare()
 
     def claiming(self) -> list[Coroutine[Any, Any, None]]:
         """A loop for each pool that claims until `slots.stop_fetching`."""

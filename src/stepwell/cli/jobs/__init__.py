@@ -1,9 +1,15 @@
 """`stepwell jobs`: its commands, the filters that they share, and how jobs are printed.
 
-`commands` has one function per command. `filters` turns the filter options into a match, `changes` retries and cancels
-jobs and reports the result, and `table`, `page` and `steps` print. The changes themselves are in `stepwell.jobs`.
+`commands`, `delete_and_move` and `live` have one function per command. `filters` turns the filter options into a match,
+`changes` changes jobs and reports the result, and `table`, `page` and `steps` print. The changes themselves are in
+`stepwell.jobs`.
 """
 
+from stepwell.cli.jobs import delete_and_move
 from stepwell.cli.jobs.commands import group
+from stepwell.cli.jobs.live import logs, stack
 
-__all__ = ["group"]
+group.command()(logs)
+group.command()(stack)
+
+__all__ = ["delete_and_move", "group"]

@@ -1,27 +1,26 @@
-"""Retry, cancel or run jobs, by id or by filter, and print what became of each."""
+"""Retry, cancel, run, delete or move jobs, by id or by filter, and print what became of each."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections import Counter
 from collections.abc import Sequence
 
 import typer
 
-from stepwell.cli import known_names, parse
-from stepwell.cli.database import open_database
+from stepwell.cli import bulk, known_names, parse
+from stepwell.cli.database import open_database, person
 from stepwell.cli.jobs.steps import check_step_to_enter
 from stepwell.cli.options import ask, check_can_ask
 from stepwell.cli.output import complain, say
-from stepwell.jobs.bulk import Became, Change, change_matching, count_matching
-from stepwell.jobs.changes import change_by_id
+from stepwell.jobs.bulk import Became, Change
+from stepwell.jobs.bulk_operation import Counted, count_bulk, start_bulk
+from stepwell.jobs.change_by_id import change_by_id
+from stepwell.postgres.queries.bulk import Bulk
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import run
 from stepwell.telemetry.bus import counted
 
 _COUNTED = 10_000
-"""How many jobs are counted at most for the question before a change."""
+"""More jobs than these are not counted."""
 
 
 def change_jobs(
@@ -60,55 +59,44 @@ def change_ids(change: Change, typed: Sequence[str], database: str | None, *, ye
 
 def _change_matching(change: Change, which: JobMatch, database: str | None, *, yes: bool) -> None:
     with open_database(database) as found:
+        confirmed = None
         if not yes:
-            count = run(count_matching(which, _COUNTED, float("inf"), to_retry=change.to_retry), found)
-            if not count:
+            confirmed = run(count_bulk(change, which), found)
+            if not (confirmed.count or confirmed.more):
                 known_names.check_filter(found, which, known_names.refuse)
             check_can_ask(f"jobs {change.verb}", yes=yes)
-            if count:
-                ask(f"{change.verb} {counted(count, 'job')}{' or more' if count == _COUNTED else ''}?")
-        progress = _Progress()
-        try:
-            total = run(change_matching(change, which, progress), found)
-        except BaseException:
-            progress.clear()
-            # The batches before Ctrl-C or a lost connection are committed.
-            complain(f"interrupted: {_summary(change, progress.total)}; run the same command again to go on")
-            raise
-        progress.clear()
-        if not total:
+            if confirmed.count or confirmed.more:
+                ask(_question(change, confirmed))
+        bulk_id = run(start_bulk(change, which, person(), confirmed), found)
+        operation = bulk.work_off(found, bulk.find(found, bulk_id))
+        if not operation.done + operation.skipped + operation.failed:
             known_names.check_filter(found, which, known_names.refuse)
-    say(_summary(change, total))
+    say(_summary(change, operation))
+    if operation.state == "stopped":
+        complain("stopped by somebody before the end")
+        raise typer.Exit(1)
+    if operation.failed:
+        complain(f"{counted(operation.failed, 'job')} could not be changed, the last because of: {operation.error}")
+        raise typer.Exit(1)
 
 
-def _summary(change: Change, total: Counter[Became]) -> str:
-    if change.to_retry:
-        return f"retried {counted(total['ready'], 'job')}"
-    running = f"; asked the workers of {total['running']} running to stop them" if total["running"] else ""
-    undoing = f"; {total['undoing']} undo their steps first" if total["undoing"] else ""
-    return f"cancelled {counted(total['cancelled'], 'job')}{running}{undoing}"
+def _question(change: Change, counted_jobs: Counted) -> str:
+    if counted_jobs.count > _COUNTED:
+        return f"{change.verb} more than {_COUNTED:,} jobs?"
+    if counted_jobs.more:
+        looked = counted(counted_jobs.looked, "job")
+        return f"{change.verb} {counted(counted_jobs.count, 'job')} or more? There was time to look at {looked} only."
+    return f"{change.verb} {counted(counted_jobs.count, 'job')}?"
 
 
-class _Progress:
-    """On a terminal, a line that counts the changed jobs, shown once the change has taken more than a second."""
-
-    def __init__(self) -> None:
-        self.total: Counter[Became] = Counter()
-        self._shown = False
-        self._next = time.monotonic() + 1
-
-    def __call__(self, total: Counter[Became]) -> None:
-        self.total = total
-        if sys.stderr.isatty() and time.monotonic() >= self._next:
-            self._next = time.monotonic() + 0.2
-            self._shown = True
-            sys.stderr.write(f"\r{counted(total.total(), 'job')} so far")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+def _summary(change: Change, operation: Bulk) -> str:
+    became = operation.became
+    if change.verb != "cancel":
+        done = {"retry": "retried", "run": "made ready", "delete": "deleted", "move": "moved"}[change.verb]
+        return f"{done} {counted(operation.done, 'job')}"
+    running = f"; asked the workers of {became['running']} running to stop them" if "running" in became else ""
+    undoing = f"; {became['undoing']} undo their steps first" if "undoing" in became else ""
+    return f"cancelled {counted(became.get('cancelled', 0), 'job')}{running}{undoing}"
 
 
 _BECAME: dict[Became, str] = {
@@ -116,6 +104,8 @@ _BECAME: dict[Became, str] = {
     "cancelled": "is cancelled",
     "running": "is running: its worker was asked to stop it",
     "undoing": "undoes its steps and is then cancelled",
+    "deleted": "is deleted",
+    "moved": "is moved",
 }
 
 

@@ -10,7 +10,7 @@ import typer
 from stepwell.cli import known_names, parse
 from stepwell.cli.database import DatabaseOption, connect, open_database
 from stepwell.cli.group import new_group
-from stepwell.cli.jobs.changes import change_ids, change_jobs
+from stepwell.cli.jobs.changes import change_jobs
 from stepwell.cli.jobs.filters import filtered
 from stepwell.cli.jobs.page import print_job
 from stepwell.cli.jobs.table import print_jobs, print_running
@@ -18,8 +18,9 @@ from stepwell.cli.options import JsonOption, ValueOption, YesOption
 from stepwell.cli.output import dump, fields, record, say
 from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.jobs.bulk import cancelling, count_matching, list_matching, retrying, running_now
-from stepwell.jobs.changes import no_such_step
-from stepwell.jobs.handle import info_of, why_of
+from stepwell.jobs.change_by_id import no_such_step
+from stepwell.jobs.handle import info_of
+from stepwell.jobs.why import why_of
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.fetch import fetch
@@ -196,16 +197,20 @@ def cancel(
 
 
 @group.command("run")
+@filtered
 def run_(
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The jobs' ids.", show_default=False)],
+    which: JobMatch,
+    ids: IdsArgument = None,
+    all_: AllOption = False,
+    yes: YesOption = False,
     database: DatabaseOption = None,
 ) -> None:
     """Run jobs now that are scheduled for later.
 
-    These are delayed jobs, and jobs that wait for their next attempt. Their priority does not change. The exit code is
-    1 if one of the jobs was not scheduled.
+    Select jobs by id or by filters. These are delayed jobs, and jobs that wait for their next attempt. Their priority
+    does not change. The exit code is 1 if a job given by id was not scheduled.
     """
-    change_ids(running_now(), ids, database)
+    change_jobs(running_now(), ids or [], which, everything=all_, yes=yes, database=database)
 
 
 @group.command()

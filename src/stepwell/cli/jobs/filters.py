@@ -1,4 +1,5 @@
-"""The options that choose jobs to list, count, retry or cancel. They are named like the filters in Python."""
+"""The options that choose jobs to list, count, retry, cancel, run, delete or move. They are named like the filters in
+Python."""
 
 from __future__ import annotations
 
@@ -10,15 +11,29 @@ from typing import Annotated, Any, cast
 import typer
 
 from stepwell.cli import parse
+from stepwell.cli.completion import complete_queue, complete_state, complete_task, complete_worker
 from stepwell.jobs.filter import JobFilters, to_match
 from stepwell.postgres.queries.search import JobMatch
 
 StateOption = Annotated[
     list[str] | None,
-    typer.Option("--state", "-s", metavar="STATE", help="Only jobs in this state. Repeatable.", show_default=False),
+    typer.Option(
+        "--state",
+        "-s",
+        autocompletion=complete_state,
+        metavar="STATE",
+        help="Only jobs in this state. Repeatable.",
+        show_default=False,
+    ),
 ]
-QueueOption = Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Only jobs in this queue.")]
-TaskOption = Annotated[str | None, typer.Option("--task", "-t", metavar="NAME", help="Only jobs of this task.")]
+QueueOption = Annotated[
+    str | None,
+    typer.Option("--queue", "-q", autocompletion=complete_queue, metavar="NAME", help="Only jobs in this queue."),
+]
+TaskOption = Annotated[
+    str | None,
+    typer.Option("--task", "-t", autocompletion=complete_task, metavar="NAME", help="Only jobs of this task."),
+]
 OlderOption = Annotated[
     str | None,
     typer.Option("--older-than", metavar="DURATION", help="Only jobs enqueued longer ago than this: 30s, 1h30m, 7d."),
@@ -31,7 +46,19 @@ MetadataOption = Annotated[
 ]
 OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Only jobs of the app of this name.")]
 WorkerOption = Annotated[
-    str | None, typer.Option("--worker", "-w", metavar="ID", help="Only jobs that this worker runs or was last to run.")
+    str | None,
+    typer.Option(
+        "--worker",
+        "-w",
+        autocompletion=complete_worker,
+        metavar="ID",
+        help="Only jobs that this worker runs or was last to run.",
+    ),
+]
+GroupOption = Annotated[str | None, typer.Option("--group", metavar="ID", help="Only members of this group.")]
+FailureOption = Annotated[
+    str | None,
+    typer.Option("--failure", metavar="ID", help="Only jobs that failed like this last; see 'stepwell failures'."),
 ]
 ErrorOption = Annotated[
     str | None, typer.Option("--error", metavar="TEXT", help="Only jobs with this text in their error, in any case.")
@@ -48,6 +75,8 @@ def job_match(
     owner: OwnerOption = None,
     worker: WorkerOption = None,
     error: ErrorOption = None,
+    group: GroupOption = None,
+    failure: FailureOption = None,
 ) -> JobMatch:
     filters: JobFilters = {
         "state": cast("Any", state or None),
@@ -59,6 +88,8 @@ def job_match(
         "owner": owner,
         "worker": worker,
         "error": error,
+        "group": group,
+        "failure": failure,
     }
     with parse.usage_errors():
         return to_match("jobs", filters, lambda word: "--" + word.replace("_", "-"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from stepwell.cli.jobs.steps import print_steps
-from stepwell.cli.output import clean, compact, fields, say
+from stepwell.cli.output import clean, compact, fields, hide, say
 from stepwell.cli.wording import policy_text
 from stepwell.error_text import error_line
-from stepwell.jobs.changes import waits_of
+from stepwell.jobs.change_by_id import waits_of
 from stepwell.values.duration import describe, local_time
 from stepwell.values.job import Failure, JobInfo
 
@@ -32,6 +32,7 @@ def print_job(job: JobInfo) -> None:
         ("at step", None if job.cursor is None else clean(job.cursor)),
         ("parent", job.parent_id),
         ("forked from", job.forked_from),
+        ("group", job.group_id),
         ("attempt", job.attempt if job.max_attempts is None else f"{job.attempt} of {job.max_attempts}"),
         ("policy", None if job.policy is None else policy_text(job.policy, job.max_attempts)),
         ("epoch", job.epoch),
@@ -68,7 +69,7 @@ def _state(job: JobInfo) -> str:
 
 def _json(value: object) -> str:
     line = compact(value)
-    return line if len(line) <= _LONGEST_LINE else json.dumps(value, indent=2, ensure_ascii=False)
+    return line if len(line) <= _LONGEST_LINE else json.dumps(hide(value), indent=2, ensure_ascii=False)
 
 
 def _lasted(failure: Failure) -> str:

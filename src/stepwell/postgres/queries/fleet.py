@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query, repeatable_query
+from stepwell.postgres.queries.query import Act, Query, as_tuple, repeatable_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Target:
     def params(self) -> tuple[str | None, str | None, UUID | None, bool]:
         return self.queue, self.task, self.worker, self.everything
 
+    @property
+    def text(self) -> str:
+        given = {"queue": self.queue, "task": self.task, "worker": self.worker}
+        return next((f"{kind} {name}" for kind, name in given.items() if name is not None), "everything")
+
 
 @dataclass(frozen=True, slots=True)
 class Orders:
@@ -36,6 +41,9 @@ class Orders:
     stopping: bool
     number: int
     """The worker's number. Each worker that registers gets a higher one."""
+    stack_requests: list[str]
+    """Requests for the stacks of its handlers, and the jobs that they are about."""
+    stack_jobs: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,11 @@ class Control:
     scope: Literal["everything", "queue", "task", "worker"]
     name: str
     asked_at: datetime
+
+
+def gauges() -> Query[tuple[str, str | None, float]]:
+    """Numbers about the whole database, by name and queue, for metrics."""
+    return repeatable_query("select name, queue, value from stepwell.gauges()", (), as_tuple)
 
 
 def register_worker(
@@ -63,11 +76,12 @@ def register_worker(
     stale_after: float | None = None,
     named: bool | None = None,
     signatures: Sequence[int] | None = None,
+    settings: str | None = None,
 ) -> Query[str]:
     return Query(
         "select stepwell.register_worker(%s::text, %s::integer, %s::text, %s::text[], %s::text, %s::integer,"
         " %s::double precision, %s::double precision, %s::integer, %s::text, %s::text[], %s::double precision,"
-        " %s::boolean, %s::integer[])::text",
+        " %s::boolean, %s::integer[], %s::text)::text",
         (
             host,
             pid,
@@ -83,13 +97,15 @@ def register_worker(
             stale_after,
             named,
             None if signatures is None else list(signatures),
+            settings,
         ),
     )
 
 
 def renew(worker_id: str, lease: float, running: int) -> Query[Orders]:
     return Query(
-        "select cancelling::text[], paused, paused_queues, paused_tasks, stopping, number"
+        "select cancelling::text[], paused, paused_queues, paused_tasks, stopping, number, stack_requests::text[],"
+        " stack_jobs::text[]"
         " from stepwell.renew(%s::uuid, %s::double precision, %s::integer)",
         (worker_id, lease, running),
         Orders,
@@ -161,15 +177,15 @@ _TARGET: LiteralString = "(%s::text, %s::text, %s::uuid, %s::boolean)"
 
 
 def pause(target: Target) -> Query[None]:
-    return repeatable_query("select stepwell.pause" + _TARGET, target.params)
+    return repeatable_query("select stepwell.pause" + _TARGET, target.params, act=Act("pause", target.text))
 
 
 def resume(target: Target) -> Query[bool]:
-    return Query("select stepwell.resume" + _TARGET, target.params)
+    return Query("select stepwell.resume" + _TARGET, target.params, act=Act("resume", target.text))
 
 
 def stop(target: Target) -> Query[int]:
-    return Query("select stepwell.stop" + _TARGET, target.params)
+    return Query("select stepwell.stop" + _TARGET, target.params, act=Act("stop", target.text))
 
 
 def pauses() -> Query[Control]:

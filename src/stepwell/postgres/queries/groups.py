@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from stepwell.postgres.queries.jobs import columns
-from stepwell.postgres.queries.query import Query, as_tuple
+from stepwell.postgres.queries.query import Act, Query, as_tuple
 from stepwell.postgres.queries.reads import value_of
 from stepwell.values.group import GroupProgress, GroupResult
 from stepwell.values.job import NewJob
@@ -77,4 +77,5 @@ def cancel_group(group_id: str, reason: str | None, after: str | None) -> Query[
         "select cancelled, looked_to from stepwell.cancel_group(%s::uuid, %s::text, %s::uuid)",
         (group_id, reason, after),
         as_tuple,
+        act=Act("cancel", f"members of group {group_id}", lambda rows: rows[0][0]),
     )

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import LiteralString
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query
+from stepwell.postgres.queries.query import Query, repeatable_query
 
 LISTEN_FOR_DOCTOR: LiteralString = "listen stepwell_doctor"
 
@@ -43,13 +43,15 @@ def oldest_ready() -> Query[OldestReady]:
         "with paused as materialized (select coalesce(bool_or(c.scope = 'everything'), false) as everything,"  # noqa: S608
         " coalesce(array_agg(c.name) filter (where c.scope = 'queue'), '{}') as queues,"
         " coalesce(array_agg(c.name) filter (where c.scope = 'task'), '{}') as tasks"
-        " from stepwell.control c where c.action = 'pause'), ready as (select j.id, j.queue, j.task, j.owner, j.run_at,"
+        " from stepwell.control c where c.action = 'pause'), ready as (select j.id, j.queue, j.task, j.owner,"
+        # The run_at of a job with a fair key is its turn, which may be long before it was enqueued.
+        " case when j.fair is null then j.run_at else greatest(j.run_at, j.enqueued_at, j.claimed_at) end as due_at,"
         " case when p.everything then 'everything' when j.queue = any (p.queues) then 'queue'"
         " when j.task = any (p.tasks) then 'task' end as paused"
         " from stepwell.job j, paused p where j.state = 'ready'::stepwell.state)"
-        " select r.id, r.queue, r.task, extract(epoch from stepwell.now() - r.run_at)::double precision, r.paused, "
+        " select r.id, r.queue, r.task, extract(epoch from stepwell.now() - r.due_at)::double precision, r.paused, "
         + _SERVED
-        + " from (select * from ready r order by r.paused is not null, r.run_at limit 1) r",
+        + " from (select * from ready r order by r.paused is not null, r.due_at limit 1) r",
         row=OldestReady,
     )
 
@@ -191,3 +193,23 @@ def default_rows() -> Query[DefaultRows]:
 
 def notify(channel: str, payload: str) -> Query[None]:
     return Query("select pg_notify(%s, %s)", (channel, payload))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBuild:
+    """An index that a session builds: on which table, and how much of its current phase is done, from 0 to 1."""
+
+    table: str
+    done: float | None
+
+
+def index_build(pid: int) -> Query[IndexBuild]:
+    """The index that the session with this process id builds at the moment, if any."""
+    return repeatable_query(
+        "select p.relid::regclass::text, case"
+        " when p.blocks_total > 0 then p.blocks_done::double precision / p.blocks_total"
+        " when p.tuples_total > 0 then p.tuples_done::double precision / p.tuples_total end"
+        " from pg_stat_progress_create_index p where p.pid = %s::integer",
+        (pid,),
+        IndexBuild,
+    )

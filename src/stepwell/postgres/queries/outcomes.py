@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from operator import add
 from typing import LiteralString
 from uuid import UUID
 
@@ -11,6 +12,7 @@ import msgspec
 
 from stepwell.postgres.queries.arrays import bare, shared, texts
 from stepwell.postgres.queries.query import WITHIN, Query, milliseconds
+from stepwell.values.histogram import BINS
 
 
 def finish(
@@ -21,10 +23,12 @@ def finish(
     states: list[str],
     errors: list[str | None],
     parent_ids: Sequence[str] = (),
+    by_queue: list[bool] | None = None,
 ) -> Query[list[UUID]]:
+    """`by_queue`: whether the setting of a job's queue comes before its element of `keeps`."""
     return Query(
         "select stepwell.finish(%s::uuid[], %s::integer[], %s::text[], %s::double precision[], %s::stepwell.state[],"
-        " %s::text[], %s::uuid[])",
+        " %s::text[], %s::uuid[], %s::boolean[])",
         (
             bare(ids),
             bare(epochs),
@@ -33,6 +37,7 @@ def finish(
             shared(states, texts),
             texts(errors) if any(errors) else None,
             bare(parent_ids) if parent_ids else None,
+            shared(by_queue) if by_queue else None,
         ),
     )
 
@@ -50,10 +55,13 @@ def fail(
     failed_steps: Sequence[str | None] = (),
     parent_ids: Sequence[str] = (),
     besides: Sequence[Sequence[str]] = (),
+    by_queue: list[bool] | None = None,
+    frames: Sequence[str | None] = (),
 ) -> Query[list[UUID]]:
     return Query(
         "select stepwell.fail(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],"
-        " %s::double precision[], %s::integer[], %s::double precision[], %s::text[], %s::uuid[], %s::text[])",
+        " %s::double precision[], %s::integer[], %s::double precision[], %s::text[], %s::uuid[], %s::text[],"
+        " %s::boolean[], %s::text[])",
         (
             bare(ids),
             bare(epochs),
@@ -67,6 +75,8 @@ def fail(
             texts(failed_steps) if any(failed_steps) else None,
             bare(parent_ids) if parent_ids else None,
             texts(msgspec.json.encode(keys).decode() for keys in besides) if any(besides) else None,
+            shared(by_queue) if by_queue else None,
+            texts(frames) if any(frames) else None,
         ),
     )
 
@@ -163,13 +173,22 @@ def report_progress(ids: list[str], epochs: list[int], progress: list[str]) -> Q
     )
 
 
-def mark_transaction(mark: str) -> Query[str]:
-    """Set a mark that lasts as long as the transaction. If it is gone later, the handler ended the transaction."""
-    return Query("select set_config('stepwell.transaction', %s, true)", (mark,))
+def mark_transaction(mark: str) -> Query[int]:
+    """Set a mark that lasts as long as the transaction, and return the pid of the session. If the mark is gone later,
+    the handler ended the transaction."""
+    return Query("select pg_backend_pid(), set_config('stepwell.transaction', %s, true)", (mark,), _first)
+
+
+def _first(column: int, _: str) -> int:
+    return column
 
 
 def transaction_mark() -> Query[str | None]:
     return Query("select current_setting('stepwell.transaction', true)")
+
+
+def _empty() -> list[int]:
+    return [0] * BINS
 
 
 @dataclass(slots=True)
@@ -189,12 +208,26 @@ class Sums:
     restarted: int = 0
     undone: int = 0
     refused: int = 0
+    waits: list[int] = field(default_factory=_empty)
+    """How many runs had been due for how long when they began: a count for each bin of `values/histogram.py`."""
+    runs: list[int] = field(default_factory=_empty)
+    """How many runs took how long."""
+
+    def add(self, other: Sums) -> None:
+        for name in _ADDED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in _HISTOGRAMS:
+            setattr(self, name, [*map(add, getattr(self, name), getattr(other, name))])
+
+
+_HISTOGRAMS = ("waits", "runs")
+_ADDED = [each.name for each in fields(Sums) if each.name not in ("task", "queue", *_HISTOGRAMS)]
 
 
 def add_stats(sums: Sequence[Sums]) -> Query[None]:
     return Query(
         "select stepwell.add_stats(%s::text[], %s::text[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
         " %s::double precision[], %s::integer[], %s::integer[], %s::integer[], %s::integer[], %s::integer[],"
-        " %s::integer[])",
-        [[getattr(each, field.name) for each in sums] for field in fields(Sums)],
+        " %s::integer[], %s::integer[], %s::integer[])",
+        [[getattr(each, column.name) for each in sums] for column in fields(Sums)],
     )

@@ -21,7 +21,7 @@ INFO: LiteralString = (
     # Python has no infinite datetime: None means due at no time, or kept forever.
     " nullif(run_at, 'infinity'::timestamptz), claimed_at, finished_at,"
     " nullif(expires_at, 'infinity'::timestamptz), schedule_id, scheduled_for, cursor, parent_id,"
-    " forked_from, undoing, owner, misfit_until, policy::text from stepwell.jobs"
+    " forked_from, undoing, owner, misfit_until, policy::text, group_id from stepwell.jobs"
 )
 
 
@@ -74,11 +74,11 @@ def steps(job_id: str) -> Query[StepInfo]:
 
 
 def to_info(*columns: Any) -> JobInfo:
-    id_, state, task, queue, priority, args, metadata, result, error, progress, *rest, policy = columns
+    id_, state, task, queue, priority, args, metadata, result, error, progress, *rest, policy, group_id = columns
     return JobInfo(
         id_, state, task, queue, priority, _object(args), None if metadata is None else _object(metadata),
         value_of(result), error, value_of(progress), *rest,
-        policy=None if policy is None else _object(policy),
+        policy=None if policy is None else _object(policy), group_id=group_id,
     )  # fmt: skip
 
 
@@ -121,6 +121,25 @@ def clock() -> Query[datetime]:
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """A database: the identifier of its cluster with its oid there, and its name."""
+
+    id: str
+    name: str
+
+
+def identity() -> Query[Identity]:
+    # Any role may read both, and neither needs the schema.
+    return repeatable_query(
+        "select c.system_identifier::text || '/' || d.oid::text, d.datname::text"
+        " from pg_catalog.pg_control_system() c, pg_catalog.pg_database d"
+        " where d.datname = pg_catalog.current_database()",
+        (),
+        Identity,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class QueueInfo:
     """A queue that has live jobs or settings."""
 
@@ -137,12 +156,16 @@ class QueueInfo:
     rate: float | None
     """How many of its jobs may start per second; None: no rate is set."""
     burst: int | None
+    keep: float | None
+    """For how many seconds its jobs are kept after they succeeded; None: that is not set."""
+    keep_failed: float | None
+    """For how many seconds its jobs are kept after they failed or were cancelled; None: that is not set."""
 
 
 def queues() -> Query[QueueInfo]:
     return repeatable_query(
-        'select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at, "limit", rate, burst'
-        " from stepwell.queues order by name",
+        'select name, paused_at, ready, scheduled, running, waiting, blocked, oldest_ready_at, "limit", rate, burst,'
+        " keep, keep_failed from stepwell.queues order by name",
         row=QueueInfo,
     )
 

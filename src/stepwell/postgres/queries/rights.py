@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from stepwell.postgres.queries.query import Query
+from stepwell.postgres.queries.query import Act, Query, once
 
 RoleKind = Literal["producer", "worker", "viewer", "operator"]
 
@@ -30,11 +30,20 @@ class Who:
 
 
 def grant_role(role: str, kinds: Sequence[RoleKind]) -> Query[None]:
-    return Query("select stepwell.grant_role(%s::text, %s::text[])", (role, list(kinds)))
+    return Query(
+        "select stepwell.grant_role(%s::text, %s::text[])",
+        (role, list(kinds)),
+        act=Act("grant", f"role {role} as {', '.join(kinds)}", once),
+    )
 
 
 def revoke_role(role: str, kinds: Sequence[RoleKind] | None) -> Query[list[RoleKind]]:
-    return Query("select stepwell.revoke_role(%s::text, %s::text[])", (role, None if kinds is None else list(kinds)))
+    what = "everything" if kinds is None else ", ".join(kinds)
+    return Query(
+        "select stepwell.revoke_role(%s::text, %s::text[])",
+        (role, None if kinds is None else list(kinds)),
+        act=Act("revoke", f"role {role}: {what}", once),
+    )
 
 
 def grants() -> Query[Grant]:

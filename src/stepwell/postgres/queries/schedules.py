@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import LiteralString
+from typing import Any, LiteralString
 from uuid import UUID
 
 from stepwell.calendar.schedule import DueSchedule, NewSchedule, ScheduleInfo, Tick, from_timing
 from stepwell.postgres.queries.arrays import bare, times
-from stepwell.postgres.queries.query import Query, repeatable_query
+from stepwell.postgres.queries.query import Act, Query, repeatable_query
+from stepwell.postgres.queries.reads import value_of
 
 _DUE: LiteralString = "select id::text, name, version, cron, tz, every, catchup, due_at, due_in, looked_at from "
+
+_OTHERS = (
+    "owner", "name", "task", "queue", "priority", "cron", "tz", "every", "overlap", "catchup", "jitter", "declared",
+    "version", "created_at", "paused_at", "next_run_at", "last_run_at", "live", "max_attempts",
+)  # fmt: skip
 
 
 def put_schedules(
@@ -53,7 +59,9 @@ def put_schedules(
 
 def remove_schedules(owner: str, names: Sequence[str], *, except_these: bool = False) -> Query[list[str]]:
     return Query(
-        "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean)", (owner, list(names), except_these)
+        "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean)",
+        (owner, list(names), except_these),
+        act=None if except_these else Act("delete", f"schedule {', '.join(names)} of {owner}"),
     )
 
 
@@ -111,27 +119,73 @@ def tick(
 
 
 def pause_schedule(owner: str, name: str) -> Query[bool]:
-    return Query("select stepwell.pause_schedule(%s::text, %s::text)", (owner, name))
+    act = Act("pause", f"schedule {name} of {owner}")
+    return Query("select stepwell.pause_schedule(%s::text, %s::text)", (owner, name), act=act)
 
 
-def resume_schedule(schedule_id: UUID, version: int, next_at: datetime | None) -> Query[bool]:
+def resume_schedule(
+    schedule_id: UUID, version: int, next_at: datetime | None, owner: str = "", name: str = ""
+) -> Query[bool]:
+    """`owner` and `name` are for the record."""
     return Query(
-        "select stepwell.resume_schedule(%s::uuid, %s::integer, %s::timestamptz)", (schedule_id, version, next_at)
+        "select stepwell.resume_schedule(%s::uuid, %s::integer, %s::timestamptz)",
+        (schedule_id, version, next_at),
+        act=Act("resume", f"schedule {name} of {owner}"),
     )
 
 
 def trigger_schedule(owner: str, name: str) -> Query[str | None]:
-    return Query("select stepwell.trigger_schedule(%s::text, %s::text)::text", (owner, name))
+    act = Act("trigger", f"schedule {name} of {owner}")
+    return Query("select stepwell.trigger_schedule(%s::text, %s::text)::text", (owner, name), act=act)
+
+
+@dataclass(frozen=True, slots=True)
+class Backfilled:
+    """How many runs were enqueued, or would be, and how many ticks got none; all None: there is no such schedule."""
+
+    due: int | None
+    ran: int
+    unknown: int
+    taken: int
+    changed: bool
+    """Whether the schedule has another version, for which the ticks must be computed again."""
+
+
+def backfill_schedule(
+    owner: str, name: str, version: int, ats: Sequence[datetime], *, preview: bool
+) -> Query[Backfilled]:
+    return Query(
+        "select due, ran, unknown, taken, changed from stepwell.backfill_schedule(%s::text, %s::text, %s::integer,"
+        " %s::timestamptz[], %s::boolean)",
+        (owner, name, version, times(ats), preview),
+        Backfilled,
+        act=None if preview else Act("backfill", f"schedule {name} of {owner}", lambda rows: rows[0].due or 0),
+    )
 
 
 def schedules(owner: str | None = None, name: str | None = None) -> Query[ScheduleInfo]:
     return repeatable_query(
-        "select id, owner, name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, declared,"
-        " version, created_at, paused_at, next_run_at, last_run_at, last_job_id, live,"
-        " metadata, max_attempts, policy from stepwell.schedules"
+        # As text, since drivers do not agree on what they return for a uuid or for JSON.
+        "select id::text, last_job_id::text, args::text, metadata::text, policy::text, owner, name, task, queue,"
+        " priority, cron, tz, every, overlap, catchup, jitter, declared, version, created_at, paused_at, next_run_at,"
+        " last_run_at, live, max_attempts from stepwell.schedules"
         " where (%s::text is null or owner = %s::text) and (%s::text is null or name = %s::text) order by owner, name",
         (owner, owner, name, name),
-        ScheduleInfo,
+        _info,
+    )
+
+
+def _info(
+    schedule_id: str, last_job_id: str | None, args: str, metadata: str | None, policy: str | None, *others: Any
+) -> ScheduleInfo:
+    named = dict(zip(_OTHERS, others, strict=True))
+    return ScheduleInfo(
+        id=UUID(schedule_id),
+        last_job_id=None if last_job_id is None else UUID(last_job_id),
+        args=value_of(args),
+        metadata=value_of(metadata),
+        policy=value_of(policy),
+        **named,
     )
 
 

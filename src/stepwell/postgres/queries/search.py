@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, LiteralString
 from uuid import UUID
 
@@ -28,6 +28,18 @@ class JobMatch:
     owner: str | None = None
     error: str | None = None
     """A part of the error, ignoring case."""
+    group_id: UUID | None = None
+    failure: UUID | None = None
+    """The fingerprint of the last failed attempt."""
+
+    @property
+    def text(self) -> str:
+        """The filters in a line; the ages are in seconds."""
+        named = ((field.name, getattr(self, field.name)) for field in fields(self) if field.name != "states")
+        given = {"state": ",".join(self.states)} if self.states else {}
+        # It may hold secrets, and this text is kept in the audit.
+        given |= {name: "..." if name == "metadata" else str(value) for name, value in named if value is not None}
+        return " ".join(f"{name}={value}" for name, value in given.items())
 
 
 _FIND: LiteralString = (
@@ -35,7 +47,8 @@ _FIND: LiteralString = (
     " _worker_id => %s::uuid, _metadata => %s::jsonb, _error => %s::text,"
     " _enqueued_after => stepwell.now() - %s::double precision * interval '1 second',"
     " _enqueued_before => stepwell.now() - %s::double precision * interval '1 second',"
-    " _before => %s::uuid, _limit => %s::integer, _look => %s::integer, _to_retry => %s::boolean) as f"
+    " _before => %s::uuid, _limit => %s::integer, _look => %s::integer, _to_retry => %s::boolean,"
+    " _group => %s::uuid, _failure => %s::uuid) as f"
 )
 
 
@@ -90,6 +103,8 @@ def _params(which: JobMatch, before: str | None, limit: int, *, to_retry: bool =
         limit,
         MOST_LOOKED_AT,
         to_retry,
+        which.group_id,
+        which.failure,
     )
 
 

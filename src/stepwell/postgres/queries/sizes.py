@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepwell.postgres.queries.query import Query
+from stepwell.postgres.queries.query import Act, Query, once
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,4 +20,5 @@ def size_limits() -> Query[SizeLimit]:
 
 
 def set_size_limit(name: str, size: int) -> Query[int]:
-    return Query("select stepwell.set_size_limit(%s::text, %s::bigint)", (name, size))
+    act = Act("set size", f"{name}: {size} bytes", once)
+    return Query("select stepwell.set_size_limit(%s::text, %s::bigint)", (name, size), act=act)

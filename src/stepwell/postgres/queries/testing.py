@@ -84,6 +84,11 @@ def is_app_busy(tasks: Sequence[str], owner: str | None) -> Query[bool]:
     return Query(_APP_BUSY, (list(tasks), owner))
 
 
+def admit_blocked() -> Query[int]:
+    """Admit blocked jobs whose limits and rates have room, and return how many there were."""
+    return Query("select admitted from stepwell.admit_keys(stepwell.lines())")
+
+
 def busy_and_left() -> Query[tuple[bool, bool]]:
     """Whether any job is ready, running or due, and whether any live job is left."""
     return Query(_BUSY, (), as_tuple)

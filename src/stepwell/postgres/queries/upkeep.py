@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from stepwell.postgres.queries.query import Query
+from stepwell.postgres.queries.query import Query, as_tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,16 @@ def prune_rows(table: Literal["history_default", "failure_default", "large_value
     return Query("select stepwell.prune_rows(%s::text, %s::integer)", (table, limit))
 
 
+def prune_logs(limit: int) -> Query[int]:
+    """Look at the logs of so many jobs, and delete those that nobody keeps. Returns at how many jobs it looked."""
+    return Query("select looked from stepwell.prune_logs(%s::integer)", (limit,))
+
+
+def prune_logs_counted(limit: int) -> Query[tuple[int, int]]:
+    """As `prune_logs`. Also returns how many lines it deleted."""
+    return Query("select looked, deleted from stepwell.prune_logs(%s::integer)", (limit,), as_tuple)
+
+
 def prune_events(limit: int) -> Query[int]:
     return Query("select stepwell.prune_events(%s::integer)", (limit,))
 
@@ -91,6 +101,31 @@ def prune_ticks(limit: int) -> Query[int]:
 
 def prune_stats(limit: int) -> Query[int]:
     return Query("select stepwell.prune_stats(_limit => %s::integer)", (limit,))
+
+
+def prune_failures(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_failures(_limit => %s::integer)", (limit,))
+
+
+def prune_audit(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_audit(_limit => %s::integer)", (limit,))
+
+
+def fold_failures() -> Query[int]:
+    """Add the counts of failures to their groups."""
+    return Query("select stepwell.fold_failures()")
+
+
+def count_enqueued(limit: int) -> Query[int]:
+    return Query("select stepwell.count_enqueued(%s::integer)", (limit,))
+
+
+def sum_stats(limit: int) -> Query[int]:
+    return Query("select stepwell.sum_stats(%s::integer)", (limit,))
+
+
+def prune_bulks(limit: int) -> Query[int]:
+    return Query("select stepwell.prune_bulks(_limit => %s::integer)", (limit,))
 
 
 def admit_stranded() -> Query[int]:

@@ -7,7 +7,9 @@ select s.id, s.owner, s.name, s.task, s.args, s.queue, -s.rank::integer as prior
   (
     select count(*) from stepwell.job j
     where (j.state = 'blocked') = any ('{false,true}') and j.schedule_id = s.id
-  ) as live, s.metadata, s.max_attempts, s.policy
+  ) as live, s.metadata, s.max_attempts,
+  case when s.policy -> 'headers' is null then s.policy else nullif(s.policy::jsonb - 'headers', '{}')::json end
+    as policy
 from stepwell.schedule s;
 
 comment on view stepwell.schedules is

@@ -10,21 +10,27 @@ import asyncio
 import contextvars
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
 from stepwell.durable.log_filter import LoggedBatch, log_as
 from stepwell.execution.batch_executor import execute_batch, execute_plain_batch, own_task
 from stepwell.execution.executor import outcome_of
 from stepwell.jobs.batch_task import BatchTask
-from stepwell.jobs.task import Task
+from stepwell.jobs.task import Task, TaskKind
+from stepwell.plugins.run import Run
+from stepwell.plugins.run_plugins import RunPlugins
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.jobs import HandlerAbandoned, JobStarted, JobStopAsked
 from stepwell.values.job import ClaimedJob
-from stepwell.values.outcome import Cancelled, Misfit, Outcome, Restarted, Succeeded
+from stepwell.values.outcome import Cancelled, Misfit, Outcome
 from stepwell.worker.batches.gathering import Batch
+from stepwell.worker.live_stack import stack_of
 from stepwell.worker.outcomes.outcome_table import EndedRun
 from stepwell.worker.outcomes.writer import OutcomeWriter
-from stepwell.worker.running_job import StopReason, outcome_of_stop
+from stepwell.worker.running_job import StopReason, outcome_of_stop, stands
+from stepwell.worker.waited import waited, waited_until
+from stepwell.worker.wrapped_run import execute_batch_wrapped
 
 
 class InThread(Protocol):
@@ -36,7 +42,7 @@ class InThread(Protocol):
 class RunningBatch:
     """A batch in a slot. Its jobs are told apart by their places: a job can come back while its lost run goes on."""
 
-    __slots__ = ("abandoned", "began", "handler", "jobs", "started", "stops", "task", "timeout", "timer")
+    __slots__ = ("abandoned", "began", "handler", "jobs", "logged", "started", "stops", "task", "timeout", "timer")
 
     def __init__(self, batch: Batch) -> None:
         self.task = cast("BatchTask[Any, Any]", batch.task)
@@ -46,9 +52,24 @@ class RunningBatch:
         """Why jobs were asked to stop, by their place."""
         self.handler: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
+        self.logged = LoggedBatch(batch.jobs[0])
         self.began = 0.0
         self.started = False
         self.abandoned = False
+
+    @property
+    def kind(self) -> TaskKind:
+        return self.task.kind
+
+    @property
+    def waited(self) -> float | None:
+        """How long its first job was due before it started, in seconds; None: it is not known."""
+        return waited_until(self.began, self.jobs[0], self.task)
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why its function is to stop; None: not all of its jobs were asked to."""
+        return next(iter(self.stops.values())) if len(self.stops) == len(self.jobs) else None
 
 
 class BatchRuns:
@@ -58,12 +79,14 @@ class BatchRuns:
         self,
         outcomes: OutcomeWriter,
         events: EventBus,
+        plugins: RunPlugins,
         in_thread: InThread,
         max_result_size: int,
         ended: Callable[[RunningBatch], None],
     ) -> None:
         self._outcomes = outcomes
         self._events = events
+        self._plugins = plugins
         self._in_thread = in_thread
         self._max_result_size = max_result_size
         self._ended = ended
@@ -73,7 +96,7 @@ class BatchRuns:
 
     @property
     def jobs(self) -> list[ClaimedJob]:
-        return [job for batch in self.running for job in batch.jobs]
+        return [job for batch in list(self.running) for job in batch.jobs]
 
     def start(self, batch: Batch) -> None:
         run = RunningBatch(batch)
@@ -100,23 +123,36 @@ class BatchRuns:
         """The first job of the batch that this task of the event loop runs."""
         return next((run.jobs[0] for run in list(self.running) if run.handler is current), None)
 
+    def stack(self, job_id: str, loop_thread: int) -> str | None:
+        """Where the function is that was called for a job; None: the job is in no running batch."""
+        for run in list(self.running):
+            if any(job.id == job_id for job in run.jobs):
+                shared = f"its call is for {len(run.jobs)} jobs\n" if len(run.jobs) > 1 else ""
+                return shared + stack_of(run.logged, run.handler, self._loop, loop_thread)
+        return None
+
     async def _run(self, run: RunningBatch) -> None:
         run.began = time.perf_counter()
         run.started = True
         task, jobs, most = run.task, run.jobs, self._max_result_size
-        log_as(logged := LoggedBatch(jobs[0]))
+        log_as(run.logged)
         if self._events.wanted(JobStarted):
             for job in jobs:
-                self._events.emit(JobStarted(*_about(job)))
+                self._events.emit(JobStarted(*_about(job), waited(job, task)))
         if run.timeout is not None:
             run.timer = self._loop.call_later(run.timeout, self._stop, run, range(len(jobs)), "timeout")
         outcomes: list[Outcome] | None = None
         try:
             if len(run.stops) < len(jobs):
                 if task.kind == "async":
-                    outcomes = await execute_batch(task, jobs, most)
+                    call = partial(execute_batch, task, jobs, most)
                 else:
-                    outcomes = await self._in_thread(execute_plain_batch, task, jobs, most)
+                    call = partial(self._in_thread, execute_plain_batch, task, jobs, most)
+                if self._plugins.wraps_run:
+                    around = Run(jobs[0], None, run, jobs)
+                    outcomes = await execute_batch_wrapped(self._plugins, around, call)
+                else:
+                    outcomes = await call()
         except BaseException as error:  # around the function, not in it
             outcomes = [outcome_of(error, own_task(task, job), job.attempt) for job in jobs]
         if run.timer is not None:
@@ -124,7 +160,7 @@ class BatchRuns:
         self.running.discard(run)
         if not run.abandoned:
             self._end(run, outcomes)
-        logged.end()
+        run.logged.end()
         self._ended(run)
 
     def _end(self, run: RunningBatch, outcomes: list[Outcome] | None) -> None:
@@ -140,7 +176,7 @@ class BatchRuns:
                 outcome = _stopped(stops.get(place), own, job, outcome, known)
             if grace == 0 and isinstance(outcome, Misfit):
                 outcome = outcome.failed
-            ended.append(EndedRun(job, own, outcome, job.attempt, seconds))
+            ended.append(EndedRun(job, own, outcome, job.attempt, seconds, run.began))
         self._outcomes.add_all(ended)
 
     def _stop(self, run: RunningBatch, places: range | list[int], reason: StopReason) -> None:
@@ -178,8 +214,10 @@ def _stopped(
     """The outcome of a job that was asked to stop. `known` are those that others of its batch have."""
     if reason == "cancel":
         return Cancelled(None)
-    if reason is None or isinstance(outcome, Succeeded | Restarted):
-        return outcome_of_stop(reason, task, job.attempt) if outcome is None else outcome
+    if outcome is not None and (reason is None or stands(outcome, saw_cancelled=False)):
+        return outcome
+    if reason is None:
+        return outcome_of_stop(None, task, job.attempt)
     key = (reason, id(task), job.attempt)
     if key not in known:
         known[key] = outcome_of_stop(reason, task, job.attempt, outcome)

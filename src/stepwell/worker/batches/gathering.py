@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from stepwell.errors import BadArgs
 from stepwell.jobs.task import Task
 from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob
@@ -126,8 +125,9 @@ class Gathering:
     def _limits(self, task: Task[..., Any], job: ClaimedJob) -> Hashable:
         try:
             admission = task.rules.of(task.codec.named_args(job.args), job.queue)
-        except (BadArgs, RecursionError):
-            return None  # it fails without a call
+        except Exception:
+            # The job fails without a call. Whatever is wrong with its args, it must not end the worker.
+            return None
         return admission.limits, admission.rates
 
 

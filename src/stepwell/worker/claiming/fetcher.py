@@ -18,7 +18,7 @@ from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.claims import Position
-from stepwell.telemetry.jobs import JobsClaimed
+from stepwell.telemetry.jobs import JobClaimed, JobsClaimed
 from stepwell.values.job import ClaimedJob
 from stepwell.worker.claiming.balance import Balance
 from stepwell.worker.claiming.claim_budget import ClaimBudget
@@ -162,6 +162,9 @@ class Fetcher:
             self._budget.claimed(self._number, sum(job.size for job in claimed.readable))
             if self._claims.events.wanted(JobsClaimed):
                 self._claims.events.emit(JobsClaimed(worker_id, tuple(asked), len(claimed.jobs)))
+            if self._claims.events.wanted(JobClaimed):
+                for job in claimed.jobs:
+                    self._claims.events.emit(JobClaimed(job.id, job.task, job.queue, job.attempt, worker_id))
             self._runner.take(self._in_order(asked, claimed.readable))
         return not len(self._rotation)
 

@@ -1,34 +1,64 @@
-"""Count in memory how runs ended, and write the sums every ten seconds: counting then adds no write to a job."""
+"""Count in memory how runs ended, how long they had waited and how long they took. Write the sums every ten seconds:
+counting then adds no write to a job. Announce the jobs of retired tasks that were drained, which would fill the log one
+by one."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from stepwell.postgres import queries
 from stepwell.postgres.queries.outcomes import Sums
-from stepwell.values.job import ClaimedJob
+from stepwell.telemetry.bus import EventBus
+from stepwell.telemetry.worker import RetiredDrained
+from stepwell.values.histogram import bin_of
+from stepwell.values.outcome import Outcome
 from stepwell.worker.duty_runner import DutyRunner
+from stepwell.worker.outcomes.outcome_table import REFUSED, TABLE, EndedRun
+from stepwell.worker.waited import due_at
 
 _EVERY = 10.0
-_SUMMED = [field.name for field in fields(Sums) if field.name not in ("task", "queue")]
 
 
 class Stats:
     """The counters of one worker. Counts not yet written are lost if it is killed: they are for monitoring only."""
 
-    def __init__(self, duties: DutyRunner) -> None:
+    def __init__(self, duties: DutyRunner, events: EventBus, retired: Iterable[str]) -> None:
         self._duties = duties
+        self._events = events
+        self._retired = frozenset(retired)
+        self._drained: Counter[str] = Counter()
         self._sums: dict[tuple[str, str], Sums] = {}
+        self._to_clock = _to_clock()
 
-    def count(self, job: ClaimedJob, counter: str, seconds: float) -> None:
-        """Count a run whose outcome was written, or refused. `outcome_table` says which counter that is."""
-        key = (job.task, job.queue)
-        sums = self._sums.get(key)
-        if sums is None:
-            sums = self._sums[key] = Sums(job.task, job.queue)
-        sums.seconds += seconds
-        setattr(sums, counter, getattr(sums, counter) + 1)
+    def count(self, runs: Sequence[EndedRun[Outcome]], counter: str | None = None) -> None:
+        """Count runs whose outcomes were written, each by the counter that `outcome_table` names, or by this one."""
+        # All that the runs of a batch share is looked up once: a batch has few tasks, queues and kinds of outcome.
+        to_clock = self._to_clock
+        name = queue = kind = sums = None
+        column = counter or ""
+        retired = False
+        for job, task, outcome, _, seconds, began in runs:
+            if seconds is None:
+                continue
+            if sums is None or job.task != name or job.queue != queue:
+                name, queue = job.task, job.queue
+                sums = self._sums.get((name, queue))
+                if sums is None:
+                    sums = self._sums[name, queue] = Sums(name, queue)
+                retired = name in self._retired
+            if counter is None and type(outcome) is not kind:
+                kind = type(outcome)
+                column = TABLE[kind].counter
+            sums.seconds += seconds
+            sums.runs[bin_of(seconds)] += 1
+            if (due := due_at(job, task)) is not None:
+                sums.waits[bin_of(to_clock + began - due)] += 1
+            setattr(sums, column, getattr(sums, column) + 1)
+            if retired and column != REFUSED:
+                self._drained[job.task] += 1
 
     async def run(self) -> None:
         while True:
@@ -37,9 +67,16 @@ class Stats:
 
     async def write(self) -> None:
         """Write the counts since the last time. Counts that cannot be written are kept."""
+        self._to_clock = _to_clock()  # the machine's clock may have been set
+        for task, count in sorted(self._drained.items()):
+            self._events.emit(RetiredDrained(task, count))
+        self._drained.clear()
         unwritten, self._sums = list(self._sums.values()), {}
         if unwritten and await self._duties.do("writing statistics", queries.outcomes.add_stats(unwritten)) is None:
             for sums in unwritten:
-                since = self._sums.setdefault((sums.task, sums.queue), Sums(sums.task, sums.queue))
-                for name in _SUMMED:
-                    setattr(since, name, getattr(since, name) + getattr(sums, name))
+                self._sums.setdefault((sums.task, sums.queue), Sums(sums.task, sums.queue)).add(sums)
+
+
+def _to_clock() -> float:
+    """What to add to a time of `perf_counter` to get seconds since 1970."""
+    return time.time() - time.perf_counter()

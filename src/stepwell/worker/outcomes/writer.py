@@ -8,6 +8,7 @@ again: the fence decides whether they still count.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -18,12 +19,21 @@ from stepwell.postgres.coalesce import batches
 from stepwell.postgres.errors import in_short, is_rolled_back
 from stepwell.postgres.queries.outcomes import HeldMisfits
 from stepwell.telemetry.bus import EventBus
-from stepwell.telemetry.jobs import JobSucceeded, OutcomeKept, OutcomeRefused, OutcomesHeldUp
+from stepwell.telemetry.jobs import (
+    EndedRunFacts,
+    JobSucceeded,
+    OutcomeKept,
+    OutcomeRefused,
+    OutcomesHeldUp,
+    OutcomesWritten,
+    RunsEnded,
+)
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Failed, Misfit, NothingToWrite, Outcome, Succeeded
 from stepwell.worker.locks import Locks
 from stepwell.worker.outcomes.outcome_table import REFUSED, TABLE, EndedRun, announce, failure_of, size_of
 from stepwell.worker.outcomes.progress import Progress
+from stepwell.worker.waited import due_at
 from stepwell.worker.worker_connection import WorkerConnection
 
 _MOST = 2000
@@ -34,11 +44,11 @@ _Ended: TypeAlias = EndedRun[Outcome]
 
 
 class OutcomeWriter:
-    """The outcomes that runners leave here. `run` writes them, one flush after the other. `count` is called with the
-    counter of each run whose outcome is written or refused."""
+    """The outcomes that runners leave here. `run` writes them, one flush after the other. `count` is called with runs
+    whose outcomes were written or refused, and with the counter if it is not that of the outcome."""
 
     def __init__(
-        self, connection: WorkerConnection, events: EventBus, count: Callable[[ClaimedJob, str, float], None]
+        self, connection: WorkerConnection, events: EventBus, count: Callable[[list[_Ended], str | None], None]
     ) -> None:
         self._connection = connection
         self._events = events
@@ -79,11 +89,11 @@ class OutcomeWriter:
         outcome = run.outcome
         if isinstance(outcome, NothingToWrite):
             if outcome.written is None:
-                self._note(run, REFUSED)
+                self._note([run], REFUSED)
             else:
                 written = run._replace(outcome=outcome.written)
                 announce(written, self._events)
-                self._note(written, TABLE[type(outcome.written)].counter)
+                self._note([written])
             return
         announce(run, self._events)
         # An exception holds all that its frames hold: it is not kept while the database is away.
@@ -127,8 +137,11 @@ class OutcomeWriter:
                 batch = next(batches(self._waiting, _MOST, size_of))
                 self._waiting = self._waiting[len(batch) :]
                 self._under_way = batch
+                began = loop.time()
                 await self._flush(batch)
                 self._under_way = []
+                if self._events.wanted(OutcomesWritten):
+                    self._events.emit(OutcomesWritten(len(batch), loop.time() - began))
                 for wake in self.wakes:
                     wake.set()
             if not self._kept:
@@ -198,21 +211,33 @@ class OutcomeWriter:
                 if run.job.id in expired and isinstance(run.outcome, Misfit):
                     self.add(run._replace(outcome=replace(run.outcome.failed, delay=None)))
             runs = [run for run in runs if run.job.id not in expired]
-        refused = {str(job_id) for job_id in answer}
-        for run in runs:
-            if run.job.id in refused:
+        if answer:
+            ids = {str(job_id) for job_id in answer}
+            refused = [run for run in runs if run.job.id in ids]
+            runs = [run for run in runs if run.job.id not in ids]
+            for run in refused:
                 self._events.emit(OutcomeRefused(*run.about))
-                self._note(run, REFUSED)
-            else:
-                self._note(run, TABLE[type(run.outcome)].counter)
+            self._note(refused, REFUSED)
+        self._note(runs)
 
-    def _note(self, run: _Ended, counter: str) -> None:
-        if counter == "succeeded":
-            self.succeeded += 1
-        elif counter == "failed":
-            self.failed += 1
-        if run.seconds is not None:
-            self._count(run.job, counter, run.seconds)
+    def _note(self, runs: list[_Ended], counter: str | None = None) -> None:
+        if counter is None:
+            kinds = [type(run.outcome) for run in runs]
+            self.succeeded += kinds.count(Succeeded)
+            self.failed += kinds.count(Failed)
+        self._count(runs, counter)
+        if self._events.wanted(RunsEnded):
+            to_clock = time.time() - time.perf_counter()
+            facts = [
+                EndedRunFacts(
+                    job.task, job.queue, counter or TABLE[type(outcome)].counter, seconds,
+                    None if (due := due_at(job, task)) is None else max(0.0, to_clock + began - due),
+                )
+                for job, task, outcome, _, seconds, began in runs
+                if seconds is not None
+            ]  # fmt: skip
+            if facts:
+                self._events.emit(RunsEnded(facts))
 
     async def _write_singly(self, runs: list[_Ended], error: psycopg.Error, *, again: bool) -> None:
         """The server, or one of its triggers, refused a value in these outcomes."""

@@ -9,11 +9,14 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 import psycopg
 
-from stepwell.durable.backend import Connection, StepBackend
+from stepwell.durable.backend import OpenTransaction, StepBackend
 from stepwell.durable.exits import Lost
 from stepwell.errors import BadValue, JobExists, TooLarge
+from stepwell.plugins.enqueue import Enqueue
+from stepwell.plugins.loaded import LoadedPlugins
 from stepwell.postgres import queries
 from stepwell.postgres.coalesce import Coalescer, batches
 from stepwell.postgres.database import Database
@@ -22,10 +25,13 @@ from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.outcomes import Move
 from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.telemetry.bus import EventBus
+from stepwell.telemetry.enqueue import JobEnqueued
+from stepwell.values.headers import add_headers, headers_in, read_headers
 from stepwell.values.job import ClaimedJob, NewJob
+from stepwell.values.sealing import Sealer
 from stepwell.values.step import NewStep
 from stepwell.worker.locks import Locks
-from stepwell.worker.steps.blocking import open_transaction, run_on
+from stepwell.worker.steps.open_transaction import open_transaction
 from stepwell.worker.steps.step_threads import StepThreads
 from stepwell.worker.worker_connection import WorkerConnection
 
@@ -48,7 +54,11 @@ class StepStore:
         threads: StepThreads,
         events: EventBus,
         handle: Callable[[str], object],
+        plugins: LoadedPlugins,
+        sealer: Sealer,
     ) -> None:
+        self._events = events
+        self._plugins = plugins
         self._handle = handle
         self._connection = connection
         self._locks = Locks(connection, events, "step")
@@ -74,8 +84,10 @@ class StepStore:
             cancel=self._cancel,
             forget_waits=self._forget_waits,
             was_saved=self._was_saved,
-            transaction=lambda blocking: open_transaction(transactions, blocking=blocking),
+            transaction=lambda blocking, sessions: open_transaction(transactions, sessions, blocking=blocking),
             save_in=_save_in,
+            wrap_step=plugins.wrapping_step if plugins.wraps_step else None,
+            sealer=sealer,
         )
 
     def close(self) -> None:
@@ -96,12 +108,41 @@ class StepStore:
             raise
 
     async def _spawn(self, job: ClaimedJob, children: Sequence[tuple[NewStep, NewJob]]) -> list[str]:
+        if not self._plugins.wraps_enqueue:
+            return await self._spawn_with(job, children, headers_in(job.policy))
+        tasks, queues = {child.task for _, child in children}, {child.queue for _, child in children}
+        enqueue = Enqueue(
+            tasks.pop() if len(tasks) == 1 else None,
+            queues.pop() if len(queues) == 1 else None,
+            len(children),
+            many=len(children) > 1,
+            in_transaction=False,
+            parent_id=job.id,
+        )
+        with self._plugins.enqueuing(enqueue):
+            headers = self._plugins.encoded_headers(enqueue, read_headers(job.policy)) or headers_in(job.policy)
+            ids = await self._spawn_with(job, children, headers)
+            enqueue.job_ids += ids
+        return ids
+
+    async def _spawn_with(
+        self, job: ClaimedJob, children: Sequence[tuple[NewStep, NewJob]], headers: str | None
+    ) -> list[str]:
+        if headers is not None:
+            children = [
+                (step, msgspec.structs.replace(child, policy=add_headers(child.whole_policy, headers)))
+                for step, child in children
+            ]
         spawnings = [Spawning(job.id, job.epoch, step, child) for step, child in children]
 
         async def write() -> list[str]:
             return await asyncio.gather(*(self._spawns.submit(spawning) for spawning in spawnings))
 
-        return await self._outlast(write, (job.id,))
+        ids = await self._outlast(write, (job.id,))
+        if self._events.wanted(JobEnqueued):
+            for child_id, (_, child) in zip(ids, children, strict=True):
+                self._events.emit(JobEnqueued(child_id, child.task, child.queue or "default", 0, parent_id=job.id))
+        return ids
 
     async def _advance(self, job: ClaimedJob, left: str | None, cursor: str, value: str, n: int) -> None:
         move = Move(job.id, job.epoch, left, cursor, value, n)
@@ -249,9 +290,9 @@ class _Locked(Exception):
     """Another session has locked the job: write again when it is free."""
 
 
-async def _save_in(connection: Connection, job: ClaimedJob, steps: Sequence[NewStep]) -> None:
+async def _save_in(opened: OpenTransaction, job: ClaimedJob, steps: Sequence[NewStep]) -> None:
     try:
-        refused, _ = (await run_on(connection, queries.steps.save_steps([Saving(job.id, job.epoch, steps)])))[0]
+        refused, _ = (await opened.run(queries.steps.save_steps([Saving(job.id, job.epoch, steps)])))[0]
     except psycopg.DataError as error:
         if isinstance(too_large := stepwell_error(error), TooLarge):
             raise _too_large(steps, too_large) from None

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from stepwell.durable.run_threads import call_noted
+
 T = TypeVar("T")
 
 MOST = 1000
@@ -39,7 +41,7 @@ class StepThreads:
 
 def _call(call: Callable[[], T]) -> T:
     try:
-        return call()
+        return call_noted(call)
     except StopIteration as error:
         # A future cannot carry it: the caller would wait for ever.
         raise RuntimeError("the function raised StopIteration: next() found nothing, and had no default") from error

@@ -13,18 +13,19 @@ from typing import Any
 
 import psycopg
 
+from stepwell.durable.backend import OpenTransaction
 from stepwell.durable.job_context import JobContext, run_of
 from stepwell.errors import TooLarge
 from stepwell.execution.executor import execute, execute_plain, outcome_of
 from stepwell.jobs.task import Task
-from stepwell.postgres import queries
+from stepwell.postgres.callers.sessions import as_psycopg
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_rolled_back, is_transient, stepwell_error
 from stepwell.postgres.queries import Query
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Advanced, HandedBack, NothingToWrite, Outcome, Succeeded
 from stepwell.worker.outcomes.outcome_table import advance_query, failure_of, finish_query, unstarted
-from stepwell.worker.steps.blocking import open_transaction, run_on
+from stepwell.worker.steps.open_transaction import open_transaction
 
 # The handler has not begun, so a missing connection is not its failure.
 _NO_CONNECTION_PAUSE = 1.0
@@ -36,6 +37,13 @@ class RolledBack:
     `outcome` applies once that has happened too often."""
 
     outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """The error at the end of a transaction that leaves it unknown whether it was committed."""
+
+    error: Exception
 
 
 class _Refused(Exception):
@@ -58,38 +66,35 @@ async def execute_in_transaction(
     finishing: Callable[[int], object],
     *,
     blocking: bool = False,
-) -> Outcome | RolledBack | psycopg.Error:
+) -> Outcome | RolledBack | InDoubt:
     """Run a handler: a coroutine function, or if `blocking` a plain function in this thread. `finishing` is called with
-    the session's pid when the handler has ended and must no longer be cancelled. An error that is returned, not raised,
-    leaves the commit in doubt."""
-    begun = handed_over = False
+    the session's pid when the handler has ended and must no longer be cancelled."""
+    opened: OpenTransaction | None = None
+    handed_over = False
     run = run_of(ctx)
     try:
-        async with open_transaction(database, blocking=blocking) as connection:
-            mark = f"{job.id}/{job.epoch}"
-            await run_on(connection, queries.outcomes.mark_transaction(mark))
-            run.connection = connection
-            begun = True
+        async with open_transaction(database, task.sessions, blocking=blocking, mark=f"{job.id}/{job.epoch}") as opened:
+            run.transaction = opened.given
             outcome = (
                 execute_plain(task, job.args, ctx, max_result_size)
                 if blocking
                 else await execute(task, job.args, ctx, max_result_size)
             )
-            run.connection = None
-            finishing(connection.info.backend_pid)
+            run.transaction = None
+            finishing(opened.pid)
             if not isinstance(outcome, Succeeded | Advanced):
                 raise _Refused(outcome)
-            if (await run_on(connection, queries.outcomes.transaction_mark()))[0] != mark:
+            if await opened.ended():
                 raise _ended(task)
             handed_over = True
-            refused = (await run_on(connection, _write(job, task, outcome)))[0]
+            refused = (await opened.run(_write(job, task, outcome)))[0]
             if refused:
                 raise _Refused(NothingToWrite())
         return NothingToWrite(outcome)
     except _Refused as refused:
         return refused.outcome
     except Exception as error:
-        return _judge(error, task, job, begun=begun, handed_over=handed_over)
+        return _judge(error, task, job, opened, handed_over=handed_over)
 
 
 def _write(job: ClaimedJob, task: Task[..., Any], outcome: Succeeded | Advanced) -> Query[list[Any]]:
@@ -99,22 +104,26 @@ def _write(job: ClaimedJob, task: Task[..., Any], outcome: Succeeded | Advanced)
 
 
 def _judge(
-    error: Exception, task: Task[..., Any], job: ClaimedJob, *, begun: bool, handed_over: bool
-) -> Outcome | RolledBack | psycopg.Error:
-    """The meaning of an error around the handler, by how far the transaction had come."""
-    if not begun and is_transient(error):
+    error: Exception, task: Task[..., Any], job: ClaimedJob, opened: OpenTransaction | None, *, handed_over: bool
+) -> Outcome | RolledBack | InDoubt:
+    """The meaning of an error around the handler, by how far the transaction had come. `opened` None: it had not
+    begun."""
+    same = as_psycopg(error) or error
+    if opened is None and is_transient(same):
         return HandedBack(_NO_CONNECTION_PAUSE)
-    if handed_over and is_rolled_back(error):
+    if opened is None or not handed_over:
+        return outcome_of(error, task, job.attempt)
+    if is_rolled_back(same):
         return RolledBack(outcome_of(error, task, job.attempt))
-    if handed_over and isinstance(error, psycopg.OperationalError):
-        return error
-    if handed_over and isinstance(error, psycopg.DataError) and isinstance(stepwell_error(error), TooLarge):
-        return failure_of(task, error)
+    if opened.leaves_in_doubt(error):
+        return InDoubt(error)
+    if isinstance(same, psycopg.DataError) and isinstance(stepwell_error(same), TooLarge):
+        return failure_of(task, same)
     return outcome_of(error, task, job.attempt)
 
 
 def _ended(task: Task[..., Any]) -> TransactionEnded:
     return TransactionEnded(
-        f"task {task.name!r} committed or rolled back ctx.connection itself: Stepwell commits it with the job; for a "
-        "transaction of your own open a connection of your own"
+        f"task {task.name!r} committed or rolled back ctx.{'connection' if task.sessions is None else 'session'} "
+        "itself: Stepwell commits it with the job; for a transaction of your own open a connection of your own"
     )

@@ -21,7 +21,7 @@ from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import NothingToWrite, Outcome
 from stepwell.worker import locks
 from stepwell.worker.running_job import RunningJob
-from stepwell.worker.steps.transaction import RolledBack, execute_in_transaction
+from stepwell.worker.steps.transaction import InDoubt, RolledBack, execute_in_transaction
 from stepwell.worker.worker_connection import DedicatedConnection, WorkerConnection
 
 # Before each further run of a handler whose transaction conflicted with another one.
@@ -29,7 +29,7 @@ _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
 _LOCK_PATIENCE = 1.0
 
 
-_Ended: TypeAlias = Outcome | RolledBack | psycopg.Error
+_Ended: TypeAlias = Outcome | RolledBack | InDoubt
 
 
 class TransactionRuns:
@@ -89,13 +89,13 @@ class TransactionRuns:
             outcome = await self._in_thread(lambda: finish(execute(told, blocking=True)))
         if timer is not None:
             timer.cancel()
-        if not isinstance(outcome, psycopg.Error):
+        if not isinstance(outcome, InDoubt):
             return outcome
         # The commit is in doubt: look, never guess. If this run no longer holds the job, this run or another one has
         # finished it, and nothing is left to write.
         run.finishing = True
         if await self._still_held(job):
-            return outcome_of(outcome, task, job.attempt)
+            return outcome_of(outcome.error, task, job.attempt)
         return NothingToWrite()
 
     async def _still_held(self, job: ClaimedJob) -> bool:

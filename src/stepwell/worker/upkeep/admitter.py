@@ -26,6 +26,7 @@ class Admitter:
         self._alarm = Alarm()
         self._keys: dict[str, None] = {}
         self._look_at_all = True
+        self._at_once = _AT_ONCE
 
     def blocked(self, keys: list[str]) -> None:
         """Jobs wait in the lines of these keys; an empty list: in any line."""
@@ -39,14 +40,22 @@ class Admitter:
                 self._look_at_all = False
                 await self._add_all_lines()
             while self._keys:
-                keys = list(self._keys)[:_AT_ONCE]
-                for key in keys:
-                    del self._keys[key]
-                if await self._duties.do("admitting blocked jobs", queries.upkeep.admit_keys(keys)) is None:
-                    self.blocked(keys)
-                    await asyncio.sleep(0.5)
-            rung = await self._alarm.nap(self._leadership.longest_nap + self._leadership.behind)
+                await self._admit_some()
+            rung = await self._alarm.nap(self._leadership.rare_nap + self._leadership.behind)
             self._look_at_all = self._look_at_all or not rung
+
+    async def _admit_some(self) -> None:
+        keys = list(self._keys)[: self._at_once]
+        for key in keys:
+            del self._keys[key]
+        if await self._duties.do("admitting blocked jobs", queries.upkeep.admit_keys(keys)) is not None:
+            self._at_once = min(_AT_ONCE, self._at_once * 2)
+            return
+        # One key may have failed the call. The next calls have fewer keys, so that it does not hold up the others, and
+        # these keys come last.
+        self._at_once = max(1, self._at_once // 2)
+        self.blocked(keys)
+        await asyncio.sleep(0.5)
 
     async def _add_all_lines(self) -> None:
         after: str | None = None

@@ -1,4 +1,4 @@
-"""The leader's duties: what to call, how often, and for pruning, how many rows at a time."""
+"""The leader's duties: what to call, how often, and how many rows at a time."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ class Duty:
 
 
 @dataclass(slots=True)
-class PruneDuty:
-    """Deletes expired rows in batches until none is left. Rows may be large: the size of a batch adapts to its time."""
+class BatchDuty:
+    """Deletes expired rows, or counts new ones, in batches until none is left. Rows may be large: the size of a batch
+    adapts to its time."""
 
     name: str
     every: float
     query: Callable[[int], Query[int]]
-    """Deletes at most so many rows, and returns how many it deleted."""
+    """Deletes or counts so many rows, and returns how many. Fewer: none is left."""
     limit: int = 1_000
     at: float = 0.0
 
     async def do(self, runner: DutyRunner, until: float) -> None:
-        """Prune until a batch is not full, or until this time of the loop; the next round goes on from there."""
+        """Go on until a batch is not full, or until this time of the loop; the next round goes on from there."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()

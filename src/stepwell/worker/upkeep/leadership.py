@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-_LONGEST_NAP = 10.0
+_LONGEST_NAP = 15.0
+_RARE_NAP = 60.0
 _LONGEST_NAP_IF_DEAF = 1.0
 # The other workers look this much later than the leader: enough that they find nothing to do while it lives.
 _BEHIND = 0.5
@@ -26,3 +27,8 @@ class Leadership:
     def longest_nap(self) -> float:
         """How long to wait at most when nothing is known to be due."""
         return _LONGEST_NAP_IF_DEAF if self.deaf else _LONGEST_NAP
+
+    @property
+    def rare_nap(self) -> float:
+        """The same for what no job waits for once a notification was lost: an idle worker asks little."""
+        return _LONGEST_NAP_IF_DEAF if self.deaf else _RARE_NAP

@@ -13,7 +13,7 @@ from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.jobs import JobsRescued, RescuedJobFailed
 from stepwell.telemetry.worker import LeaderChanged, SchedulesRemoved
 from stepwell.worker.duty_runner import DutyRunner
-from stepwell.worker.upkeep.duty import Duty, PruneDuty
+from stepwell.worker.upkeep.duty import BatchDuty, Duty
 from stepwell.worker.upkeep.leadership import Leadership
 from stepwell.worker.upkeep.promoter import Promoter
 from stepwell.worker.upkeep.ticker import Ticker
@@ -23,8 +23,8 @@ _ROUND = 1.1
 _LEADER_LEASE = 5.0
 _REWIND_EVERY = 20.0
 _RESCUING = "rescuing"
-# The leader's other duties wait while it prunes. None of them may be late by much more than a round.
-_PRUNES_FOR = 0.5
+# The leader's other duties wait while it prunes and counts. None of them may be late by much more than a round.
+_BATCHES_FOR = 0.5
 
 
 class Upkeep:
@@ -47,26 +47,39 @@ class Upkeep:
         self._events = events
         self._worker_id = worker_id
         self._rewind_at = 0.0
+        # Every worker does this: the leader may run another app or version, which keeps jobs less long.
+        self._partitions = Duty("making partitions", 600, lambda: queries.upkeep.make_partitions(keeps), everyone=True)
         self._duties = [
             Duty("rescuing jobs of unregistered workers", 600, queries.fleet.rescue_unregistered, self._rescued),
-            Duty("admitting stranded runs", 30, queries.upkeep.admit_stranded),
-            Duty("returning stray permits", 60, queries.upkeep.return_stray_permits),
-            Duty("removing stale schedules", 30, queries.schedules.remove_stale_schedules, self._removed),
-            # Every worker does this: the leader may run another app or version, which keeps jobs less long.
-            Duty("making partitions", 600, lambda: queries.upkeep.make_partitions(keeps), everyone=True),
+            Duty("admitting stranded runs", 120, queries.upkeep.admit_stranded),
+            Duty("returning stray permits", 120, queries.upkeep.return_stray_permits),
+            Duty("counting failures", 60, queries.upkeep.fold_failures),
+            Duty("removing stale schedules", 120, queries.schedules.remove_stale_schedules, self._removed),
+            self._partitions,
             Duty("dropping expired partitions", 600, queries.upkeep.prune),
         ]
-        self._prune_duties = [
-            PruneDuty("deleting expired large values", 60, partial(queries.upkeep.prune_rows, "large_value")),
-            PruneDuty("deleting expired history", 600, partial(queries.upkeep.prune_rows, "history_default")),
-            PruneDuty("deleting expired failures", 600, partial(queries.upkeep.prune_rows, "failure_default")),
-            PruneDuty("deleting expired unique keys", 60, queries.upkeep.prune_keys),
-            PruneDuty("deleting expired events", 60, queries.upkeep.prune_events),
-            PruneDuty("deleting signals of jobs that have ended", 600, queries.upkeep.prune_signals),
-            PruneDuty("deleting expired groups", 600, queries.upkeep.prune_groups),
-            PruneDuty("deleting old ticks", 600, queries.upkeep.prune_ticks),
-            PruneDuty("deleting old statistics", 600, queries.upkeep.prune_stats),
+        self._batch_duties = [
+            BatchDuty("deleting expired large values", 120, partial(queries.upkeep.prune_rows, "large_value")),
+            BatchDuty("deleting expired history", 600, partial(queries.upkeep.prune_rows, "history_default")),
+            BatchDuty("deleting expired failures", 600, partial(queries.upkeep.prune_rows, "failure_default")),
+            BatchDuty("deleting expired unique keys", 120, queries.upkeep.prune_keys),
+            BatchDuty("deleting expired events", 120, queries.upkeep.prune_events),
+            BatchDuty("deleting signals of jobs that have ended", 600, queries.upkeep.prune_signals),
+            BatchDuty("deleting logs of jobs that are no longer kept", 120, queries.upkeep.prune_logs),
+            BatchDuty("deleting expired groups", 600, queries.upkeep.prune_groups),
+            BatchDuty("deleting old bulk operations", 600, queries.upkeep.prune_bulks),
+            BatchDuty("deleting old ticks", 600, queries.upkeep.prune_ticks),
+            BatchDuty("deleting old statistics", 600, queries.upkeep.prune_stats),
+            BatchDuty("deleting old groups of failures", 600, queries.upkeep.prune_failures),
+            BatchDuty("deleting old records of acts", 600, queries.upkeep.prune_audit),
+            BatchDuty("counting enqueued jobs", 60, queries.upkeep.count_enqueued),
+            BatchDuty("adding up statistics", 60, queries.upkeep.sum_stats, limit=50),
         ]
+
+    async def prepare(self) -> None:
+        """Make the partitions before the first job ends. Otherwise its row would move to its partition a moment later,
+        and a statement that was being planned meanwhile would miss it."""
+        await self._partitions.do(self._runner)
 
     async def run(self) -> None:
         """Lead, if no other worker does, and do the leader's duties, until cancelled."""
@@ -76,8 +89,8 @@ class Upkeep:
             for duty in self._duties:
                 if (self._leadership.leads or duty.everyone) and loop.time() >= duty.at:
                     await duty.do(self._runner)
-            until = loop.time() + _PRUNES_FOR
-            for duty in self._prune_duties:
+            until = loop.time() + _BATCHES_FOR
+            for duty in self._batch_duties:
                 if self._leadership.leads and loop.time() >= duty.at:
                     await duty.do(self._runner, until)
             if self._leadership.leads and loop.time() >= self._rewind_at:
@@ -105,7 +118,7 @@ class Upkeep:
             self._leadership.leads = leads
             self._events.emit(LeaderChanged(leads))
             if leads:
-                for duty in (*self._duties, *self._prune_duties):
+                for duty in (*self._duties, *self._batch_duties):
                     duty.at = 0.0
                 self._promoter.look()
                 self._ticker.look()

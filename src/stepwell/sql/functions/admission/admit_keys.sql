@@ -4,7 +4,9 @@
 -- The lock of a key is one of 256 rows, locked in order until commit, so that two sessions do not count the same room
 -- twice. (Any role could hold an advisory lock.) A session that has to wait for long leaves the keys to a worker
 -- (stepwell_blocked).
--- A job with several rules needs room in each. If one has none, the job moves to the line of that key.
+-- Where more are admitted than a limit or rate allows that was lowered at run time, stepwell.take_back takes some back.
+-- Most lines are of jobs with one limit and no rate. They are admitted here, all keys together. The lines of other jobs
+-- are left to stepwell.admit_lines.
 create or replace function stepwell.admit_keys(
   _keys text[],
   out admitted integer,
@@ -15,57 +17,21 @@ set lock_timeout = '100ms'
 as $$
 declare
   _most_keys constant integer := 500;
-  _now timestamptz := stepwell.now();
-  _locked text[];
-  _key text;
-  _first record;
-  _line record;
-  _room record;
-  _rule record;
-  _full text;
-  _least integer;
-  _again double precision;
-  _plain text[];
-  _other text[];
+  _next record;
+  _got record;
   _places stepwell.place[];
-  _moved text[] := '{}';
-  _got integer;
 begin
   admitted := 0;
-  _keys := array(select distinct k.key from unnest(_keys) as k (key) where k.key is not null order by k.key);
-  if cardinality(_keys) > _most_keys then
-    perform stepwell.notify_blocked(_keys[_most_keys + 1 :]);
-    _keys := _keys[: _most_keys];
+  if cardinality(_keys) > 1 then
+    _keys := array(select distinct k.key from unnest(_keys) as k (key) where k.key is not null order by k.key);
+    if cardinality(_keys) > _most_keys then
+      perform stepwell.notify_blocked(_keys[_most_keys + 1 :]);
+      _keys := _keys[: _most_keys];
+    end if;
   end if;
-  if cardinality(_keys) = 0 then
-    return;
-  end if;
-  -- Most lines are of jobs with one limit and no rate. They are admitted together, the others key by key.
-  select array_agg(k.key) filter (where f.one_limit), array_agg(k.key) filter (where not f.one_limit)
-  into _plain, _other
-  from unnest(_keys) as k (key)
-  cross join lateral (
-    select stepwell.has_one_limit(j.admission) as one_limit from stepwell.job j
-    where j.blocked_by = k.key
-    order by j.blocked_by, j.rank, j.run_at, j.id limit 1
-  ) f;
-  -- The first jobs in line may need other keys, too: their locks are taken with the rest, in order.
-  _locked := _keys || array(
-    select distinct r.rule ->> 'key'
-    from unnest(_other) as k (key)
-    cross join lateral (
-      select j.admission from stepwell.job j where j.blocked_by = k.key order by j.blocked_by, j.rank, j.run_at, j.id
-      limit 20
-    ) j
-    cross join lateral (
-      select json_array_elements(j.admission -> 'limits') as rule
-      union all
-      select json_array_elements(j.admission -> 'rates')
-    ) r
-  );
   begin
     perform from stepwell.key_lock l
-    where l.stripe = any (array(select hashtext(k.key) & 255 from unnest(_locked) as k (key)))
+    where l.stripe = any (array(select hashtext(k.key) & 255 from unnest(_keys) as k (key)))
     order by l.stripe
     for no key update;
   exception when lock_not_available or deadlock_detected then
@@ -73,172 +39,102 @@ begin
     return;
   end;
 
-  if _plain is not null then
-    with line as materialized (
-      select k.key,
-        greatest(
+  perform from stepwell.key_setting s where s.key = any (_keys) limit 1;
+  if found then
+    perform stepwell.take_back(_keys);
+  end if;
+
+  -- A job that another session has locked is left out: that session hands it back or ends it, and then looks at the
+  -- line itself.
+  -- Nearly all jobs of a line have the rules of its first job, to the letter. To compare them costs a fraction of what
+  -- it costs to read them.
+  select array_agg(c.ctid) as ctids, array_agg(c.id) as ids, array_agg(l.key) as keys,
+    array_agg(
+      case when c.same then l.hold else coalesce((c.admission #>> '{limits,0,hold}')::boolean, false) end
+    ) as holds,
+    array_agg(distinct l.key)
+      filter (where not l.one_limit or not (c.same or stepwell.has_one_limit(c.admission))) as others,
+    -- By its own number, so many jobs of the line may be admitted when this job is the last of them.
+    array_agg(
+      l.room
+        + case when l.is_set or c.same then 0 else (c.admission #>> '{limits,0,most}')::integer - l.most end
+    ) as rooms,
+    bool_or(
+      not l.is_set and not c.same and (c.admission #>> '{limits,0,most}')::integer <> l.most
+    ) as mixed
+  into _next
+  from (
+    select k.key, f.one_limit, f.most, f.hold, f.rules, s.most is not null as is_set,
+      case
+        when f.one_limit then greatest(
           0,
-          coalesce((select s.most from stepwell.key_setting s where s.key = k.key), f.most)
-            - (select count(*) from stepwell.permit p where p.key = k.key and not p.rate)
-        ) as room
-      from unnest(_plain) as k (key)
-      cross join lateral (
-        select (j.admission #>> '{limits,0,most}')::integer as most from stepwell.job j
-        where j.blocked_by = k.key
-        order by j.blocked_by, j.rank, j.run_at, j.id limit 1
-      ) f
-    ), picked as materialized (
-      select l.key, c.id, c.hold, c.one_limit
-      from line l
-      cross join lateral (
-        select j.id, coalesce((j.admission #>> '{limits,0,hold}')::boolean, false) as hold,
-          stepwell.has_one_limit(j.admission) as one_limit
-        from stepwell.job j
-        where j.blocked_by = l.key
-        order by j.blocked_by, j.rank, j.run_at, j.id
-        limit l.room
-        for no key update skip locked
-      ) c
-      where l.room > 0
-    ), mixed as materialized (
-      select distinct p.key from picked p where not p.one_limit
-    ), made as (
-      update stepwell.job j
-      set state = 'ready', blocked_by = null
-      where j.id = any (array(select p.id from picked p where p.key not in (select m.key from mixed m)))
-      returning j.queue, j.rank, j.run_at
-    ), permits as (
-      insert into stepwell.permit (key, job_id, rate, hold)
-      select p.key, p.id, false, p.hold from picked p where p.key not in (select m.key from mixed m)
-    )
-    select coalesce(sum(g.jobs), 0), array_agg(row(g.queue, g.rank, g.run_at)::stepwell.place),
-      _other || array(select m.key from mixed m)
-    into admitted, _places, _other
-    from (select m.queue, m.rank, min(m.run_at) as run_at, count(*) as jobs from made m group by m.queue, m.rank) g;
-  end if;
-  foreach _key in array coalesce(_other, '{}') loop
-    <<line>>
-    loop
-      select j.admission,
-        coalesce(json_array_length(j.admission -> 'limits'), 0)
-          + coalesce(json_array_length(j.admission -> 'rates'), 0) = 1 as simple
-      into _first
+          coalesce(s.most, f.most) - (select count(*) from stepwell.permit p where p.key = k.key and not p.rate)
+        )
+        else 0
+      end as room
+    from unnest(_keys) as k (key)
+    left join stepwell.key_setting s on s.key = k.key
+    cross join lateral (
+      select stepwell.has_one_limit(j.admission) as one_limit, (j.admission #>> '{limits,0,most}')::integer as most,
+        coalesce((j.admission #>> '{limits,0,hold}')::boolean, false) as hold, j.admission::text as rules
       from stepwell.job j
-      where j.blocked_by = _key
+      where j.blocked_by = k.key
       order by j.blocked_by, j.rank, j.run_at, j.id
-      limit 1;
-      if not found then
-        update stepwell.bucket b set next_at = null where b.key = _key and b.next_at is not null;
-        exit line;
-      end if;
-      -- The rules of the first job that are for this key decide how many of the line may follow it.
-      _least := null;
-      _again := null;
-      for _rule in
-        select r.rule, r.rate
-        from (
-          select json_array_elements(_first.admission -> 'limits') as rule, false as rate
-          union all
-          select json_array_elements(_first.admission -> 'rates'), true
-        ) r
-        where r.rule ->> 'key' = _key
-      loop
-        _room := stepwell.room_of(_rule.rule, _rule.rate, _now);
-        if _rule.rate then
-          _again := least(_again, _room.next_in);
-        end if;
-        _least := least(_least, _room.room);
-      end loop;
-      if coalesce(_least, 1) <= 0 then
-        if _again is not null then
-          next_in := least(next_in, _again);
-          insert into stepwell.bucket as b (key, used, used_at, next_at)
-          values (_key, 0, _now, _now + _again * interval '1 second')
-          on conflict (key) do update set next_at = excluded.next_at;
-        end if;
-        exit line;
-      end if;
-      select array_agg(l.id) as ids, bool_and(l.simple) as simple into _line
-      from (
-        select j.id,
-          coalesce(json_array_length(j.admission -> 'limits'), 0)
-            + coalesce(json_array_length(j.admission -> 'rates'), 0) = 1 as simple
-        from stepwell.job j
-        where j.blocked_by = _key
-        order by j.blocked_by, j.rank, j.run_at, j.id
-        limit least(coalesce(_least, 1), case when _first.simple then 5000 else 1 end)
-        for no key update skip locked
-      ) l;
-      -- The session that has locked them hands them back or ends them, and then looks at the line itself.
-      exit line when _line.ids is null;
-      if not _line.simple then
-        _line.ids := _line.ids[:1];
-        _full := null;
-        for _rule in
-          select r.rule, r.rate
-          from stepwell.job j
-          cross join lateral (
-            select json_array_elements(j.admission -> 'limits') as rule, false as rate
-            union all
-            select json_array_elements(j.admission -> 'rates'), true
-          ) r
-          where j.id = _line.ids[1]
-            -- A job that held its permits while it waited needs no others.
-            and (
-              select true from stepwell.permit p
-              where p.key = r.rule ->> 'key' and p.rate = r.rate and p.job_id = j.id
-            ) is null
-        loop
-          if not (_rule.rule ->> 'key' = any (_locked)) then
-            -- Its lock cannot be taken out of order. The job is first in that line for the next call.
-            _full := _rule.rule ->> 'key';
-            _moved := _moved || _full;
-            exit;
-          end if;
-          _room := stepwell.room_of(_rule.rule, _rule.rate, _now);
-          if _room.room <= 0 then
-            _full := _rule.rule ->> 'key';
-            if _rule.rate then
-              _moved := _moved || _full;
-            end if;
-            exit;
-          end if;
-        end loop;
-        if _full is not null then
-          exit line when _full = _key;
-          update stepwell.job j set blocked_by = _full where j.id = _line.ids[1];
-          continue line;
-        end if;
-      end if;
-      with made as (
-        update stepwell.job j
-        set state = 'ready', blocked_by = null
-        where j.id = any (_line.ids)
-        returning j.id, j.queue, j.rank, j.run_at, j.admission
-      ), permits as (
-        insert into stepwell.permit (key, job_id, rate, hold)
-        select distinct r.rule ->> 'key', m.id, r.rate, coalesce((r.rule ->> 'hold')::boolean, false)
-        from made m
-        cross join lateral (
-          select json_array_elements(m.admission -> 'limits') as rule, false as rate
-          union all
-          select json_array_elements(m.admission -> 'rates'), true
-        ) r
-        on conflict do nothing
-      )
-      select sum(g.jobs), _places || array_agg(row(g.queue, g.rank, g.run_at)::stepwell.place) into _got, _places
-      from (select m.queue, m.rank, min(m.run_at) as run_at, count(*) as jobs from made m group by m.queue, m.rank) g;
-      admitted := admitted + _got;
-      -- A line of simple jobs has now used up the room that was found, or is empty.
-      if _again is not null or not _line.simple then
-        continue line;
-      end if;
-      exit line;
-    end loop;
-  end loop;
-  if cardinality(_moved) > 0 then
-    perform stepwell.notify_blocked(array(select distinct m.key from unnest(_moved) as m (key)));
+      limit 1
+    ) f
+    offset 0
+  ) l
+  left join lateral (
+    select j.ctid, j.id, j.admission, j.admission::text = l.rules as same
+    from stepwell.job j
+    where j.blocked_by = l.key
+    order by j.blocked_by, j.rank, j.run_at, j.id
+    limit l.room
+    for no key update skip locked
+  ) c on true
+  where c.id is not null or not l.one_limit;
+  if _next.others is not null then
+    select array_agg(n.ctid) as ctids, array_agg(n.id) as ids, array_agg(n.key) as keys, array_agg(n.hold) as holds,
+      _next.others as others, array_agg(n.room) as rooms, _next.mixed as mixed
+    into _next
+    from unnest(_next.ctids, _next.ids, _next.keys, _next.holds, _next.rooms) as n (ctid, id, key, hold, room)
+    where n.id is not null and n.key <> all (_next.others);
   end if;
-  perform stepwell.notify_ready(_places, next_in);
+  if _next.mixed then
+    -- Jobs of one key have different numbers, as while a new number is deployed. The first job that does not fit its
+    -- own stops the line.
+    select array_agg(n.ctid) as ctids, array_agg(n.id) as ids, array_agg(n.key) as keys, array_agg(n.hold) as holds,
+      _next.others as others
+    into _next
+    from (
+      select m.*, bool_and(m.number <= m.room) over (partition by m.key order by m.number) as fits
+      from (
+        select u.*, row_number() over (partition by u.key order by u.n) as number
+        from unnest(_next.ctids, _next.ids, _next.keys, _next.holds, _next.rooms)
+          with ordinality as u (ctid, id, key, hold, room, n)
+      ) m
+    ) n
+    where n.fits;
+  end if;
+  if _next.ids is not null then
+    insert into stepwell.permit (key, job_id, rate, hold)
+    select n.key, n.id, false, n.hold from unnest(_next.keys, _next.ids, _next.holds) as n (key, id, hold);
+    with made as (
+      update stepwell.job j set state = 'ready', blocked_by = null where j.ctid = any (_next.ctids)
+      returning j.queue, j.rank, j.run_at
+    )
+    select array_agg(row(g.queue, g.rank, g.run_at)::stepwell.place) into _places
+    from (select m.queue, m.rank, min(m.run_at) as run_at from made m group by m.queue, m.rank) g;
+    admitted := cardinality(_next.ids);
+  end if;
+  if _next.others is not null then
+    _got := stepwell.admit_lines(_next.others, _keys);
+    admitted := admitted + _got.admitted;
+    next_in := _got.next_in;
+    _places := _places || _got.places;
+  end if;
+  if _places is not null or next_in is not null then
+    perform stepwell.notify_ready(_places, next_in);
+  end if;
 end
 $$;

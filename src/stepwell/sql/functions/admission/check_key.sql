@@ -3,8 +3,9 @@ create or replace function stepwell.check_key(_key text) returns void
 language plpgsql immutable
 as $$
 begin
-  if (length(_key) between 1 and 200 and _key not like E'\x02%') is not true then
-    raise exception using errcode = 'SW002', message = 'stepwell: the key of a limit or rate must have 1 to 200 characters';
+  if (length(_key) between 1 and 200 and _key !~ '[\x01-\x1f]') is not true then
+    raise exception using errcode = 'SW002',
+      message = 'stepwell: the key of a limit or rate must have 1 to 200 characters, and no control characters';
   end if;
 end
 $$;

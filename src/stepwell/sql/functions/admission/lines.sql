@@ -1,5 +1,6 @@
--- The keys in whose lines jobs wait, in order, after _after; null: from the first. For upkeep, in case a job was left in
--- line. From key to key along the index, so that the cost does not grow with the blocked jobs.
+-- The keys in whose lines jobs wait, or that have a setting and permits, in order, after _after; null: from the first.
+-- For upkeep, in case a job was left in line, or a permit was not taken back. From key to key along the index, so that
+-- the cost does not grow with the blocked jobs.
 create or replace function stepwell.lines(_after text default null, _limit integer default 500) returns text[]
 language plpgsql stable security definer
 as $$
@@ -16,7 +17,15 @@ begin
       from line l
       where l.key is not null
     )
-    select l.key from line l where l.key is not null limit _limit
+    select k.key
+    from (
+      (select l.key from line l where l.key is not null limit _limit)
+      union
+      select s.key from stepwell.key_setting s
+      where s.key > coalesce(_after, '') and (select true from stepwell.permit p where p.key = s.key limit 1)
+    ) k
+    order by k.key
+    limit _limit
   );
 end
 $$;

@@ -15,7 +15,8 @@ begin
         and (select j.worker_id is not null from stepwell.job j where j.id = p.job_id)
       returning p.key, p.job_id
     ), taken as (
-      select u.key, count(*) as tokens, max(coalesce(s.spacing, (r.rule ->> 'interval')::double precision)) as spacing
+      select u.key, count(*) as tokens, max(coalesce(s.spacing, (r.rule ->> 'interval')::double precision)) as spacing,
+        max(s.burst) as burst
       from used u
       join stepwell.job j on j.id = u.job_id
       cross join lateral json_array_elements(j.admission -> 'rates') as r (rule)
@@ -26,11 +27,13 @@ begin
       insert into stepwell.bucket as b (key, used, used_at)
       select t.key, t.tokens, _now from taken t order by t.key
       on conflict (key) do update
-      set used_at = greatest(b.used_at, _now), used = excluded.used + greatest(
-        0,
-        b.used - greatest(0, extract(epoch from _now - b.used_at))
-          / (select t.spacing from taken t where t.key = b.key)
-      )
+      -- A claim that began later may have been faster. More than a moment ahead: the clock was set back.
+      set used_at = case when b.used_at <= _now + interval '1 second' then greatest(b.used_at, _now) else _now end,
+        used = excluded.used + (
+          -- A burst that was set at run time is that of all jobs: see stepwell.room_of.
+          select greatest(0, least(b.used, t.burst) - greatest(0, extract(epoch from _now - b.used_at)) / t.spacing)
+          from taken t where t.key = b.key
+        )
       returning b.key, b.next_at
     )
     select array_agg(s.key) into _keys from spent s

@@ -1,6 +1,7 @@
 -- Put jobs in line that have become ready in this transaction and have an admission: block those that need a permit
 -- for a limit or rate, and give those with a fair key their turn. A job that holds the permits of its limits needs no
--- new ones. Returns the keys whose lines have grown. The caller has locked the jobs.
+-- new ones. Returns the keys whose lines have grown. The caller has locked the jobs. Workers are notified of the turns:
+-- a turn may be long before now, where no worker looks that was told only when the job became ready.
 create or replace function stepwell.queue_again(_ids uuid[]) returns text[]
 language plpgsql volatile
 as $$
@@ -8,6 +9,7 @@ declare
   _now timestamptz := stepwell.now();
   _found record;
   _keys text[];
+  _places stepwell.place[];
 begin
   select array_agg(j.id) as ids,
     array_agg(
@@ -36,9 +38,15 @@ begin
       blocked_by = l.blocked_by, run_at = coalesce(l.turn, j.run_at)
     from lined l
     where j.id = any (_found.ids) and j.id = l.id
-    returning j.blocked_by
+    returning j.blocked_by, j.queue, j.rank, j.run_at
   )
-  select array_agg(distinct m.blocked_by) filter (where m.blocked_by is not null) into _keys from moved m;
+  select array_agg(distinct m.blocked_by) filter (where m.blocked_by is not null),
+    array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place) filter (where m.blocked_by is null)
+  into _keys, _places
+  from moved m;
+  if _places is not null then
+    perform stepwell.notify_ready(_places, null);
+  end if;
   return coalesce(_keys, '{}');
 end
 $$;

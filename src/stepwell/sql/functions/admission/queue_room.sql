@@ -1,6 +1,6 @@
--- How many more jobs of a queue with a setting may be claimed now; in how many seconds its rate allows the next one, if
--- the rate allows no more; and how many of its running jobs have no permit, because they were claimed before the setting
--- was made. Exact under the lock of the queue (stepwell.claim_jobs).
+-- How many more jobs of a queue with a setting may be claimed now; in how many seconds its rate allows the next one,
+-- if the rate allows no more; and how many of its running jobs have no permit, because they were claimed before the
+-- setting was made. Exact under the lock of the queue (stepwell.claim_jobs).
 create or replace function stepwell.queue_room(
   _queue text,
   _now timestamptz,
@@ -11,6 +11,7 @@ create or replace function stepwell.queue_room(
 language plpgsql stable
 as $$
 declare
+  _longest constant double precision := 3155760000;  -- 100 years: more, added to a time, might be out of range
   _key text := stepwell.queue_key(_queue);
   _set stepwell.queue_setting;
   _bucket stepwell.bucket;
@@ -34,12 +35,19 @@ begin
   end if;
   if _set.spacing is not null then
     select b.* into _bucket from stepwell.bucket b where b.key = _key;
-    _free := _set.burst - coalesce(
-      greatest(0, _bucket.used - greatest(0, extract(epoch from _now - _bucket.used_at)) / _set.spacing), 0
-    );
+    -- As in stepwell.room_of: more may have been used than the bucket holds now.
+    _free := _set.burst - case
+      when _bucket.used is null then 0
+      else greatest(
+        0, least(_bucket.used, _set.burst) - greatest(0, extract(epoch from _now - _bucket.used_at)) / _set.spacing
+      )
+    end;
     room := least(room, greatest(0, floor(_free + 1e-6)));
     -- Not for each token: 20 ms of them at once, as long as the bucket can hold them.
-    next_in := greatest(0.001, (least(_set.burst, greatest(1, ceil(0.02 / _set.spacing))) - _free) * _set.spacing);
+    next_in := least(
+      _longest,
+      greatest(0.001, (least(_set.burst, greatest(1, ceil(0.02 / _set.spacing))) - _free) * _set.spacing)
+    );
   end if;
 end
 $$;

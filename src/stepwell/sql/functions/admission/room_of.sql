@@ -10,6 +10,7 @@ create or replace function stepwell.room_of(
 language plpgsql volatile
 as $$
 declare
+  _longest constant double precision := 3155760000;  -- 100 years: more, added to a time, might be out of range
   _key text := _rule ->> 'key';
   _set stepwell.key_setting;
   _bucket stepwell.bucket;
@@ -29,20 +30,22 @@ begin
   select b.* into _bucket from stepwell.bucket b where b.key = _key;
   if _bucket.closed_until > _now then
     room := 0;
-    next_in := extract(epoch from _bucket.closed_until - _now);
+    next_in := least(_longest, extract(epoch from _bucket.closed_until - _now));
     return;
   end if;
-  -- How many tokens are missing from a full bucket. A claim takes the tokens; admitted jobs have theirs reserved.
-  _used := coalesce(
-    greatest(0, _bucket.used - greatest(0, extract(epoch from _now - _bucket.used_at)) / _interval), 0
-  );
+  -- How many tokens are missing from a full bucket. A claim takes the tokens; admitted jobs have theirs reserved. After
+  -- a change to a smaller burst, more may have been used than the bucket holds now: then it was empty at that time.
+  _used := case
+    when _bucket.used is null then 0
+    else greatest(0, least(_bucket.used, _burst) - greatest(0, extract(epoch from _now - _bucket.used_at)) / _interval)
+  end;
   room := greatest(0, floor(_burst - _used + 1e-6)::integer - _held);
   -- Not for each token: 20 ms of them at once, as long as the bucket can hold them. If jobs that were admitted and not
   -- yet claimed have reserved all that it can hold, time alone makes no room: the next claim does.
   if _held < _burst then
-    next_in := greatest(
+    next_in := least(_longest, greatest(
       0.001, (_used + _held + least(_burst - _held, greatest(1, ceil(0.02 / _interval))) - _burst) * _interval
-    );
+    ));
   end if;
 end
 $$;

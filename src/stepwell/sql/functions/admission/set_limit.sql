@@ -7,7 +7,9 @@ begin
   perform stepwell.check_key(_key);
   if _most not between 0 and 1000000 then
     raise exception using errcode = 'SW002',
-      message = format('stepwell: the limit of %s is %s: give 0 to 1000000, or null to remove the setting', _key, _most);
+      message = format(
+        'stepwell: the limit of %s is %s: give 0 to 1000000, or null to remove the setting', _key, _most
+      );
   end if;
   if _most is null then
     update stepwell.key_setting s set most = null, set_at = stepwell.now() where s.key = _key;

@@ -1,6 +1,9 @@
 -- Set a rate at run time, in place of the numbers in the code: at most _count jobs with this key start in _per seconds,
--- with bursts of up to _burst, or else of _count. Nulls remove the setting. It takes effect at once.
-create or replace function stepwell.set_rate(_key text, _count integer, _per double precision, _burst integer default null)
+-- with bursts of up to _burst, or else of _count. Nulls remove the setting. It takes effect at once. Both open a rate
+-- that a handler has closed (RateLimited).
+create or replace function stepwell.set_rate(
+  _key text, _count integer, _per double precision, _burst integer default null
+)
 returns void
 language plpgsql volatile security definer
 as $$
@@ -15,6 +18,8 @@ begin
     on conflict (key) do update set spacing = excluded.spacing, burst = excluded.burst, set_at = excluded.set_at;
   end if;
   delete from stepwell.key_setting s where s.key = _key and s.most is null and s.spacing is null;
+  -- Only if it is closed: claims of its jobs would wait for a transaction that stays open.
+  update stepwell.bucket b set closed_until = null where b.key = _key and b.closed_until > stepwell.now();
   perform stepwell.notify_blocked(array[_key]);
 end
 $$;

@@ -27,9 +27,7 @@ begin
   )
   select array_agg(h.id), array_agg(h.epoch),
     array_agg(coalesce((_tasks -> h.task ->> 'max_attempts')::numeric::integer, 20)),
-    array_agg(coalesce(
-      (h.policy ->> 'keep_failed')::double precision, (_tasks -> h.task ->> 'keep_failed')::double precision, 2592000
-    )),
+    array_agg(stepwell.keep_failed_of(h.policy, _tasks -> h.task, h.queue)),
     array_agg(h.task), array_agg(h.queue), array_agg(h.attempt), array_agg(h.cancelling), array_agg(h.undoing)
   into _ids, _epochs, _max_attempts, _keeps, _names, _queues, _attempts, _cancelling, _undoing
   from held h;

@@ -1,13 +1,16 @@
 -- Renew a worker's lease, and have this session hold the worker's advisory lock (1937007981, number), which shows its
 -- peers that it is alive. Returns its orders: the jobs it must stop, the pauses, and whether it must stop; and its
--- number. No row: the worker was declared dead and must register again.
+-- number; and the requests for stacks of its handlers, each with its job. No row: the worker was declared dead and must
+-- register again.
 create or replace function stepwell.renew(_worker_id uuid, _lease double precision, _running integer) returns table (
   cancelling uuid[],
   paused boolean,
   paused_queues text[],
   paused_tasks text[],
   stopping boolean,
-  number integer
+  number integer,
+  stack_requests uuid[],
+  stack_jobs uuid[]
 )
 language plpgsql volatile security definer
 as $$
@@ -42,7 +45,15 @@ begin
       coalesce(bool_or(c.scope = 'everything' or (c.scope = 'worker' and c.name = _worker_id::text)), false),
       coalesce(array_agg(c.name) filter (where c.scope = 'queue'), '{}'),
       coalesce(array_agg(c.name) filter (where c.scope = 'task'), '{}'),
-      exists (select from stepwell.stopping_workers s where s.id = _worker_id), _number
+      exists (select from stepwell.stopping_workers s where s.id = _worker_id), _number,
+      array(
+        select r.id from stepwell.stack_request r
+        where r.worker_id = _worker_id and r.answer is null order by r.id limit 100
+      ),
+      array(
+        select r.job_id from stepwell.stack_request r
+        where r.worker_id = _worker_id and r.answer is null order by r.id limit 100
+      )
     from stepwell.control c where c.action = 'pause';
 end
 $$;

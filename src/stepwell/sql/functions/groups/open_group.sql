@@ -1,7 +1,8 @@
 -- Open a group: jobs are added to it by stepwell.add_members, and stepwell.seal_group says that these are all. The
 -- options are those of its callback, as in stepwell.enqueue_many, with one element each; _tasks null: it has none. The
 -- callback is blocked until all members have ended. Then the argument _parameter becomes a summary of the group, and a
--- delay begins. _keep: for how many seconds the group is kept after its end. Returns the id of the callback.
+-- delay begins. If the unique key of the callback is taken, no group is opened (SW005). _keep: for how many seconds
+-- the group is kept after its end. Returns the id of the callback.
 create or replace function stepwell.open_group(
   _id uuid,
   _keep double precision default 2592000,
@@ -22,6 +23,7 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _then_id uuid := case when _tasks is not null then stepwell.uuid7() end;
+  _holders uuid[];
 begin
   if _id is null or (_keep between 0 and 3155760000 or _keep = 'infinity') is not true
     or length(_parameter) not between 1 and 200 or _tasks is not null and cardinality(_args) is distinct from 1
@@ -46,6 +48,11 @@ begin
       message = format('stepwell: there is a group %s already: give each group an id of its own', _id);
   end if;
   if _then_id is not null then
+    _holders := stepwell.take_keys_of(_now, array[_then_id], _policies);
+    if _holders is not null then
+      raise exception using errcode = 'SW005', detail = _holders[1],
+        message = format('stepwell: job %s has the unique key of the callback', _holders[1]);
+    end if;
     perform stepwell.insert_jobs(
       _now, array[_then_id], _tasks, _args, _queues, _priorities, null, _run_ats, _metadata, _max_attempts, _owners,
       _policies, array[row(null, null, null, null, true)::stepwell.origin]

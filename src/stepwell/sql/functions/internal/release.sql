@@ -37,9 +37,12 @@ begin
     perform stepwell.admit(_schedule_ids);
   end if;
   if cardinality(_admitted) > 0 or cardinality(_keyed) > 0 then
-    _keys := stepwell.return_permits(_admitted, _keyed) || stepwell.queue_again(_keyed);
-    _queues := array(select substr(k.key, 2) from unnest(_keys) as k (key) where k.key like E'\x02%');
-    if cardinality(_queues) > 0 then
+    _keys := stepwell.return_permits(_admitted, _keyed);
+    if cardinality(_keyed) > 0 then
+      _keys := _keys || stepwell.queue_again(_keyed);
+    end if;
+    if strpos(array_to_string(_keys, ''), E'\x02') > 0 then
+      _queues := array(select substr(k.key, 2) from unnest(_keys) as k (key) where k.key like E'\x02%');
       perform stepwell.notify_queues(_queues);
       _keys := array(select k.key from unnest(_keys) as k (key) where k.key not like E'\x02%');
     end if;

@@ -4,7 +4,8 @@
 -- The k-th element of each array is for _ids[k]; _states and _keeps may have one element for all. _keeps is in seconds:
 -- 0 keeps no row, infinity keeps it forever. _failures[k] is {"attempt", "failed_step", "type", "message"} of an
 -- attempt that failed. A job is moved only if its epoch is _epochs[k] and it is running or, if not _running, has no
--- worker. A job that was being undone ends with the state and error that were set when the undo began.
+-- worker. A job that was being undone ends with the state and error that were set when the undo began. _at is the time
+-- of the end, if the caller records it elsewhere, too: both records then expire together.
 --
 -- Delete and insert are one statement, in which stepwell.finish spends most of its time. The settings of the group
 -- "hash" fix its plan. Each array counts: four of them in place of _failures made a finish of 2,000 jobs 4% slower.
@@ -17,6 +18,7 @@ create or replace function stepwell.to_history(
   _errors text[] default null,
   _failures json[] default null,
   _running boolean default true,
+  _at timestamptz default null,
   out ended uuid[],
   -- The durable jobs that did not succeed.
   out unsuccessful uuid[],
@@ -31,7 +33,7 @@ create or replace function stepwell.to_history(
 language plpgsql volatile
 as $$
 declare
-  _now timestamptz := stepwell.now();
+  _now timestamptz := coalesce(_at, stepwell.now());
   _keep double precision := case when cardinality(_keeps) = 1 then _keeps[array_lower(_keeps, 1)] end;
   _state stepwell.state := case when cardinality(_states) = 1 then _states[array_lower(_states, 1)] end;
   _marked stepwell.marked_end[];

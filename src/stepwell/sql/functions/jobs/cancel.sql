@@ -3,14 +3,13 @@
 -- row for each of _ids that was found and is not being undone already, with its state: cancelled; running: its worker
 -- was notified; ready: it will be undone.
 create or replace function stepwell.cancel(_ids uuid[], _reason text default null, _keep double precision default null)
-returns table (id uuid, state stepwell.state)
+returns table (id uuid, state stepwell.state, task text, queue text, attempt integer)
 language plpgsql volatile security definer
 as $$
 declare
   _all uuid[];
   _undoing uuid[];
-  _running uuid[];
-  _workers uuid[];
+  _running record;
   _final record;
   _gone record;
 begin
@@ -28,10 +27,13 @@ begin
     -- With state = 'running' the planner would take the index on running jobs, hence worker_id.
     -- A job that is being undone has already failed or been cancelled.
     where j.id = any (_all) and j.worker_id is not null and j.undoing is null
-    returning j.id, j.worker_id
+    returning j.id, j.worker_id, j.task, j.queue, j.attempt
   )
-  select array_agg(a.id), array_agg(distinct a.worker_id) into _running, _workers from asked a;
-  perform stepwell.notify('stepwell_cancel', w.id::text) from unnest(_workers) as w (id);
+  select array_agg(a.id) as ids, array_agg(a.task) as tasks, array_agg(a.queue) as queues,
+    array_agg(a.attempt) as attempts, array_agg(distinct a.worker_id) as workers
+  into _running
+  from asked a;
+  perform stepwell.notify('stepwell_cancel', w.id::text) from unnest(_running.workers) as w (id);
 
   _undoing := stepwell.begin_undo(
     array(select j.id from stepwell.job j where j.id = any (_all) and j.worker_id is null and j.durable),
@@ -40,16 +42,14 @@ begin
   );
 
   select array_agg(j.id) as ids, array_agg(j.epoch) as epochs, array_agg(_reason) as errors,
-    -- The retention for failures: that of the job, else that of its task on any worker that knows it.
+    -- The task is known from any worker that has it.
     array_agg(coalesce(
       _keep,
-      (j.policy ->> 'keep_failed')::double precision,
-      (
-        select (w.tasks -> j.task ->> 'keep_failed')::double precision from stepwell.worker w
-        where w.tasks ? j.task limit 1
-      ),
-      2592000
-    )) as keeps
+      stepwell.keep_failed_of(
+        j.policy, (select w.tasks -> j.task from stepwell.worker w where w.tasks ? j.task limit 1), j.queue
+      )
+    )) as keeps,
+    array_agg(j.task) as tasks, array_agg(j.queue) as queues, array_agg(j.attempt) as attempts
   into _final
   from stepwell.job j
   where j.id = any (_all) and j.worker_id is null and j.undoing is null;
@@ -65,13 +65,15 @@ begin
 
   return query
     with changed as (
-      select c.id, 'cancelled'::stepwell.state as state from unnest(_final.ids) as c (id)
+      select c.id, 'cancelled'::stepwell.state as state, c.task, c.queue, c.attempt
+      from unnest(_final.ids, _final.tasks, _final.queues, _final.attempts) as c (id, task, queue, attempt)
       union all
-      select r.id, 'running'::stepwell.state from unnest(_running) as r (id)
+      select r.id, 'running'::stepwell.state, r.task, r.queue, r.attempt
+      from unnest(_running.ids, _running.tasks, _running.queues, _running.attempts) as r (id, task, queue, attempt)
       union all
-      select u.id, 'ready'::stepwell.state from unnest(_undoing) as u (id)
+      select j.id, 'ready'::stepwell.state, j.task, j.queue, j.attempt from stepwell.job j where j.id = any (_undoing)
     )
-    select c.id, c.state from changed c
+    select c.id, c.state, c.task, c.queue, c.attempt from changed c
     -- A join would compare each with each.
     where (c.id in (select i.id from unnest(_ids) as i (id))) is true;
 end

@@ -1,8 +1,9 @@
 -- Enqueue jobs of which some have a unique key, with the parameters of stepwell.enqueue_many. ids has the new job of
 -- each item or, if its key is taken, the job that has it; inserted tells them apart. A conflict has the action that the
--- item names: ignore and throttle leave the job as it is; replace and reschedule change it (stepwell.replace_jobs);
+-- item names: ignore and throttle leave the job as it is; replace and reschedule change it (stepwell.replace_taken);
 -- raise refuses the whole batch with SW005 and the job as detail. With _raise false the caller handles it.
 -- Of items with the same key, the first is enqueued, and the others are in conflict with it.
+-- Items that have nothing but a key may come with _keys[k] in place of a policy: most lists do, and cost less so.
 create or replace function stepwell.enqueue_unique(
   _tasks text[],
   _args text[],
@@ -15,6 +16,7 @@ create or replace function stepwell.enqueue_unique(
   _owners text[] default null,
   _policies text[] default null,
   _raise boolean default true,
+  _keys text[] default null,
   out ids uuid[],
   out inserted boolean[]
 )
@@ -30,12 +32,42 @@ declare
   _lines stepwell.line[];
   _holders uuid[];
   _new uuid[];
+  _plain record;
   _refused record;
-  _changed record;
 begin
   perform stepwell.check_options(
     _now, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners
   );
+  if _keys is not null then
+    if (
+      _policies is null and cardinality(_keys) = _count and array_lower(_keys, 1) = 1 and array_ndims(_keys) = 1
+      and not exists (select from unnest(_keys) as k (key) where (length(k.key) between 1 and 200) is not true)
+    ) is not true and _count > 0 then
+      raise exception using errcode = 'invalid_parameter_value',
+        message = 'stepwell: _keys needs a unique key of 1 to 200 characters for each item, and no _policies';
+    end if;
+    ids := stepwell.uuids7(_count);
+    _plain := stepwell.take_plain_keys(_now, ids, _keys);
+    if _plain.holders is not null then
+      ids := _plain.holders;
+      inserted := array_fill(false, array[_count]);
+      return;
+    end if;
+    if _plain.all_new then
+      perform stepwell.insert_jobs(
+        _now, ids, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners,
+        _lines => array(
+          select row(('{"unique":{"key":' || to_json(k.key)::text || '}}')::json, null, null, null)::stepwell.line
+          from unnest(_keys) as k (key)
+        )
+      );
+      inserted := array_fill(true, array[_count]);
+      return;
+    end if;
+    _policies := array(
+      select '{"admission":{"unique":{"key":' || to_json(k.key)::text || '}}}' from unnest(_keys) as k (key)
+    );
+  end if;
   -- Most policies are nothing but an admission, and have nothing that check_policies looks for.
   if cardinality(_policies) not in (1, _count) or array_lower(_policies, 1) <> 1 or array_ndims(_policies) <> 1
     or exists (
@@ -78,7 +110,10 @@ begin
     select from unnest(_admissions) as a (admission)
     where a.admission is not null and case
       when _lines is null then not stepwell.is_admission(a.admission)
-      else (length(a.admission #>> '{unique,key}') between 1 and 200) is not true
+      else (
+        length(a.admission #>> '{unique,key}') between 1 and 200
+        and stepwell.is_conflict_action(a.admission #>> '{unique,conflict}')
+      ) is not true
     end
   ) then
     raise exception using errcode = 'invalid_parameter_value',
@@ -102,7 +137,12 @@ begin
     limit 1;
     if found then
       raise exception using errcode = 'SW005', detail = _refused.holder,
-        message = format('stepwell: job %s has the unique key %s', _refused.holder, _refused.key);
+        message = case
+          -- The job would be an item before, which is refused, too.
+          when _refused.holder = any (ids) then
+            format('stepwell: two items of the list have the unique key %s', _refused.key)
+          else format('stepwell: job %s has the unique key %s', _refused.holder, _refused.key)
+        end;
     end if;
   end if;
   select array_agg(case when u.holder is null then u.id end order by u.n),
@@ -115,32 +155,9 @@ begin
       case when _lines is null then _policies else _rests end, null, _lines
     );
   end if;
-  select array_agg(u.holder) as ids, array_agg(a.action = 'reschedule') as moves,
-    array_agg(coalesce(u.task, _tasks[1])) as tasks, array_agg(u.args) as args,
-    array_agg(coalesce(u.queue, case when cardinality(_queues) = 1 then _queues[1] end, 'default')) as queues,
-    array_agg(-coalesce(u.priority, case when cardinality(_priorities) = 1 then _priorities[1] end, 0)) as ranks,
-    array_agg(
-      coalesce(
-        _now + coalesce(u.delay, case when cardinality(_delays) = 1 then _delays[1] end) * interval '1 second',
-        u.run_at, case when cardinality(_run_ats) = 1 then _run_ats[1] end, _now
-      )
-    ) as run_ats,
-    array_agg(coalesce(u.metadata, case when cardinality(_metadata) = 1 then _metadata[1] end)) as metadata,
-    array_agg(coalesce(u.max_attempts, case when cardinality(_max_attempts) = 1 then _max_attempts[1] end))
-      as max_attempts,
-    array_agg(coalesce(u.owner, case when cardinality(_owners) = 1 then _owners[1] end)) as owners,
-    array_agg(coalesce(u.policy, _policies[1])) as policies
-  into _changed
-  from unnest(_holders, _admissions, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts,
-      _owners, _policies)
-    as u (holder, admission, task, args, queue, priority, delay, run_at, metadata, max_attempts, owner, policy)
-  cross join lateral (select u.admission #>> '{unique,conflict}' as action) a
-  where u.holder is not null and a.action in ('replace', 'reschedule');
-  if _changed.ids is not null then
-    perform stepwell.replace_jobs(
-      _now, _changed.ids, _changed.moves, _changed.tasks, _changed.args, _changed.queues, _changed.ranks,
-      _changed.run_ats, _changed.metadata, _changed.max_attempts, _changed.owners, _changed.policies
-    );
-  end if;
+  perform stepwell.replace_taken(
+    _now, _holders, _admissions, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts,
+    _owners, _policies
+  );
 end
 $$;

@@ -8,20 +8,25 @@ declare
   _now timestamptz := stepwell.now();
   _keep constant double precision := 2592000;
   _job record;
+  _fingerprint uuid;
   _gone record;
 begin
-  select j.epoch, j.attempt, j.claimed_at, j.worker_id into _job from stepwell.job j where j.id = _id;
+  select j.epoch, j.attempt, j.claimed_at, j.worker_id, j.task into _job from stepwell.job j where j.id = _id;
   if not found then
     return false;
   end if;
+  _fingerprint := stepwell.failure_group_of(_job.task, 'Broken', null);
   insert into stepwell.failure (job_id, expires_at, failed_at, claimed_at, worker_id, epoch, attempt, reason, type,
-    message)
+    message, fingerprint)
   values (_id, stepwell.expiry(_now, _keep), _now, _job.claimed_at, _job.worker_id, _job.epoch, _job.attempt, 'broken',
-    'Broken', left(_message, 10000));
+    'Broken', left(_message, 10000), _fingerprint);
+  perform stepwell.note_failures(
+    array[_fingerprint], array[_job.task], '{Broken}', '{null}', array[left(_message, 500)], array[_id], '{1}'
+  );
   _gone := stepwell.to_history(
     array[_id], array[_job.epoch], '{failed}', array[_keep], _errors => array[left('Broken: ' || _message, 1000)],
     _failures => array[json_build_object('type', 'Broken', 'message', left(_message, 10000))],
-    _running => _job.worker_id is not null
+    _running => _job.worker_id is not null, _at => _now
   );
   if _gone.unsuccessful is not null then
     perform stepwell.cancel_children(_gone.unsuccessful);

@@ -2,6 +2,7 @@
 -- epoch), so the job is no longer that run's. _keeps is in seconds: 0 keeps no row in history, infinity keeps it
 -- forever. _keeps and _states have one element for all jobs or one per job. _parent_ids are the parents of those jobs
 -- that were spawned. A cancelled job that has steps to compensate runs once more for that, and ends then.
+-- _by_queue: whether the setting of the job's queue comes before _keeps; one element for all jobs or one per job.
 create or replace function stepwell.finish(
   _ids uuid[],
   _epochs integer[],
@@ -9,7 +10,8 @@ create or replace function stepwell.finish(
   _keeps double precision[],
   _states stepwell.state[] default '{succeeded}',
   _errors text[] default null,
-  _parent_ids uuid[] default null
+  _parent_ids uuid[] default null,
+  _by_queue boolean[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
 as $$
@@ -20,10 +22,14 @@ begin
   if (
     _states <@ array['succeeded', 'cancelled']::stepwell.state[] and cardinality(_states) in (1, cardinality(_ids))
     and array_position(_keeps, null) is null and cardinality(_keeps) in (1, cardinality(_ids))
+    and (_by_queue is null or cardinality(_by_queue) in (1, cardinality(_ids)))
   ) is not true and cardinality(_ids) > 0 then
     raise exception using errcode = 'invalid_parameter_value',
       message = 'stepwell: finish needs _keeps, and _states that are succeeded or cancelled: one for all jobs or one '
         'for each';
+  end if;
+  if true = any (_by_queue) and exists (select from stepwell.queue_keep) then
+    _keeps := stepwell.keeps_by_queue(_ids, _states, _keeps, _by_queue);
   end if;
   if pg_column_size(_results) > 65536 then
     perform stepwell.check_sizes('result', _results);

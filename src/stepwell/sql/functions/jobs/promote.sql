@@ -120,11 +120,48 @@ begin
   -- Rates whose buckets have tokens again.
   perform from stepwell.bucket b where b.next_at is not null limit 1;
   if found then
+    -- Tokens that were used in the future: the clock was set back, and the next times are wrong by as much. Only the
+    -- first of them, which bounds the cost; the others come after them.
+    update stepwell.bucket b set used_at = _now, next_at = _now
+    where b.key = any (array(
+      select d.key from stepwell.bucket d
+      where d.used_at > _now + interval '1 second'
+        and d.key = any (array(
+          select f.key
+          from (
+            select n.key, n.used_at from stepwell.bucket n where n.next_at is not null order by n.next_at limit 100
+          ) f
+          where f.used_at > _now + interval '1 second'
+        ))
+      for no key update skip locked
+    ));
     _keys := array(select b.key from stepwell.bucket b where b.next_at <= _now order by b.next_at limit 500);
     perform stepwell.admit_keys(_keys);
-    perform stepwell.notify_queues(array(select substr(k.key, 2) from unnest(_keys) as k (key) where k.key like E'\x02%'));
+    perform stepwell.notify_queues(array(
+      select substr(k.key, 2) from unnest(_keys) as k (key) where k.key like E'\x02%'
+    ));
+    -- Whoever finds a bucket empty sets its time anew. Where nobody waits for it any more, the time would stay due, and
+    -- workers would look again and again.
+    with cleared as (
+      update stepwell.bucket b set next_at = null
+      where b.key = any (array(
+        select d.key from stepwell.bucket d
+        where d.key = any (_keys) and d.next_at <= _now
+        for no key update skip locked
+      ))
+      returning b.key
+    )
+    select array_agg(c.key) into _keys from cleared c
+    where (select true from stepwell.job j where j.blocked_by = c.key limit 1);
+    -- All tokens of these were reserved, so the next claim must notify the workers. A claim that committed a moment ago
+    -- did not: it relied on the time that was set.
+    perform stepwell.notify_blocked(_keys);
     _again_in := least(
-      _again_in, (select greatest(0.001, extract(epoch from min(b.next_at) - _now)) from stepwell.bucket b)
+      _again_in,
+      (
+        select greatest(0.001, extract(epoch from b.next_at - _now)) from stepwell.bucket b
+        where b.next_at is not null order by b.next_at limit 1
+      )
     );
   end if;
   -- Counts that the ends of members could not add to their group.

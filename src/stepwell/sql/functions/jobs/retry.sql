@@ -190,8 +190,8 @@ begin
       and _step is null and not _from_start
     returning j.id, j.queue, j.rank, j.run_at, j.admission is not null as keyed
   ), ready as (
-    select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id, b.keyed,
-      b.state = 'blocked' as blocked
+    select b.id, b.queue, b.rank, b.run_at, case when b.state = 'blocked' then b.schedule_id end as schedule_id,
+      b.keyed, b.state = 'blocked' as blocked
     from back b
     union all
     select h.id, h.queue, h.rank, h.run_at, null, h.keyed, false from hurried h

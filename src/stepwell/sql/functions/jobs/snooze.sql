@@ -1,7 +1,7 @@
 -- Hand back running jobs without counting the attempt: now (delay 0, in their old place) or after a delay. For clean
 -- shutdowns, prefetched jobs that never started, and handlers that raise Snooze. _began: whether the handlers ran;
--- null, from workers of schema 5: those with a delay did. The rates of the jobs in _closing admit nothing until the delay
--- is over. Returns the ids refused by the fence.
+-- null, from workers of schema 5: those with a delay did. The rates of the jobs in _closing admit nothing until the
+-- delay is over. Returns the ids refused by the fence.
 create or replace function stepwell.snooze(
   _ids uuid[],
   _epochs integer[],

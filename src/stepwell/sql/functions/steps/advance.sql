@@ -2,6 +2,8 @@
 -- its worker, unless _delays[k] delays its next step by seconds or _queues[k] names another queue for it.
 -- _priorities[k] is the priority from then on; null: unchanged. _lefts[k] is the step that the job leaves, if that was
 -- its first. Returns the ids refused by the fence.
+-- A job that goes on at once keeps its permits for limits, so that a limit counts chains and machines as a whole. A job
+-- that is delayed returns them, and queues again when it is due.
 create or replace function stepwell.advance(
   _ids uuid[],
   _epochs integer[],
@@ -18,7 +20,8 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _accepted uuid[];
-  _handed_back uuid[];
+  _delayed uuid[];
+  _passed_on uuid[];
   _cancelling uuid[];
   _places stepwell.place[];
   _due_in double precision;
@@ -77,19 +80,25 @@ begin
         when g.delay is null and g.queue is null then j.run_at
         else _now + coalesce(g.delay, 0) * interval '1 second'
       end,
-      queue = coalesce(g.queue, j.queue), rank = coalesce(-g.priority, j.rank), progress = null, awaits = null
+      queue = coalesce(g.queue, j.queue), rank = coalesce(-g.priority, j.rank), progress = null, awaits = null,
+      -- Until stepwell.pass_on gives the job its turn: it must not find these jobs among those that have one.
+      fair = case when g.delay is null and g.queue is null or g.delay > 0 then j.fair end
     from given g
     where j.id = any (_ids) and j.id = g.id
     returning j.id, j.queue, j.rank, j.state, j.run_at, j.cancelling, j.worker_id is null as handed_back
   )
-  select array_agg(m.id), array_agg(m.id) filter (where m.handed_back),
+  select array_agg(m.id), array_agg(m.id) filter (where m.handed_back and m.state = 'waiting'),
+    array_agg(m.id) filter (where m.handed_back and m.state = 'ready'),
     array_agg(m.id) filter (where m.handed_back and m.cancelling),
     array_agg(row(m.queue, m.rank, m.run_at)::stepwell.place) filter (where m.state = 'ready'),
     extract(epoch from min(m.run_at) filter (where m.state = 'waiting') - _now)
-  into _accepted, _handed_back, _cancelling, _places, _due_in
+  into _accepted, _delayed, _passed_on, _cancelling, _places, _due_in
   from moved m;
+  if _passed_on is not null then
+    perform stepwell.pass_on(_passed_on);
+  end if;
   perform stepwell.release(
-    _handed_back => _handed_back, _places => _places, _due_in => _due_in, _cancelling => _cancelling
+    _handed_back => _delayed, _places => _places, _due_in => _due_in, _cancelling => _cancelling
   );
   return array(select i.id from unnest(_ids) as i (id) except select a.id from unnest(_accepted) as a (id));
 end

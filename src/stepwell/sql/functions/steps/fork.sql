@@ -10,12 +10,13 @@ declare
   _job record;
   _state record;
 begin
-  select j.task, j.queue, j.rank, j.args, j.metadata, j.max_attempts, j.owner, j.policy, j.admission, null as failed_step,
-    stepwell.timeline(j.id) as steps
+  select j.task, j.queue, j.rank, j.args, j.metadata, j.max_attempts, j.owner, j.policy, j.admission,
+    null as failed_step, stepwell.timeline(j.id) as steps
   into _job
   from stepwell.job j where j.id = _id for share;
   if not found then
-    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.admission, h.failed_step, h.steps
+    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.admission, h.failed_step,
+      h.steps
     into _job from stepwell.history h where h.id = _id and h.expires_at > _now limit 1;
     if not found then
       return null;

@@ -67,20 +67,14 @@ begin
   left join given g on g.child_id = u.child_id
   left join saved s on s.child_id = u.child_id;
   if array_remove(_new, null) <> '{}' then
-    if _policies is not null and strpos(array_to_string(_policies, ''), '"unique"') > 0 then
-      _holders := stepwell.take_keys(
-        _now, _new,
-        array(
-          select coalesce(u.policy, case when cardinality(_policies) = 1 then _policies[1] end)::json -> 'admission'
-          from unnest(_new, _policies) with ordinality as u (id, policy, n)
-          order by u.n
-        )
-      );
-      if _holders is not null then
-        _holder := (array_remove(_holders, null))[1];
-        raise exception using errcode = 'SW005', detail = _holder,
-          message = format('stepwell: job %s has the unique key of a child', _holder);
-      end if;
+    _holders := stepwell.take_keys_of(_now, _new, _policies);
+    if _holders is not null then
+      _holder := (array_remove(_holders, null))[1];
+      raise exception using errcode = 'SW005', detail = _holder,
+        message = case
+          when _holder = any (_new) then 'stepwell: two children have the same unique key'
+          else format('stepwell: job %s has the unique key of a child', _holder)
+        end;
     end if;
     perform stepwell.insert_jobs(
       _now, _new, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners, _policies,

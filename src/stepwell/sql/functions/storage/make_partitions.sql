@@ -1,6 +1,7 @@
--- Create the missing partitions that rows kept for _keeps seconds will need today and on the next two days. Rows that
--- already went to the default partition are moved. If a long transaction is in the way, nothing is created, and rows go
--- to the default partition meanwhile. Returns the names of the new partitions.
+-- Create the missing partitions that rows kept for _keeps seconds, or for as long as a queue keeps them, will need
+-- today and on the next two days. Rows that already went to the default partition are moved. If a long transaction is
+-- in the way, nothing is created, and rows go to the default partition meanwhile. Returns the names of the new
+-- partitions.
 create or replace function stepwell.make_partitions(_keeps double precision[]) returns text[]
 language plpgsql volatile security definer
 -- A finish that waits for this function waits at most this long; the next round of upkeep tries again.
@@ -25,7 +26,12 @@ begin
     from unnest(array['history', 'failure']) as p (name)
     cross join (
       select distinct date_trunc('day', _now + k.keep * interval '1 second') + n * interval '1 day' as day
-      from unnest(_keeps) as k (keep) cross join generate_series(0, 2) as n
+      from (
+        select u.keep from unnest(_keeps) as u (keep)
+        union
+        select u.keep from stepwell.queue_keep s cross join lateral (values (s.keep), (s.keep_failed)) as u (keep)
+      ) k
+      cross join generate_series(0, 2) as n
       where k.keep > 0 and k.keep < 3155760000
     ) d
     -- History first, as in stepwell.fail, so that two functions that take both default partitions cannot deadlock.

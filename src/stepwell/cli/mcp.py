@@ -1,0 +1,44 @@
+"""`stepwell mcp`: serve an assistant that reads jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from stepwell.cli.database import DatabaseOption
+from stepwell.cli.load_app import load_app
+from stepwell.cli.options import AppArgument
+from stepwell.errors import ConfigError
+from stepwell.postgres.address import ENVIRONMENT
+
+_PARTS = ("mcp", "starlette", "jinja2")
+
+
+def mcp(
+    app: AppArgument,
+    redact: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--redact", metavar="FIELD", help="Hide the values of fields of this name. Repeatable.", show_default=False
+        ),
+    ] = None,
+    database: DatabaseOption = None,
+) -> None:
+    """Serve the jobs of an app to an assistant, over the Model Context Protocol on standard input and output.
+
+    An assistant starts this command by itself. It can read what the dashboard shows, and change nothing.
+    """
+    missing = [part for part in _PARTS if find_spec(part) is None]
+    if missing:
+        raise ConfigError(f"the MCP server needs {' and '.join(missing)}: pip install 'stepwell[mcp,web]'")
+    if database is not None:
+        os.environ[ENVIRONMENT] = database
+    loaded = load_app(app)
+
+    from stepwell.web.mcp.server import serve_stdio
+
+    asyncio.run(serve_stdio(loaded, redact=redact or []))

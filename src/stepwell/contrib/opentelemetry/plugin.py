@@ -1,0 +1,306 @@
+"""The plugin: a span for each enqueue, run and step, and metrics.
+
+Names follow the semantic conventions for messaging, which are still in development; so they are written out here. What
+the conventions have no name for is called stepwell.*, and comes out of a Prometheus exporter with the names that
+`stepwell.contrib.prometheus` has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from time import perf_counter
+from typing import Any
+from uuid import UUID
+from weakref import WeakSet
+
+from opentelemetry import baggage, context, metrics, propagate, trace
+from opentelemetry.context import Context as TraceContext
+from opentelemetry.metrics._internal import _ProxyMeterProvider  # pyright: ignore[reportPrivateUsage]
+from opentelemetry.propagators.textmap import TextMapPropagator
+from opentelemetry.trace import Span, SpanKind, StatusCode
+
+from stepwell.contrib.opentelemetry.origins import NO_CONTEXT, Origins
+from stepwell.contrib.opentelemetry.run_spans import RunSpans, UnsampledSpan, run_spans
+from stepwell.error_text import error_message, error_name
+from stepwell.plugins import Enqueue, Plugin, Run, StepRun
+from stepwell.telemetry.bus import Telemetry
+from stepwell.telemetry.jobs import RunsEnded
+from stepwell.values.job import ClaimedJob
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
+_MOST_KNOWN = 500
+_TRACE_ID = context.create_key("stepwell-trace-id")
+(_SPAN_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, NO_CONTEXT)
+_ASKED_TO_STOP = {"timeout": "failed", "cancel": "cancelled", "shutdown": "handed_back", "lease": "refused"}
+
+
+class OpenTelemetry(Plugin):
+    """A span for each enqueue, run and step, and metrics.
+
+    The providers are the global ones unless given. The trace of an enqueue is kept with the job. Each run has a trace
+    of its own that is linked to it; with `parent=True` the run of a single job is part of the trace instead. With
+    `steps=False` steps have no spans. `propagator` is the global one unless given.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+        propagator: TextMapPropagator | None = None,
+        parent: bool = False,
+        steps: bool = True,
+    ) -> None:
+        self._traces = tracer_provider
+        self._tracer = trace.get_tracer("stepwell", tracer_provider=tracer_provider)
+        self._spans: RunSpans | None = None
+        self._propagator = propagator
+        self._parent = parent
+        self._steps = steps
+        self._server: dict[str, Any] = {}
+        self._abouts: dict[str, dict[str, Any]] = {}
+        self._origins = Origins(propagator, parent=parent)
+        self._meters = meter_provider
+        self._measures = True
+        self._counted: WeakSet[Any] = WeakSet()
+        meter = metrics.get_meter("stepwell", meter_provider=meter_provider)
+        self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs that were enqueued.")
+        self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Jobs that ran.")
+        self._sending = meter.create_histogram(
+            "messaging.client.operation.duration", "s", "How long enqueues took.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )  # fmt: skip
+        self._processing = meter.create_histogram(
+            "messaging.process.duration", "s", "How long runs took.", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self._jobs = meter.create_counter("stepwell.jobs", "{job}", "Runs of jobs, by how they ended.")
+        self._run = meter.create_histogram(
+            "stepwell.run", "s", "How long runs took.", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self._wait = meter.create_histogram(
+            "stepwell.wait", "s", "How long jobs were ready before they started.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )  # fmt: skip
+
+    def start_app(self, app: Any) -> None:
+        """Find the address of the database, which spans name, and the providers, which may have been set by now."""
+        self._server = _server_of(app)
+        self._tracer = trace.get_tracer("stepwell", tracer_provider=self._traces)
+        self._spans = run_spans(self._tracer, self._process_about)
+        # Without a provider, the numbers would go nowhere.
+        provider = metrics.get_meter_provider() if self._meters is None else self._meters
+        self._measures = not isinstance(provider, metrics.NoOpMeterProvider | _ProxyMeterProvider)
+        if self._measures and app not in self._counted:
+            # Not by `wanted_events`: without a provider, the event is not even made.
+            self._counted.add(app)
+            app.events.subscribe(self._count_runs, (RunsEnded,))
+
+    def wrap_enqueue(self, enqueue: Enqueue) -> AbstractContextManager[object]:
+        """Make a producer span, and keep its trace with the jobs."""
+        return self._enqueuing(enqueue)
+
+    @contextmanager
+    def _enqueuing(self, enqueue: Enqueue) -> Generator[None]:
+        operation = "schedule" if enqueue.scheduled else "send"
+        known = {**self._about(operation, "create" if enqueue.scheduled else "send", enqueue.queue)}
+        attributes = dict(known)
+        if enqueue.task is not None:
+            attributes["stepwell.task"] = enqueue.task
+        if enqueue.many:
+            attributes["messaging.batch.message_count"] = enqueue.count
+        if enqueue.parent_id is not None:
+            attributes["stepwell.parent_id"] = enqueue.parent_id
+        span = self._tracer.start_span(
+            f"{operation} {enqueue.queue or '(several queues)'}", kind=SpanKind.PRODUCER, attributes=attributes
+        )
+        token = context.attach(trace.set_span_in_context(span))
+        began = perf_counter()
+        try:
+            sampled = span.get_span_context().trace_flags.sampled
+            # An unsampled trace is worth keeping only where a run would be part of it.
+            if sampled or self._parent or baggage.get_all():
+                self._inject(enqueue.headers)
+            yield
+        except BaseException as error:
+            known["error.type"] = _failed(span, error)
+            raise
+        else:
+            if not enqueue.many and enqueue.job_ids and span.is_recording():
+                span.set_attribute("messaging.message.id", _MessageId(enqueue.job_ids[0]))
+        finally:
+            context.detach(token)
+            span.end()
+            self._sending.record(perf_counter() - began, known)
+            if enqueue.count:
+                self._sent.add(enqueue.count, known)
+
+    def wants_run(self, job: ClaimedJob) -> bool:
+        """Decide whether the run is sampled. One that is not has a span that does nothing, and needs no more."""
+        spans = self._spans
+        if spans is None or spans.samples_every or self._measures:
+            return True
+        if job.policy is not None and (self._parent or self._origins.links_and_context(job.policy)[1]):
+            return True  # it may have a parent, or has baggage
+        trace_id = spans.new_trace_id()
+        if spans.samples(trace_id):
+            context.attach(context.set_value(_TRACE_ID, trace_id, NO_CONTEXT))
+            return True
+        # As `set_span_in_context` does, which takes twice as long. It is not detached: the context ends with the run.
+        context.attach(TraceContext({_SPAN_KEY: UnsampledSpan(spans, trace_id)}))
+        return False
+
+    async def wrap_run(self, run: Run, call: Callable[[], Awaitable[None]]) -> None:
+        """Make a consumer span that is linked to the producer's."""
+        span, above, copied_by = self._start_run(run)
+        token = context.attach(TraceContext({**above, _SPAN_KEY: span}))
+        began = perf_counter()
+        error_type: str | None = None
+        try:
+            await call()
+        except BaseException as error:
+            if run.stop_reason is None:
+                error_type = _failed(span, error)
+            elif run.stop_reason == "timeout":
+                error_type = _failed(span, error, "timeout")
+            else:
+                error_type = run.stop_reason
+            raise
+        finally:
+            context.detach(token)
+            outcome = run.outcome or "failed"
+            if run.stop_reason is not None and outcome != "succeeded":
+                outcome = _ASKED_TO_STOP[run.stop_reason]
+            if span.is_recording():
+                if copied_by is not None:
+                    copied_by.end(span, outcome)
+                else:
+                    span.set_attribute("stepwell.outcome", outcome)
+                    span.end()
+            if self._measures:
+                self._measure(run, perf_counter() - began, error_type)
+
+    def _start_run(self, run: Run) -> tuple[Span, TraceContext, RunSpans | None]:
+        """Start the span of a run. Return it, the context in which it begins, and what has made it by copying."""
+        job, jobs = run.job, run.jobs
+        if len(jobs) > 1:
+            attributes: dict[str, Any] = {"messaging.batch.message_count": len(jobs)}
+            links, above = self._origins.of_batch(jobs)
+        else:
+            message_id = _MessageId(job.id)
+            links, above = self._origins.links_and_context(job.policy)
+            if (spans := self._spans) is not None and not (self._parent and links):
+                known: Any = None if spans.samples_every else context.get_value(_TRACE_ID)
+                trace_id = known or spans.new_trace_id()
+                if spans.samples_every or spans.samples(trace_id):
+                    return spans.start(trace_id, run, message_id, links, above), above, spans
+                return UnsampledSpan(spans, trace_id), above, None
+            attributes = {"messaging.message.id": message_id}
+        attributes |= {**self._process_about(job.queue), "stepwell.task": job.task, "stepwell.attempt": run.attempt}
+        span = self._tracer.start_span(
+            f"process {job.queue}", above, SpanKind.CONSUMER, attributes, links, record_exception=False
+        )
+        return span, above, None
+
+    def _measure(self, run: Run, seconds: float, error_type: str | None) -> None:
+        known = self._process_about(run.queue)
+        if error_type is not None:
+            known = {**known, "error.type": error_type}
+        self._consumed.add(len(run.jobs), known)
+        self._processing.record(seconds, known)
+
+    def _count_runs(self, event: Telemetry) -> None:
+        """Count each job by the outcome that was written, as `stepwell.stats` and Prometheus do."""
+        assert isinstance(event, RunsEnded)
+        for task, queue, outcome, seconds, waited in event.runs:
+            labels = {"task": task, "queue": queue}
+            self._jobs.add(1, {**labels, "outcome": outcome})
+            self._run.record(seconds, labels)
+            if waited is not None:
+                self._wait.record(waited, labels)
+
+    def wrap_step(self, step: StepRun) -> AbstractContextManager[object]:
+        """Make a span of a step. What its function does is part of it."""
+        return self._in_step(step)
+
+    @contextmanager
+    def _in_step(self, step: StepRun) -> Generator[None]:
+        if not self._steps:
+            yield
+            return
+        attributes = {"stepwell.step": step.key, "stepwell.task": step.job.task}
+        name = step.key.partition("#")[0]
+        span = self._tracer.start_span(f"step {name}", attributes=attributes, record_exception=False)
+        token = context.attach(trace.set_span_in_context(span))
+        try:
+            yield
+        except BaseException as error:
+            _failed(span, error)
+            raise
+        finally:
+            context.detach(token)
+            span.end()
+
+    def _about(self, name: str, kind: str, queue: str | None) -> dict[str, Any]:
+        about = {
+            "messaging.system": "stepwell",
+            "messaging.operation.name": name,
+            "messaging.operation.type": kind,
+            **self._server,
+        }
+        if queue is not None:
+            about["messaging.destination.name"] = queue
+        return about
+
+    def _inject(self, headers: dict[str, str]) -> None:
+        if self._propagator is None:
+            propagate.inject(headers)
+        else:
+            self._propagator.inject(headers)  # pyright: ignore[reportArgumentType] its default suits a dict
+
+    def _process_about(self, queue: str) -> dict[str, Any]:
+        known = self._abouts.get(queue)
+        if known is None:
+            if len(self._abouts) >= _MOST_KNOWN:
+                self._abouts.clear()
+            known = self._abouts[queue] = self._about("process", "process", queue)
+        return known
+
+
+class _MessageId(str):
+    """The id of a job as an attribute, which must be text. `JobHandle.id` is a UUID, and equals this."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, str(other) if isinstance(other, UUID) else other)
+
+    __hash__ = str.__hash__
+
+
+def _failed(span: Span, error: BaseException, reason: str | None = None) -> str:
+    """Mark a span as failed, and return the type of the error, or the reason why it was asked to stop."""
+    name = reason or error_name(error)
+    if span.is_recording():
+        span.record_exception(error)
+        span.set_status(StatusCode.ERROR, reason or error_message(error)[:1000])
+        span.set_attribute("error.type", name)
+    return name
+
+
+def _server_of(app: Any) -> dict[str, Any]:
+    """The address of the database as attributes; nothing if it is embedded or on a socket."""
+    from psycopg import conninfo
+
+    database = app.database
+    if database.is_embedded:
+        return {}
+    parts = conninfo.conninfo_to_dict(database.dsn)
+    host = str(parts.get("host") or "")
+    if not host or host.startswith("/"):
+        return {}
+    port = str(parts.get("port") or "5432").partition(",")[0]
+    return {"server.address": host.partition(",")[0], "server.port": int(port)}
+
+
+__all__ = ["OpenTelemetry"]

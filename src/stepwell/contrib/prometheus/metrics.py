@@ -1,0 +1,118 @@
+"""The metrics: their names, texts and labels, made from counts, the status of workers, and gauges of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from stepwell.contrib.prometheus.run_counts import Histogram, RunCounts
+from stepwell.worker.status import WorkerStatus
+
+DatabaseGauge = tuple[str, str | None, float]
+"""A name, a queue or None, and a number: a row of `stepwell.gauges`."""
+
+_TOTALS = {
+    "rescued": "Jobs that this process rescued from dead workers.",
+    "outcomes_refused": "Outcomes that came too late: another worker held the job.",
+    "leases_lost": "Leases that this process lost.",
+    "loop_blocked": "Times that a job blocked the event loop.",
+}
+
+
+class WorkerMetrics(Collector):
+    """The metrics of the workers of a process, as a registry wants them. Each of the functions is called anew for each
+    scrape."""
+
+    def __init__(
+        self,
+        counts: Callable[[], RunCounts],
+        statuses: Callable[[], list[WorkerStatus]],
+        database_gauges: Callable[[], list[DatabaseGauge]],
+    ) -> None:
+        self._counts = counts
+        self._statuses = statuses
+        self._database_gauges = database_gauges
+
+    def describe(self) -> list[Metric]:
+        """None: they depend on what has happened."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Make all metrics, as they are now."""
+        counts = self._counts()
+        jobs = CounterMetricFamily(
+            "stepwell_jobs", "Runs of jobs, by how they ended.", labels=["task", "queue", "outcome"]
+        )
+        for labels, count in sorted(counts.ended.items()):
+            jobs.add_metric(list(labels), count)
+        yield jobs
+        enqueued = CounterMetricFamily(
+            "stepwell_enqueued", "Jobs that this process enqueued.", labels=["task", "queue"]
+        )
+        for pair, count in sorted(counts.enqueued.items()):
+            enqueued.add_metric(list(pair), count)
+        yield enqueued
+        for name, text, found in (
+            ("stepwell_run_seconds", "How long runs took.", counts.run),
+            ("stepwell_wait_seconds", "How long jobs were ready before they started.", counts.wait),
+        ):
+            family = HistogramMetricFamily(name, text, labels=["task", "queue"])
+            for pair, histogram in sorted(found.items()):
+                family.add_metric(list(pair), histogram.buckets(), histogram.sum)
+            yield family
+        yield _one("stepwell_claim_jobs", "Jobs per claim.", counts.claims)
+        yield _one("stepwell_flush_jobs", "Outcomes per flush.", counts.flushes)
+        yield _one("stepwell_flush_seconds", "How long flushes of outcomes took.", counts.flush_seconds)
+        for name, text in _TOTALS.items():
+            yield CounterMetricFamily(f"stepwell_{name}", text, value=counts.totals[name])
+        yield from _of_workers(self._statuses())
+        yield from _of_database(self._database_gauges())
+
+
+def _one(name: str, text: str, histogram: Histogram) -> HistogramMetricFamily:
+    return HistogramMetricFamily(name, text, histogram.buckets(), histogram.sum)
+
+
+def _of_workers(statuses: list[WorkerStatus]) -> Iterator[Metric]:
+    """The workers of this process together. Before they are registered there is nothing to say but that."""
+    info = GaugeMetricFamily("stepwell_worker_info", "The version of the workers.", labels=["version"])
+    info.add_metric([version("stepwell")], 1)
+    yield info
+    registered = sum(status.worker_id is not None for status in statuses)
+    yield GaugeMetricFamily("stepwell_registered", "Workers of this process that hold a lease.", registered)
+    if not statuses:
+        return
+    slots = sum(status.slots for status in statuses)
+    yield GaugeMetricFamily("stepwell_slots", "Room for running jobs.", slots)
+    running = sum(status.running for status in statuses)
+    yield GaugeMetricFamily("stepwell_running_jobs", "Jobs that run.", running)
+    unstarted = sum(status.unstarted for status in statuses)
+    yield GaugeMetricFamily("stepwell_unstarted_jobs", "Claimed jobs that wait for a slot.", unstarted)
+    unwritten = sum(status.unwritten for status in statuses)
+    yield GaugeMetricFamily("stepwell_unwritten_outcomes", "Outcomes that are not yet written.", unwritten)
+    left = min(status.lease_left for status in statuses)
+    yield GaugeMetricFamily("stepwell_lease_seconds", "How long the lease is valid if it is not renewed.", left)
+    hears = all(status.hears for status in statuses)
+    yield GaugeMetricFamily("stepwell_listener_up", "Whether notifications arrive.", hears)
+    leads = any(status.leads for status in statuses)
+    yield GaugeMetricFamily("stepwell_leader", "Whether a worker of this process leads.", leads)
+
+
+def _of_database(gauges: list[DatabaseGauge]) -> Iterator[Metric]:
+    if not gauges:
+        return
+    depth = GaugeMetricFamily("stepwell_queue_depth", "Ready jobs, at most 10000.", labels=["queue"])
+    oldest = GaugeMetricFamily("stepwell_queue_oldest_seconds", "The age of the oldest ready job.", labels=["queue"])
+    for name, queue, value in gauges:
+        if name == "workers":
+            yield GaugeMetricFamily("stepwell_workers", "Live workers of the database.", value)
+        elif name == "ready":
+            depth.add_metric([queue or ""], value)
+        elif name == "oldest":
+            oldest.add_metric([queue or ""], value)
+    yield depth
+    yield oldest

@@ -1,0 +1,140 @@
+"""The plugin: it counts events, and answers the pages that the server serves while a worker runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from stepwell.contrib.prometheus.metrics import DatabaseGauge, WorkerMetrics
+from stepwell.contrib.prometheus.run_counts import EVENTS, RunCounts
+from stepwell.contrib.prometheus.server import MetricsServer, Response
+from stepwell.errors import ConfigError, StepwellError
+from stepwell.plugins import Plugin
+from stepwell.postgres import queries
+from stepwell.telemetry.bus import Telemetry
+from stepwell.telemetry.worker import MetricsServed
+from stepwell.values.bounds import check_whole
+from stepwell.worker.status import WorkerStatus
+
+_LOCAL = "127.0.0.1"
+# The numbers of the database are asked for at most this often, however often somebody scrapes.
+_FRESH = 5.0
+_AFTER_FAILURE = 60.0
+_WITHIN = 2.0
+
+
+class Prometheus(Plugin):
+    """Counts runs and serves the counts over HTTP, from the start of the first worker to the end of the last.
+
+    `port` 0 is any free port, and None serves nothing: `registry` has the metrics for a server of your own. It is a new
+    registry unless given; a given one is served whole, with your own metrics. `host` is the address to listen on. The
+    pages have no password: keep it on loopback, or behind a firewall.
+    """
+
+    wanted_events = EVENTS
+
+    def __init__(
+        self, port: int | None = None, *, host: str = _LOCAL, registry: CollectorRegistry | None = None
+    ) -> None:
+        self._port = None if port is None else check_whole(port, "port", 0, 65535)
+        if not isinstance(host, str) or not host:
+            raise ConfigError(f"host is {host!r}: give the address to listen on, such as {_LOCAL!r}")
+        self._host = host
+        self._socket: Path | None = None
+        self.registry = registry if registry is not None else CollectorRegistry()
+        """The registry that has the metrics."""
+        self._counts = RunCounts()
+        self._app: Any = None
+        self._workers: list[Any] = []
+        self._server: MetricsServer | None = None
+        self._gauges: list[DatabaseGauge] = []
+        self._ask_at = 0.0
+        self._asking = threading.Lock()
+        self.registry.register(WorkerMetrics(self.counts, self.statuses, self.database_gauges))
+
+    @property
+    def url(self) -> str:
+        """The address of the metrics, while a worker runs."""
+        if self._server is None or not self._server.url:
+            raise ConfigError("metrics are served only while a worker of the app runs, and only with port=")
+        return self._server.url
+
+    def serve_on(self, port: int | None, host: str, unix_socket: Path | None) -> None:
+        """Serve elsewhere than the app says: the command line, or a supervisor, wants it so."""
+        self._port, self._host, self._socket = port, host, unix_socket
+
+    def on_event(self, event: Telemetry) -> None:
+        """Count what happened."""
+        self._counts.add(event)
+
+    def start_app(self, app: Any) -> None:
+        """Remember the app, whose database is asked for depths."""
+        if self._app is not None and self._app is not app:
+            raise ConfigError("this Prometheus() is the plugin of another app: make one for each app")
+        self._app = app
+
+    async def start_worker(self, worker: Any) -> None:
+        """Begin to serve, with the first worker."""
+        if self._server is None and (self._port is not None or self._socket is not None):
+            pages = {"/metrics": self._metrics_page, "/healthz": self._alive_page, "/readyz": self._ready_page}
+            self._server = MetricsServer(pages, self._host, self._port or 0, self._socket)
+            if self._socket is None:
+                self._app.events.emit(MetricsServed(self._server.url))
+        self._workers = [*self._workers, worker]
+
+    async def stop_worker(self, worker: Any) -> None:
+        """Stop serving, with the last worker."""
+        self._workers = [known for known in self._workers if known is not worker]
+        if not self._workers and self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def statuses(self) -> list[WorkerStatus]:
+        """What the workers of this process are doing."""
+        return [status for worker in self._workers if (status := worker.status()) is not None]
+
+    def counts(self) -> RunCounts:
+        return self._counts.snapshot()
+
+    def database_gauges(self) -> list[DatabaseGauge]:
+        """Numbers about the whole database; none unless a worker of this process leads."""
+        if self._app is None or not any(status.leads for status in self.statuses()):
+            return []
+        # One asks; the others get the numbers that it got last.
+        if time.monotonic() >= self._ask_at and self._asking.acquire(blocking=False):
+            try:
+                self._gauges = self._app.database.fetch(queries.fleet.gauges(), _WITHIN)
+                self._ask_at = time.monotonic() + _FRESH
+            except StepwellError:
+                # It is away, or the query has to pass over millions of dead rows: leave it alone for a while.
+                self._gauges = []
+                self._ask_at = time.monotonic() + _AFTER_FAILURE
+            finally:
+                self._asking.release()
+        return self._gauges
+
+    def _metrics_page(self, accept: str) -> Response:
+        encode, content_type = choose_encoder(accept)
+        return Response(200, encode(self.registry), content_type)
+
+    def _alive_page(self, _: str) -> Response:
+        return Response(200, b"ok\n")
+
+    def _ready_page(self, _: str) -> Response:
+        statuses = self.statuses()
+        if not statuses:
+            return Response(503, b"the worker waits for its database\n")
+        if any(status.stopping for status in statuses):
+            return Response(503, b"the worker is stopping\n")
+        if any(status.worker_id is None for status in statuses):
+            return Response(503, b"the worker holds no lease\n")
+        try:
+            self._app.database.fetch(queries.reads.clock(), _WITHIN)
+        except StepwellError as error:
+            return Response(503, f"the database does not answer: {error}\n".encode(errors="replace"))
+        return Response(200, b"ok\n")

@@ -1,0 +1,59 @@
+-- Make those of these groups that do not exist. A task has at most 200 groups, besides one for all its other failures:
+-- types of exceptions that are made at run time must not fill the database, nor the page. Once a task has too many,
+-- the failures that have no group are counted in that one.
+-- Each task has an advisory lock, so that no session waits for the uncommitted group of another. Groups whose lock is
+-- not free are left to the next stepwell.fold_failures.
+create or replace function stepwell.open_failure_groups(
+  _fingerprints uuid[],
+  _tasks text[],
+  _types text[],
+  _frames text[],
+  _messages text[],
+  _job_ids uuid[],
+  _at timestamptz
+) returns void
+language plpgsql volatile
+as $$
+declare
+  _most constant integer := 200;
+  _task text;
+  _room integer;
+  _missing integer;
+  _other uuid;
+begin
+  for _task in
+    select distinct u.task from unnest(_fingerprints, _tasks) as u (fingerprint, task)
+    where not exists (select from stepwell.failure_group g where g.fingerprint = u.fingerprint)
+    order by u.task
+  loop
+    continue when not pg_try_advisory_xact_lock(1937007986, hashtext(_task));
+    -- A statement of its own, which sees the groups that the last holder of the lock has committed.
+    select _most - count(*) into _room
+    from (select from stepwell.failure_group g where g.task = _task limit _most) c;
+    with missing as materialized (
+      select distinct on (u.fingerprint) u.fingerprint, u.type, u.frame, u.message, u.job_id
+      from unnest(_fingerprints, _tasks, _types, _frames, _messages, _job_ids)
+        as u (fingerprint, task, type, frame, message, job_id)
+      where u.task = _task and not exists (select from stepwell.failure_group g where g.fingerprint = u.fingerprint)
+      order by u.fingerprint
+    ), made as (
+      insert into stepwell.failure_group (fingerprint, task, type, frame, message, job_id, first_at, last_at)
+      select m.fingerprint, _task, m.type, m.frame, m.message, m.job_id, _at, _at
+      from (select m.* from missing m order by m.fingerprint limit greatest(_room, 0)) m
+      on conflict do nothing
+    )
+    select count(*) into _missing from missing m;
+    if _missing > _room then
+      _other := stepwell.fingerprint(_task, '(other)', null);
+      insert into stepwell.failure_group (fingerprint, task, type, message, first_at, last_at, is_full)
+      values (_other, _task, '(other)', '', _at, _at, true)
+      on conflict do nothing;
+      update stepwell.failure_group g set is_full = true
+      where g.fingerprint = any (array(
+        select o.fingerprint from stepwell.failure_group o where o.fingerprint = _other and not o.is_full
+        for no key update skip locked
+      ));
+    end if;
+  end loop;
+end
+$$;

@@ -1,0 +1,32 @@
+"""The dashboard: pages for people and JSON for programs, in a browser, over the app's own database.
+
+`Dashboard` is an ASGI app, to be mounted in another one or served by `stepwell web`. Every request passes the gate in
+`dashboard`: who is it (`access`), does it come from our own pages (`origin`), may they do that. A page in `pages` calls
+functions of `reads`, each of which is one SQL function with a bound, and renders a template or the same data as JSON.
+An act in `acts` makes one call of the app, or runs one query, and goes back to the page it came from. `live` tells open
+pages when to look again. `wsgi` is for sites on Django and Flask. `mcp` gives the same reads to assistants.
+
+It needs the extra `web`, all but `reads` and `wording`: `stepwell top` uses these, and it has another extra. So what
+this exports is imported when it is first used. Nothing here decides about jobs. Only the command line, `contrib.django`
+and `contrib.flask` import this.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepwell.web.access import ADMIN, OPERATOR, VIEWER, Right, User
+    from stepwell.web.dashboard import Dashboard
+
+__all__ = ["ADMIN", "OPERATOR", "VIEWER", "Dashboard", "Right", "User"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{'dashboard' if name == 'Dashboard' else 'access'}")
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,203 @@
+"""Metrics and health checks over HTTP, as a scraper and a probe get them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from scraping import get, samples_in, scrape
+
+from stepwell import App, ConfigError, JobFailed, Retry, Worker
+from stepwell.contrib.prometheus import Prometheus
+from stepwell.contrib.prometheus.run_counts import MOST_LABELS, RunCounts
+from stepwell.telemetry.enqueue import JobEnqueued
+from stepwell.telemetry.jobs import EndedRunFacts, RunsEnded
+
+
+async def test_metrics_count_runs_by_task_queue_and_outcome(dsn: str) -> None:
+    metrics = Prometheus(port=0)
+    app = App(dsn, plugins=[metrics], retry=Retry(max_attempts=1))
+
+    @app.task
+    async def works(n: int) -> int:
+        return n
+
+    @app.task
+    async def fails() -> None:
+        raise LookupError
+
+    @app.task(batch=3, batch_wait="10s")
+    async def together(ns: list[int]) -> list[int]:
+        return ns
+
+    async with app:
+        async with Worker(app, concurrency=7):
+            jobs = [await works.using(queue="default").aenqueue(n) for n in range(4)]
+            jobs += await together.aenqueue_many([{"ns": n} for n in range(3)])
+            for job in jobs:
+                await job.aresult(timeout="20s")
+            with pytest.raises(JobFailed):
+                await (await fails.aenqueue()).aresult(timeout="20s")
+            # No worker claims from it.
+            await works.using(queue="elsewhere").aenqueue_many([{"n": n} for n in range(5)])
+            url = metrics.url
+            # A run is counted when the worker hears that its outcome was written: the caller may hear it before.
+            failed = ("stepwell_jobs_total", (("outcome", "failed"), ("queue", "default"), ("task", "fails")))
+            async with asyncio.timeout(60):
+                while not (found := await scrape(url))[("stepwell_leader", ())] or failed not in found:
+                    pass
+            for page in ("healthz", "readyz"):
+                assert await asyncio.to_thread(get, url.replace("metrics", page)) == (200, "ok\n")
+            assert (await asyncio.to_thread(get, url + "/other"))[0] == 404
+        with pytest.raises(ConfigError, match="only while a worker"):
+            _ = metrics.url
+
+    def of(name: str, **labels: str) -> float | None:
+        return found.get((name, tuple(sorted(labels.items()))))
+
+    assert url.startswith("http://127.0.0.1:")
+    assert of("stepwell_jobs_total", task="works", queue="default", outcome="succeeded") == 4
+    assert of("stepwell_jobs_total", task="together", queue="default", outcome="succeeded") == 3
+    assert of("stepwell_jobs_total", task="fails", queue="default", outcome="failed") == 1
+    assert of("stepwell_enqueued_total", task="works", queue="elsewhere") == 5
+    for name in ("stepwell_run_seconds", "stepwell_wait_seconds"):
+        assert of(f"{name}_count", task="works", queue="default") == 4
+        assert of(f"{name}_bucket", task="works", queue="default", le="+Inf") == 4
+        assert 0 < (of(f"{name}_sum", task="works", queue="default") or 0) < 60
+    assert of("stepwell_slots") == 7
+    assert of("stepwell_listener_up") == 1
+    assert of("stepwell_registered") == 1
+    assert 0 < (of("stepwell_lease_seconds") or 0) <= 20
+    assert (of("stepwell_flush_jobs_sum") or 0) >= 7
+    assert (of("stepwell_claim_jobs_count") or 0) >= 1
+    # The only worker leads, so the numbers of the database are here.
+    assert of("stepwell_leader") == 1
+    assert of("stepwell_workers") == 1
+    assert of("stepwell_queue_depth", queue="elsewhere") == 5
+    assert of("stepwell_queue_oldest_seconds", queue="elsewhere") is not None
+    assert of("stepwell_queue_depth", queue="default") is None
+
+
+async def test_only_the_leader_asks_for_depths(dsn: str) -> None:
+    plugins = [Prometheus(port=0), Prometheus(port=0)]
+    apps = [App(dsn, name="shop", plugins=[plugin]) for plugin in plugins]
+    for app in apps:
+
+        @app.task
+        async def works() -> None: ...
+
+    async with apps[0], apps[1], Worker(apps[0]), Worker(apps[1]):
+        # On a slow machine the lead may pass on, and for a moment two believe that they have it.
+        async with asyncio.timeout(60):
+            while True:
+                found = [await scrape(plugin.url) for plugin in plugins]
+                if sorted(one[("stepwell_leader", ())] for one in found) == [0, 1]:
+                    break
+    for one in found:
+        assert (("stepwell_workers", ()) in one) == bool(one[("stepwell_leader", ())])
+
+
+async def test_a_worker_that_waits_for_its_database_is_alive_but_not_ready() -> None:
+    metrics = Prometheus(port=0)
+    app = App("postgresql://127.0.0.1:1/nowhere", plugins=[metrics])
+
+    @app.task
+    async def works() -> None: ...
+
+    worker = Worker(app)
+    running = asyncio.create_task(worker.run())
+    while True:
+        try:
+            url = metrics.url
+            break
+        except ConfigError:
+            await asyncio.sleep(0)
+    assert await asyncio.to_thread(get, url.replace("metrics", "healthz")) == (200, "ok\n")
+    status, text = await asyncio.to_thread(get, url.replace("metrics", "readyz"))
+    assert (status, text) == (503, "the worker waits for its database\n")
+    assert (await scrape(url))[("stepwell_registered", ())] == 0
+    worker.stop()
+    await running
+
+
+async def test_a_port_in_use_is_refused_by_name(dsn: str) -> None:
+    first = Prometheus(port=0)
+    app = App(dsn, plugins=[first])
+
+    @app.task
+    async def works() -> None: ...
+
+    async with app, Worker(app):
+        port = int(first.url.split(":")[2].split("/")[0])
+        other = App(dsn, plugins=[Prometheus(port=port)])
+        other.task(works.fn)
+        with pytest.raises(ConfigError, match=f"cannot be served on 127.0.0.1:{port}"):
+            await Worker(other).run()
+
+
+@pytest.mark.parametrize("wrong", [{"port": -1}, {"port": 70000}, {"port": "80"}, {"port": 0, "host": ""}])
+def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Prometheus(**wrong)
+
+
+def test_a_registry_of_ones_own_has_all_metrics() -> None:
+    registry = CollectorRegistry()
+    Counter("orders", "Orders.", registry=registry).inc()
+    assert Prometheus(registry=registry).registry is registry
+    assert {family.name for family in registry.collect()} >= {"orders", "stepwell_jobs"}
+
+
+def test_invented_names_do_not_make_new_series() -> None:
+    counts = RunCounts()
+    for n in range(3 * MOST_LABELS):
+        counts.add(JobEnqueued("1", f"task {n}", f'queue "{n}"\n\\', 0))
+        counts.add(RunsEnded([EndedRunFacts("known" if n else "task 0", f"tenant {n}", "succeeded", 0.1, 0.0)]))
+    assert len(counts.ended) <= 2 * MOST_LABELS
+    assert len(counts.run) <= MOST_LABELS + 2
+    assert sum(counts.ended.values()) == 3 * MOST_LABELS
+    assert ("known", "other", "succeeded") in counts.ended
+    plugin = Prometheus()
+    plugin.on_event(JobEnqueued("1", 'a "task"\n', "\\queue\N{SNOWMAN}", 0))
+    text = plugin._metrics_page("").body.decode()  # pyright: ignore[reportPrivateUsage]
+    assert ("stepwell_enqueued_total", (("queue", "\\queue\N{SNOWMAN}"), ("task", 'a "task"\n'))) in samples_in(text)
+
+
+def test_gauges_are_bounded(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(
+        "select stepwell.enqueue_many(array_fill('work'::text, array[30]), array_fill('{}'::text, array[30]),"
+        " array(select 'q' || lpad((n % 10)::text, 2, '0') from generate_series(1, 30) n),"
+        " array(select n % 3 from generate_series(1, 30) n))"
+    )
+    rows = conn.execute("select name, queue, value from stepwell.gauges(4, 2)").fetchall()
+    assert rows[0] == ("workers", None, 0)
+    assert [row for row in rows if row[0] == "ready"] == [("ready", f"q0{n}", 2) for n in range(4)]
+    assert len([row for row in rows if row[0] == "oldest" and row[2] >= 0]) == 4
+
+
+async def test_clients_that_send_slowly_neither_pile_up_nor_keep_others_out(app: App) -> None:
+    prometheus = Prometheus(port=0)
+    app.plugins.add(prometheus, app)
+
+    @app.task
+    async def nothing() -> None: ...
+
+    async with Worker(app):
+        port = int(prometheus.url.split(":")[2].split("/")[0])
+        clients = [await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port), 10) for _ in range(100)]
+        try:
+            for client in clients:
+                with contextlib.suppress(OSError):
+                    client.send(b"GET /metrics HTTP/1.1\r\nX: ")
+            await asyncio.sleep(0.5)
+            assert threading.active_count() < 90
+            assert (await asyncio.to_thread(get, prometheus.url))[0] == 200
+        finally:
+            for client in clients:
+                client.close()

@@ -1,0 +1,158 @@
+"""The files in deploy/ against the real thing: metrics that exist, SQL that runs, alerts that fire, units that load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from scraping import get, samples_in
+
+from stepwell import App, Retry, Worker
+from stepwell.contrib.prometheus import Prometheus
+from stepwell.contrib.prometheus.processes import ProcessMetrics
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+# Labels that Prometheus itself adds, and that a supervisor adds.
+_ADDED = {"instance", "job", "process"}
+
+
+def rules() -> list[dict[str, Any]]:
+    [group] = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text())["groups"]
+    return group["rules"]
+
+
+def panels(name: str) -> list[dict[str, Any]]:
+    return json.loads((DEPLOY / f"grafana/{name}.json").read_text())["panels"]
+
+
+def expressions() -> list[str]:
+    drawn = [target["expr"] for panel in panels("stepwell-prometheus") for target in panel["targets"]]
+    return drawn + [rule["expr"] for rule in rules()]
+
+
+async def test_every_expression_names_metrics_and_labels_that_a_worker_has(dsn: str) -> None:
+    metrics = Prometheus(port=0)
+    app = App(dsn, plugins=[metrics], retry=Retry(max_attempts=1))
+
+    @app.task
+    async def works() -> None: ...
+
+    async with app, Worker(app):
+        await (await works.aenqueue()).aresult(timeout="20s")
+        await works.using(queue="elsewhere").aenqueue()
+        # The worker counts a run when its outcome is written, which may be after the waiter has the result.
+        async with asyncio.timeout(60):
+            text = ""
+            while not ("stepwell_leader 1.0" in text and "stepwell_jobs_total{" in text):
+                text = (await asyncio.to_thread(get, metrics.url))[1]
+    labels: dict[str, set[str]] = {}
+    with ProcessMetrics(2, "127.0.0.1", 0) as supervisor:
+        of_supervisor = {sample.name for family in supervisor.collect() for sample in family.samples}
+    labels.update({name: set() for name in of_supervisor})
+    for name, pairs in samples_in(text):
+        labels.setdefault(name, set()).update(label for label, _ in pairs)
+    unknown: list[str] = []
+    for expression in expressions():
+        names = re.findall(r"\b(stepwell_\w+)(?:\{([^}]*)\})?", expression)
+        assert names, expression
+        known: set[str] = set(_ADDED)
+        for name, matchers in names:
+            unknown += [] if name in labels else [f"{name} in {expression}"]
+            known |= labels.get(name, set())
+            used = set(re.findall(r"(\w+)\s*=", matchers))
+            unknown += [f"{name} has no {label}" for label in used - labels.get(name, set()) - _ADDED]
+        for grouping in re.findall(r"\bby \(([^)]*)\)", expression):
+            unknown += [f"{label} in {expression}" for label in set(re.split(r"[, ]+", grouping)) - known]
+    assert unknown == []
+    outcomes = set(re.findall(r'outcome=~?"([\w|]+)"', " ".join(expressions())))
+    assert outcomes == {"failed", "succeeded", "succeeded|failed"}
+
+
+def test_every_panel_of_sql_runs_for_a_viewer(dsn: str, conn: psycopg.Connection[Any]) -> None:
+    app = App(dsn, retry=Retry(max_attempts=1))
+
+    @app.task
+    def works() -> None: ...
+
+    works.enqueue()
+    app.close()
+    for panel in panels("stepwell-postgres"):
+        for target in panel["targets"]:
+            query = target["rawSql"].replace("$__timeFrom()", "now() - interval '3 hours'")
+            query = query.replace("$__timeTo()", "now()")
+            assert "$" not in query
+            found = conn.execute(query)
+            assert found.description is not None, panel["title"]
+            if target["format"] == "time_series":
+                assert found.description[0].name == "time"
+    query = yaml.safe_load((DEPLOY / "kubernetes/keda.yaml").read_text())["spec"]["triggers"][0]["metadata"]["query"]
+    assert conn.execute(query).fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("name", ["stepwell-prometheus", "stepwell-postgres"])
+def test_a_dashboard_can_be_imported(name: str) -> None:
+    board = json.loads((DEPLOY / f"grafana/{name}.json").read_text())
+    assert board["uid"] == name
+    assert board["schemaVersion"] == 39
+    [given] = board["__inputs"]
+    sources = {panel["datasource"]["uid"] for panel in board["panels"]}
+    assert sources == {f"${{{given['name']}}}"}
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_every_alert_is_made_to_fire() -> None:
+    tests = yaml.safe_load((DEPLOY / "prometheus/alerts_test.yml").read_text())["tests"]
+    fired = {case["alertname"] for test in tests for case in test["alert_rule_test"] if case.get("exp_alerts")}
+    assert fired == {rule["alert"] for rule in rules()}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed: the rules are not evaluated")
+@pytest.mark.parametrize("command", [("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")])
+def test_promtool_accepts_the_rules_and_makes_each_alert_fire(command: tuple[str, ...]) -> None:
+    run = subprocess.run(
+        ["promtool", *command], cwd=DEPLOY / "prometheus", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_deployment_probes_the_port_that_the_worker_serves() -> None:
+    [container] = yaml.safe_load((DEPLOY / "kubernetes/worker.yaml").read_text())["spec"]["template"]["spec"][
+        "containers"
+    ]
+    port = container["ports"][0]
+    assert f"--metrics-port={port['containerPort']}" in container["args"]
+    for probe, path in (("livenessProbe", "/healthz"), ("startupProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": port["name"]}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd/stepwell-worker.service").read_text()
+    unit = tmp_path / "stepwell-worker.service"
+    unit.write_text(text.replace("/opt/shop/.venv/bin/stepwell", "/bin/true"))
+    run = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert not [line for line in run.stderr.splitlines() if "stepwell-worker" in line], run.stderr
+
+
+@pytest.mark.parametrize("file", ["docker/Dockerfile", "kubernetes/worker.yaml", "systemd/stepwell-worker.service"])
+def test_every_option_that_a_file_gives_exists(file: str) -> None:
+    from typer.main import get_command
+
+    from stepwell.cli.commands import cli
+
+    commands: Any = get_command(cli)
+    known = {option for parameter in commands.commands["worker"].params for option in parameter.opts}
+    text = re.sub(r"(?m)^\s*#.*$", "", (DEPLOY / file).read_text())
+    given = set(re.findall(r"(?<=[\s\"])--(?:metrics|log|processes)[\w-]*", text))
+    assert given
+    assert given <= known

@@ -1,0 +1,92 @@
+"""The MCP server, asked by a real client over standard input and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from cli.commands import Jobs
+from mcp import Client, StdioServerParameters
+
+from stepwell.durable.run_logs import LogLine
+from stepwell.postgres import queries
+from stepwell.postgres.fetch import fetch
+from stepwell.web.mcp.bounds import MOST, bounded
+
+SHOP = Path(__file__).parent.parent / "cli"
+
+
+def enqueue(conn: psycopg.Connection[Any], args: Any) -> str:
+    row = conn.execute("select stepwell.enqueue('add', %s::json)", (json.dumps(args),)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+@pytest.mark.slow
+async def test_an_assistant_reads_jobs_and_can_change_none(dsn: str, conn: psycopg.Connection[Any]) -> None:
+    job_id = enqueue(conn, {"x": 2**53 + 1, "password": "hunter2"})
+    failed = Jobs(conn).failed(task="break")
+    lines = [LogLine(failed, 1, 0.0, 20, "shop", "<b>one</b>"), LogLine(failed, 1, 0.0, 40, "shop", "two")]
+    fetch(conn, queries.logs.write_logs(lines, {}))
+    large = enqueue(conn, {"x": 1, "text": "y" * 60_000})
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "stepwell", "mcp", "shop:app", "--redact", "password"],
+        env={**os.environ, "STEPWELL_DATABASE_URL": dsn},
+        cwd=SHOP,
+    )
+    async with Client(server) as client:
+
+        async def call(name: str, **arguments: Any) -> Any:
+            result: Any = await client.call_tool(name, arguments)
+            text = result.content[0].text
+            assert len(text) < 3 * MOST
+            return text if result.is_error else json.loads(text)
+
+        tools = (await client.list_tools()).tools
+        assert {"overview", "list_jobs", "job", "why", "failures", "queues", "workers"} <= {tool.name for tool in tools}
+        assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
+        for tool in tools:
+            if not {"job_id", "failure_id"} & set(tool.input_schema.get("properties", {})):
+                assert isinstance(await call(tool.name), dict), tool.name
+        assert [job["id"] for job in (await call("list_jobs", limit=1))["jobs"]] == [large]
+        [found] = (await call("list_jobs", state="ready", argument=f"x={2**53 + 1}"))["jobs"]
+        assert (found["id"], found["args"]) == (job_id, {"x": 2**53 + 1, "password": "[redacted]"})
+        assert "hunter2" not in json.dumps(await call("job", job_id=job_id))
+        assert (await call("why", job_id=job_id))["why"]["cause"]
+        assert "were cut" in json.dumps(await call("job", job_id=large))
+        for wrong in ("no id", str(uuid4())):
+            assert "job" in await call("job", job_id=wrong)
+        assert "password" in await call("list_jobs", argument="password=hunter2")
+        [group] = (await call("failures"))["groups"]
+        one = await call("failure", failure_id=group["id"])
+        assert (one["task"], one["count"]) == ("break", 1)
+        assert [job["id"] for job in (await call("list_jobs", failure=group["id"]))["jobs"]] == [failed]
+        assert (await call("list_jobs", failure=str(uuid4())))["jobs"] == []
+        for wrong in ("no id", str(uuid4())):
+            assert "failure" in await call("failure", failure_id=wrong)
+            assert "job" in await call("logs", job_id=wrong)
+        logged = await call("logs", job_id=failed)
+        assert [line["message"] for line in logged["lines"]] == ["<b>one</b>", "two"]
+        assert [line["line"] for line in (await call("logs", job_id=failed, level="error"))["lines"]] == [2]
+        assert [line["line"] for line in (await call("logs", job_id=failed, before=2))["lines"]] == [1]
+    assert conn.execute("select count(*) from stepwell.jobs where state = 'ready'").fetchone() == (2,)
+
+
+def test_an_answer_is_cut_to_fit_and_says_so() -> None:
+    assert bounded({"a": [1, 2]}) == {"a": [1, 2]}
+    for large in (
+        ["x" * 90] * 5000,
+        {"a": "y" * 10**6},
+        {str(n): "z" * 50 for n in range(9000)},
+        [[["w" * 99] * 99] * 99],
+    ):
+        cut = bounded(large)
+        assert len(json.dumps(cut)) <= MOST
+        assert "cut" in json.dumps(cut) or "fields in all" in json.dumps(cut)

@@ -1,0 +1,152 @@
+"""Functions of `@app.on_event`: called with their events and no others, and waited for at the end, for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from stepwell import App, Plugin, Worker
+from stepwell.plugins import event_hooks
+from stepwell.telemetry.enqueue import JobEnqueued
+from stepwell.telemetry.jobs import AttemptFailed, JobStarted, JobSucceeded
+
+
+def test_a_hook_has_only_the_events_made_that_it_is_for(app: App) -> None:
+    @app.on_event(AttemptFailed)
+    def told(event: AttemptFailed) -> None: ...
+
+    assert app.events.wanted(AttemptFailed)
+    assert not app.events.wanted(JobStarted)
+    assert not app.events.wanted(JobEnqueued)
+
+
+def test_a_program_that_only_enqueues_and_closes_loses_no_event(app: App) -> None:
+    heard: list[str] = []
+
+    @app.on_event(JobEnqueued)
+    def told(event: JobEnqueued) -> None:
+        time.sleep(0.05)
+        heard.append(event.task)
+
+    @app.task
+    def nothing() -> None: ...
+
+    for _ in range(3):
+        nothing.enqueue()
+    app.close()
+    assert heard == ["nothing"] * 3
+
+
+async def test_closing_the_app_waits_for_async_hooks_and_leaves_the_event_loop_free(app: App) -> None:
+    heard: list[str] = []
+    may_end = threading.Event()
+
+    @app.on_event(JobEnqueued)
+    async def told(event: JobEnqueued) -> None:
+        await asyncio.sleep(0.05)
+        heard.append("async")
+        may_end.set()
+
+    @app.on_event(JobEnqueued)
+    def blocks(event: JobEnqueued) -> None:
+        # If closing blocked the loop, the async function could not let this one go on.
+        assert may_end.wait(3)
+        heard.append("plain")
+
+    @app.task
+    def nothing() -> None: ...
+
+    await nothing.aenqueue()
+    await app.aclose()
+    assert heard == ["async", "plain"]
+
+
+async def test_a_worker_waits_for_slow_hooks_of_both_kinds_once_and_cancels_them(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_hooks, "_PATIENCE", 1.0)
+    ended: list[str] = []
+    go_on = threading.Event()
+
+    @app.on_event(JobSucceeded)
+    async def hangs(event: JobSucceeded) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    @app.on_event(JobSucceeded)
+    def blocks(event: JobSucceeded) -> None:
+        go_on.wait(60)
+
+    @app.task
+    async def nothing() -> None: ...
+
+    async with Worker(app):
+        await (await nothing.aenqueue()).aresult(timeout=10)
+        since = time.monotonic()
+    took = time.monotonic() - since
+    go_on.set()
+    await asyncio.sleep(0)
+    assert took < 1.9, "one wait for both"
+    assert ended == ["cancelled"]
+
+
+def test_a_worker_that_stopped_while_hooks_hung_gets_no_more_events(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_hooks, "_PATIENCE", 0.1)
+    monkeypatch.setattr("stepwell.plugins.loaded._STOP_PATIENCE", 0.15)
+    heard: list[str] = []
+    go_on = threading.Event()
+
+    @app.on_event(JobSucceeded)
+    def blocks(event: JobSucceeded) -> None:
+        go_on.wait(60)
+
+    @app.on_event(JobSucceeded)
+    async def hangs(event: JobSucceeded) -> None:
+        await asyncio.sleep(60)
+
+    @app.on_event(JobEnqueued)
+    async def told(event: JobEnqueued) -> None:
+        heard.append(event.task)
+
+    @app.task
+    async def nothing() -> None: ...
+
+    async def work() -> None:
+        async with Worker(app):
+            await (await nothing.aenqueue()).aresult(timeout=10)
+        await app.aclose()
+
+    async def only_enqueue() -> None:
+        await nothing.aenqueue()
+        await app.aclose()
+
+    asyncio.run(work())
+    go_on.set()
+    heard.clear()
+    asyncio.run(only_enqueue())
+    assert heard == ["nothing"]
+
+
+def test_a_plugin_may_register_hooks_when_it_is_started(app: App) -> None:
+    heard: list[str] = []
+
+    class Registers(Plugin):
+        def start_app(self, app: App) -> None:
+            @app.on_event(JobEnqueued)
+            def told(event: JobEnqueued) -> None:
+                time.sleep(0.05)
+                heard.append(event.task)
+
+    @app.task
+    def nothing() -> None: ...
+
+    app.plugins.add(Registers(), app)
+    nothing.enqueue()
+    app.close()
+    assert heard == ["nothing"]
