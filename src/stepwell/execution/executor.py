@@ -15,6 +15,7 @@ from stepwell.durable.journal import Journal
 from stepwell.durable.run_state import RunState
 from stepwell.durable.saved_error import ErrorOrigin, origin_of
 from stepwell.durable.time_limit import TimeLimitExpired
+from stepwell.durable.unawaited import Unawaited
 from stepwell.durable.undo import undo_all
 from stepwell.error_text import error_message, error_name, format_traceback, user_frame
 from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, TooManySteps
@@ -69,7 +70,8 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
             await run.all_spawned()
             error = _left_early(run.journal)
         if error is None:
-            await _refuse_open(run)
+            if (unawaited := run.unawaited) is not None:
+                await _refuse_open(unawaited, run.job.task)
             _close(run)
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
@@ -131,15 +133,13 @@ def _left_early(journal: Journal) -> BaseException | None:
     return journal.leaving or (StopReplay() if journal.undoing else None)
 
 
-async def _refuse_open(run: RunState) -> None:
-    if (unawaited := run.unawaited) is None:
-        return
-    unawaited.refuse_unused(run.job.task)
+async def _refuse_open(unawaited: Unawaited, task: str) -> None:
+    unawaited.refuse_unused(task)
     if unawaited.any_open:
         # A task that was cancelled a moment ago needs one more turn of the event loop to end, or a few.
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-        unawaited.refuse_open(run.job.task)
+        unawaited.refuse_open(task)
 
 
 def _must_undo(run: RunState, error: BaseException) -> bool:

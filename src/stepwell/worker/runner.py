@@ -225,7 +225,8 @@ class Runner:
         log_as(run.logged)
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(*run.about, waited(run.job, run.task)))
-        self._start_timer(run)
+        if run.task.timeout is not None:
+            self._start_timer(run)
         try:
             if run.stop_reason is not None:
                 outcome = stopped_outcome(run)
@@ -238,7 +239,7 @@ class Runner:
             outcome = outcome_of(error, run.task, run_of(run.ctx).counted_attempt)
         if run.stop_reason is not None and not stands(outcome, saw_cancelled=run_of(run.ctx).saw_cancelled):
             outcome = stopped_outcome(run, outcome)
-        if isinstance(outcome, Misfit) and run.task.job_store.misfit_grace == 0:
+        if type(outcome) is Misfit and run.task.job_store.misfit_grace == 0:
             outcome = outcome.failed
         if run.timer is not None:
             run.timer.cancel()

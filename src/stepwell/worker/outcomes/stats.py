@@ -39,7 +39,7 @@ class Stats:
         to_clock = self._to_clock
         name = queue = kind = sums = None
         column = counter or ""
-        retired = False
+        retired = fair = False
         for job, task, outcome, _, seconds, began in runs:
             if seconds is None:
                 continue
@@ -49,12 +49,15 @@ class Stats:
                 if sums is None:
                     sums = self._sums[name, queue] = Sums(name, queue)
                 retired = name in self._retired
+                fair = task.rules.fair is not None
             if counter is None and type(outcome) is not kind:
                 kind = type(outcome)
                 column = TABLE[kind].counter
             sums.seconds += seconds
             sums.runs[bin_of(seconds)] += 1
-            if (due := due_at(job, task)) is not None:
+            # As `due_at` says for jobs without a fair key, without the call.
+            due = due_at(job, task) if fair else job.run_at / 1e6
+            if due is not None:
                 sums.waits[bin_of(to_clock + began - due)] += 1
             setattr(sums, column, getattr(sums, column) + 1)
             if retired and column != REFUSED:

@@ -87,6 +87,9 @@ class OutcomeWriter:
     def add(self, run: _Ended) -> None:
         """Announce an outcome and leave it to be written."""
         outcome = run.outcome
+        if type(outcome) is Succeeded and not self._events.wanted(JobSucceeded):
+            self._leave([run])
+            return
         if isinstance(outcome, NothingToWrite):
             if outcome.written is None:
                 self._note([run], REFUSED)
@@ -101,9 +104,7 @@ class OutcomeWriter:
             run = run._replace(outcome=replace(outcome, error=None))
         elif isinstance(outcome, Misfit):
             run = run._replace(outcome=Misfit(replace(outcome.failed, error=None)))
-        self._waiting.append(run)
-        self._come.set()
-        self._empty.clear()
+        self._leave([run])
 
     def add_all(self, runs: list[_Ended]) -> None:
         """The same for the runs of a batch. Most of them succeed, and nobody wants to hear of each."""
@@ -111,9 +112,12 @@ class OutcomeWriter:
             for run in runs:
                 self.add(run)
         elif runs:
-            self._waiting += runs
-            self._come.set()
-            self._empty.clear()
+            self._leave(runs)
+
+    def _leave(self, runs: list[_Ended]) -> None:
+        self._waiting += runs
+        self._come.set()
+        self._empty.clear()
 
     def report(self, job: ClaimedJob, text: str) -> None:
         self._progress.report(job, text)
