@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, cast
 
-from stepwell.error_text import article
 from stepwell.errors import BadValue
+from stepwell.errors.text import article
 from stepwell.execution.executor import outcome_of, outcome_of_args
 from stepwell.jobs.batch_task import BatchTask
 from stepwell.jobs.task import Task

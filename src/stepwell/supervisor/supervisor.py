@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from stepwell.error_text import describe_exit
 from stepwell.errors import StepwellError
+from stepwell.errors.text import describe_exit
 from stepwell.supervisor import code_changes, exit_codes
 from stepwell.supervisor.lifeline import Command
 from stepwell.supervisor.worker_process import WorkerProcess
