@@ -468,7 +468,7 @@ comment on column stepwell.bulk.expected is 'How many jobs somebody has confirme
 comment on column stepwell.bulk.asked_by is 'Who asked for it.';
 comment on column stepwell.bulk.as_of is 'Jobs that were enqueued, or ended, after this time are not changed.';
 comment on column stepwell.bulk.started_at is 'When it was asked for.';
-comment on column stepwell.bulk.ended_at is 'When it was done or stopped; null: it runs.';
+comment on column stepwell.bulk.finished_at is 'When it was done or stopped; null: it runs.';
 comment on column stepwell.bulk.worked_at is 'The end of the last chunk, in real time.';
 comment on column stepwell.bulk.next_at is 'The next chunk begins no earlier, in real time.';
 comment on column stepwell.bulk.looked_to is 'The last job that was looked at: the next chunk has older ones.';

@@ -188,7 +188,7 @@ class StoredUnique(msgspec.Struct, frozen=True, omit_defaults=True):
     """The unique key of one job."""
 
     key: str
-    conflict: OnConflict = "ignore"
+    on_conflict: OnConflict = msgspec.field(default="ignore", name="conflict")
     until_start: bool = False
     period: float | None = None
     max_wait: float | None = None
@@ -201,7 +201,7 @@ class StoredUnique(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_plain(self) -> bool:
         """Whether it is nothing but a key."""
-        return self.conflict == "ignore" and not self.until_start and self.period is None and self.max_wait is None
+        return self.on_conflict == "ignore" and not self.until_start and self.period is None and self.max_wait is None
 
 
 class StoredLimit(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -29,7 +29,7 @@ from stepwell.worker.live_stack import stack_of
 from stepwell.worker.outcomes.outcome_table import EndedRun
 from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.running_job import StopReason, outcome_of_stop, stands
-from stepwell.worker.waited import waited, waited_until
+from stepwell.worker.waited import waited_until
 from stepwell.worker.wrapped_run import execute_batch_wrapped
 
 
@@ -138,7 +138,7 @@ class BatchRuns:
         log_as(run.logged)
         if self._events.wanted(JobStarted):
             for job in jobs:
-                self._events.emit(JobStarted(*_about(job), waited(job, task)))
+                self._events.emit(JobStarted(*_about(job), waited_until(run.began, job, task)))
         if run.timeout is not None:
             run.timer = self._loop.call_later(run.timeout, self._stop, run, range(len(jobs)), "timeout")
         outcomes: list[Outcome] | None = None

@@ -17,7 +17,7 @@ from stepwell.values.histogram import bin_of
 from stepwell.values.outcome import Outcome
 from stepwell.worker.duty_runner import DutyRunner
 from stepwell.worker.outcomes.outcome_table import REFUSED, TABLE, EndedRun
-from stepwell.worker.waited import due_at
+from stepwell.worker.waited import waited_at
 
 _EVERY = 10.0
 
@@ -54,8 +54,8 @@ class Stats:
                 column = TABLE[kind].counter
             sums.seconds += seconds
             sums.runs[bin_of(seconds)] += 1
-            if (due := due_at(job, task)) is not None:
-                sums.waits[bin_of(to_clock + began - due)] += 1
+            if (waited := waited_at(to_clock + began, job, task)) is not None:
+                sums.waits[bin_of(waited)] += 1
             setattr(sums, column, getattr(sums, column) + 1)
             if retired and column != REFUSED:
                 self._drained[job.task] += 1
