@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from stepwell.app.extensions import AppExtensions
 from stepwell.app.fleet import FleetControl
@@ -35,6 +35,8 @@ from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry
 from stepwell.values.sealing import Sealer, ValueCodec
 
+# Calls that other libraries have on their app.
+_ELSEWHERE = ("enqueue", "aenqueue", "delay", "send_task", "enqueue_job", "apply_async")
 AnyHook = TypeVar("AnyHook", bound=Hook)
 
 
@@ -157,6 +159,16 @@ class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetCont
             seconds(schedule_grace, "schedule_grace"),
             named=name is not None,
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            # Hidden from type checkers: with it they would accept every wrong name.
+            hint = ": write task.enqueue(...), or in async code await task.aenqueue(...). If you have only the name of "
+            hint += "a task of this app, app.tasks['name'] is the task"
+            raise AttributeError(
+                f"'App' object has no attribute {name!r}{hint if name in _ELSEWHERE else ''}", name=name, obj=self
+            )
 
     @property
     def dsn(self) -> str:
