@@ -40,7 +40,7 @@ _EARLY_POLLS = (0.05, 0.2, 0.5)
 # How often watched jobs are looked up. Workers write progress as often. A look takes at most a tenth of the time.
 _WATCH = 0.25
 _WATCH_SHARE = 10
-_BATCH = 1000
+_AT_ONCE = 1000
 _DOUBT = 0.1
 _PATIENCE = 5.0
 
@@ -268,8 +268,8 @@ class Waiter:
             return list(self._futures)
 
     def _look(self, connection: psycopg.Connection[Any], job_ids: list[str]) -> None:
-        for start in range(0, len(job_ids), _BATCH):
-            found = fetch(connection, queries.jobs.results(job_ids[start : start + _BATCH]))
+        for start in range(0, len(job_ids), _AT_ONCE):
+            found = fetch(connection, queries.jobs.results(job_ids[start : start + _AT_ONCE]))
             self._answered_at = time.monotonic()
             knows_all = not is_read_only_now(connection)
             for ended in found:
@@ -289,9 +289,9 @@ class Waiter:
         """Look up watched jobs, by default all. Returns the seconds until the next look."""
         began = time.monotonic()
         marks = self._watches.marks(job_ids)
-        for start in range(0, len(marks), _BATCH):
-            batch = marks[start : start + _BATCH]
-            query = queries.jobs.job_changes([job_id for job_id, _ in batch], [mark for _, mark in batch])
+        for start in range(0, len(marks), _AT_ONCE):
+            part = marks[start : start + _AT_ONCE]
+            query = queries.jobs.job_changes([job_id for job_id, _ in part], [mark for _, mark in part])
             found = fetch(connection, query)
             self._answered_at = time.monotonic()
             self._watches.found(found, knows_all=not is_read_only_now(connection))

@@ -29,7 +29,7 @@ comment on column stepwell.marked_end.group_id is 'The group that it is a member
 comment on column stepwell.marked_end.error is 'Why it did not succeed.';
 comment on column stepwell.marked_end.admitted is 'It has an admission, and so may have permits.';
 
-comment on type stepwell.line is 'The place of a new job among those that its admission makes wait.';
+comment on type stepwell.line is 'Where a new job waits that its admission makes wait: its line, and its turn there.';
 comment on column stepwell.line.admission is 'As in stepwell.job.';
 comment on column stepwell.line.blocked_by is 'As in stepwell.job.';
 comment on column stepwell.line.fair is 'As in stepwell.job.';
@@ -239,7 +239,7 @@ comment on column stepwell.control.up_to is
 
 comment on table stepwell.permit is
   'The admitted jobs: a row for each limit of a job until it ends or is handed back, and for each rate until it is '
-  'claimed. A limit counts these rows, so a crash cannot lose a place.';
+  'claimed. A limit counts these rows, so a crash cannot lose a permit.';
 comment on column stepwell.permit.key is 'The key of the limit or rate.';
 comment on column stepwell.permit.job_id is 'The job.';
 comment on column stepwell.permit.rate is 'It is for a rate, not for a limit.';
