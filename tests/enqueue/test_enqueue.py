@@ -291,9 +291,10 @@ async def test_a_context_without_its_annotation_is_refused_where_the_task_is_def
 
     async def later(ctx, n: Undefined) -> None: ...  # pyright: ignore  # noqa: F821
 
-    for fn in (plain, later):
+    undecorated: list[Any] = [plain, later]
+    for fn in undecorated:
         with pytest.raises(ConfigError, match="'ctx' has no annotation: write 'ctx: Context'"):
-            app.task(fn)  # pyright: ignore
+            app.task(fn)
 
     @app.task
     async def an_argument(ctx: dict[str, int], context) -> None: ...  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]

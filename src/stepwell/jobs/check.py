@@ -11,7 +11,7 @@ from stepwell.values.json import LARGEST_VALUE, encode_value
 from stepwell.values.sealing import PLAIN, Sealer
 
 _LONGEST_REASON = 10_000
-_LONGEST_SHOWN = 100
+_LONGEST_SHOWN = 60
 
 
 def to_job_id(job: JobInfo | UUID | str) -> str:
