@@ -44,42 +44,40 @@ def explain(error: BaseException, dsn: str | None) -> StepwellError:
     None: it happened on a connection of the caller's, whose address is unknown."""
     if (ours := stepwell_error(error)) is not None:
         return ours
-    database = "the database of connection=" if dsn is None else where(dsn)
+    place = "the database of connection=" if dsn is None else where(dsn)
     said = in_short(error)
     if isinstance(error, Unanswered):
         return DatabaseTimeout(
-            f"{database} has not answered for {describe(error.limit)} {_SETTING}. It is unknown whether the call was "
+            f"{place} has not answered for {describe(error.limit)} {_SETTING}. It is unknown whether the call was "
             "carried out: check before you repeat it. Does the server hang, is it overloaded, or is the network cut?"
         )
     if isinstance(error, NoConnection):
         limit = f"{describe(error.limit)} {_SETTING}" if error.is_call_timeout else describe(error.limit)
-        return DatabaseTimeout(f"{database} gave no connection within {limit}: {said}. Nothing was sent; {error.act}")
+        return DatabaseTimeout(f"{place} gave no connection within {limit}: {said}. Nothing was sent; {error.act}")
     if is_read_only_error(error):
         return DatabaseError(
-            f"{database} takes no writes ({said}), so nothing was written. If it is a standby, name the primary in the "
+            f"{place} takes no writes ({said}), so nothing was written. If it is a standby, name the primary in the "
             "URL, or all servers (host=a,b); if not, turn default_transaction_read_only off"
         )
     sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
     if sqlstate == "42501":
-        return DatabaseError(missing_right(error, None if dsn is None else _who(dsn), database))
+        return DatabaseError(missing_right(error, None if dsn is None else _who(dsn), place))
     if sqlstate in ("3F000", "42P01", "42883"):
-        return DatabaseError(
-            f'{database}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})'
-        )
+        return DatabaseError(f'{place}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
     match refusal(error):
         case Refusal.LOGIN:
-            return DatabaseError(f"{database}: the server refused this user or password: correct the URL ({said})")
+            return DatabaseError(f"{place}: the server refused this user or password: correct the URL ({said})")
         case Refusal.MISSING:
-            return DatabaseError(f"{database}: {said}; create it, or correct the URL")
+            return DatabaseError(f"{place}: {said}; create it, or correct the URL")
         case Refusal.OTHER | None:
-            return DatabaseError(f"{database} cannot be used: {said}; is Postgres running there, and is the URL right?")
+            return DatabaseError(f"{place} cannot be used: {said}; is Postgres running there, and is the URL right?")
 
 
 async def aexplain(error: BaseException, dsn: str | None) -> StepwellError:
     return await in_thread(lambda: explain(error, dsn))
 
 
-def missing_right(error: BaseException, who: Who | None, database: str) -> str:
+def missing_right(error: BaseException, who: Who | None, place: str) -> str:
     """Say which right a role lacks, and who can grant it with which command. `who` None: the role is unknown."""
     role = f"role {who.role!r}" if who else "this role"
     owner = f"the owner of the schema, {who.owner!r}," if who else "the owner of the schema"
@@ -87,16 +85,17 @@ def missing_right(error: BaseException, who: Who | None, database: str) -> str:
     # Only the message says that it was the schema that was refused, as in `_denied`.
     if name is None and "stepwell" in _words(in_short(error)):
         return (
-            f'{role} may not use schema stepwell in {database}: {owner} allows it with "stepwell grant '
+            f'{role} may not use schema stepwell in {place}: {owner} allows it with "stepwell grant '
             f'{shlex.quote(who.role) if who else "ROLE"} --as KIND", where KIND is {", ".join(_SMALLEST_FIRST)}'
         )
     if name is None:
-        instead = f"connect as {owner.rstrip(',')}, or as a superuser"
-        return f"{role} may not do this in {database} ({in_short(error)}): {instead}"
+        return (
+            f"{role} may not do this in {place} ({in_short(error)}): connect as {owner.rstrip(',')}, or as a superuser"
+        )
     what, kind = rights()[name]
     return (
-        f"{role} may not {'call' if what == 'function' else 'read'} stepwell.{name} in {database}: {owner} allows it "
-        f'with "stepwell grant {shlex.quote(who.role) if who else "ROLE"} --as {kind}"'
+        f"{role} may not {'call' if what == 'function' else 'read'} stepwell.{name} in {place}: {owner} allows it with "
+        f'"stepwell grant {shlex.quote(who.role) if who else "ROLE"} --as {kind}"'
     )
 
 
