@@ -18,9 +18,10 @@ demo: $(VENV)/.installed
 FAST := -m 'not slow'
 test: lint imports
 	@$(MAKE) --no-print-directory -k -j 2 -O types test-browser BROWSER="$(FAST)" > $(VENV)/beside.txt 2>&1 & beside=$$!; \
-	trap 'kill $$beside' INT TERM; \
+	trap 'stopped=1; kill $$beside 2> /dev/null' INT TERM; \
 	$(MAKE) --no-print-directory unit; ended=$$?; \
-	wait $$beside || ended=1; \
+	wait $$beside 2> /dev/null || ended=1; \
+	if [ -n "$$stopped" ]; then echo "stopped: what ran beside the tests is in $(VENV)/beside.txt"; exit 130; fi; \
 	cat $(VENV)/beside.txt; \
 	exit $$ended
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-_IMPORTED = ("uvloop", "stepwell.cli.entry_point", "stepwell.supervisor.worker_main", "stepwell.embedded.postgres")
+_IMPORTED = ("uvloop", "stepwell.cli.entry_point", "stepwell.worker.worker_main", "stepwell.embedded.postgres")
 Stream = int | IO[Any] | None
 
 

@@ -53,6 +53,23 @@ def test_help_names_every_command(run_without_database: Run) -> None:
         assert f"\n  {command} " in ran.out
 
 
+def test_a_command_says_early_that_its_database_is_silent(
+    run_without_database: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://postgres@127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=2"
+        ran = run_without_database("jobs", "list", "--database", url)
+    assert (ran.code, "cannot be used" in ran.err) == (1, True)
+    (said,) = caplog.messages
+    assert "has not answered for 1s: still trying. Is Postgres running there" in said
+
+
+def test_a_command_whose_database_refuses_it_does_not_wait(run_without_database: Run) -> None:
+    ran = run_without_database("jobs", "list", "--database", "postgresql://postgres@127.0.0.1:1/db")
+    assert (ran.code, len(ran.err.splitlines())) == (1, 1)
+    assert "refused; is Postgres running there" in ran.err
+
+
 @pytest.mark.parametrize("group", [(), ("jobs",), ("schema",)])
 def test_no_command_shows_the_help(run_without_database: Run, group: tuple[str, ...]) -> None:
     ran = run_without_database(*group)

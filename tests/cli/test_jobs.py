@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from cli.commands import Answer, Jobs, Run
 
-from stepwell.durable.run_logs import LogLine
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries import search
+from stepwell.values.log_line import LogLine
 
 
 def ids(run: Run, *options: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from cli.commands import Jobs, Run, make_schedule
 
 from stepwell.cli.known_names import doubts
-from stepwell.error_text import nearest
+from stepwell.errors.text import nearest
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry"])

@@ -11,10 +11,10 @@ from cli.test_progress import Terminal
 
 from stepwell.cli import progress
 from stepwell.cli import prune as command
-from stepwell.durable.run_logs import LogLine
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries import upkeep
+from stepwell.values.log_line import LogLine
 
 
 def test_what_has_expired_is_deleted_and_counted(run: Run, jobs: Jobs) -> None:

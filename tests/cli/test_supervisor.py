@@ -20,7 +20,7 @@ from psycopg.conninfo import make_conninfo
 from waiting import until
 
 from stepwell.cli.parse import UsageError, size
-from stepwell.error_text import describe_exit
+from stepwell.errors.text import describe_exit
 from stepwell.postgres import queries
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.fetch import fetch

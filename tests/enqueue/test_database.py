@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from stepwell import App, ConfigError, DatabaseError, SchemaMismatch, Worker
+from stepwell import App, ConfigError, DatabaseError, DatabaseTimeout, SchemaMismatch, Worker
 
 
 def test_no_database_names_the_three_ways_to_configure_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +44,21 @@ def test_a_wrong_url_is_explained(url: str, said: str) -> None:
     assert "s3cret" not in str(caught.value)
     # Postgres' own hint asks the same as ours.
     assert "Is the server running" not in str(caught.value)
+
+
+def test_a_first_call_says_early_that_the_database_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    app = App("postgresql://postgres@127.0.0.1:1/db", call_timeout="2s")
+    with pytest.raises(DatabaseTimeout):
+        app.pause("mail")
+    (said,) = caplog.messages
+    assert "db at 127.0.0.1:1 has not answered for 1s (" in said
+    assert "refused): trying until 2s have passed. Is Postgres running there" in said
+
+
+def test_a_first_call_that_is_answered_says_nothing(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    with App(dsn) as app:
+        app.pause("mail")
+    assert caplog.messages == []
 
 
 def test_a_database_that_does_not_exist_is_named(server_dsn: str) -> None:

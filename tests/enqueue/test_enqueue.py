@@ -286,12 +286,29 @@ async def test_blocking_calls_inside_an_event_loop_name_the_async_ones(app: App)
             call()
 
 
-async def test_a_context_without_its_annotation_is_told_how_to_write_it(app: App) -> None:
-    @app.task
-    async def note(ctx, n: int) -> None: ...  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
+async def test_a_context_without_its_annotation_is_refused_where_the_task_is_defined(app: App) -> None:
+    def plain(ctx, n: int) -> None: ...  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
 
-    with pytest.raises(BadArgs, match="it needs 'ctx'; if 'ctx' is meant to be the context, annotate it: ctx: Context"):
-        await note.aenqueue(n=1)  # pyright: ignore
+    async def later(ctx, n: Undefined) -> None: ...  # pyright: ignore  # noqa: F821
+
+    undecorated: list[Any] = [plain, later]
+    for fn in undecorated:
+        with pytest.raises(ConfigError, match="'ctx' has no annotation: write 'ctx: Context'"):
+            app.task(fn)
+
+    @app.task
+    async def an_argument(ctx: dict[str, int], context) -> None: ...  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
+
+    with pytest.raises(BadArgs, match="if 'context' is meant to be the context, annotate it: context: Context"):
+        await an_argument.aenqueue(ctx={"n": 1})  # pyright: ignore
+
+
+async def test_a_call_that_other_libraries_have_on_the_app_names_the_one_to_use(app: App) -> None:
+    for name in ("enqueue", "aenqueue", "send_task", "delay"):
+        with pytest.raises(AttributeError, match=r"task\.a?enqueue\(\.\.\.\).*app\.tasks\['name'\]"):
+            getattr(app, name)
+    with pytest.raises(AttributeError, match="'App' object has no attribute 'nonsense'"):
+        _ = app.nonsense  # pyright: ignore
 
 
 async def test_one_dict_for_many_jobs_is_refused_with_how_to_write_it(app: App) -> None:

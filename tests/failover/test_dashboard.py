@@ -10,10 +10,10 @@ from waiting import until
 from web.site import OURS, PAGES, Site, served
 
 from stepwell import App, Context
-from stepwell.durable.run_logs import LogLine
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.testing import drain
+from stepwell.values.log_line import LogLine
 from stepwell.web import Dashboard
 
 from .server import Server

@@ -13,8 +13,8 @@ AT_REST: Mapping[str, LiteralString] = {
         select j.id, j.state, j.epoch, h.state as ended_as, h.epoch as ended_epoch, h.finished_at, j.task
         from stepwell.job j join stepwell.history h on h.id = j.id""",
     "a bulk operation has counted wrong, or has ended without an end": """
-        select b.id, b.act, b.state, b.ended_at, b.looked, b.done, b.skipped, b.failed, b.became from stepwell.bulk b
-        where (b.state = 'running') <> (b.ended_at is null) or b.done + b.skipped + b.failed > b.looked
+        select b.id, b.act, b.state, b.finished_at, b.looked, b.done, b.skipped, b.failed, b.became from stepwell.bulk b
+        where (b.state = 'running') <> (b.finished_at is null) or b.done + b.skipped + b.failed > b.looked
           or b.done <> (select coalesce(sum(e.value::bigint), 0) from jsonb_each_text(b.became) e)""",
     "a job is twice in history": """
         select h.id, count(*), array_agg(h.state), array_agg(h.epoch), array_agg(h.finished_at)

@@ -155,7 +155,7 @@ async def test_a_job_that_was_never_committed_is_not_waited_for(app: App, dsn: s
         await connection.rollback()
     with pytest.raises(JobNotFound, match="never committed"):
         await gone.aresult(timeout="10s")
-    with pytest.raises(ConfigError, match="uuid"):
+    with pytest.raises(ConfigError, match="give a UUID"):
         app.job("not an id")
 
 

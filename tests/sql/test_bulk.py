@@ -79,7 +79,7 @@ def test_jobs_are_retried_from_the_newest_to_the_oldest_in_chunks(conn: Connecti
     assert states(conn, ids + others) == ["ready"] * 5 + ["cancelled"] * 2
     done = show(conn, bulk)
     assert (done["state"], done["done"], done["skipped"], done["failed"], done["asked_by"]) == ("done", 5, 0, 0, "ada")
-    assert done["ended_at"]
+    assert done["finished_at"]
 
 
 def test_a_crash_between_chunks_leaves_no_job_out_and_does_none_twice(conn: Connection, dsn: str) -> None:
@@ -274,7 +274,7 @@ def test_a_preview_counts_and_shows_some(conn: Connection) -> None:
 def test_old_operations_are_pruned(conn: Connection) -> None:
     old, new = start(conn, "retry"), start(conn, "retry")
     finish(conn, old)
-    conn.execute("update stepwell.bulk set ended_at = now() - interval '31 days' where id = %s", (old,))
+    conn.execute("update stepwell.bulk set finished_at = now() - interval '31 days' where id = %s", (old,))
     assert conn.execute("select stepwell.prune_bulks()").fetchone() == (1,)
     assert show(conn, new)["state"] == "running"
 

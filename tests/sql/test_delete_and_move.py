@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell.durable.run_logs import LogLine
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
+from stepwell.values.log_line import LogLine
 
 from . import calls
 from .calls import Connection

@@ -20,13 +20,13 @@ import pytest
 
 from stepwell.calendar.schedule import NewSchedule, Overlap
 from stepwell.calendar.timing import Interval
-from stepwell.durable.run_logs import LogLine
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.postgres.queries.outcomes import Move, Sums
 from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.values.histogram import BINS
 from stepwell.values.job import NewJob
+from stepwell.values.log_line import LogLine
 from stepwell.values.step import NewStep
 from stepwell.worker.upkeep.ticker import due_ticks
 

@@ -13,7 +13,6 @@ import pytest
 
 from stepwell.calendar.schedule import DueSchedule, NewSchedule
 from stepwell.calendar.timing import Interval
-from stepwell.durable.run_logs import LogLine
 from stepwell.postgres import queries
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.claims import Position
@@ -23,6 +22,7 @@ from stepwell.postgres.queries.outcomes import Move, Sums
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.queries.steps import Saving, Spawning
 from stepwell.values.job import NewJob
+from stepwell.values.log_line import LogLine
 from stepwell.values.step import NewStep, SavedError
 
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -14,9 +14,9 @@ import pytest
 from cli.commands import Jobs
 from mcp import Client, StdioServerParameters
 
-from stepwell.durable.run_logs import LogLine
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
+from stepwell.values.log_line import LogLine
 from stepwell.web.mcp.bounds import MOST, bounded
 
 SHOP = Path(__file__).parent.parent / "cli"

@@ -12,7 +12,7 @@ from process_tasks import register
 from waiting import until
 
 from stepwell import App, Context, Fail, FailureInfo, Retry, Worker
-from stepwell.error_text import user_frame
+from stepwell.errors.text import user_frame
 from stepwell.testing import adrain
 
 HERE = __name__

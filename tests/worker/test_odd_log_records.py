@@ -15,8 +15,8 @@ from waiting import Heard, auntil
 
 from stepwell import App, Retry, Worker
 from stepwell.durable.log_filter import LoggedRun, current_run
-from stepwell.durable.run_logs import LogLine
 from stepwell.telemetry.worker import LogLinesLost, UpkeepFailed
+from stepwell.values.log_line import LogLine
 
 LONG = "\0" * 5000
 NEGATIVE = -62135596800.0 - 5e8

@@ -15,10 +15,11 @@ from waiting import auntil
 
 from stepwell import App, ConfigError, Context, Retry, SyncContext, Worker
 from stepwell.durable.log_filter import LoggedRun, log_as
-from stepwell.durable.run_logs import MOST_LINES, LogBuffer, LogLine, RunLogHandler
+from stepwell.durable.run_logs import MOST_LINES, LogBuffer, RunLogHandler
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.values.job import ClaimedJob
+from stepwell.values.log_line import LogLine
 
 shop = logging.getLogger("shop.orders")
 

@@ -86,7 +86,7 @@ def show(id: IdArgument, json: JsonOption = False, database: DatabaseOption = No
         ("looked at", found.looked),
         ("asked by", found.asked_by),
         ("started at", local_time(found.started_at)),
-        ("ended at", local_time(found.ended_at) if found.ended_at else None),
+        ("finished at", local_time(found.finished_at) if found.finished_at else None),
         ("next", f"start a worker, or run 'stepwell bulk continue {found.id}'" if _is_left(found, workers) else None),
     ]
     fields((name, value) for name, value in known if value is not None)

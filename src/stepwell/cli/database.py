@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated, Any
 
 import psycopg
@@ -18,6 +18,7 @@ from stepwell.postgres.acting import acting
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.database import Database
 from stepwell.postgres.hints import translated
+from stepwell.postgres.late import warning_if_late
 
 DatabaseOption = Annotated[
     str | None,
@@ -48,8 +49,11 @@ def connect(
     """Yield a connection in autocommit mode. The schema is checked first, unless `any_schema`. An embedded Postgres
     must exist, unless the command may `create` one: in the wrong directory it would otherwise make and read an empty
     one."""
-    with open_database(database, any_schema=any_schema, create=create) as found, found.connect() as connection:
-        yield connection
+    with open_database(database, any_schema=any_schema, create=create) as found:
+        with _warning_if_late(found):
+            connection = found.connect()
+        with connection:
+            yield connection
 
 
 @contextmanager
@@ -64,7 +68,14 @@ def open_database(database: str | None, *, any_schema: bool = False, create: boo
     try:
         with translated(found), acting(person(), "cli"):
             if not any_schema:
-                found.ensure_ready(wait=False)
+                with _warning_if_late(found):
+                    found.ensure_ready(wait=False)
             yield found
     finally:
         found.close()
+
+
+def _warning_if_late(database: Database) -> AbstractContextManager[None]:
+    """An embedded Postgres has been started when its address is known, and then migrates."""
+    dsn = database.dsn
+    return nullcontext() if database.is_embedded else warning_if_late(dsn)

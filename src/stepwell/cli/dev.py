@@ -121,8 +121,8 @@ def _work(
             app.database.address.adopt(database.address)
         app.scheduler.hurry()  # this is the only worker, so stale schedules can go at once
 
-        from stepwell.supervisor.worker_main import run_worker
         from stepwell.worker import Worker
+        from stepwell.worker.worker_main import run_worker
 
         with parse.usage_errors():
             worker = Worker(app, queues=read_queues(queue or [], concurrency), concurrency=concurrency)

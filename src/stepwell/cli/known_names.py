@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 
 from stepwell.cli.output import warn
-from stepwell.error_text import nearest
 from stepwell.errors import StepwellError
+from stepwell.errors.text import nearest
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.fetch import fetch

@@ -14,8 +14,8 @@ from typing import Any
 from stepwell.app import App
 from stepwell.cli.output import clean
 from stepwell.cli.parse import UsageError
-from stepwell.error_text import error_line_of
 from stepwell.errors import ConfigError
+from stepwell.errors.text import error_line_of
 
 # Files of Stepwell, and of the import system.
 _NOT_USERS = (str(Path(__file__).parent.parent) + os.sep, "<frozen importlib", str(importlib.__file__))

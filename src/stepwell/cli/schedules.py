@@ -20,8 +20,8 @@ from stepwell.cli.group import new_group
 from stepwell.cli.options import JsonOption, YesOption, check_can_ask
 from stepwell.cli.output import Column, ago, compact, dump, fields, record, say, table
 from stepwell.cli.wording import catchup_text, policy_text, timing_text
-from stepwell.error_text import nearest
 from stepwell.errors import ScheduleNotFound
+from stepwell.errors.text import nearest
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.schedules.handle import ScheduleHandle

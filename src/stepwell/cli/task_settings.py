@@ -13,8 +13,8 @@ from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.load_app import load_app
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, table
-from stepwell.error_text import nearest
 from stepwell.errors import StepwellError
+from stepwell.errors.text import nearest
 from stepwell.jobs.settings import settings_of
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch

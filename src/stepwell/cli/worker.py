@@ -143,9 +143,9 @@ def worker(
             )
             sys.stdout.flush()
 
-    from stepwell.supervisor.limits import ProcessLimits
-    from stepwell.supervisor.worker_main import run_worker
     from stepwell.worker import Worker
+    from stepwell.worker.process_limits import ProcessLimits
+    from stepwell.worker.worker_main import run_worker
 
     with parse.usage_errors():
         runs = Worker(

@@ -12,9 +12,9 @@ from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.plugins.run import Run
 from stepwell.postgres import migrate as schema
-from stepwell.supervisor.worker_main import run_worker
 from stepwell.values.duration import seconds
 from stepwell.worker import Worker
+from stepwell.worker.worker_main import run_worker
 
 try:
     import click

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.durable.journal import Journal
-from stepwell.error_text import error_line_of
+from stepwell.errors.text import error_line_of
 from stepwell.telemetry.bus import log
 from stepwell.telemetry.steps import BackoffFailed
 from stepwell.values.retry import Retry

@@ -14,49 +14,20 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
-import msgspec
-
 from stepwell.durable.log_filter import LoggedRun, current_run
-from stepwell.error_text import storable
+from stepwell.errors.text import storable
+from stepwell.values.log_line import LogBatch, LogLine
 
 LONGEST = 4000
 """Characters of a message that are kept."""
 MOST_LINES = 1000
 """Lines of a job that are kept: the newest."""
 _MOST_BUFFERED = 16 * 1024 * 1024
-_OVERHEAD = 300
 _LONGEST_NAME = 200
 _HIGHEST_LEVEL = 1000
 _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 _DAY = 86400.0
 _OURS = "stepwell"
-
-
-class LogLine(msgspec.Struct, frozen=True):
-    """One log record of a run."""
-
-    job_id: str
-    attempt: int
-    at: float
-    """Seconds since 1970."""
-    level: int
-    logger: str
-    message: str
-
-    @property
-    def time(self) -> datetime:
-        return datetime.fromtimestamp(self.at, UTC)
-
-    @property
-    def size(self) -> int:
-        return len(self.message) + len(self.logger) + _OVERHEAD
-
-
-class LogBatch(msgspec.Struct, frozen=True):
-    """Lines to write, and how many older lines of each job were cut."""
-
-    lines: list[LogLine]
-    cut: dict[str, int]
 
 
 class LogBuffer:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from stepwell.durable.time_limit import TimeLimitExpired
-from stepwell.error_text import error_message, error_name
 from stepwell.errors import StepFailed
+from stepwell.errors.text import error_message, error_name
 from stepwell.values.step import SavedError
 
 

@@ -9,8 +9,8 @@ from stepwell.durable.function_info import function_info, takes_one
 from stepwell.durable.journal import StepEntry
 from stepwell.durable.saved_error import describe_error
 from stepwell.durable.step import call_with_retry, encode_step, next_attempt, since
-from stepwell.error_text import error_line_of
 from stepwell.errors import BadValue
+from stepwell.errors.text import error_line_of
 from stepwell.telemetry.steps import UndoFailed
 from stepwell.values.outcome import OUTCOME_EXCEPTIONS
 from stepwell.values.retry import Retry

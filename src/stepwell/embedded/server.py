@@ -13,8 +13,8 @@ from stepwell.embedded.paths import ServerPaths
 from stepwell.embedded.settings import arguments, write_settings
 from stepwell.embedded.socket_dir import socket_dir
 from stepwell.embedded.user import User, current_user
-from stepwell.error_text import describe_exit
 from stepwell.errors import EmbeddedError
+from stepwell.errors.text import describe_exit
 
 START_SECONDS = 60.0
 _LOG_BYTES = 10_000_000

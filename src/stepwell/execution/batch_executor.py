@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, cast
 
-from stepwell.error_text import article
 from stepwell.errors import BadValue
+from stepwell.errors.text import article
 from stepwell.execution.executor import outcome_of, outcome_of_args
 from stepwell.jobs.batch_task import BatchTask
 from stepwell.jobs.task import Task
@@ -60,51 +60,51 @@ class _Call:
         self._task = task
         self._jobs = jobs
         self._most = max_result_size
-        self._places: list[int] = []
+        self._indexes: list[int] = []
         self.items: list[Any] = []
         self.outcomes: list[Any] = [None] * len(jobs)
         decode = task.codec.decode_item
-        for place, job in enumerate(jobs):
+        for index, job in enumerate(jobs):
             try:
                 self.items.append(decode(job.args))
-                self._places.append(place)
+                self._indexes.append(index)
             except BaseException as error:
-                self.outcomes[place] = outcome_of_args(error, own_task(task, job), job.attempt)
+                self.outcomes[index] = outcome_of_args(error, own_task(task, job), job.attempt)
         # The function gets this list, and may change it.
         self._count = len(self.items)
 
     def returned(self, result: object) -> None:
         """Give each job its element of the result. Raises `BadValue` if there is not one for each."""
         if result is None and self._task.codec.returns_nothing:
-            for place in self._places:
-                self.outcomes[place] = _NOTHING
+            for index in self._indexes:
+                self.outcomes[index] = _NOTHING
             return
         results = self._checked(result)
         jobs, outcomes = self._jobs, self.outcomes
         judge, most = self._task.outcome_of_result, self._most
-        for place, value in zip(self._places, results, strict=True):
+        for index, value in zip(self._indexes, results, strict=True):
             try:
                 if isinstance(value, BaseException):
                     # Raised here, so that its traceback begins with this file's frame, as `outcome_of` expects.
                     raise value
-                outcomes[place] = judge(value, most)
+                outcomes[index] = judge(value, most)
             except BaseException as error:
-                job = jobs[place]
-                outcomes[place] = outcome_of(error, own_task(self._task, job), job.attempt)
+                job = jobs[index]
+                outcomes[index] = outcome_of(error, own_task(self._task, job), job.attempt)
 
     def raised(self, error: BaseException) -> None:
         """Give each job this error. Jobs of the same policy and attempt get the same outcome: they are tried again at
         the same time, so they can share a batch again."""
         frames = error.__traceback__
         known: dict[tuple[int, int], Outcome] = {}
-        for place in self._places:
-            job = self._jobs[place]
+        for index in self._indexes:
+            job = self._jobs[index]
             task = own_task(self._task, job)
             outcome = known.get((id(task), job.attempt))
             if outcome is None:
                 BaseException.with_traceback(error, frames)  # `outcome_of` takes the first frame away
                 outcome = known[id(task), job.attempt] = outcome_of(error, task, job.attempt)
-            self.outcomes[place] = outcome
+            self.outcomes[index] = outcome
 
     def _checked(self, result: object) -> list[Any]:
         name = self._task.name

@@ -17,8 +17,8 @@ from stepwell.durable.saved_error import ErrorOrigin, origin_of
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.durable.unawaited import Unawaited
 from stepwell.durable.undo import undo_all
-from stepwell.error_text import error_message, error_name, format_traceback, user_frame
 from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, TooManySteps
+from stepwell.errors.text import error_message, error_name, format_traceback, user_frame
 from stepwell.jobs.task import Task
 from stepwell.resources.opened import injected
 from stepwell.values.outcome import (

@@ -11,7 +11,7 @@ from stepwell.values.json import LARGEST_VALUE, encode_value
 from stepwell.values.sealing import PLAIN, Sealer
 
 _LONGEST_REASON = 10_000
-_LONGEST_SHOWN = 100
+_LONGEST_SHOWN = 60
 
 
 def to_job_id(job: JobInfo | UUID | str) -> str:
@@ -19,7 +19,9 @@ def to_job_id(job: JobInfo | UUID | str) -> str:
     try:
         return str(job_id if isinstance(job_id, UUID) else UUID(job_id))
     except (ValueError, AttributeError, TypeError):
-        raise ConfigError(f"{repr(job_id)[:_LONGEST_SHOWN]} is not a job's id: give a uuid") from None
+        raise ConfigError(
+            f"{repr(job_id)[:_LONGEST_SHOWN]} is not a job's id: give a UUID, as enqueue returns it in handle.id"
+        ) from None
 
 
 def encode_event(name: str, value: Any, sealer: Sealer = PLAIN) -> str:

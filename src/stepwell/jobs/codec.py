@@ -270,6 +270,13 @@ class Codec:
         named = self._signature.parameters.get(self.context_parameter or "")
         if named is not None and named.kind is named.POSITIONAL_ONLY:
             raise ConfigError(f"task {self._name!r}: {named.name!r}, its context, must not be positional-only")
+        if self.context_parameter is None and any(
+            p.name == "ctx" and p.annotation is p.empty for p in self._parameters
+        ):
+            raise ConfigError(
+                f"task {self._name!r}: its parameter 'ctx' has no annotation: write 'ctx: Context' for the context of "
+                "the job (from stepwell import Context), or annotate an argument of this name with its type"
+            )
         kept = [p for p in self._parameters if p.name != self.context_parameter]
         self._bindable = self._signature.replace(parameters=kept)
 
@@ -297,9 +304,8 @@ class Codec:
         unknown = [name for name in kwargs if name not in self._fields]
         missing = [name for name in self._needed if name not in placed and name not in kwargs]
         said = say_wrong_names(unknown, missing)
-        for name in missing:
-            if name in ("ctx", "context") and self._signature.parameters[name].annotation is inspect.Parameter.empty:
-                return f"{said}; if {name!r} is meant to be the context, annotate it: {name}: Context"
+        if "context" in missing and self._signature.parameters["context"].annotation is inspect.Parameter.empty:
+            return f"{said}; if 'context' is meant to be the context, annotate it: context: Context"
         return said
 
     def _culprit(self, named: Mapping[str, Any], error: Exception) -> BadArgs:

@@ -337,6 +337,6 @@ def _inserted(row: Enqueued) -> Iterable[bool]:
 
 
 def _refusal(job: NewJob, job_id: str) -> JobExists | None:
-    if job.unique is None or job.unique.conflict != "raise":
+    if job.unique is None or job.unique.on_conflict != "raise":
         return None
     return JobExists(f"job {job_id} has the unique key {job.unique.key}", job_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stepwell.error_text import article
 from stepwell.errors import BadArgs
+from stepwell.errors.text import article
 from stepwell.values.json import NUL, encoder, holds_nan, may_hold_nan
 
 

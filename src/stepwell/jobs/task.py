@@ -189,7 +189,7 @@ class Task(Enqueuer[P, R]):
         queue = options.queue or self.queue
         admission = Admission() if arguments is None else self.rules.of(arguments, queue)
         if options.unique is not None:
-            unique = stored_unique(options.unique, str(options.unique.key), self.rules.place, queue)
+            unique = stored_unique(options.unique, str(options.unique.key), self.rules.lasting_name, queue)
             admission = msgspec.structs.replace(admission, unique=unique)
         return admission
 

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from stepwell.errors import AppClosed, DatabaseTimeout
+from stepwell.jobs.doubts import Doubts
 from stepwell.jobs.watches import Watch, Watches
 from stepwell.postgres import queries
 from stepwell.postgres.connection import is_read_only_now
@@ -39,7 +40,7 @@ _EARLY_POLLS = (0.05, 0.2, 0.5)
 # How often watched jobs are looked up. Workers write progress as often. A look takes at most a tenth of the time.
 _WATCH = 0.25
 _WATCH_SHARE = 10
-_BATCH = 1000
+_AT_ONCE = 1000
 _DOUBT = 0.1
 _PATIENCE = 5.0
 
@@ -54,7 +55,7 @@ class Waiter:
         self._lock = threading.Lock()
         self._futures: dict[str, list[Future[Ended]]] = {}
         self._unasked: set[str] = set()
-        self._doubted: set[str] = set()
+        self._doubts = Doubts()
         self._watches = Watches(self._lock)
         self._thread: threading.Thread | None = None
         self._wake: int | None = None
@@ -156,7 +157,7 @@ class Waiter:
             else:
                 self._futures.pop(job_id, None)
                 self._unasked.discard(job_id)
-                self._doubted.discard(job_id)
+                self._doubts.forget(job_id)
 
     def close(self) -> None:
         """Stop the thread. Callers that still wait get an error."""
@@ -207,7 +208,7 @@ class Waiter:
             futures = [future for waiting in self._futures.values() for future in waiting]
             self._futures.clear()
             self._unasked.clear()
-            self._doubted.clear()
+            self._doubts.clear()
             self._watches.fail(error)
             self._thread = self._wake = None
         for future in futures:
@@ -238,7 +239,7 @@ class Waiter:
                 self._look(connection, asked)
             if unseen:
                 self._look_at_watched(connection, unseen)
-            if self._doubted:
+            if self._doubts:
                 poll_at = min(poll_at, time.monotonic() + _DOUBT)
             if self._watches.doubtful:
                 watch_at = min(watch_at, time.monotonic() + _DOUBT)
@@ -267,20 +268,16 @@ class Waiter:
             return list(self._futures)
 
     def _look(self, connection: psycopg.Connection[Any], job_ids: list[str]) -> None:
-        for start in range(0, len(job_ids), _BATCH):
-            found = fetch(connection, queries.jobs.results(job_ids[start : start + _BATCH]))
+        for start in range(0, len(job_ids), _AT_ONCE):
+            found = fetch(connection, queries.jobs.results(job_ids[start : start + _AT_ONCE]))
             self._answered_at = time.monotonic()
-            # A server that has handed over does not see the jobs of its successor.
             knows_all = not is_read_only_now(connection)
             for ended in found:
-                # Nobody waits for it any more, or it may exist elsewhere.
-                if ended.id not in self._futures or (ended.state is None and not knows_all):
+                # Nobody may wait for it any more.
+                if ended.id not in self._futures:
                     continue
-                if ended.state is None and ended.id not in self._doubted:
-                    # While a partition is created, a row that moves into it can be missed: read again.
-                    self._doubted.add(ended.id)
+                if not self._doubts.is_certain(ended.id, found=ended.state is not None, knows_all=knows_all):
                     continue
-                self._doubted.discard(ended.id)
                 with self._lock:
                     futures = self._futures.pop(ended.id, [])
                     self._unasked.discard(ended.id)
@@ -292,9 +289,9 @@ class Waiter:
         """Look up watched jobs, by default all. Returns the seconds until the next look."""
         began = time.monotonic()
         marks = self._watches.marks(job_ids)
-        for start in range(0, len(marks), _BATCH):
-            batch = marks[start : start + _BATCH]
-            query = queries.jobs.job_changes([job_id for job_id, _ in batch], [mark for _, mark in batch])
+        for start in range(0, len(marks), _AT_ONCE):
+            part = marks[start : start + _AT_ONCE]
+            query = queries.jobs.job_changes([job_id for job_id, _ in part], [mark for _, mark in part])
             found = fetch(connection, query)
             self._answered_at = time.monotonic()
             self._watches.found(found, knows_all=not is_read_only_now(connection))

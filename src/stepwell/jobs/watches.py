@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 
 from stepwell.errors import StepwellError
+from stepwell.jobs.doubts import Doubts
 from stepwell.values.change import JobSnapshot
 
 
@@ -43,7 +44,7 @@ class Watches:
         self._lock = lock
         self._jobs: dict[str, _WatchedJob] = {}
         self._unasked: set[str] = set()
-        self._doubted: set[str] = set()
+        self._doubts = Doubts()
 
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._jobs
@@ -54,7 +55,7 @@ class Watches:
     @property
     def doubtful(self) -> bool:
         """Whether a job was not found, and must be looked up once more."""
-        return bool(self._doubted)
+        return bool(self._doubts)
 
     def add(self, watch: Watch) -> None:
         """Watch a job. The caller holds the lock. What other callers know of it may be from before: it is looked up."""
@@ -96,21 +97,14 @@ class Watches:
             return [(i, job.snapshot.mark if job.snapshot else None) for i, job in jobs.items() if job is not None]
 
     def found(self, snapshots: Sequence[JobSnapshot], *, knows_all: bool) -> None:
-        """Give callers what was found. Without `knows_all`, a job that was not found may exist."""
+        """Give callers what was found. Without `knows_all`, a job that was not found may exist: see `Doubts`."""
         with self._lock:
             for snapshot in snapshots:
-                # Nobody watches it any more, it may exist elsewhere, or a caller came after this look had begun.
-                if (
-                    snapshot.id not in self._jobs
-                    or (snapshot.state is None and not knows_all)
-                    or snapshot.id in self._unasked
-                ):
+                # Nobody watches it any more, or a caller came after this look had begun.
+                if snapshot.id not in self._jobs or snapshot.id in self._unasked:
                     continue
-                if snapshot.state is None and snapshot.id not in self._doubted:
-                    # While a partition is created, a row that moves into it can be missed: read again.
-                    self._doubted.add(snapshot.id)
+                if not self._doubts.is_certain(snapshot.id, found=snapshot.state is not None, knows_all=knows_all):
                     continue
-                self._doubted.discard(snapshot.id)
                 job = self._jobs[snapshot.id]
                 job.snapshot = snapshot
                 for watch in job.watches:
@@ -120,7 +114,7 @@ class Watches:
         """Give every caller this error: nobody looks any more. The caller holds the lock."""
         jobs, self._jobs = self._jobs, {}
         self._unasked.clear()
-        self._doubted.clear()
+        self._doubts.clear()
         for job in jobs.values():
             for watch in job.watches:
                 watch.error = error
@@ -131,7 +125,7 @@ class Watches:
     def _forget(self, job_id: str) -> None:
         del self._jobs[job_id]
         self._unasked.discard(job_id)
-        self._doubted.discard(job_id)
+        self._doubts.forget(job_id)
 
 
 def _forked() -> StepwellError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.error_text import error_line_of, format_traceback
+from stepwell.errors.text import error_line_of, format_traceback
 from stepwell.plugins.plugin import Plugin
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.plugins import PluginFailed

@@ -81,10 +81,10 @@ class LoadedPlugins:
 
     def _each(self) -> Iterator[Plugin]:
         """Each plugin, also those that are added meanwhile: a `start_app` may register hooks."""
-        place = 0
-        while place < len(self.all):
-            yield self.all[place]
-            place += 1
+        index = 0
+        while index < len(self.all):
+            yield self.all[index]
+            index += 1
 
     def _start(self, plugin: Plugin, app: Any) -> None:
         try:

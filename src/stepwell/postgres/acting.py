@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from stepwell.error_text import storable
+from stepwell.errors.text import storable
 from stepwell.postgres.queries.query import Act, Query
 
 Via = Literal["web", "cli", "python"]

@@ -83,10 +83,13 @@ class Address:
     def _resolve(self) -> str:
         url = self.given or os.environ.get(ENVIRONMENT)
         if not url:
+            from stepwell.embedded import EmbeddedPostgres
+
+            exists = ", and has one there already" if EmbeddedPostgres().exists else ""
             raise ConfigError(
                 'no database is configured. Give one in one of three ways: App("postgresql://user@host/database"); the '
                 f'environment variable {ENVIRONMENT}, or --database on the command line; or App("embedded"), '
-                "which keeps a Postgres of its own in ./.stepwell, for development"
+                f"which keeps a Postgres of its own in ./.stepwell, for development{exists}"
             )
         dsn = self._start_embedded(url) if is_embedded(url) else url
         try:

@@ -30,6 +30,7 @@ from stepwell.postgres.connection import (
 from stepwell.postgres.errors import NoConnection, Unanswered, is_permanent, is_transient, stepwell_error
 from stepwell.postgres.fetch import afetch, afetch_each, fetch, fetch_each, may_retry, refuse_stale_answer
 from stepwell.postgres.hints import aexplain, explain
+from stepwell.postgres.late import warning_if_late
 from stepwell.postgres.pool import LoopPool, SyncPool
 from stepwell.postgres.queries import Query
 from stepwell.postgres.switchover import Switchovers
@@ -136,8 +137,10 @@ class Database:
             deadline.restart()
         if wait:
             pool = SyncPool(self.dsn, 1, self.switchovers)
+            limit = _wait_for_connection(deadline)
+            late = warning_if_late(self.dsn, deadline.limit or limit, lambda: pool.last_error)
             try:
-                with pool.connection(_wait_for_connection(deadline)) as connection:
+                with late, pool.connection(limit) as connection:
                     connection.patience = deadline.patience
                     migrate.check(connection)
             finally:

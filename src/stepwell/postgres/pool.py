@@ -129,6 +129,8 @@ class SyncPool(_Pool[SyncConnection]):
     def __init__(self, dsn: str, size: int, switchovers: Switchovers) -> None:
         super().__init__(dsn, size, switchovers)
         self._permits = threading.Semaphore(size)
+        self.last_error: str | None = None
+        """Why no connection could be opened the last time."""
 
     @contextmanager
     def connection(self, within: float) -> Generator[SyncConnection]:
@@ -152,6 +154,7 @@ class SyncPool(_Pool[SyncConnection]):
             try:
                 return self._idle.opened(open_within(self._dsn, max(deadline - time.monotonic(), _FIRST_PAUSE)), count)
             except psycopg.Error as error:
+                self.last_error = in_short(error)
                 _raise_if_final(error, within, deadline - pause)
             time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311
             pause = min(2 * pause, _LONGEST_PAUSE)

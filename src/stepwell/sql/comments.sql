@@ -29,7 +29,7 @@ comment on column stepwell.marked_end.group_id is 'The group that it is a member
 comment on column stepwell.marked_end.error is 'Why it did not succeed.';
 comment on column stepwell.marked_end.admitted is 'It has an admission, and so may have permits.';
 
-comment on type stepwell.line is 'The place of a new job among those that its admission makes wait.';
+comment on type stepwell.line is 'Where a new job waits that its admission makes wait: its line, and its turn there.';
 comment on column stepwell.line.admission is 'As in stepwell.job.';
 comment on column stepwell.line.blocked_by is 'As in stepwell.job.';
 comment on column stepwell.line.fair is 'As in stepwell.job.';
@@ -239,7 +239,7 @@ comment on column stepwell.control.up_to is
 
 comment on table stepwell.permit is
   'The admitted jobs: a row for each limit of a job until it ends or is handed back, and for each rate until it is '
-  'claimed. A limit counts these rows, so a crash cannot lose a place.';
+  'claimed. A limit counts these rows, so a crash cannot lose a permit.';
 comment on column stepwell.permit.key is 'The key of the limit or rate.';
 comment on column stepwell.permit.job_id is 'The job.';
 comment on column stepwell.permit.rate is 'It is for a rate, not for a limit.';
@@ -468,7 +468,7 @@ comment on column stepwell.bulk.expected is 'How many jobs somebody has confirme
 comment on column stepwell.bulk.asked_by is 'Who asked for it.';
 comment on column stepwell.bulk.as_of is 'Jobs that were enqueued, or ended, after this time are not changed.';
 comment on column stepwell.bulk.started_at is 'When it was asked for.';
-comment on column stepwell.bulk.ended_at is 'When it was done or stopped; null: it runs.';
+comment on column stepwell.bulk.finished_at is 'When it was done or stopped; null: it runs.';
 comment on column stepwell.bulk.worked_at is 'The end of the last chunk, in real time.';
 comment on column stepwell.bulk.next_at is 'The next chunk begins no earlier, in real time.';
 comment on column stepwell.bulk.looked_to is 'The last job that was looked at: the next chunk has older ones.';

@@ -4,9 +4,7 @@
 child through `worker_process`, waits a `RestartDelay` after a crash, and restarts every child when `code_changes`
 reports an edit. It talks to a child over the `lifeline`, a pipe that also tells the child when its supervisor is gone.
 
-`worker_main` is the other side: it runs one worker in the current process, supervised or not, with its event loop, its
-signals and its `limits` (jobs, memory).
-
-Nothing here parses a command line or prints. The `cli` does both, and passes in a function that reports errors. What
-happens is logged as events of `telemetry`. How a worker claims and runs jobs is in `worker`.
+Nothing here knows a worker or its jobs: a child runs `worker.worker_main`, the other side of the lifeline. Nothing here
+parses a command line or prints. The `cli` does both, and passes in a function that reports errors. What happens is
+logged as events of `telemetry`.
 """

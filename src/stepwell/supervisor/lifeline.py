@@ -13,14 +13,11 @@ import contextlib
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import Literal, Protocol, assert_never
 
 from stepwell.supervisor import exit_codes
 from stepwell.telemetry.bus import log
 from stepwell.telemetry.supervisor import SupervisorGone
-
-if TYPE_CHECKING:
-    from stepwell.worker import Worker
 
 Command = Literal["drain", "hand back", "end"]
 
@@ -47,6 +44,13 @@ class Lifeline:
         os.close(self._write_end)
 
 
+class Stoppable(Protocol):
+    """What a process under a supervisor runs: `stop` drains it, `stop_now` makes it hand back its work."""
+
+    def stop(self) -> None: ...
+    def stop_now(self) -> None: ...
+
+
 class LifelineListener:
     """The worker process's end, read by a thread from the start. While the app is still being imported, any command
     ends the process on the spot. Once a worker runs, the commands stop that worker in order."""
@@ -55,10 +59,10 @@ class LifelineListener:
         os.set_inheritable(descriptor, False)
         self._descriptor = descriptor
         self._lock = threading.Lock()
-        self._worker: tuple[asyncio.AbstractEventLoop, Worker] | None = None
+        self._worker: tuple[asyncio.AbstractEventLoop, Stoppable] | None = None
         threading.Thread(target=self._listen, name="stepwell-lifeline", daemon=True).start()
 
-    def control(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
+    def control(self, loop: asyncio.AbstractEventLoop, worker: Stoppable) -> None:
         with self._lock:
             self._worker = (loop, worker)
 

@@ -1,6 +1,6 @@
 """The supervisor: keeps a number of worker processes running. It knows no app and no database.
 
-Each process has a numbered place. When it ends, its exit code (`exit_codes`) decides whether another takes its place.
+Each process has a numbered seat. When it ends, its exit code (`exit_codes`) decides whether another takes its seat.
 The first signal drains the processes, the second makes them hand back their jobs, the third kills them. Nothing else
 kills a process, because a process that does not stop still runs a job. There is one exception: after a change in the
 code, a process that blocks the reload must end itself.
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from stepwell.error_text import describe_exit
 from stepwell.errors import StepwellError
+from stepwell.errors.text import describe_exit
 from stepwell.supervisor import code_changes, exit_codes
 from stepwell.supervisor.lifeline import Command
 from stepwell.supervisor.worker_process import WorkerProcess
@@ -58,11 +58,11 @@ class ProcessObserver(Protocol):
     """Watches the processes from outside, such as a server that has their metrics."""
 
     def arguments(self, number: int) -> Sequence[str]:
-        """The arguments that a process in this place gets beside the others."""
+        """The arguments that a process in this seat gets beside the others."""
         ...
 
     def started(self, number: int) -> None:
-        """A process was started in this place."""
+        """A process was started in this seat."""
         ...
 
 
@@ -80,8 +80,8 @@ def supervise(
 
 
 @dataclass(slots=True)
-class Place:
-    """One process after another takes this place. `hurry` cuts short the wait before the next process starts."""
+class Seat:
+    """One process after another takes this seat. `hurry` cuts short the wait before the next process starts."""
 
     number: int
     process: WorkerProcess | None = None
@@ -101,7 +101,7 @@ class Supervisor:
     ) -> None:
         self._argv = argv
         self._observer = observer
-        self._places = [Place(number) for number in range(1, processes + 1)]
+        self._seats = [Seat(number) for number in range(1, processes + 1)]
         self._changes = changes
         self._signals = 0
         self._stopping = False
@@ -113,8 +113,8 @@ class Supervisor:
         with self._listening():
             watching = asyncio.create_task(self._follow_changes()) if self._changes else None
             async with asyncio.TaskGroup() as group:
-                for place in self._places:
-                    group.create_task(self._keep(place))
+                for seat in self._seats:
+                    group.create_task(self._keep(seat))
             if watching is not None:
                 watching.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -135,54 +135,54 @@ class Supervisor:
     def restart(self) -> None:
         """Replace all processes, and start those that wait for their delay or a change."""
         loop = asyncio.get_running_loop()
-        for place in self._places:
-            place.hurry.set()
-            if place.process is not None:
-                place.process.send("drain")
-                loop.call_later(_RELOAD_GRACE, place.process.send, "hand back")
-                loop.call_later(_RELOAD_PATIENCE, place.process.send, "end")
+        for seat in self._seats:
+            seat.hurry.set()
+            if seat.process is not None:
+                seat.process.send("drain")
+                loop.call_later(_RELOAD_GRACE, seat.process.send, "hand back")
+                loop.call_later(_RELOAD_PATIENCE, seat.process.send, "end")
 
     def _stop(self, command: Command) -> None:
         self._stopping = True
-        for place in self._places:
-            place.hurry.set()
+        for seat in self._seats:
+            seat.hurry.set()
         for process in self._processes():
             process.send(command)
 
     def _processes(self) -> list[WorkerProcess]:
-        return [place.process for place in self._places if place.process is not None]
+        return [seat.process for seat in self._seats if seat.process is not None]
 
-    async def _keep(self, place: Place) -> None:
-        """Keep this place filled until the supervisor stops or the place needs no other process."""
+    async def _keep(self, seat: Seat) -> None:
+        """Keep this seat filled until the supervisor stops or the seat needs no other process."""
         while not self._stopping:
-            place.hurry.clear()
+            seat.hurry.clear()
             try:
-                process = place.process = WorkerProcess(self._argv_of(place))
+                process = seat.process = WorkerProcess(self._argv_of(seat))
             except OSError as error:
-                delay = place.delay.after(0)
-                log(events.ProcessNotStarted(place.number, str(error), delay))
-                await self._pause(place, delay)
+                delay = seat.delay.after(0)
+                log(events.ProcessNotStarted(seat.number, str(error), delay))
+                await self._pause(seat, delay)
                 continue
-            log(events.ProcessStarted(place.number, process.pid))
+            log(events.ProcessStarted(seat.number, process.pid))
             if self._observer is not None:
-                self._observer.started(place.number)
+                self._observer.started(seat.number)
             code = await process.ended
-            place.process = None
+            seat.process = None
             # Once a process could start, neither the app nor its settings are to blame for later exits.
             self._one_started = self._one_started or code not in _CANNOT_START
             if self._stopping:
-                self._judge(place, process, code)
-            elif place.hurry.is_set():
-                place.delay = RestartDelay()  # it ended for the new code, which has not failed yet
-            elif not await self._follow(place, process, code):
+                self._judge(seat, process, code)
+            elif seat.hurry.is_set():
+                seat.delay = RestartDelay()  # it ended for the new code, which has not failed yet
+            elif not await self._follow(seat, process, code):
                 return
 
-    def _argv_of(self, place: Place) -> Sequence[str]:
-        return self._argv if self._observer is None else [*self._argv, *self._observer.arguments(place.number)]
+    def _argv_of(self, seat: Seat) -> Sequence[str]:
+        return self._argv if self._observer is None else [*self._argv, *self._observer.arguments(seat.number)]
 
-    async def _follow(self, place: Place, process: WorkerProcess, code: int) -> bool:
-        """After a process ended unasked, wait until it is time for the next. False: the place stays empty."""
-        number, pid = place.number, process.pid
+    async def _follow(self, seat: Seat, process: WorkerProcess, code: int) -> bool:
+        """After a process ended unasked, wait until it is time for the next. False: the seat stays empty."""
+        number, pid = seat.number, process.pid
         if code == exit_codes.DONE:
             log(events.ProcessEnded(number, pid))
             return False
@@ -201,14 +201,14 @@ class Supervisor:
             log(events.ProcessRecycled(number, pid))
         elif code == exit_codes.MISCONFIGURED and self._changes is not None:
             log(events.ProcessWaitsForChange(number, pid))
-            await place.hurry.wait()
+            await seat.hurry.wait()
         else:
-            delay = place.delay.after(process.age)
+            delay = seat.delay.after(process.age)
             log(events.ProcessDied(number, pid, describe_exit(code), delay))
-            await self._pause(place, delay)
+            await self._pause(seat, delay)
         return True
 
-    def _judge(self, place: Place, process: WorkerProcess, code: int) -> None:
+    def _judge(self, seat: Seat, process: WorkerProcess, code: int) -> None:
         """Note a process that did not end as asked while the supervisor was stopping."""
         # A SIGTERM from elsewhere may reach a process before it handles signals.
         as_asked = code in (exit_codes.DONE, exit_codes.RECYCLE, -signal.SIGTERM)
@@ -216,13 +216,13 @@ class Supervisor:
         refused_like_others = code == self._code == exit_codes.USAGE or (code in _CANNOT_START and self._code)
         if as_asked or self._signals > 2 or refused_like_others:
             return
-        log(events.ProcessDiedAtEnd(place.number, process.pid, describe_exit(code)))
+        log(events.ProcessDiedAtEnd(seat.number, process.pid, describe_exit(code)))
         self._code = self._code or exit_codes.TROUBLE
 
-    async def _pause(self, place: Place, delay: float) -> None:
+    async def _pause(self, seat: Seat, delay: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
-                await place.hurry.wait()
+                await seat.hurry.wait()
 
     async def _follow_changes(self) -> None:
         assert self._changes is not None

@@ -1,10 +1,30 @@
-"""Events of callers, with or without a worker: jobs that they enqueue, and jobs that they cancel."""
+"""Events of callers, with or without a worker: jobs that they enqueue or cancel, and a database that is silent."""
 
 from __future__ import annotations
 
 import logging
 
 from stepwell.telemetry.bus import JobEvent, Telemetry, counted
+from stepwell.values.duration import describe
+
+
+class DatabaseSilent(Telemetry, frozen=True):
+    """The first call of an app, or a command, has waited for its database for a while, and goes on waiting."""
+
+    level = logging.WARNING
+    database: str
+    seconds: float
+    limit: float | None
+    """How long it waits in all; None: as long as connecting may take."""
+    error: str | None
+
+    def text(self) -> str:
+        why = f" ({self.error})" if self.error else ""
+        until = "still trying" if self.limit is None else f"trying until {describe(self.limit)} have passed"
+        return (
+            f"{self.database} has not answered for {describe(self.seconds)}{why}: {until}. Is Postgres running there, "
+            "and is the URL right?"
+        )
 
 
 class JobEnqueued(JobEvent, frozen=True):

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepwell.error_text import error_line, user_place
+from stepwell.errors.text import error_line, user_place
 from stepwell.telemetry.bus import TRACE, JobEvent, Telemetry, counted
 from stepwell.values.duration import describe
 

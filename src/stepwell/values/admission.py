@@ -101,7 +101,7 @@ class Limit:
     with the same key share the limit. Without a key, the limit is for all jobs of the task.
 
     The jobs of a key run in their order: by priority, then first in, first out. A job that is retried, snoozed or
-    suspended gives its place to the next one and queues again, unless `hold` keeps the place for it.
+    suspended gives its permit to the next one and queues again, unless `hold` keeps it.
     """
 
     most: int
@@ -188,7 +188,7 @@ class StoredUnique(msgspec.Struct, frozen=True, omit_defaults=True):
     """The unique key of one job."""
 
     key: str
-    conflict: OnConflict = "ignore"
+    on_conflict: OnConflict = msgspec.field(default="ignore", name="conflict")
     until_start: bool = False
     period: float | None = None
     max_wait: float | None = None
@@ -201,7 +201,7 @@ class StoredUnique(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_plain(self) -> bool:
         """Whether it is nothing but a key."""
-        return self.conflict == "ignore" and not self.until_start and self.period is None and self.max_wait is None
+        return self.on_conflict == "ignore" and not self.until_start and self.period is None and self.max_wait is None
 
 
 class StoredLimit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -252,13 +252,13 @@ class AdmissionRules(msgspec.Struct, frozen=True):
     rates: tuple[Rate, ...] = ()
     fair: Fair | None = None
     first_name: str | None = None
-    """The name that the task had first, if it was renamed: see `place`."""
+    """The name that the task had first, if it was renamed: see `lasting_name`."""
 
     def __bool__(self) -> bool:
         return bool(self.unique or self.limits or self.rates or self.fair)
 
     @property
-    def place(self) -> str:
+    def lasting_name(self) -> str:
         """The name that the keys of the task belong to. It outlives a rename: while old and new code run side by side,
         both must take the same keys."""
         return self.task if self.first_name is None else self.first_name
@@ -275,7 +275,7 @@ class AdmissionRules(msgspec.Struct, frozen=True):
             check_template(self.fair.key, arguments, _what(self.task, "fair"), constant=False)
         if len({limit.hold for limit in self.limits}) > 1:
             raise ConfigError(
-                f"task {self.task!r} has a limit with hold=True and one without: a job that holds one place while it "
+                f"task {self.task!r} has a limit with hold=True and one without: a job that keeps one permit while it "
                 "waits for another could wait for ever, so give all of them hold=True, or none"
             )
         if len(self.limits) + len(self.rates) > _MOST_KEYS:
@@ -301,12 +301,12 @@ class AdmissionRules(msgspec.Struct, frozen=True):
         )
 
     def _key(self, rule: Limit | Rate, arguments: Mapping[str, Any], what: str) -> str:
-        return self.place if rule.key is None else fill(rule.key, arguments, _what(self.task, what))
+        return self.lasting_name if rule.key is None else fill(rule.key, arguments, _what(self.task, what))
 
     def _unique(self, unique: Unique, arguments: Mapping[str, Any], queue: str) -> StoredUnique:
         what = _what(self.task, "unique")
         key = _canonical(arguments) if unique.key is True else filled(unique.key, arguments, what)
-        return stored_unique(unique, key, self.place, queue)
+        return stored_unique(unique, key, self.lasting_name, queue)
 
     def _fair(self, fair: Fair, arguments: Mapping[str, Any]) -> StoredFair:
         key = fill(fair.key, arguments, _what(self.task, "fair"))
@@ -321,8 +321,8 @@ def _what(task: str, rule: str) -> str:
 
 def stored_unique(unique: Unique, key: str, task: str, queue: str) -> StoredUnique:
     """Return a unique key as it is stored, with its scope. `stepwell.unique_text` in SQL writes the same."""
-    place = task if unique.scope == "task" else queue if unique.scope == "queue" else ""
-    text = msgspec.json.encode((unique.scope, place, key)).decode()
+    within = task if unique.scope == "task" else queue if unique.scope == "queue" else ""
+    text = msgspec.json.encode((unique.scope, within, key)).decode()
     return StoredUnique(
         text if len(text) <= LONGEST else short(text, "the unique key"),
         unique.on_conflict,

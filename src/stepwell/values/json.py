@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import msgspec
 
-from stepwell.error_text import article
 from stepwell.errors import BadValue
+from stepwell.errors.text import article
 from stepwell.values.sealing import PLAIN, Sealer
 
 # The largest limit that can be set in a database. Most databases accept less ("stepwell sizes").

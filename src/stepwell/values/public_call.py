@@ -7,7 +7,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
-from stepwell.error_text import nearest
+from stepwell.errors.text import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
 Class = TypeVar("Class", bound=type)

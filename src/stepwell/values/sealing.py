@@ -13,8 +13,8 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
-from stepwell.error_text import error_line_of
 from stepwell.errors import CodecError, ConfigError
+from stepwell.errors.text import error_line_of
 
 _MARK = "$sealed"
 BEGINNING = '{"' + _MARK + '"'

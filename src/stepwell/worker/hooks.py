@@ -6,12 +6,12 @@ import asyncio
 import inspect
 from collections.abc import Sequence
 
-from stepwell.error_text import error_line_of, format_traceback
+from stepwell.app.worker_hook import Hook, name_of
 from stepwell.errors import StepwellError
+from stepwell.errors.text import error_line_of, format_traceback
 from stepwell.resources.opened import ResourceHook
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import HookFailed, HookSlow
-from stepwell.worker_hook import Hook, name_of
 
 _SLOW = 10.0
 # A client that cannot be closed must not keep the worker from ending.

@@ -18,8 +18,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from stepwell.error_text import user_stack
 from stepwell.errors import StepwellError
+from stepwell.errors.text import user_stack
 from stepwell.postgres import queries
 from stepwell.postgres.connection import open_within, sever
 from stepwell.postgres.database import Database

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from stepwell.durable.log_filter import LoggedBatch, LoggedRun, run_in
 from stepwell.durable.run_threads import threads_of
-from stepwell.error_text import storable
+from stepwell.errors.text import storable
 
 _MOST_FRAMES = 60
 _MOST_TASKS = 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 
-from stepwell.error_text import error_line_of, format_traceback
 from stepwell.errors import StepwellError
+from stepwell.errors.text import error_line_of, format_traceback
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import LoopFailed
 

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from stepwell.durable import log_filter
-from stepwell.durable.run_logs import LogLine
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.errors import ProcessCrashed
 from stepwell.execution.step_task import StepTask
 from stepwell.jobs.task import Task
 from stepwell.postgres.threads import in_thread
 from stepwell.values.job import ClaimedJob
+from stepwell.values.log_line import LogLine
 from stepwell.values.outcome import HandedBack, Outcome
 from stepwell.worker.process_main import Began, Logged, Pipe, Reported, RunRequest, begin, do_nothing, run_request
 

@@ -20,13 +20,14 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from stepwell.durable.log_filter import LoggedRun, log_as
-from stepwell.durable.run_logs import LogLine, RunLogHandler
+from stepwell.durable.run_logs import RunLogHandler
 from stepwell.errors import ConfigError
 from stepwell.execution.executor import execute_plain
 from stepwell.execution.step_task import chain_in_process, for_run
 from stepwell.jobs.task import Task
 from stepwell.resources.opened import ProcessResources, use
 from stepwell.values.job import ClaimedJob
+from stepwell.values.log_line import LogLine
 
 
 class Pipe(Protocol):

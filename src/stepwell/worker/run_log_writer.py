@@ -8,12 +8,13 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from stepwell.durable.run_logs import LogBuffer, LogLine, RunLogHandler
-from stepwell.error_text import error_line_of
+from stepwell.durable.run_logs import LogBuffer, RunLogHandler
+from stepwell.errors.text import error_line_of
 from stepwell.postgres import queries
 from stepwell.postgres.errors import is_data_error
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import LogLinesLost
+from stepwell.values.log_line import LogLine
 from stepwell.worker.duty_runner import DutyRunner
 
 _EVERY = 0.25

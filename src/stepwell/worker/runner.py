@@ -27,7 +27,6 @@ from stepwell.worker.live_stack import stack_of
 from stepwell.worker.outcomes.outcome_table import EndedRun, unstarted
 from stepwell.worker.running_job import RunningJob, StopReason, outcome_of_stop, stands, stopped_outcome
 from stepwell.worker.shared_parts import SharedParts
-from stepwell.worker.waited import waited
 from stepwell.worker.wrapped_run import execute_wrapped
 
 
@@ -224,7 +223,7 @@ class Runner:
         run.started = True
         log_as(run.logged)
         if self._events.wanted(JobStarted):
-            self._events.emit(JobStarted(*run.about, waited(run.job, run.task)))
+            self._events.emit(JobStarted(*run.about, run.waited))
         if run.task.timeout is not None:
             self._start_timer(run)
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from stepwell.error_text import error_line_of
+from stepwell.errors.text import error_line_of
 from stepwell.postgres import queries
 from stepwell.postgres.connection import has_input
 from stepwell.postgres.fetch import fetch

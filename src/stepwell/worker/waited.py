@@ -10,7 +10,7 @@ from stepwell.values.job import ClaimedJob
 from stepwell.values.policy import is_delayed
 
 
-def due_at(job: ClaimedJob, task: Task[..., Any]) -> float | None:
+def _due_at(job: ClaimedJob, task: Task[..., Any]) -> float | None:
     """When the job became due, in seconds since 1970, by the database's clock; None: it is not known."""
     if task.rules.fair is None:
         return job.run_at / 1e6
@@ -21,13 +21,12 @@ def due_at(job: ClaimedJob, task: Task[..., Any]) -> float | None:
     return int(job.id[:8] + job.id[9:13], 16) / 1e3
 
 
+def waited_at(time_of_day: float, job: ClaimedJob, task: Task[..., Any]) -> float | None:
+    """How long the job had been due at this time, in seconds since 1970; None: it is not known."""
+    due = _due_at(job, task)
+    return None if due is None else max(0.0, time_of_day - due)
+
+
 def waited_until(began: float, job: ClaimedJob, task: Task[..., Any]) -> float | None:
-    """How long the job had been due at `began`, which is a time of `time.perf_counter`; None: it is not known."""
-    due = due_at(job, task)
-    return None if due is None else max(0.0, time.time() - (time.perf_counter() - began) - due)
-
-
-def waited(job: ClaimedJob, task: Task[..., Any]) -> float | None:
-    """How long the job has been due, in seconds, by this machine's clock; None: it is not known."""
-    due = due_at(job, task)
-    return None if due is None else max(0.0, time.time() - due)
+    """The same, for a time of `time.perf_counter`."""
+    return waited_at(time.time() - (time.perf_counter() - began), job, task)

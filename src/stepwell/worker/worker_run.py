@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stepwell.app import App
-from stepwell.error_text import nearest
+from stepwell.errors.text import nearest
 from stepwell.jobs.settings import settings_of
 from stepwell.postgres import queries
 from stepwell.postgres.queries import Query

@@ -7,7 +7,7 @@ import json
 from stepwell.cli.jobs.steps import print_steps
 from stepwell.cli.output import clean, compact, fields, hide, say
 from stepwell.cli.wording import policy_text
-from stepwell.error_text import error_line
+from stepwell.errors.text import error_line
 from stepwell.jobs.change_by_id import waits_of
 from stepwell.values.duration import describe, local_time
 from stepwell.values.job import Failure, JobInfo

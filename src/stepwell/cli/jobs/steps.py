@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepwell.cli.output import Column, compact, table, warn
-from stepwell.error_text import nearest
 from stepwell.errors import StepNotFound
+from stepwell.errors.text import nearest
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.values.duration import describe, local_time

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stepwell.app.task_defaults import TaskDefaults
 from stepwell.contrib.django.run import handler_of
 from stepwell.contrib.django.site_times import to_aware
 from stepwell.contrib.django.stored_args import StoredArgs
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.enqueuer import Enqueuer
 from stepwell.jobs.task import Task
-from stepwell.task_defaults import TaskDefaults
 
 if TYPE_CHECKING:
     from stepwell.contrib.django.site_app import DjangoApp

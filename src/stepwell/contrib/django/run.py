@@ -15,8 +15,8 @@ from stepwell.contrib.django.tasks_api import TaskContext, TaskError, TaskResult
 from stepwell.durable.context import Context
 from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.sync_context import SyncContext
-from stepwell.error_text import format_traceback
 from stepwell.errors import BadValue
+from stepwell.errors.text import format_traceback
 from stepwell.execution.executor import outcome_of
 from stepwell.jobs.handle import info_of
 from stepwell.postgres.query_plan import arun, run

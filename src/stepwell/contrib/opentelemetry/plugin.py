@@ -22,7 +22,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from stepwell.contrib.opentelemetry.origins import NO_CONTEXT, Origins
 from stepwell.contrib.opentelemetry.run_spans import RunSpans, UnsampledSpan, run_spans
-from stepwell.error_text import error_message, error_name
+from stepwell.errors.text import error_message, error_name
 from stepwell.plugins import Enqueue, Plugin, Run, StepRun
 from stepwell.telemetry.bus import Telemetry
 from stepwell.telemetry.jobs import RunsEnded

@@ -1,7 +1,7 @@
 """The metrics and health of several worker processes on one port: the supervisor asks each of them, when it is asked.
 
 Each process serves its own on a Unix socket in a directory that only this user may enter. Its metrics get the label
-`process`, which is the number of its place: a process that is replaced is to Prometheus one whose counters start anew.
+`process`, which is the number of its seat: a process that is replaced is to Prometheus one whose counters start anew.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ProcessMetrics:
         return [f"--metrics-socket={self._socket(number)}"]
 
     def started(self, number: int) -> None:
-        """Count the starts of a place."""
+        """Count the starts of a seat."""
         self._starts[number] += 1
 
     def _socket(self, number: int) -> Path:

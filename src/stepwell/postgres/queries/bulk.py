@@ -29,7 +29,7 @@ class Bulk(msgspec.Struct, frozen=True):
     asked_by: str | None
     as_of: datetime
     started_at: datetime
-    ended_at: datetime | None
+    finished_at: datetime | None
     worked_at: datetime | None
     looked: int
     done: int

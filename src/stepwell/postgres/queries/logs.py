@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from stepwell.durable.run_logs import LogLine
 from stepwell.postgres.queries.arrays import bare, texts, times
 from stepwell.postgres.queries.query import Query, repeatable_query
 from stepwell.postgres.queries.reads import value_of
+from stepwell.values.log_line import LogLine
 
 
 def write_logs(lines: Sequence[LogLine], cut: Mapping[str, int]) -> Query[int]:

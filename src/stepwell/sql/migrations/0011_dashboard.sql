@@ -108,7 +108,7 @@ create table stepwell.bulk (
   asked_by text check (length(asked_by) between 1 and 200),
   as_of timestamptz not null,
   started_at timestamptz not null,
-  ended_at timestamptz,
+  finished_at timestamptz,
   worked_at timestamptz,
   next_at timestamptz not null,
   looked_to uuid,

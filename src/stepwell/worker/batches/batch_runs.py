@@ -29,7 +29,7 @@ from stepwell.worker.live_stack import stack_of
 from stepwell.worker.outcomes.outcome_table import EndedRun
 from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.running_job import StopReason, outcome_of_stop, stands
-from stepwell.worker.waited import waited, waited_until
+from stepwell.worker.waited import waited_until
 from stepwell.worker.wrapped_run import execute_batch_wrapped
 
 
@@ -40,7 +40,7 @@ class InThread(Protocol):
 
 
 class RunningBatch:
-    """A batch in a slot. Its jobs are told apart by their places: a job can come back while its lost run goes on."""
+    """A batch in a slot. Its jobs are told apart by their index: a job can come back while its lost run goes on."""
 
     __slots__ = ("abandoned", "began", "handler", "jobs", "logged", "started", "stops", "task", "timeout", "timer")
 
@@ -49,7 +49,7 @@ class RunningBatch:
         self.timeout = batch.timeout
         self.jobs = batch.jobs
         self.stops: dict[int, StopReason] = {}
-        """Why jobs were asked to stop, by their place."""
+        """Why jobs were asked to stop, by their index."""
         self.handler: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.logged = LoggedBatch(batch.jobs[0])
@@ -105,9 +105,9 @@ class BatchRuns:
 
     def stop(self, job_id: str, reason: StopReason) -> bool:
         """Ask one job to stop. False: it is in no running batch."""
-        found = [(run, place) for run in list(self.running) for place, job in enumerate(run.jobs) if job.id == job_id]
-        for run, place in found:
-            self._stop(run, [place], reason)
+        found = [(run, index) for run in list(self.running) for index, job in enumerate(run.jobs) if job.id == job_id]
+        for run, index in found:
+            self._stop(run, [index], reason)
         return bool(found)
 
     def stop_all(self, reason: StopReason) -> None:
@@ -138,7 +138,7 @@ class BatchRuns:
         log_as(run.logged)
         if self._events.wanted(JobStarted):
             for job in jobs:
-                self._events.emit(JobStarted(*_about(job), waited(job, task)))
+                self._events.emit(JobStarted(*_about(job), waited_until(run.began, job, task)))
         if run.timeout is not None:
             run.timer = self._loop.call_later(run.timeout, self._stop, run, range(len(jobs)), "timeout")
         outcomes: list[Outcome] | None = None
@@ -169,23 +169,23 @@ class BatchRuns:
         task, stops, grace = run.task, run.stops, run.task.job_store.misfit_grace
         known: dict[tuple[StopReason, int, int], Outcome] = {}
         ended: list[EndedRun[Outcome]] = []
-        for place, job in enumerate(run.jobs):
+        for index, job in enumerate(run.jobs):
             own: Task[..., Any] = task if job.policy is None else own_task(task, job)
-            outcome = None if outcomes is None else outcomes[place]
+            outcome = None if outcomes is None else outcomes[index]
             if outcome is None or stops:
-                outcome = _stopped(stops.get(place), own, job, outcome, known)
+                outcome = _stopped(stops.get(index), own, job, outcome, known)
             if grace == 0 and isinstance(outcome, Misfit):
                 outcome = outcome.failed
             ended.append(EndedRun(job, own, outcome, job.attempt, seconds, run.began))
         self._outcomes.add_all(ended)
 
-    def _stop(self, run: RunningBatch, places: range | list[int], reason: StopReason) -> None:
-        asked = [place for place in places if place not in run.stops or reason == "lease"]
+    def _stop(self, run: RunningBatch, indexes: range | list[int], reason: StopReason) -> None:
+        asked = [index for index in indexes if index not in run.stops or reason == "lease"]
         if run.abandoned or not asked:
             return
-        for place in asked:
-            run.stops[place] = reason
-            self._events.emit(JobStopAsked(*_about(run.jobs[place]), reason))
+        for index in asked:
+            run.stops[index] = reason
+            self._events.emit(JobStopAsked(*_about(run.jobs[index]), reason))
         if len(run.stops) < len(run.jobs):
             return
         if run.task.kind == "async" and run.started and run.handler is not None:

@@ -47,7 +47,7 @@ class _Claimed(NamedTuple):
 
 
 class Fetcher:
-    """Keeps the runner of a pool fed. `number` is the pool's place among all pools of the worker."""
+    """Keeps the runner of a pool fed. `number` counts the pool among all pools of the worker."""
 
     def __init__(
         self, claims: Claims, runner: Runner, pools: Pools, number: int, balance: Balance, budget: ClaimBudget
@@ -224,8 +224,8 @@ class Fetcher:
     def _in_order(self, asked: list[str], jobs: list[ClaimedJob]) -> list[ClaimedJob]:
         jobs.sort(key=_order)
         if self._rotation.strict and len(asked) > 1:
-            place = {queue: place for place, queue in enumerate(asked)}
-            jobs.sort(key=lambda job: place[job.queue])
+            order = {queue: n for n, queue in enumerate(asked)}
+            jobs.sort(key=lambda job: order[job.queue])
         return jobs
 
 

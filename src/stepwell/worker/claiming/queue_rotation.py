@@ -18,11 +18,11 @@ MOST_ASKED = 200
 
 
 class QueueRotation:
-    """The queues of a pool that may have ready jobs. With a strict balance a queue's time is its place in the order."""
+    """The queues of a pool that may have ready jobs. With a strict balance a queue's time is its number in order."""
 
     def __init__(self, queues: Sequence[str], balance: Balance) -> None:
         self._weights = balance.weights
-        self._order = Patterns((queue, place) for place, queue in enumerate(queues)) if balance.strict else None
+        self._order = Patterns((queue, number) for number, queue in enumerate(queues)) if balance.strict else None
         self._times: dict[str, float] = {}
         self._earliest = 0.0
 
@@ -66,7 +66,7 @@ class QueueRotation:
                 self._earliest = min(self._times.values())
         if all_they_had:
             return list(asked)
-        last = max(place for place, queue in enumerate(asked) if queue in counts)
+        last = max(number for number, queue in enumerate(asked) if queue in counts)
         return [queue for queue in asked[:last] if queue not in counts]
 
     def remove(self, queues: Iterable[str]) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 import psycopg
 
-from stepwell.error_text import error_message, error_name
 from stepwell.errors import StepwellError
+from stepwell.errors.text import error_message, error_name
 from stepwell.postgres import queries
 from stepwell.postgres.queries import Query
 from stepwell.values.job import ClaimedJob

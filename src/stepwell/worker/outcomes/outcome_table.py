@@ -13,8 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, assert_never, cast
 import psycopg
 from msgspec.structs import replace
 
-from stepwell.error_text import storable
 from stepwell.errors import TooLarge
+from stepwell.errors.text import storable
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
 from stepwell.postgres.errors import in_short, stepwell_error

@@ -17,7 +17,7 @@ from stepwell.values.histogram import bin_of
 from stepwell.values.outcome import Outcome
 from stepwell.worker.duty_runner import DutyRunner
 from stepwell.worker.outcomes.outcome_table import REFUSED, TABLE, EndedRun
-from stepwell.worker.waited import due_at
+from stepwell.worker.waited import waited_at
 
 _EVERY = 10.0
 
@@ -55,10 +55,11 @@ class Stats:
                 column = TABLE[kind].counter
             sums.seconds += seconds
             sums.runs[bin_of(seconds)] += 1
-            # As `due_at` says for jobs without a fair key, without the call.
-            due = due_at(job, task) if fair else job.run_at / 1e6
-            if due is not None:
-                sums.waits[bin_of(to_clock + began - due)] += 1
+            # For a job without a fair key, the same without the call: this is done for every run.
+            at = to_clock + began
+            waited = waited_at(at, job, task) if fair else at - job.run_at / 1e6
+            if waited is not None:
+                sums.waits[bin_of(waited)] += 1
             setattr(sums, column, getattr(sums, column) + 1)
             if retired and column != REFUSED:
                 self._drained[job.task] += 1

@@ -33,7 +33,7 @@ from stepwell.values.outcome import Failed, Misfit, NothingToWrite, Outcome, Suc
 from stepwell.worker.locks import Locks
 from stepwell.worker.outcomes.outcome_table import REFUSED, TABLE, EndedRun, announce, failure_of, size_of
 from stepwell.worker.outcomes.progress import Progress
-from stepwell.worker.waited import due_at
+from stepwell.worker.waited import waited_at
 from stepwell.worker.worker_connection import WorkerConnection
 
 _MOST = 2000
@@ -235,7 +235,7 @@ class OutcomeWriter:
             facts = [
                 EndedRunFacts(
                     job.task, job.queue, counter or TABLE[type(outcome)].counter, seconds,
-                    None if (due := due_at(job, task)) is None else max(0.0, to_clock + began - due),
+                    waited_at(to_clock + began, job, task),
                 )
                 for job, task, outcome, _, seconds, began in runs
                 if seconds is not None

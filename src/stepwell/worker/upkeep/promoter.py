@@ -53,9 +53,9 @@ class Promoter:
             more = promoted.count > 0 and promoted.next_due == 0
             if walks and not more:
                 walk_at = loop.time() + pause_after_walk(promoted.walked)
-            for place, job_id in enumerate(promoted.failed):
-                about = promoted.tasks[place], promoted.queues[place], promoted.attempts[place]
-                self._events.emit(JobBroken(str(job_id), *about, promoted.why[place]))
+            for index, job_id in enumerate(promoted.failed):
+                about = promoted.tasks[index], promoted.queues[index], promoted.attempts[index]
+                self._events.emit(JobBroken(str(job_id), *about, promoted.why[index]))
             longest = self._leadership.longest_nap
             nap = longest if walks else min(longest, max(0.0, walk_at - loop.time()))
             if promoted.next_due is not None:

@@ -66,7 +66,7 @@ begin
       when others then
         -- Otherwise it would be the next one for ever, and all other operations would wait behind it.
         update stepwell.bulk b
-        set state = 'stopped', ended_at = stepwell.now(), worked_at = clock_timestamp(),
+        set state = 'stopped', finished_at = stepwell.now(), worked_at = clock_timestamp(),
           error = left(format('the search for the next jobs failed: %s', sqlerrm), 1000)
         where b.id = _bulk.id
         returning b.id, b.state, 0.0 into id, state, next_in;
@@ -108,7 +108,7 @@ begin
     end if;
     update stepwell.bulk b
     set state = case when _looked_to is null then 'done' else 'running' end,
-      ended_at = case when _looked_to is null then stepwell.now() end,
+      finished_at = case when _looked_to is null then stepwell.now() end,
       looked_to = _looked_to, looked = b.looked + (_found ->> 'looked')::integer,
       done = b.done + c.changed, skipped = b.skipped + _tried - _failed - c.changed, failed = b.failed + _failed,
       became = stepwell.add_counts(b.became, _became),

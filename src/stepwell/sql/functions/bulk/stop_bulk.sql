@@ -5,7 +5,7 @@ language plpgsql volatile security definer
 as $$
 begin
   -- It waits for a chunk in progress.
-  update stepwell.bulk b set state = 'stopped', ended_at = stepwell.now() where b.id = _id and b.state = 'running';
+  update stepwell.bulk b set state = 'stopped', finished_at = stepwell.now() where b.id = _id and b.state = 'running';
   return found;
 end
 $$;

@@ -27,7 +27,7 @@ begin
           json_build_object(
             'id', b.id, 'act', b.act, 'state', b.state, 'filter', b.filter, 'options', b.options,
             'expected', b.expected, 'asked_by', b.asked_by, 'as_of', b.as_of, 'started_at', b.started_at,
-            'ended_at', b.ended_at, 'worked_at', b.worked_at, 'looked', b.looked, 'done', b.done,
+            'finished_at', b.finished_at, 'worked_at', b.worked_at, 'looked', b.looked, 'done', b.done,
             'skipped', b.skipped, 'failed', b.failed, 'became', b.became, 'error', b.error,
             'idle', case when b.state = 'running' then
               extract(epoch from clock_timestamp() - coalesce(b.worked_at, b.started_at))::double precision

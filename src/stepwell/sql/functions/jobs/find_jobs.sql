@@ -92,7 +92,7 @@ begin
                 as error,
               -- A scheduled job without an attempt was scheduled on purpose.
               j.state <> 'scheduled' or j.attempt > 0 or j.run_at = j.misfit_until as to_retry,
-              j.group_id, null::timestamptz as expires_at, 'live' as place
+              j.group_id, null::timestamptz as expires_at, 'live' as part
             from stepwell.job j
             union all
             select h.id, h.state, h.task, h.queue, h.owner, h.worker_id, h.metadata, h.enqueued_at, h.error, true,
@@ -104,15 +104,15 @@ begin
             from stepwell.history h
           ) u
           -- The condition is outside the union, as in the view stepwell.jobs: inside, Postgres could not walk along an
-          -- index. The place is a constant in each part, so the parts that are not wanted are not read.
+          -- index. The part is a constant, so the parts that are not wanted are not read.
           where _failure is null and u.id < _to and u.id >= _from and u.id <= _last_member
-            and case u.place
+            and case u.part
               when 'live' then _live and not _only_running
               when 'history' then _ended and not _only_failed
               else _only_failed
             end
-            and (u.place = 'live' or u.expires_at > _now)
-            and (u.place <> 'failed' or u.state = 'failed')
+            and (u.part = 'live' or u.expires_at > _now)
+            and (u.part <> 'failed' or u.state = 'failed')
           order by u.id desc
           limit _look
         )

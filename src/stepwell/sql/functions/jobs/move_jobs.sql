@@ -1,6 +1,6 @@
 -- Move jobs that do not run to another place: another queue, another priority, another time; null: as it is. A job that
 -- is ready, scheduled or blocked is moved. With _run_at, blocked jobs and ready jobs with limits, rates or a fair key
--- are left unchanged, because they have their place in a line already. A unique key stays as it is. Returns the ids of
+-- are left unchanged, because they are in a line already. A unique key stays as it is. Returns the ids of
 -- the moved jobs.
 create or replace function stepwell.move_jobs(
   _ids uuid[],

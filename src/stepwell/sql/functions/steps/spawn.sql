@@ -60,10 +60,10 @@ begin
     on conflict (job_id, key) do nothing
     returning child_id
   )
-  select array_agg(s.child_id order by u.place), array_agg(coalesce(u.owner, _owner, g.owner) order by u.place),
-    array_agg(row(u.id, u.key, null, null, null)::stepwell.origin order by u.place)
+  select array_agg(s.child_id order by u.n), array_agg(coalesce(u.owner, _owner, g.owner) order by u.n),
+    array_agg(row(u.id, u.key, null, null, null)::stepwell.origin order by u.n)
   into _new, _owners, _origins
-  from unnest(_ids, _keys, _children, _owners) with ordinality as u (id, key, child_id, owner, place)
+  from unnest(_ids, _keys, _children, _owners) with ordinality as u (id, key, child_id, owner, n)
   left join given g on g.child_id = u.child_id
   left join saved s on s.child_id = u.child_id;
   if array_remove(_new, null) <> '{}' then
@@ -87,14 +87,14 @@ begin
   -- Some were refused, or had been spawned before. Lateral: each step is looked up by its key.
   return array(
     select s.child_id
-    from unnest(_ids, _epochs, _keys) with ordinality as u (id, epoch, key, place)
+    from unnest(_ids, _epochs, _keys) with ordinality as u (id, epoch, key, n)
     left join lateral (
       select j.id from stepwell.job j where j.id = u.id and j.epoch = u.epoch and j.worker_id is not null offset 0
     ) j on true
     left join lateral (
       select s.child_id from stepwell.step s where s.job_id = j.id and s.key = u.key offset 0
     ) s on true
-    order by u.place
+    order by u.n
   );
 end
 $$;

@@ -9,7 +9,7 @@ begin
   delete from stepwell.bulk b
   where b.id = any (array(
     select o.id from stepwell.bulk o
-    where o.ended_at < stepwell.now() - _keep
+    where o.finished_at < stepwell.now() - _keep
     order by o.id
     limit _limit
     for update skip locked

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stepwell.telemetry.bus import log
 from stepwell.telemetry.supervisor import MemoryLimitReached, MemoryLimitTooLow, RunLimitReached
-from stepwell.worker import Worker
+from stepwell.worker.worker import Worker
 
 _CHECK_EVERY = 0.1
 _CHECKS_PER_SECOND = 10

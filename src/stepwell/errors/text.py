@@ -21,7 +21,7 @@ _NOT_USER_CODE = (
     *(
         f"{folder}{os.sep}"
         for folder in (
-            Path(__file__).parent,
+            Path(__file__).parent.parent,
             *(sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")),
         )
     ),

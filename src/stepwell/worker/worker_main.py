@@ -20,8 +20,8 @@ from stepwell.postgres.errors import is_transient
 from stepwell.postgres.hints import translated
 from stepwell.supervisor import exit_codes
 from stepwell.supervisor.lifeline import LifelineListener
-from stepwell.supervisor.limits import LimitWatch, ProcessLimits
-from stepwell.worker import Worker
+from stepwell.worker.process_limits import LimitWatch, ProcessLimits
+from stepwell.worker.worker import Worker
 
 _PATIENCE = 1.0
 # The loop's own, and those in which the runner calls plain functions.

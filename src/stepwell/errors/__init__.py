@@ -29,7 +29,8 @@
     └── TooManySteps         a job has saved more steps than it may: end with `Restart`
 
 The exceptions with which a handler reports an outcome (`Fail`, `RetryIn`, `Snooze`, `RateLimited`, `Cancel`) are not
-errors: see `stepwell.values.outcome`. A wait that timed out raises the builtin `TimeoutError`.
+errors: see `stepwell.values.outcome`. A wait that timed out raises the builtin `TimeoutError`. The module `text` writes
+errors as text.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from stepwell.error_text import describe_exit, error_line
+from stepwell.errors.text import describe_exit, error_line
 
 
 class StepwellError(Exception):

@@ -9,6 +9,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
+from stepwell.app.task_defaults import TaskDefaults
+from stepwell.app.worker_hook import name_of
 from stepwell.durable.backend import Drift
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
@@ -35,13 +37,11 @@ from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.retired_task import RetiredTask
 from stepwell.jobs.task import Task
 from stepwell.postgres.callers.sessions import TransactionOption
-from stepwell.task_defaults import TaskDefaults
 from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Unique
 from stepwell.values.duration import Duration
 from stepwell.values.policy import Keep
 from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry
-from stepwell.worker_hook import name_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

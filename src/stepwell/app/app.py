@@ -1,10 +1,4 @@
-"""The app: its name, its database, its tasks, and every call that is public on `App`.
-
-Most calls are in one class for each concern, which `App` combines: `TaskRegistry` (registry.py) registers tasks,
-`AppJobs` (jobs) reads and changes jobs, `AppLimits` (jobs) sets limits and rates, `AppFailures` (jobs) lists failures,
-`AppSchedules` (schedules) makes schedules, `FleetControl` (fleet.py) pauses and stops workers, and `AppExtensions`
-(extensions.py) registers resources, middleware and hooks.
-"""
+"""The class `App`: its options, its database, and when it opens and closes."""
 
 from __future__ import annotations
 
@@ -13,12 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
+from stepwell.app.extensions import AppExtensions
+from stepwell.app.fleet import FleetControl
+from stepwell.app.registry import TaskRegistry
+from stepwell.app.task_defaults import DRIFTS, TaskDefaults
+from stepwell.app.worker_hook import Hook, check_hook
 from stepwell.calendar.schedule import STALES, Stale
 from stepwell.durable.backend import Drift
-from stepwell.extensions import AppExtensions
-from stepwell.fleet import FleetControl
 from stepwell.jobs.app_failures import AppFailures
 from stepwell.jobs.app_jobs import AppJobs
 from stepwell.jobs.app_limits import AppLimits
@@ -27,11 +24,9 @@ from stepwell.plugins.loaded import LoadedPlugins
 from stepwell.plugins.plugin import Plugin
 from stepwell.postgres.acting import acting
 from stepwell.postgres.threads import in_thread
-from stepwell.registry import TaskRegistry
 from stepwell.resources.declared import Resources
 from stepwell.schedules.app_schedules import AppSchedules
 from stepwell.schedules.declare import Scheduler
-from stepwell.task_defaults import DRIFTS, TaskDefaults
 from stepwell.telemetry.bus import EventBus, Telemetry
 from stepwell.values.bounds import check_choice, check_flag, check_name, check_whole
 from stepwell.values.duration import Duration, seconds
@@ -39,8 +34,9 @@ from stepwell.values.policy import DEFAULT_KEEPS, Keep, check_keep, check_retry,
 from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry
 from stepwell.values.sealing import Sealer, ValueCodec
-from stepwell.worker_hook import Hook, check_hook
 
+# Calls that other libraries have on their app.
+_ELSEWHERE = ("enqueue", "aenqueue", "delay", "send_task", "enqueue_job", "apply_async")
 AnyHook = TypeVar("AnyHook", bound=Hook)
 
 
@@ -163,6 +159,16 @@ class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetCont
             seconds(schedule_grace, "schedule_grace"),
             named=name is not None,
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            # Hidden from type checkers: with it they would accept every wrong name.
+            hint = ": write task.enqueue(...), or in async code await task.aenqueue(...). If you have only the name of "
+            hint += "a task of this app, app.tasks['name'] is the task"
+            raise AttributeError(
+                f"'App' object has no attribute {name!r}{hint if name in _ELSEWHERE else ''}", name=name, obj=self
+            )
 
     @property
     def dsn(self) -> str:

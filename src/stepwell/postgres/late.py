@@ -1,0 +1,28 @@
+"""Say early that a database does not answer, while the call still waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from stepwell.postgres.errors import where
+from stepwell.telemetry.bus import log
+from stepwell.telemetry.enqueue import DatabaseSilent
+
+_LATE = 1.0
+
+
+@contextmanager
+def warning_if_late(
+    dsn: str, limit: float | None = None, error: Callable[[], str | None] = lambda: None
+) -> Generator[None]:
+    """Log a warning if the body takes longer than a second. It may take `limit` seconds; `error` is the last one."""
+    timer = threading.Timer(_LATE, lambda: log(DatabaseSilent(where(dsn), _LATE, limit, error())))
+    timer.daemon = True
+    if limit is None or limit > _LATE:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
