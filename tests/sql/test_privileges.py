@@ -115,7 +115,6 @@ group_results           owner   producer worker viewer operator
 group_summary           caller
 hand_back_unknown       owner   worker
 has_live_run            caller
-has_one_limit           caller
 histogram_bounds        caller  viewer operator
 hold_keys               owner   producer worker
 hold_misfits            owner   worker
@@ -149,6 +148,7 @@ lock_partitions         caller
 lock_to_deliver         caller
 lock_to_give_back       caller
 lock_to_hand_back       caller
+lone_limit              caller
 look_again              caller
 look_delay              caller
 make_partitions         owner   worker

@@ -161,14 +161,14 @@ def test_each_function_has_a_fixed_search_path(conn: Connection) -> None:
         "place_text",
         "microseconds",
         "fingerprint",
-        "has_one_limit",
+        "lone_limit",
         "rules_of",
     }
     rows = conn.execute(
         "select p.proname from pg_proc p where p.pronamespace = 'stepwell'::regnamespace and p.prosecdef"
     )
     assert {row[0] for row in rows}.isdisjoint(
-        {"uuid7", "expiry", "json_size", "unfold", "place_text", "microseconds", "has_one_limit", "fingerprint"}
+        {"uuid7", "expiry", "json_size", "unfold", "place_text", "microseconds", "lone_limit", "fingerprint"}
     )
 
 

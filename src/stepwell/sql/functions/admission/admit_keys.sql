@@ -20,6 +20,7 @@ declare
   _next record;
   _got record;
   _places stepwell.place[];
+  _any_set boolean;
 begin
   admitted := 0;
   if cardinality(_keys) > 1 then
@@ -40,43 +41,32 @@ begin
   end;
 
   perform from stepwell.key_setting s where s.key = any (_keys) limit 1;
-  if found then
+  _any_set := found;
+  if _any_set then
     perform stepwell.take_back(_keys);
   end if;
 
   -- A job that another session has locked is left out: that session hands it back or ends it, and then looks at the
   -- line itself.
-  -- Nearly all jobs of a line have the rules of its first job, to the letter. To compare them costs a fraction of what
-  -- it costs to read them.
-  select array_agg(c.ctid) as ctids, array_agg(c.id) as ids, array_agg(l.key) as keys,
-    array_agg(
-      case when c.same then l.hold else coalesce((c.admission #>> '{limits,0,hold}')::boolean, false) end
-    ) as holds,
-    array_agg(distinct l.key)
-      filter (where not l.one_limit or not (c.same or stepwell.has_one_limit(c.admission))) as others,
+  select array_agg(c.ctid) as ctids, array_agg(c.id) as ids, array_agg(l.key) as keys, array_agg(c.hold) as holds,
+    array_agg(l.key) filter (where l.most is null or c.lone_limit is null) as others,
     -- By its own number, so many jobs of the line may be admitted when this job is the last of them.
-    array_agg(
-      l.room
-        + case when l.is_set or c.same then 0 else (c.admission #>> '{limits,0,most}')::integer - l.most end
-    ) as rooms,
-    bool_or(
-      not l.is_set and not c.same and (c.admission #>> '{limits,0,most}')::integer <> l.most
-    ) as mixed
+    array_agg(l.room + case when l.is_set then 0 else c.lone_limit - l.most end) as rooms,
+    bool_or(not l.is_set and c.lone_limit <> l.most) as mixed
   into _next
   from (
-    select k.key, f.one_limit, f.most, f.hold, f.rules, s.most is not null as is_set,
+    select k.key, f.most, s.most is not null as is_set,
       case
-        when f.one_limit then greatest(
+        when f.most is not null then greatest(
           0,
           coalesce(s.most, f.most) - (select count(*) from stepwell.permit p where p.key = k.key and not p.rate)
         )
         else 0
       end as room
     from unnest(_keys) as k (key)
-    left join stepwell.key_setting s on s.key = k.key
+    left join stepwell.key_setting s on _any_set and s.key = k.key
     cross join lateral (
-      select stepwell.has_one_limit(j.admission) as one_limit, (j.admission #>> '{limits,0,most}')::integer as most,
-        coalesce((j.admission #>> '{limits,0,hold}')::boolean, false) as hold, j.admission::text as rules
+      select j.lone_limit as most
       from stepwell.job j
       where j.blocked_by = k.key
       order by j.blocked_by, j.rank, j.run_at, j.id
@@ -85,17 +75,18 @@ begin
     offset 0
   ) l
   left join lateral (
-    select j.ctid, j.id, j.admission, j.admission::text = l.rules as same
+    select j.ctid, j.id, j.lone_limit, coalesce((j.admission #>> '{limits,0,hold}')::boolean, false) as hold
     from stepwell.job j
     where j.blocked_by = l.key
     order by j.blocked_by, j.rank, j.run_at, j.id
     limit l.room
     for no key update skip locked
   ) c on true
-  where c.id is not null or not l.one_limit;
+  where c.id is not null or l.most is null;
   if _next.others is not null then
     select array_agg(n.ctid) as ctids, array_agg(n.id) as ids, array_agg(n.key) as keys, array_agg(n.hold) as holds,
-      _next.others as others, array_agg(n.room) as rooms, _next.mixed as mixed
+      array(select distinct o.key from unnest(_next.others) as o (key)) as others, array_agg(n.room) as rooms,
+      _next.mixed as mixed
     into _next
     from unnest(_next.ctids, _next.ids, _next.keys, _next.holds, _next.rooms) as n (ctid, id, key, hold, room)
     where n.id is not null and n.key <> all (_next.others);

@@ -71,7 +71,7 @@ begin
     update stepwell.job j
     set task = g.task, args = g.args, queue = g.queue, rank = g.rank, metadata = g.metadata,
       max_attempts = g.max_attempts, owner = g.owner, policy = g.policy, admission = g.admission,
-      fair = g.admission #>> '{fair,key}',
+      lone_limit = stepwell.lone_limit(g.admission), fair = g.admission #>> '{fair,key}',
       run_at = case when p.changed then p.run_at else j.run_at end,
       blocked_by = case when p.changed then null else j.blocked_by end,
       state = case

@@ -108,7 +108,7 @@ begin
     return _ids;
   end if;
   insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, owner,
-    policy, parent_id, parent_key, schedule_id, scheduled_for, admission, blocked_by, fair, group_id)
+    policy, parent_id, parent_key, schedule_id, scheduled_for, admission, lone_limit, blocked_by, fair, group_id)
   select u.id, coalesce(u.turn, u.run_at, _now), _now, coalesce(u.max_attempts, _max),
     -coalesce(u.priority, _priority, 0),
     case
@@ -119,7 +119,8 @@ begin
     end,
     coalesce(u.task, _task), coalesce(u.queue, _one_queue, 'default'), u.args::json,
     coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.policy, _one_policy)::json,
-    u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for, u.admission, u.blocked_by, u.fair, _group_id
+    u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for, u.admission,
+    stepwell.lone_limit(u.admission), u.blocked_by, u.fair, _group_id
   from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _policies,
       _origins, _lines)
     as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy, parent_id, parent_key,

@@ -141,7 +141,7 @@ begin
   ), back as (
     insert into stepwell.job (id, run_at, enqueued_at, claimed_at, epoch, max_attempts, rank, state, task, queue,
       args, metadata, schedule_id, scheduled_for, parent_id, parent_key, forked_from, owner, policy, life, durable,
-      cursor, input, admission, fair, group_id)
+      cursor, input, admission, lone_limit, fair, group_id)
     select r.id, _now, r.enqueued_at, r.claimed_at, r.epoch, r.max_attempts, r.rank,
       case
         -- With "exists" the planner might hash all schedules.
@@ -170,7 +170,7 @@ begin
         when _step_state.key is null then r.input
         else _step_state.value
       end,
-      r.admission, r.admission #>> '{fair,key}', r.group_id
+      r.admission, stepwell.lone_limit(r.admission), r.admission #>> '{fair,key}', r.group_id
     from revived r
     -- The requested step of a chain or machine, and whether it is the first step of the job.
     left join lateral (
