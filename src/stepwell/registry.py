@@ -36,10 +36,11 @@ from stepwell.jobs.retired_task import RetiredTask
 from stepwell.jobs.task import Task
 from stepwell.postgres.callers.sessions import TransactionOption
 from stepwell.task_defaults import TaskDefaults
-from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Unique
+from stepwell.values.admission import Fair, Limit, OnConflict, Unique
 from stepwell.values.duration import Duration
 from stepwell.values.policy import Keep
 from stepwell.values.public_call import public_call
+from stepwell.values.rate import Rate
 from stepwell.values.retry import Retry
 from stepwell.worker_hook import name_of
 

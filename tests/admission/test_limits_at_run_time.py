@@ -224,7 +224,8 @@ async def test_a_rate_is_set_and_removed(app: App) -> None:
     await app.aset_limit("api", 3)
     await app.aset_rate("api", Rate(100, per="10s", smooth=True))
     found = await the(app, "api")
-    assert (found.rate, found.burst, found.most) == (10, 1, 3)
+    # The tokens of a smooth rate are further apart, so that a late claim can be made up for.
+    assert (found.rate, found.burst, found.most) == (pytest.approx(100 / 10.075), 1, 3)
     await app.aset_rate("api", None)
     found = await the(app, "api")
     assert (found.rate, found.burst, found.rate_is_set, found.most) == (None, None, False, 3)

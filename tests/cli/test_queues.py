@@ -85,6 +85,9 @@ def test_the_limit_of_a_queue_is_set_and_removed(run: Run, jobs: Jobs) -> None:
     assert ran.out == "at most 50/s of queue mail start, up to 9 at once\n"
     [mail] = run("queues", "--json").json
     assert (mail["limit"], mail["rate"], mail["burst"]) == (10, 50, 9)
+    ran = run("queues", "set", "mail", "--rate", "50/s", "--smooth")
+    assert ran.out == "at most 50/s of queue mail start, evenly spaced\n"
+    assert run("queues", "--json").json[0]["burst"] == 1
     missing = run("queues", "unset", "mial")
     assert (missing.code, missing.err) == (
         1,

@@ -134,6 +134,7 @@ kept_steps              caller
 key_holder              owner   operator
 known_role              caller
 large_value             owner   worker viewer operator
+lateness                caller
 last_error              caller
 last_failure            caller
 lead                    owner   worker

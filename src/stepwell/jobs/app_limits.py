@@ -10,12 +10,12 @@ from stepwell.postgres.database_type import Database
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.limits import QueueSettings
 from stepwell.postgres.threads import refuse_in_event_loop
-from stepwell.values.admission import Rate
 from stepwell.values.bounds import check_name, check_whole
 from stepwell.values.duration import seconds
 from stepwell.values.limit_info import LimitInfo
 from stepwell.values.policy import Keep, check_keep
 from stepwell.values.public_call import public_call
+from stepwell.values.rate import Rate
 
 
 class AppLimits:
@@ -124,7 +124,7 @@ def _set_queue(
         raise ConfigError(f"the rate is for queue {queue!r}, but has key={rate.key!r}: leave key= out")
     if paused is not UNSET and not isinstance(paused, bool):
         raise ConfigError(f"paused is {paused!r}: give True or False")
-    count, per, burst = _numbers(None if isinstance(rate, UnsetType) else rate)
+    count, per, burst, smooth = _numbers(None if isinstance(rate, UnsetType) else rate)
     settings = QueueSettings(
         None if limit is None or isinstance(limit, UnsetType) else check_whole(limit, "limit", 0, 1_000_000),
         count,
@@ -134,14 +134,15 @@ def _set_queue(
         None if keep_failed is None or isinstance(keep_failed, UnsetType) else check_keep(keep_failed, "keep_failed"),
         None if isinstance(paused, UnsetType) else paused,
         tuple(name for name, value in given.items() if value is None),
+        smooth,
     )
     return queries.limits.set_queue(check_name(queue, "queue"), settings)
 
 
-def _numbers(rate: Rate | None) -> tuple[int | None, float | None, int | None]:
-    """Return the count, the seconds that it is for, and the burst."""
+def _numbers(rate: Rate | None) -> tuple[int | None, float | None, int | None, bool]:
+    """Return the count, the seconds that it is for, the burst, and whether it is smooth."""
     if rate is None:
-        return None, None, None
+        return None, None, None, False
     if not isinstance(rate, Rate):
         raise ConfigError(f'rate is {rate!r}: give a Rate, such as Rate(50, per="1s"), or None to remove the setting')
-    return rate.count, seconds(rate.per, "Rate(per)"), 1 if rate.smooth else rate.burst
+    return rate.count, seconds(rate.per, "Rate(per)"), rate.burst, rate.smooth
