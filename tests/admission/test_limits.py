@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import App, BadArgs, ConfigError, Context, Fail, JobFailed, Limit, Retry, Snooze, Worker
+from stepwell import App, BadArgs, ConfigError, Context, Fail, JobFailed, Limit, Retry, Snooze, Unique, Worker
 
 Connection = psycopg.Connection[Any]
 
@@ -282,6 +282,40 @@ async def test_an_open_transaction_of_a_producer_holds_up_no_worker(app: App, ds
             await (await work.aenqueue(n)).aresult(timeout="5s")
         await mine.commit()
         await inside.aresult(timeout="5s")
+
+
+@pytest.mark.parametrize("act", ["edit_args", "move_jobs", "run_now", "retry", "replace"])
+async def test_a_job_that_was_locked_when_its_turn_came_runs_when_it_is_unlocked(
+    app: App, dsn: str, conn: psycopg.Connection[Any], act: str
+) -> None:
+    """The end of the job before it passed over it, and the transaction that had locked it told nobody: the job waited
+    for up to a minute for the next look at all lines."""
+    go = asyncio.Event()
+
+    @app.task(limit=Limit(1, key="k"), unique=Unique("{n}", on_conflict="replace"))
+    async def work(n: int, text: str) -> str:
+        await go.wait()
+        return text
+
+    calls = {
+        "edit_args": """stepwell.edit_args(array[%(id)s::uuid], array['{"n": 1, "text": "new"}'])""",
+        "move_jobs": "stepwell.move_jobs(array[%(id)s::uuid], _priority => 3)",
+        "run_now": "stepwell.run_now(array[%(id)s::uuid])",
+        "retry": "stepwell.retry(array[%(id)s::uuid])",
+    }
+    async with Worker(app), await psycopg.AsyncConnection.connect(dsn) as other:
+        first = await work.aenqueue(0, "first")
+        await auntil(lambda: conn.execute("select from stepwell.jobs where state = 'running'").rowcount == 1)
+        second = await work.aenqueue(1, "old")
+        if act == "replace":
+            await work.using(connection=other).aenqueue(1, "new")
+        else:
+            await other.execute(f"select {calls[act]}", {"id": second.id})  # type: ignore[arg-type]  # noqa: S608
+        go.set()
+        assert await first.aresult(timeout="20s") == "first"
+        await auntil(lambda: conn.execute("select from stepwell.permit").rowcount == 0)
+        await other.commit()
+        assert await second.aresult(timeout="20s") == ("new" if act in ("edit_args", "replace") else "old")
 
 
 async def test_children_and_retried_jobs_are_limited_too(app: App, conn: Connection) -> None:

@@ -134,9 +134,9 @@ kept_steps              caller
 key_holder              owner   operator
 known_role              caller
 large_value             owner   worker viewer operator
-lateness                caller
 last_error              caller
 last_failure            caller
+lateness                caller
 lead                    owner   worker
 lead_and_rescue         owner   worker
 line_up                 caller
@@ -151,6 +151,7 @@ lock_to_deliver         caller
 lock_to_give_back       caller
 lock_to_hand_back       caller
 look_again              caller
+look_at_lines           caller
 look_delay              caller
 make_partitions         owner   worker
 mark_beside             caller
