@@ -186,6 +186,8 @@ class TaskRegistry:
         """
 
         batching = check_batch(batch, batch_wait)
+        if not isinstance(was, Sequence) or isinstance(was, bytes):
+            raise ConfigError(f"was is {was!r}: give the name that the task had before, or a list of them")
         names_before = (was,) if isinstance(was, str) else tuple(was)
 
         def register(fn: Callable[..., Any]) -> Task[..., Any]:

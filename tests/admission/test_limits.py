@@ -310,7 +310,7 @@ async def test_a_job_that_was_locked_when_its_turn_came_runs_when_it_is_unlocked
         if act == "replace":
             await work.using(connection=other).aenqueue(1, "new")
         else:
-            await other.execute(f"select {calls[act]}", {"id": second.id})  # type: ignore[arg-type]  # noqa: S608
+            await other.execute(f"select {calls[act]}", {"id": second.id})  # type: ignore[arg-type]
         go.set()
         assert await first.aresult(timeout="20s") == "first"
         await auntil(lambda: conn.execute("select from stepwell.permit").rowcount == 0)

@@ -83,6 +83,7 @@ delete_steps            caller
 deliver                 caller
 deliver_events          owner
 deliver_late            owner   worker
+did_you_mean            caller
 due_schedules           owner   worker
 edit_args               owner   operator
 emit                    owner   producer worker

@@ -88,7 +88,7 @@ def change(
     if most is None and rate is None:
         raise parse.UsageError("set what? Give --most N, --rate 50/s, or both")
     check_burst(rate, burst, smooth)
-    name = parse.name(key, "KEY")
+    name = parse.limit_key(key)
     count, per = (None, None) if rate is None else parse.rate(rate, "--rate")
     with connect(database) as connection:
         _warn_of(connection, name)
@@ -103,7 +103,7 @@ def change(
 @group.command()
 def unset(key: KeyArgument, database: DatabaseOption = None) -> None:
     """Remove the settings of a key, so that the code decides again."""
-    name = parse.name(key, "KEY")
+    name = parse.limit_key(key)
     with connect(database) as connection:
         found = fetch(connection, queries.limits.limits())
         if not any(limit.key == name and limit.set_at is not None for limit in found):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from stepwell.errors import ConfigError
+from stepwell.errors import BadArgs, ConfigError
 from stepwell.postgres import queries
 from stepwell.postgres.database_type import Database
 from stepwell.postgres.queries import Query
@@ -16,6 +16,7 @@ from stepwell.values.limit_info import LimitInfo
 from stepwell.values.policy import Keep, check_keep
 from stepwell.values.public_call import public_call
 from stepwell.values.rate import Rate
+from stepwell.values.template import as_stored
 
 
 class AppLimits:
@@ -95,18 +96,28 @@ class AppLimits:
 
 
 def _limits(key: str | None) -> Query[LimitInfo]:
-    return queries.limits.limits(None if key is None else check_name(key, "key"))
+    return queries.limits.limits(None if key is None else _checked_key(key))
 
 
 def _set_limit(key: str, most: int | None) -> Query[None]:
     checked = None if most is None else check_whole(most, "most", 0, 1_000_000)
-    return queries.limits.set_limit(check_name(key, "key"), checked)
+    return queries.limits.set_limit(_checked_key(key), checked)
 
 
 def _set_rate(key: str, rate: Rate | None) -> Query[None]:
     if isinstance(rate, Rate) and rate.key is not None and rate.key != key:
         raise ConfigError(f"the rate is for key {key!r}, but has key={rate.key!r}: leave key= out")
-    return queries.limits.set_rate(check_name(key, "key"), *_numbers(rate))
+    return queries.limits.set_rate(_checked_key(key), *_numbers(rate))
+
+
+def _checked_key(key: str) -> str:
+    """Return a key as its jobs have it, which may be long and unprintable."""
+    if not isinstance(key, str):
+        raise ConfigError(f"key is {key!r}: give text, such as 'tenant-acme'")
+    try:
+        return as_stored(key, "key")
+    except BadArgs as error:
+        raise ConfigError(str(error)) from None
 
 
 def _set_queue(
