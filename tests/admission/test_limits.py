@@ -193,6 +193,32 @@ async def test_hold_keeps_the_place_over_waits_and_retries(app: App, conn: Conne
     assert permits(conn) == 0
 
 
+async def test_hold_keeps_the_place_over_a_snooze_an_event_and_a_dead_worker(app: App, conn: Connection) -> None:
+    order: list[str] = []
+
+    @app.task(limit=Limit(1, key="one", hold=True), retry=Retry(max_attempts=3, initial="50ms"))
+    async def work(ctx: Context, n: int) -> None:
+        order.append(f"{n}.{ctx.attempt}")
+        if order == ["0.1"]:
+            raise Snooze("50ms")
+        if n == 1:
+            await ctx.wait_for("go")
+        if n == 2 and ctx.attempt == 1:
+            await asyncio.Event().wait()
+
+    jobs = await work.aenqueue_many([{"n": n} for n in range(4)])
+    async with Worker(app, concurrency=10):
+        await auntil(lambda: conn.execute("select from stepwell.jobs where state = 'waiting'").rowcount == 1)
+        await app.aemit("go")
+        await auntil(lambda: order[-1:] == ["2.1"])
+        # The worker is dead to the others: its jobs are rescued.
+        conn.execute("update stepwell.worker set lease_until = now() - interval '1 hour'")
+        await jobs[2].aresult(timeout="30s")
+        await jobs[3].aresult(timeout="30s")
+    assert order == ["0.1", "0.1", "1.1", "1.1", "2.1", "2.2", "3.1"]
+    assert permits(conn) == 0
+
+
 async def test_a_place_comes_back_from_jobs_that_fail_are_cancelled_or_forgotten(app: App, conn: Connection) -> None:
     @app.task(limit=Limit(1, key="one"))
     async def work(how: str) -> str:
