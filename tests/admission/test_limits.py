@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -323,7 +323,7 @@ async def test_a_job_that_was_locked_when_its_turn_came_runs_when_it_is_unlocked
         await go.wait()
         return text
 
-    calls = {
+    calls: dict[str, LiteralString] = {
         "edit_args": """stepwell.edit_args(array[%(id)s::uuid], array['{"n": 1, "text": "new"}'])""",
         "move_jobs": "stepwell.move_jobs(array[%(id)s::uuid], _priority => 3)",
         "run_now": "stepwell.run_now(array[%(id)s::uuid])",
@@ -336,7 +336,7 @@ async def test_a_job_that_was_locked_when_its_turn_came_runs_when_it_is_unlocked
         if act == "replace":
             await work.using(connection=other).aenqueue(1, "new")
         else:
-            await other.execute(f"select {calls[act]}", {"id": second.id})  # type: ignore[arg-type]
+            await other.execute(f"select {calls[act]}", {"id": second.id})
         go.set()
         assert await first.aresult(timeout="20s") == "first"
         await auntil(lambda: conn.execute("select from stepwell.permit").rowcount == 0)
@@ -448,6 +448,9 @@ async def test_a_line_of_jobs_with_one_limit_and_with_several_is_admitted_as_far
         '{"limits":[{"key":"","most":1}]}', '{"limits":[{"key":"k","most":0}]}', '{"limits":[{"key":"k","most":"x"}]}',
         '{"limits":[{"key":"k","most":99999999999}]}', '{"limits":[{"key":"k","most":1,"hold":"maybe"}]}',
         '{"rates":[{"key":"k","interval":0,"burst":1}]}', '{"rates":[{"key":"k","interval":1}]}',
+        '{"rates":[{"key":"k","interval":1,"burst":1,"late":1.5}]}',
+        '{"rates":[{"key":"k","interval":1,"burst":1,"late":"NaN"}]}',
+        '{"rates":[{"key":"k","interval":1,"burst":1,"late":"x"}]}',
         '{"rates":[{"key":"k","interval":"NaN","burst":1}]}', '{"fair":{}}', '{"fair":{"key":"k","weight":0}}',
         '{"unique":{}}', '{"unique":{"key":"k","conflict":"explode"}}',
         '{"\\u0075nique":{"key":"k","until_start":"maybe"}}', '{"\\u0075nique":{"key":"k","period":-1}}',

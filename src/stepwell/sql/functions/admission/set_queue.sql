@@ -1,7 +1,8 @@
 -- Set what holds for all jobs of a queue, over all workers, at once: how many run at the same time (most; 0: none), how
 -- many start in a time (rate in per seconds, with bursts of up to burst, or else of rate), for how many seconds jobs
 -- are kept after they have succeeded (keep) or failed or were cancelled (keep_failed), and whether the queue is paused.
--- smooth is as in stepwell.set_rate. Null leaves a setting as it is. remove names settings to remove: limit, rate, keep, keep_failed.
+-- Null leaves a setting as it is. remove names settings to remove: limit, rate, keep, keep_failed. smooth is as in
+-- stepwell.set_rate.
 -- Limits and rates hold for jobs that wait already, too; running jobs go on, and count. keep and keep_failed hold for
 -- jobs that end from now on, unless the job or its task has its own.
 create or replace function stepwell.set_queue(
@@ -34,7 +35,9 @@ begin
     );
   end if;
   if set_queue.rate is not null then
-    perform stepwell.check_rate('queue ' || set_queue.queue, set_queue.rate, set_queue.per, set_queue.burst, set_queue.smooth);
+    perform stepwell.check_rate(
+      'queue ' || set_queue.queue, set_queue.rate, set_queue.per, set_queue.burst, set_queue.smooth
+    );
     _lateness := case when set_queue.smooth then stepwell.lateness(set_queue.rate, set_queue.per) else 0 end;
     _spacing := (set_queue.per + _lateness) / set_queue.rate;
   elsif set_queue.burst is not null or set_queue.smooth then
