@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from typing import Any, LiteralString
 
 import psycopg
@@ -342,6 +343,32 @@ async def test_a_job_that_was_locked_when_its_turn_came_runs_when_it_is_unlocked
         await auntil(lambda: conn.execute("select from stepwell.permit").rowcount == 0)
         await other.commit()
         assert await second.aresult(timeout="20s") == ("new" if act in ("edit_args", "replace") else "old")
+
+
+@pytest.mark.slow
+async def test_a_job_that_was_locked_when_its_turn_came_runs_after_a_rollback(
+    app: App, dsn: str, conn: psycopg.Connection[Any]
+) -> None:
+    go = asyncio.Event()
+
+    @app.task(limit=Limit(1, key="k"))
+    async def work(n: int) -> int:
+        await go.wait()
+        return n
+
+    async with Worker(app):
+        first = await work.aenqueue(0)
+        await auntil(lambda: conn.execute("select from stepwell.jobs where state = 'running'").rowcount == 1)
+        async with await psycopg.AsyncConnection.connect(dsn) as producer:
+            second = await work.aenqueue(1)
+            await second.acancel(connection=producer)
+            go.set()
+            assert await first.aresult(timeout="20s") == 0
+            await auntil(lambda: conn.execute("select from stepwell.permit").rowcount == 0)
+            conn.execute("select pg_terminate_backend(%s)", (producer.info.backend_pid,))
+            with suppress(psycopg.Error):
+                await producer.rollback()
+        assert await second.aresult(timeout="30s") == 1
 
 
 async def test_children_and_retried_jobs_are_limited_too(app: App, conn: Connection) -> None:
