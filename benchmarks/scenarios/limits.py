@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 import psycopg
@@ -15,6 +16,7 @@ from stepwell.postgres.queries.claims import Position
 _SLOTS = 500
 _FEW_SLOTS = 4
 _RATE, _BURST, _RATED_SECONDS = 1000, 50, 10
+_SMOOTH_RATE = 50
 
 
 def limits(run: Run) -> None:
@@ -24,6 +26,7 @@ def limits(run: Run) -> None:
     _one_by_one(run)
     _long_line(run)
     _rate(run)
+    _smooth_rate(run)
     _small_tenant(run)
 
 
@@ -101,13 +104,7 @@ def _rate(run: Run) -> None:
         with run.stage(STEPWELL, jobs, {"BENCH_TASK": "rated"}) as stage:
             with stage.workers(_SLOTS):
                 stage.wait_until_done(jobs)
-            with psycopg.connect(stage.dsn, autocommit=True) as connection:
-                times = [
-                    row[0]
-                    for row in connection.execute(
-                        "select extract(epoch from claimed_at)::float8 from stepwell.jobs order by 1"
-                    )
-                ]
+            times = _claims(stage.dsn)
         reached.append((jobs - _BURST) / (times[-1] - times[0]))
         # In any window: the burst, and the tokens that it brought. The worst begins at some claim.
         tokens = _BURST
@@ -119,6 +116,30 @@ def _rate(run: Run) -> None:
     run.record("flow", f"rate of {_RATE:,}/s over {_RATED_SECONDS} s", reached, "jobs/s", "the rate", [_RATE],
                at_least=0.98, at_most=1.0)  # fmt: skip
     run.record("flow", "most tokens taken beyond the bucket", [above], "tokens", limit=0.001)
+
+
+def _smooth_rate(run: Run) -> None:
+    """As many claims as in ten seconds, and the most of them in any second."""
+    jobs = _SMOOTH_RATE * _RATED_SECONDS
+    reached: list[float] = []
+    most: list[float] = []
+    for _ in range(run.rounds):
+        with run.stage(STEPWELL, jobs, {"BENCH_TASK": "smooth"}) as stage:
+            with stage.workers(_SLOTS):
+                stage.wait_until_done(jobs)
+            times = _claims(stage.dsn)
+        reached.append((jobs - 1) / (times[-1] - times[0]))
+        most.append(max(bisect_left(times, at + 1) - first for first, at in enumerate(times)))
+    what = f"smooth rate of {_SMOOTH_RATE}/s"
+    run.record("flow", f"{what} over {_RATED_SECONDS} s", reached, "jobs/s", "the rate", [_SMOOTH_RATE],
+               at_least=0.95, at_most=1.0)  # fmt: skip
+    run.record("flow", f"{what}: most in any second", [max(most)], "jobs", limit=_SMOOTH_RATE)
+
+
+def _claims(dsn: str) -> list[float]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        found = connection.execute("select extract(epoch from claimed_at)::float8 from stepwell.jobs order by 1")
+        return [row[0] for row in found]
 
 
 def _small_tenant(run: Run) -> None:

@@ -53,7 +53,7 @@ from stepwell.jobs.task import Task
 from stepwell.plugins.plugin import Plugin
 from stepwell.resources.injected import Injected
 from stepwell.schedules.handle import ScheduleHandle
-from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Scope, Unique
+from stepwell.values.admission import Fair, Limit, OnConflict, Scope, Unique
 from stepwell.values.change import JobChange, JobProgress
 from stepwell.values.directives import Done, Next, Restart
 from stepwell.values.duration import Duration
@@ -63,6 +63,7 @@ from stepwell.values.job import Failure, JobInfo, State
 from stepwell.values.limit_info import LimitInfo
 from stepwell.values.outcome import Cancel, Fail, RateLimited, RetryIn, Snooze
 from stepwell.values.policy import Keep
+from stepwell.values.rate import Rate
 from stepwell.values.retry import Backoff, Retry
 from stepwell.values.sealing import ValueCodec
 from stepwell.values.step import StepInfo, StepKind

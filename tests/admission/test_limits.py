@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from contextlib import suppress
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import App, BadArgs, ConfigError, Context, Fail, JobFailed, Limit, Retry, Snooze, Worker
+from stepwell import App, BadArgs, ConfigError, Context, Fail, JobFailed, Limit, Retry, Snooze, Unique, Worker
 
 Connection = psycopg.Connection[Any]
 
@@ -193,6 +194,32 @@ async def test_hold_keeps_the_place_over_waits_and_retries(app: App, conn: Conne
     assert permits(conn) == 0
 
 
+async def test_hold_keeps_the_place_over_a_snooze_an_event_and_a_dead_worker(app: App, conn: Connection) -> None:
+    order: list[str] = []
+
+    @app.task(limit=Limit(1, key="one", hold=True), retry=Retry(max_attempts=3, initial="50ms"))
+    async def work(ctx: Context, n: int) -> None:
+        order.append(f"{n}.{ctx.attempt}")
+        if order == ["0.1"]:
+            raise Snooze("50ms")
+        if n == 1:
+            await ctx.wait_for("go")
+        if n == 2 and ctx.attempt == 1:
+            await asyncio.Event().wait()
+
+    jobs = await work.aenqueue_many([{"n": n} for n in range(4)])
+    async with Worker(app, concurrency=10):
+        await auntil(lambda: conn.execute("select from stepwell.jobs where state = 'waiting'").rowcount == 1)
+        await app.aemit("go")
+        await auntil(lambda: order[-1:] == ["2.1"])
+        # The worker is dead to the others: its jobs are rescued.
+        conn.execute("update stepwell.worker set lease_until = now() - interval '1 hour'")
+        await jobs[2].aresult(timeout="30s")
+        await jobs[3].aresult(timeout="30s")
+    assert order == ["0.1", "0.1", "1.1", "1.1", "2.1", "2.2", "3.1"]
+    assert permits(conn) == 0
+
+
 async def test_a_place_comes_back_from_jobs_that_fail_are_cancelled_or_forgotten(app: App, conn: Connection) -> None:
     @app.task(limit=Limit(1, key="one"))
     async def work(how: str) -> str:
@@ -282,6 +309,66 @@ async def test_an_open_transaction_of_a_producer_holds_up_no_worker(app: App, ds
             await (await work.aenqueue(n)).aresult(timeout="5s")
         await mine.commit()
         await inside.aresult(timeout="5s")
+
+
+@pytest.mark.parametrize("act", ["edit_args", "move_jobs", "run_now", "retry", "replace"])
+async def test_a_job_that_was_locked_when_its_turn_came_runs_when_it_is_unlocked(
+    app: App, dsn: str, conn: psycopg.Connection[Any], act: str
+) -> None:
+    """The end of the job before it passed over it, and the transaction that had locked it told nobody: the job waited
+    for up to a minute for the next look at all lines."""
+    go = asyncio.Event()
+
+    @app.task(limit=Limit(1, key="k"), unique=Unique("{n}", on_conflict="replace"))
+    async def work(n: int, text: str) -> str:
+        await go.wait()
+        return text
+
+    calls: dict[str, LiteralString] = {
+        "edit_args": """stepwell.edit_args(array[%(id)s::uuid], array['{"n": 1, "text": "new"}'])""",
+        "move_jobs": "stepwell.move_jobs(array[%(id)s::uuid], _priority => 3)",
+        "run_now": "stepwell.run_now(array[%(id)s::uuid])",
+        "retry": "stepwell.retry(array[%(id)s::uuid])",
+    }
+    async with Worker(app), await psycopg.AsyncConnection.connect(dsn) as other:
+        first = await work.aenqueue(0, "first")
+        await auntil(lambda: conn.execute("select from stepwell.jobs where state = 'running'").rowcount == 1)
+        second = await work.aenqueue(1, "old")
+        if act == "replace":
+            await work.using(connection=other).aenqueue(1, "new")
+        else:
+            await other.execute(f"select {calls[act]}", {"id": second.id})
+        go.set()
+        assert await first.aresult(timeout="20s") == "first"
+        await auntil(lambda: conn.execute("select from stepwell.permit").rowcount == 0)
+        await other.commit()
+        assert await second.aresult(timeout="20s") == ("new" if act in ("edit_args", "replace") else "old")
+
+
+@pytest.mark.slow
+async def test_a_job_that_was_locked_when_its_turn_came_runs_after_a_rollback(
+    app: App, dsn: str, conn: psycopg.Connection[Any]
+) -> None:
+    go = asyncio.Event()
+
+    @app.task(limit=Limit(1, key="k"))
+    async def work(n: int) -> int:
+        await go.wait()
+        return n
+
+    async with Worker(app):
+        first = await work.aenqueue(0)
+        await auntil(lambda: conn.execute("select from stepwell.jobs where state = 'running'").rowcount == 1)
+        async with await psycopg.AsyncConnection.connect(dsn) as producer:
+            second = await work.aenqueue(1)
+            await second.acancel(connection=producer)
+            go.set()
+            assert await first.aresult(timeout="20s") == 0
+            await auntil(lambda: conn.execute("select from stepwell.permit").rowcount == 0)
+            conn.execute("select pg_terminate_backend(%s)", (producer.info.backend_pid,))
+            with suppress(psycopg.Error):
+                await producer.rollback()
+        assert await second.aresult(timeout="30s") == 1
 
 
 async def test_children_and_retried_jobs_are_limited_too(app: App, conn: Connection) -> None:
@@ -388,6 +475,9 @@ async def test_a_line_of_jobs_with_one_limit_and_with_several_is_admitted_as_far
         '{"limits":[{"key":"","most":1}]}', '{"limits":[{"key":"k","most":0}]}', '{"limits":[{"key":"k","most":"x"}]}',
         '{"limits":[{"key":"k","most":99999999999}]}', '{"limits":[{"key":"k","most":1,"hold":"maybe"}]}',
         '{"rates":[{"key":"k","interval":0,"burst":1}]}', '{"rates":[{"key":"k","interval":1}]}',
+        '{"rates":[{"key":"k","interval":1,"burst":1,"late":1.5}]}',
+        '{"rates":[{"key":"k","interval":1,"burst":1,"late":"NaN"}]}',
+        '{"rates":[{"key":"k","interval":1,"burst":1,"late":"x"}]}',
         '{"rates":[{"key":"k","interval":"NaN","burst":1}]}', '{"fair":{}}', '{"fair":{"key":"k","weight":0}}',
         '{"unique":{}}', '{"unique":{"key":"k","conflict":"explode"}}',
         '{"\\u0075nique":{"key":"k","until_start":"maybe"}}', '{"\\u0075nique":{"key":"k","period":-1}}',

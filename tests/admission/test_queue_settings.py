@@ -93,6 +93,45 @@ async def test_the_queue_decides_where_neither_job_nor_task_says(dsn: str, conn:
         await auntil(lambda: not conn.execute("select from stepwell.jobs where id = %s", (gone.id,)).rowcount)
 
 
+async def test_retry_timeout_and_queue_come_from_the_enqueue_the_task_or_the_app(dsn: str) -> None:
+    app = App(dsn, retry=Retry(max_attempts=3, initial=0), timeout="30s", queue="of-app")
+    seen: dict[str, tuple[int, str, str]] = {}
+
+    @app.task(name="of-app")
+    async def of_app(sleeps: bool = False) -> None:
+        if sleeps:
+            await asyncio.sleep(30)
+        raise ValueError
+
+    @app.task(name="of-task", retry=Retry(max_attempts=2, initial=0), timeout="50ms", queue="of-task")
+    async def of_task(sleeps: bool = False) -> None:
+        if sleeps:
+            await asyncio.sleep(30)
+        raise ValueError
+
+    async with app, Worker(app, queues=["of-*"]):
+        jobs: dict[str, JobHandle[Any]] = {
+            "app": await of_app.aenqueue(),
+            "task": await of_task.aenqueue(),
+            "task, timeout": await of_task.aenqueue(True),
+            "enqueue": await of_task.using(retry=Retry(max_attempts=1), queue="of-enqueue").aenqueue(),
+            "enqueue, timeout": await of_app.using(timeout="50ms").aenqueue(True),
+        }
+        for name, job in jobs.items():
+            await ended(job)
+            info = await job.ainfo()
+            assert info is not None
+            assert info.error is not None
+            seen[name] = (info.attempt, info.queue, info.error.split(":")[0])
+    assert seen == {
+        "app": (3, "of-app", "ValueError"),
+        "task": (2, "of-task", "ValueError"),
+        "task, timeout": (2, "of-task", "TimeoutError"),
+        "enqueue": (1, "of-enqueue", "ValueError"),
+        "enqueue, timeout": (3, "of-app", "TimeoutError"),
+    }
+
+
 async def test_a_job_of_a_dead_worker_is_kept_as_its_queue_says(app: App, conn: psycopg.Connection[Any]) -> None:
     @app.task(retry=Retry(max_attempts=1))
     async def work() -> None: ...

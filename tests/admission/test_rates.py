@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
+from itertools import pairwise
+from math import ceil
 from typing import Any
 
 import psycopg
@@ -10,7 +13,10 @@ import pytest
 from waiting import auntil
 
 from stepwell import App, ConfigError, Limit, Rate, RateLimited, Worker
+from stepwell.postgres import queries
+from stepwell.postgres.queries.claims import Position
 from stepwell.testing import Clock
+from stepwell.values.rate import lateness
 
 Connection = psycopg.Connection[Any]
 
@@ -62,16 +68,102 @@ async def test_two_workers_share_a_rate(app: App, dsn: str, conn: Connection) ->
     check(claimed(conn, "call"), 1 / 100, 5)
 
 
-async def test_a_smooth_rate_spaces_jobs_evenly(app: App, conn: Connection) -> None:
-    @app.task(rate=Rate(50, per="1s", smooth=True))
+def check_smooth(times: list[float], count: int) -> None:
+    """No second has more than `count`, and no two are closer than a quarter of the spacing."""
+    for first, at in enumerate(times):
+        assert bisect_left(times, at + 1 - 1e-5) - first <= count
+    assert all(later - sooner >= 0.25 / count - 1e-5 for sooner, later in pairwise(times))
+
+
+@pytest.mark.parametrize("set_for", ["task", "key", "queue"])
+async def test_a_smooth_rate_spaces_jobs_evenly(app: App, conn: Connection, set_for: str) -> None:
+    rate = Rate(20, per="1s", smooth=True)
+
+    @app.task(rates=[rate] if set_for == "task" else [Rate(1, per="1h")] if set_for == "key" else [])
     async def call(n: int) -> None: ...
 
-    jobs = await call.aenqueue_many([{"n": n} for n in range(15)])
+    if set_for == "key":
+        await app.aset_rate("call", rate)
+    elif set_for == "queue":
+        await app.aset_queue("default", rate=rate)
+    jobs = await call.aenqueue_many([{"n": n} for n in range(30)])
     async with Worker(app):
         for job in jobs:
             await job.aresult(timeout="20s")
-    times = claimed(conn, "call")
-    check(times, 1 / 50, 1)
+    check_smooth(claimed(conn, "call"), 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [10, 50])
+async def test_a_smooth_rate_is_reached(app: App, conn: Connection, count: int) -> None:
+    """Each claim came some milliseconds after its token, which were lost: 38 of 50 a second started."""
+
+    @app.task(rate=Rate(count, per="1s", smooth=True))
+    async def call(n: int) -> None: ...
+
+    reached: list[float] = []
+    async with Worker(app):
+        # As above: the best of three.
+        while not reached or (reached[-1] < 0.95 * count and len(reached) < 3):
+            for job in await call.aenqueue_many([{"n": n} for n in range(3 * count)]):
+                await job.aresult(timeout="30s")
+            times = claimed(conn, "call")
+            check_smooth(times, count)
+            reached.append((3 * count - 1) / (times[-1] - times[-3 * count]))
+    assert 0.95 * count <= max(reached) <= count
+
+
+async def test_a_smooth_rate_makes_up_for_a_part_of_a_late_claim_only(app: App, conn: Connection) -> None:
+    """A claim that comes late is followed by the next one sooner, but by no more than the bucket holds."""
+
+    @app.task(rate=Rate(4, per="40s", smooth=True, key="api"))
+    async def call(n: int) -> None: ...
+
+    def ready() -> int:
+        conn.execute("select stepwell.admit_keys(array['api'])")
+        return conn.execute("select from stepwell.jobs where state = 'ready'").rowcount
+
+    async def claim() -> None:
+        assert len(await app.database.afetch(claims)) == 1
+
+    register = queries.fleet.register_worker("test", 1, "test", ["default"], "{}", 1, 86400)
+    [worker_id] = await app.database.afetch(register)
+    claims = queries.claims.claim(worker_id, ["default"], [Position()], ["call"], 10)
+    await call.aenqueue_many([{"n": n} for n in range(9)])
+    late = lateness(4, 40)
+    spacing = (40 + late) / 4
+    assert late == 0.1
+    async with Clock(app) as clock:
+        for _ in range(2):
+            assert ready() == 1
+            await clock.advance(1000)
+            await claim()
+            # However late it was, the next is not sooner than by `late`.
+            await clock.advance(spacing - late - 0.01)
+            assert ready() == 0
+            await clock.advance(0.02)
+        # This one is on time, so the next is not sooner.
+        assert ready() == 1
+        await claim()
+        await clock.advance(spacing - 0.02)
+        assert ready() == 0
+        await clock.advance(0.02)
+        assert ready() == 1
+
+
+@pytest.mark.parametrize(("count", "per"), [(1, 1.0), (2, 0.1), (10, 1.0), (50, 1.0), (1000, 1.0), (3, 86400.0)])
+def test_python_and_sql_space_a_smooth_rate_in_the_same_way(app: App, conn: Connection, count: int, per: float) -> None:
+    rate = Rate(count, per=per, smooth=True)
+    app.set_rate("api", rate)
+    stored = conn.execute("select spacing, burst, late from stepwell.key_setting").fetchone()
+    assert stored == pytest.approx(rate.bucket)
+    app.set_queue("mail", rate=rate)
+    assert conn.execute("select spacing, burst, late from stepwell.queue_setting").fetchone() == stored
+    app.set_queue("mail", limit=5)
+    assert conn.execute("select spacing, burst, late from stepwell.queue_setting").fetchone() == stored
+    interval, burst, late = rate.bucket
+    # The most that a window of `per`, without its end, can hold.
+    assert ceil((burst + late) + per / interval - 1e-9) - 1 <= count
 
 
 async def test_a_backlog_that_waited_for_a_worker_does_not_burst(app: App, conn: Connection) -> None:

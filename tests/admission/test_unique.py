@@ -24,6 +24,7 @@ from stepwell import (
     Fair,
     JobExists,
     JobFailed,
+    JobNotFound,
     Limit,
     Restart,
     Retry,
@@ -153,6 +154,27 @@ async def test_a_period_outlives_the_job_and_its_result_is_found(app: App, conn:
     assert await twice.aresult(timeout="1s") == 500
     set_clock(conn, "25 hours")
     assert (await charge.aenqueue("r1", 500)).inserted
+
+
+async def test_a_period_outlives_a_job_that_is_no_longer_kept(app: App, conn: Connection) -> None:
+    @app.task(unique=Unique("{request}", period="24h"), keep="1h")
+    async def charge(request: str) -> int:
+        return 500
+
+    paid = await charge.aenqueue("r1")
+    async with Worker(app):
+        await paid.aresult(timeout="20s")
+    set_clock(conn, "2 hours")
+    conn.execute("select stepwell.prune()")
+    twice = await charge.aenqueue("r1")
+    assert (twice.id, twice.inserted) == (paid.id, False)
+    with pytest.raises(JobNotFound, match="its history is no longer kept"):
+        await twice.aresult(timeout="1s")
+    assert (await twice.awhy()).cause == "not_found"
+    assert not await twice.acancel()
+    assert not await twice.aretry()
+    set_clock(conn, "25 hours")
+    assert (await charge.aenqueue("r1")).inserted
 
 
 async def test_a_key_with_a_period_stays_taken_if_the_job_is_still_live_after_it(app: App, conn: Connection) -> None:

@@ -337,7 +337,11 @@ async def test_no_worker_knows_the_task(app: App, conn: psycopg.Connection[Any])
     [(job,)] = conn.execute("select stepwell.enqueue('nobody')::text").fetchall()
     async with Worker(app):
         why = await app.job(job).awhy()
-    assert (why.cause, why.subject) == ("no_worker_for_task", "no live worker knows the task 'nobody'")
+        assert (why.cause, why.subject) == ("no_worker_for_task", "no live worker knows the task 'nobody'")
+        for mistyped in ("wrok", "wor", "works", "woek", "Work", "wOrkk"):
+            [(job,)] = conn.execute("select stepwell.enqueue(%s)::text", (mistyped,)).fetchall()
+            why = await app.job(job).awhy()
+            assert why.subject == f"no live worker knows the task '{mistyped}': did you mean 'work'?"
 
 
 async def test_no_worker_serves_the_queue(app: App) -> None:
@@ -351,6 +355,8 @@ async def test_no_worker_serves_the_queue(app: App) -> None:
             "no live worker that knows its task claims from the queue 'mail'",
         )
         assert why.next_act == "start one: stepwell worker MODULE:APP --queue mail"
+        why = await (await work.using(queue="defualt").aenqueue()).awhy()
+        assert why.subject.endswith("claims from the queue 'defualt': did you mean 'default'?")
         await becomes(await work.using(queue="mail-out").aenqueue(), "ended")
 
 

@@ -19,6 +19,9 @@ def test_limits_are_listed_set_and_unset(run: Run, jobs: Jobs) -> None:
         "at most 100/m with key tenant-acme start, up to 7 at once",
     ]
     assert run("limits").out.splitlines()[1].split()[:6] == ["tenant-acme", "5*", "0", "1", "1.667/s*", "7"]
+    ran = run("limits", "set", "tenant-acme", "--rate", "100/m", "--smooth")
+    assert ran.out == "at most 100/m with key tenant-acme start, evenly spaced\n"
+    assert run("limits").out.splitlines()[1].split()[:6] == ["tenant-acme", "5*", "0", "1", "1.664/s*", "1"]
     assert run("limits", "unset", "tenant-acme").out == "key tenant-acme is as in the code\n"
     assert run("limits").out.splitlines()[1].split() == ["tenant-acme", "2", "0", "1"]
 
@@ -38,6 +41,8 @@ def test_a_mistyped_key_is_warned_about(run: Run, jobs: Jobs) -> None:
 def test_what_cannot_be_set_is_refused(run: Run) -> None:
     assert "set what? Give --most N, --rate 50/s, or both" in run("limits", "set", "k").err
     assert "--burst needs --rate" in run("limits", "set", "k", "--most", "1", "--burst", "3").err
+    assert "--smooth needs --rate" in run("limits", "set", "k", "--most", "1", "--smooth").err
+    assert "leave one out" in run("limits", "set", "k", "--rate", "1/s", "--smooth", "--burst", "3").err
     for rate in ("50", "x/s", "0/s", "5/0s", "5/fortnight", "/s", "5/-1s", "1/1x", "1/6000w"):
         ran = run("limits", "set", "k", "--rate", rate)
         assert (ran.code, f"--rate is '{rate}'" in ran.err) == (2, True), rate

@@ -81,10 +81,23 @@ def test_the_limit_of_a_queue_is_set_and_removed(run: Run, jobs: Jobs) -> None:
     assert (mail["limit"], mail["paused_at"] is not None) == (10, True)
     assert run("queues", "set", "mail", "--no-paused").out == "queue mail is resumed\n"
     assert run("queues").out.splitlines()[1].split()[:7] == ["mail", "1", "0", "0", "0", "0", "10"]
+    ran = run("queues", "set", "mail", "--limit", "10", "--rate", "50/s", "--keep", "1d", "--paused")
+    assert ran.out.splitlines() == [
+        "at most 10 of queue mail run at once",
+        "at most 50/s of queue mail start",
+        "succeeded jobs of queue mail are kept: 1d",
+        "queue mail is paused",
+    ]
+    [mail] = run("queues", "--json").json
+    assert (mail["limit"], mail["rate"], mail["keep"], mail["paused_at"] is None) == (10, 50, 86400, False)
+    run("queues", "set", "mail", "--no-paused")
     ran = run("queues", "set", "mail", "--rate", "50/s", "--burst", "9")
     assert ran.out == "at most 50/s of queue mail start, up to 9 at once\n"
     [mail] = run("queues", "--json").json
     assert (mail["limit"], mail["rate"], mail["burst"]) == (10, 50, 9)
+    ran = run("queues", "set", "mail", "--rate", "50/s", "--smooth")
+    assert ran.out == "at most 50/s of queue mail start, evenly spaced\n"
+    assert run("queues", "--json").json[0]["burst"] == 1
     missing = run("queues", "unset", "mial")
     assert (missing.code, missing.err) == (
         1,

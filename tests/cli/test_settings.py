@@ -17,7 +17,7 @@ async def test_every_setting_is_shown_with_its_source(dsn: str, run: Run) -> Non
         timeout="30s",
         unique=Unique("{user}", period="1h"),
         limits=[Limit(2, key="tenant-{tenant}"), Limit(9, key="all")],
-        rate=Rate(5, key="api"),
+        rates=[Rate(60, per="1m", key="slow", smooth=True), Rate(5, key="api")],
         fair=Fair("{tenant}", weights={"gold": 2}),
     )
     async def send(user: str, tenant: str) -> None: ...
@@ -44,6 +44,7 @@ async def test_every_setting_is_shown_with_its_source(dsn: str, run: Run) -> Non
         ("limit", "task"),
         ("limit", "run time"),
         ("rate", "task"),
+        ("rate", "task"),
         ("fair", "task"),
         ("batch", "default"),
         ("batch_wait", "default"),
@@ -61,6 +62,7 @@ async def test_every_setting_is_shown_with_its_source(dsn: str, run: Run) -> Non
     assert lines["retry", "3"] == "retry 3 attempts, exponential from 1s to 1h app"
     assert lines["limit", "4"] == "limit 4 at once by key all run time"
     assert lines["rate", "5/s,"] == "rate 5/s, up to 5 at once by key api task"
+    assert lines["rate", "1/s,"] == "rate 1/s, smooth by key slow task"
     own = {row["name"]: (row["value"], row["source"]) for row in of_job}
     assert (own["keep"], own["priority"], own["retry"][0]["max_attempts"], own["retry"][1]) == (
         (8 * DAY, "enqueue"),

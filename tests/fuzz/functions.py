@@ -221,6 +221,7 @@ class Arguments:
             "set_queue.rate": lambda: dice.one(("50", "1000", None, None)),
             "set_queue.per": lambda: dice.one(("1", "0.5")),
             "set_queue.burst": lambda: dice.one(("1", "9", None, None)),
+            "set_queue.smooth": lambda: dice.one(("true", "false", "false", None)),
             "set_queue.keep": lambda: dice.keep() if dice.chance(0.5) else None,
             "set_queue.keep_failed": lambda: dice.keep() if dice.chance(0.5) else None,
             "set_queue.remove": lambda: dice.one(("limit", "rate", "keep", "keep_failed")),

@@ -115,4 +115,7 @@ def test_names_that_clash_are_refused(dsn: str) -> None:
             @app.task(was=was)
             async def again() -> None: ...
 
+    for bad in (None, 5, b"old"):
+        with pytest.raises(ConfigError, match="give the name that the task had before"):
+            app.task(was=bad)  # type: ignore[call-overload]
     assert list(app.tasks) == ["other"]

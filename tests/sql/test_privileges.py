@@ -83,6 +83,7 @@ delete_steps            caller
 deliver                 caller
 deliver_events          owner
 deliver_late            owner   worker
+did_you_mean            caller
 due_schedules           owner   worker
 edit_args               owner   operator
 emit                    owner   producer worker
@@ -135,6 +136,7 @@ known_role              caller
 large_value             owner   worker viewer operator
 last_error              caller
 last_failure            caller
+lateness                caller
 lead                    owner   worker
 lead_and_rescue         owner   worker
 line_up                 caller
@@ -150,6 +152,7 @@ lock_to_give_back       caller
 lock_to_hand_back       caller
 lone_limit              caller
 look_again              caller
+look_at_lines           caller
 look_delay              caller
 make_partitions         owner   worker
 mark_beside             caller

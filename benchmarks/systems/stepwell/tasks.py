@@ -156,6 +156,12 @@ async def rated() -> None:
     tally.hit()
 
 
+@app.task(rate=Rate(50, per="1s", smooth=True))
+async def smooth() -> None:
+    """Fifty a second, evenly spaced."""
+    tally.hit()
+
+
 @app.task(fair="{key}")
 async def in_turn(key: int) -> None:  # noqa: ARG001
     """One of a hundred tenants."""

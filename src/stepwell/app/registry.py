@@ -37,10 +37,11 @@ from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.retired_task import RetiredTask
 from stepwell.jobs.task import Task
 from stepwell.postgres.callers.sessions import TransactionOption
-from stepwell.values.admission import Fair, Limit, OnConflict, Rate, Unique
+from stepwell.values.admission import Fair, Limit, OnConflict, Unique
 from stepwell.values.duration import Duration
 from stepwell.values.policy import Keep
 from stepwell.values.public_call import public_call
+from stepwell.values.rate import Rate
 from stepwell.values.retry import Retry
 
 P = ParamSpec("P")
@@ -185,6 +186,8 @@ class TaskRegistry:
         """
 
         batching = check_batch(batch, batch_wait)
+        if not isinstance(was, Sequence) or isinstance(was, bytes):
+            raise ConfigError(f"was is {was!r}: give the name that the task had before, or a list of them")
         names_before = (was,) if isinstance(was, str) else tuple(was)
 
         def register(fn: Callable[..., Any]) -> Task[..., Any]:

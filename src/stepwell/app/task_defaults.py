@@ -8,10 +8,11 @@ from typing import Any, Literal, TypeVar
 
 from stepwell.durable.backend import Drift
 from stepwell.errors import ConfigError
-from stepwell.values.admission import AdmissionRules, Fair, Limit, OnConflict, Rate, Unique, fair_of, unique_of
+from stepwell.values.admission import AdmissionRules, Fair, Limit, OnConflict, Unique, fair_of, unique_of
 from stepwell.values.bounds import check_choice, check_flag, check_label
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
+from stepwell.values.rate import Rate
 from stepwell.values.retry import Retry
 from stepwell.values.setting import Source
 

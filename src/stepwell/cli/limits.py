@@ -12,6 +12,7 @@ from stepwell.cli.completion import complete_limit
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, dump, record, say, table, warn
+from stepwell.cli.rate_options import BurstOption, SmoothOption, burst_text, check_burst
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
@@ -72,10 +73,8 @@ def change(
         str | None,
         typer.Option("--rate", metavar="RATE", help="So many jobs start, as 50/s or 10/30s.", show_default=False),
     ] = None,
-    burst: Annotated[
-        int | None,
-        typer.Option("--burst", metavar="N", help="So many may start at once after a pause.", show_default=False),
-    ] = None,
+    burst: BurstOption = None,
+    smooth: SmoothOption = False,
     database: DatabaseOption = None,
 ) -> None:
     """Set the limit or rate of a key, in place of the numbers in the code.
@@ -88,9 +87,8 @@ def change(
         )
     if most is None and rate is None:
         raise parse.UsageError("set what? Give --most N, --rate 50/s, or both")
-    if burst is not None and rate is None:
-        raise parse.UsageError("--burst needs --rate")
-    name = parse.name(key, "KEY")
+    check_burst(rate, burst, smooth)
+    name = parse.limit_key(key)
     count, per = (None, None) if rate is None else parse.rate(rate, "--rate")
     with connect(database) as connection:
         _warn_of(connection, name)
@@ -98,14 +96,14 @@ def change(
             fetch(connection, queries.limits.set_limit(name, most))
             say(f"at most {most} with key {name} run at once")
         if count is not None:
-            fetch(connection, queries.limits.set_rate(name, count, per, burst))
-            say(f"at most {rate} with key {name} start" + (f", up to {burst} at once" if burst is not None else ""))
+            fetch(connection, queries.limits.set_rate(name, count, per, burst, smooth))
+            say(f"at most {rate} with key {name} start{burst_text(burst, smooth)}")
 
 
 @group.command()
 def unset(key: KeyArgument, database: DatabaseOption = None) -> None:
     """Remove the settings of a key, so that the code decides again."""
-    name = parse.name(key, "KEY")
+    name = parse.limit_key(key)
     with connect(database) as connection:
         found = fetch(connection, queries.limits.limits())
         if not any(limit.key == name and limit.set_at is not None for limit in found):

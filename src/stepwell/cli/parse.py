@@ -17,6 +17,7 @@ from stepwell.jobs.check import encode_event
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import HUNDRED_YEARS, describe, seconds
 from stepwell.values.policy import check_keep
+from stepwell.values.template import as_stored
 
 _RATE = re.compile(r"(\d{1,7})\s*/\s*(\S.*)")
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
@@ -38,6 +39,12 @@ def usage_errors() -> Generator[None]:
 def name(typed: str, what: str) -> str:
     with usage_errors():
         return check_name(typed, what)
+
+
+def limit_key(typed: str) -> str:
+    """The key of a limit or rate as its jobs have it."""
+    with usage_errors():
+        return as_stored(typed, "KEY")
 
 
 def duration(typed: str, option: str) -> float:

@@ -13,6 +13,7 @@ from stepwell.cli.completion import complete_queue
 from stepwell.cli.database import DatabaseOption, connect
 from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, ago, dump, record, say, table
+from stepwell.cli.rate_options import BurstOption, SmoothOption, burst_text, check_burst
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
@@ -71,10 +72,8 @@ def change(
         str | None,
         typer.Option("--rate", metavar="RATE", help="So many of its jobs start, as 50/s.", show_default=False),
     ] = None,
-    burst: Annotated[
-        int | None,
-        typer.Option("--burst", metavar="N", help="So many may start at once after a pause.", show_default=False),
-    ] = None,
+    burst: BurstOption = None,
+    smooth: SmoothOption = False,
     keep: Annotated[
         str | None,
         typer.Option("--keep", metavar="TIME", help="How long succeeded jobs are kept, as 1d.", show_default=False),
@@ -100,19 +99,18 @@ def change(
         raise parse.UsageError(
             "set what? Give --limit N, --rate 50/s, --keep 1d, --keep-failed 30d, --paused or --no-paused"
         )
-    if burst is not None and rate is None:
-        raise parse.UsageError("--burst needs --rate")
+    check_burst(rate, burst, smooth)
     count, per = (None, 1.0) if rate is None else parse.rate(rate, "--rate")
     name = parse.name(queue, "QUEUE")
     kept = None if keep is None else parse.keep(keep, "--keep")
     kept_failed = None if keep_failed is None else parse.keep(keep_failed, "--keep-failed")
-    settings = QueueSettings(limit, count, per, burst, kept, kept_failed, paused)
+    settings = QueueSettings(limit, count, per, burst, kept, kept_failed, paused, smooth=smooth)
     with connect(database) as connection:
         fetch(connection, queries.limits.set_queue(name, settings))
         if limit is not None:
             say(f"at most {limit} of queue {name} run at once")
         if rate is not None:
-            say(f"at most {rate} of queue {name} start" + (f", up to {burst} at once" if burst is not None else ""))
+            say(f"at most {rate} of queue {name} start{burst_text(burst, smooth)}")
         if kept is not None:
             say(f"succeeded jobs of queue {name} are kept: {keep_text(kept)}")
         if kept_failed is not None:

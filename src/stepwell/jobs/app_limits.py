@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from stepwell.errors import ConfigError
+from stepwell.errors import BadArgs, ConfigError
 from stepwell.postgres import queries
 from stepwell.postgres.database_type import Database
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.limits import QueueSettings
 from stepwell.postgres.threads import refuse_in_event_loop
-from stepwell.values.admission import Rate
 from stepwell.values.bounds import check_name, check_whole
 from stepwell.values.duration import seconds
 from stepwell.values.limit_info import LimitInfo
 from stepwell.values.policy import Keep, check_keep
 from stepwell.values.public_call import public_call
+from stepwell.values.rate import Rate
+from stepwell.values.template import as_stored
 
 
 class AppLimits:
@@ -95,18 +96,28 @@ class AppLimits:
 
 
 def _limits(key: str | None) -> Query[LimitInfo]:
-    return queries.limits.limits(None if key is None else check_name(key, "key"))
+    return queries.limits.limits(None if key is None else _checked_key(key))
 
 
 def _set_limit(key: str, most: int | None) -> Query[None]:
     checked = None if most is None else check_whole(most, "most", 0, 1_000_000)
-    return queries.limits.set_limit(check_name(key, "key"), checked)
+    return queries.limits.set_limit(_checked_key(key), checked)
 
 
 def _set_rate(key: str, rate: Rate | None) -> Query[None]:
     if isinstance(rate, Rate) and rate.key is not None and rate.key != key:
         raise ConfigError(f"the rate is for key {key!r}, but has key={rate.key!r}: leave key= out")
-    return queries.limits.set_rate(check_name(key, "key"), *_numbers(rate))
+    return queries.limits.set_rate(_checked_key(key), *_numbers(rate))
+
+
+def _checked_key(key: str) -> str:
+    """Return a key as its jobs have it, which may be long and unprintable."""
+    if not isinstance(key, str):
+        raise ConfigError(f"key is {key!r}: give text, such as 'tenant-acme'")
+    try:
+        return as_stored(key, "key")
+    except BadArgs as error:
+        raise ConfigError(str(error)) from None
 
 
 def _set_queue(
@@ -124,7 +135,7 @@ def _set_queue(
         raise ConfigError(f"the rate is for queue {queue!r}, but has key={rate.key!r}: leave key= out")
     if paused is not UNSET and not isinstance(paused, bool):
         raise ConfigError(f"paused is {paused!r}: give True or False")
-    count, per, burst = _numbers(None if isinstance(rate, UnsetType) else rate)
+    count, per, burst, smooth = _numbers(None if isinstance(rate, UnsetType) else rate)
     settings = QueueSettings(
         None if limit is None or isinstance(limit, UnsetType) else check_whole(limit, "limit", 0, 1_000_000),
         count,
@@ -134,14 +145,15 @@ def _set_queue(
         None if keep_failed is None or isinstance(keep_failed, UnsetType) else check_keep(keep_failed, "keep_failed"),
         None if isinstance(paused, UnsetType) else paused,
         tuple(name for name, value in given.items() if value is None),
+        smooth,
     )
     return queries.limits.set_queue(check_name(queue, "queue"), settings)
 
 
-def _numbers(rate: Rate | None) -> tuple[int | None, float | None, int | None]:
-    """Return the count, the seconds that it is for, and the burst."""
+def _numbers(rate: Rate | None) -> tuple[int | None, float | None, int | None, bool]:
+    """Return the count, the seconds that it is for, the burst, and whether it is smooth."""
     if rate is None:
-        return None, None, None
+        return None, None, None, False
     if not isinstance(rate, Rate):
         raise ConfigError(f'rate is {rate!r}: give a Rate, such as Rate(50, per="1s"), or None to remove the setting')
-    return rate.count, seconds(rate.per, "Rate(per)"), 1 if rate.smooth else rate.burst
+    return rate.count, seconds(rate.per, "Rate(per)"), rate.burst, rate.smooth

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from stepwell.jobs.task import Task
-from stepwell.values.admission import Limit, Rate
+from stepwell.values.admission import Limit
 from stepwell.values.duration import Duration, seconds
+from stepwell.values.rate import Rate
 from stepwell.values.retry import Retry
 from stepwell.values.setting import Source
 
@@ -72,7 +73,8 @@ def _limit(limit: Limit, first_name: str | None) -> dict[str, Any]:
 def _rate(rate: Rate, first_name: str | None) -> dict[str, Any]:
     burst = 1 if rate.smooth else rate.burst or rate.count
     key = first_name if rate.key is None else rate.key
-    return {"count": rate.count, "per": seconds(rate.per, "Rate(per)"), "burst": burst, "key": key}
+    shown = {"count": rate.count, "per": seconds(rate.per, "Rate(per)"), "burst": burst, "key": key}
+    return shown | {"smooth": True} if rate.smooth else shown
 
 
 def _plain(rule: Any, *durations: str) -> dict[str, Any]:

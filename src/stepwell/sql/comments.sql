@@ -265,6 +265,8 @@ comment on column stepwell.key_setting.key is 'The key of the limit or rate.';
 comment on column stepwell.key_setting.most is 'How many jobs run at once; null: as the code says.';
 comment on column stepwell.key_setting.spacing is 'Seconds between two tokens of the rate; null: as the code says.';
 comment on column stepwell.key_setting.burst is 'How many tokens the bucket of the rate holds.';
+comment on column stepwell.key_setting.late is
+  'The part of a further token that it holds, by which a smooth rate makes up for late claims; null: none.';
 comment on column stepwell.key_setting.set_at is 'When it was set.';
 
 comment on table stepwell.queue_keep is 'How long the jobs of queues are kept after their end, set at run time.';
@@ -282,6 +284,8 @@ comment on column stepwell.queue_setting.name is 'The queue.';
 comment on column stepwell.queue_setting.most is 'How many of its jobs run at once, over all workers; null: no limit.';
 comment on column stepwell.queue_setting.spacing is 'Seconds between two tokens of its rate; null: no rate.';
 comment on column stepwell.queue_setting.burst is 'How many tokens the bucket of its rate holds.';
+comment on column stepwell.queue_setting.late is
+  'The part of a further token that it holds, by which a smooth rate makes up for late claims; null: none.';
 comment on column stepwell.queue_setting.set_at is 'When it was set.';
 comment on column stepwell.queue_setting.seen_at is
   'When a claim first found that all running jobs of the queue have a permit.';

@@ -16,10 +16,11 @@ import msgspec
 
 from stepwell.errors import ConfigError
 from stepwell.values.bounds import check_choice, check_flag, check_whole
-from stepwell.values.duration import HUNDRED_YEARS, Duration, describe, seconds
+from stepwell.values.duration import Duration, seconds
 from stepwell.values.instant import may_hold_offsets, with_instants
 from stepwell.values.json import encode_other
 from stepwell.values.public_call import public_value
+from stepwell.values.rate import Rate
 from stepwell.values.template import LONGEST, check_template, fill, filled, short
 
 OnConflict: TypeAlias = Literal["ignore", "raise", "replace", "reschedule", "throttle"]
@@ -31,9 +32,6 @@ _CONFLICTS: tuple[OnConflict, ...] = ("ignore", "raise", "replace", "reschedule"
 _SCOPES: tuple[Scope, ...] = ("task", "queue", "database")
 # Every limit and rate of a job is checked under one lock, so a job has few.
 _MOST_KEYS = 8
-# In seconds.
-_SHORTEST_PER = 1e-6
-_SHORTEST_INTERVAL = 1e-9
 _sorting = msgspec.json.Encoder(enc_hook=encode_other, order="sorted")
 
 
@@ -115,53 +113,6 @@ class Limit:
 
 
 @public_value(
-    most="the number first, such as Rate(50)",
-    limit="the number first, such as Rate(50)",
-    rate="the number first, such as Rate(50)",
-    max="the number first, such as Rate(50)",
-    period='per="1s"',
-    interval='per="1s"',
-    seconds='per="1s"',
-)
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """At most `count` jobs with this key start per `per`, over all workers. `key` is as in `Limit`.
-
-    It is a token bucket: up to `burst` jobs, by default `count`, may start at once after a pause. With `smooth`, they
-    start one at a time, never closer than the rate, and somewhat fewer than it allows.
-    """
-
-    count: int
-    _: KW_ONLY
-    per: Duration = "1s"
-    burst: int | None = None
-    key: str | None = None
-    smooth: bool = False
-
-    def __post_init__(self) -> None:
-        check_whole(self.count, "Rate(count)", 1, 1_000_000)
-        check_flag(self.smooth, "Rate(smooth)")
-        # The same bounds as stepwell.is_admission and stepwell.check_rate have.
-        per = seconds(self.per, "Rate(per)")
-        if per == 0:
-            raise ConfigError("Rate(per) is 0: give a duration, such as '1s'")
-        if per < _SHORTEST_PER or per / self.count < _SHORTEST_INTERVAL:
-            raise ConfigError(
-                f"Rate({self.count}, per={self.per!r}) is too fast: give a duration of at least 1us, and fewer "
-                "than a billion jobs a second"
-            )
-        if self.burst is not None:
-            check_whole(self.burst, "Rate(burst)", 1, 1_000_000)
-            if self.smooth and self.burst > 1:
-                raise ConfigError("Rate(smooth=True) starts one job at a time, so it has no burst: leave one out")
-            if per / self.count * self.burst > HUNDRED_YEARS:
-                raise ConfigError(
-                    f"Rate(burst) is {self.burst}, which would take more than {describe(HUNDRED_YEARS)} to fill up: "
-                    "give a smaller one"
-                )
-
-
-@public_value(
     by='the template first, such as Fair("{tenant}")',
     weight='weights={"gold": 2}',
 )
@@ -213,11 +164,13 @@ class StoredLimit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredRate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rate that one job is under: a token every `interval` seconds, up to `burst` of them."""
+    """A rate that one job is under: a token every `interval` seconds, up to `burst` of them, and the part `late` of a
+    further one."""
 
     key: str
     interval: float
     burst: int
+    late: float = 0.0
 
 
 class StoredFair(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -289,14 +242,7 @@ class AdmissionRules(msgspec.Struct, frozen=True):
         return Admission(
             unique,
             tuple(StoredLimit(self._key(rule, arguments, "limit"), rule.most, rule.hold) for rule in self.limits),
-            tuple(
-                StoredRate(
-                    self._key(rule, arguments, "rate"),
-                    seconds(rule.per, "Rate(per)") / rule.count,
-                    1 if rule.smooth else rule.burst or rule.count,
-                )
-                for rule in self.rates
-            ),
+            tuple(StoredRate(self._key(rule, arguments, "rate"), *rule.bucket) for rule in self.rates),
             None if self.fair is None else self._fair(self.fair, arguments),
         )
 

@@ -28,7 +28,8 @@ def text_of(setting: Setting) -> str:
                 hold = ", held while it waits" if value.get("hold") else ""
                 return f"{value['most']} at once{_by(value)}{hold}"
             case "rate" | "queue_rate":
-                return f"{rate_text(value['count'] / value['per'])}, up to {value['burst']} at once{_by(value)}"
+                burst = "smooth" if value.get("smooth") else f"up to {value['burst']} at once"
+                return f"{rate_text(value['count'] / value['per'])}, {burst}{_by(value)}"
             case "queue_limit":
                 return f"{value} at once in the queue"
             case "unique":

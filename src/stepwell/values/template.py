@@ -109,7 +109,12 @@ def _is_format(spec: str, *, of_text: bool) -> bool:
 def fill(template: str, arguments: Mapping[str, Any], what: str) -> str:
     """Return the key that a template gives for these arguments. Raises `BadArgs` if it cannot be read from them, or if
     the key has control characters, which the keys of queues begin with."""
-    key = short(filled(template, arguments, what), what)
+    return as_stored(filled(template, arguments, what), what)
+
+
+def as_stored(key: str, what: str) -> str:
+    """Return the key of a limit, rate or turn as it is stored: cut if it is long. Raises `BadArgs` if it cannot be."""
+    key = short(key, what)
     if not key.isprintable() and _CONTROL.search(key):
         raise BadArgs(f"{what} is {key!r}: a key must not have control characters")
     return key

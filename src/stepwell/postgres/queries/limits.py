@@ -36,11 +36,12 @@ class QueueSettings:
     keep_failed: float | None = None
     paused: bool | None = None
     remove: tuple[str, ...] = ()
+    smooth: bool = False
 
     @property
     def text(self) -> str:
         """The changes in a line."""
-        rate = None if self.count is None else f"{self.count} per {self.per:g} s"
+        rate = None if self.count is None else _rate_text(self.count, self.per, self.smooth)
         given = {"limit": self.limit, "rate": rate, "keep": self.keep, "keep_failed": self.keep_failed}
         given |= {"paused": self.paused} | dict.fromkeys(self.remove, "removed")
         return ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
@@ -50,7 +51,7 @@ def set_queue(queue: str, settings: QueueSettings) -> Query[None]:
     given = settings
     return repeatable_query(
         "select stepwell.set_queue(%s::text, %s::integer, %s::integer, %s::double precision, %s::integer,"
-        " %s::double precision, %s::double precision, %s::boolean, %s::text[])",
+        " %s::double precision, %s::double precision, %s::boolean, %s::text[], %s::boolean)",
         (
             queue,
             given.limit,
@@ -61,6 +62,7 @@ def set_queue(queue: str, settings: QueueSettings) -> Query[None]:
             given.keep_failed,
             given.paused,
             list(given.remove),
+            given.smooth,
         ),
         act=Act("set queue", f"queue {queue}: {given.text}"),
     )
@@ -75,9 +77,14 @@ def task_settings(task: str, settings: str | None, job_id: str | None) -> Query[
     )
 
 
-def set_rate(key: str, count: int | None, per: float | None, burst: int | None) -> Query[None]:
+def set_rate(key: str, count: int | None, per: float | None, burst: int | None, smooth: bool = False) -> Query[None]:
+    text = "as in the code" if count is None or per is None else _rate_text(count, per, smooth)
     return repeatable_query(
-        "select stepwell.set_rate(%s::text, %s::integer, %s::double precision, %s::integer)",
-        (key, count, per, burst),
-        act=Act("set rate", f"key {key}: {'as in the code' if count is None else f'{count} per {per:g} s'}"),
+        "select stepwell.set_rate(%s::text, %s::integer, %s::double precision, %s::integer, %s::boolean)",
+        (key, count, per, burst, smooth),
+        act=Act("set rate", f"key {key}: {text}"),
     )
+
+
+def _rate_text(count: int, per: float, smooth: bool) -> str:
+    return f"{count} per {per:g} s{', smooth' if smooth else ''}"

@@ -162,3 +162,7 @@ drop function if exists stepwell.renew(uuid, double precision, integer);
 
 -- A count says whether there may be more, instead of by its sign.
 drop function if exists stepwell.count_state(stepwell.state, text, integer);
+
+-- The part of a token by which a smooth rate makes up for late claims.
+alter table stepwell.key_setting add column late double precision check (late between 0 and 1);
+alter table stepwell.queue_setting add column late double precision check (late between 0 and 1);

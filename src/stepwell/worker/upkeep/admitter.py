@@ -15,6 +15,8 @@ from stepwell.worker.upkeep.leadership import Leadership
 
 # Few: while a call admits jobs, the ends of other jobs with the same keys wait for it.
 _AT_ONCE = 100
+# A look at so many lines costs little.
+_FEW_LINES = 500
 
 
 class Admitter:
@@ -27,11 +29,13 @@ class Admitter:
         self._keys: dict[str, None] = {}
         self._look_at_all = True
         self._at_once = _AT_ONCE
+        self._lines = 0
 
     def blocked(self, keys: list[str]) -> None:
         """Jobs wait in the lines of these keys; an empty list: in any line."""
         self._keys.update(dict.fromkeys(keys))
         self._look_at_all = self._look_at_all or not keys
+        self._lines = max(1, self._lines)
         self._alarm.ring_in(self._leadership.behind)
 
     async def run(self) -> None:
@@ -41,8 +45,15 @@ class Admitter:
                 await self._add_all_lines()
             while self._keys:
                 await self._admit_some()
-            rung = await self._alarm.nap(self._leadership.rare_nap + self._leadership.behind)
+            rung = await self._alarm.nap(self._longest_nap() + self._leadership.behind)
             self._look_at_all = self._look_at_all or not rung
+
+    def _longest_nap(self) -> float:
+        """A job that a transaction had locked when its turn came, and that rolled back, waits for the next look at all
+        lines."""
+        if self._leadership.leads and 0 < self._lines <= _FEW_LINES:
+            return self._leadership.longest_nap
+        return self._leadership.rare_nap
 
     async def _admit_some(self) -> None:
         keys = list(self._keys)[: self._at_once]
@@ -59,8 +70,10 @@ class Admitter:
 
     async def _add_all_lines(self) -> None:
         after: str | None = None
+        self._lines = 0
         while found := await self._duties.do("looking for blocked jobs", queries.upkeep.lines(after)):
             if not found[0]:
                 return
             self._keys.update(dict.fromkeys(found[0]))
+            self._lines += len(found[0])
             after = found[0][-1]

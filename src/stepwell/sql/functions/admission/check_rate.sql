@@ -1,5 +1,7 @@
 -- Refuse numbers that are no rate. _what names it in the message.
-create or replace function stepwell.check_rate(_what text, _count integer, _per double precision, _burst integer)
+create or replace function stepwell.check_rate(
+  _what text, _count integer, _per double precision, _burst integer, _smooth boolean
+)
 returns void
 language plpgsql immutable
 as $$
@@ -7,6 +9,8 @@ declare
   _wrong text := case
     when (_count is null) <> (_per is null) then 'give both a count and a number of seconds, or nulls for both'
     when _count is null and _burst is not null then 'a burst needs a count and a number of seconds'
+    when _smooth and (_count is null or _burst > 1) then
+      'a smooth rate needs a count and a number of seconds, and no burst'
     when _count not between 1 and 1000000 then format('the count is %s: give 1 to 1000000', _count)
     -- NaN is greater than any number.
     when not (_per >= 0.000001 and _per <= 3155760000) then

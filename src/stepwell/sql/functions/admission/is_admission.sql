@@ -22,6 +22,7 @@ begin
       where (
         length(r.rule ->> 'key') between 1 and 200 and r.rule ->> 'key' !~ '[\x01-\x1f]'
         and (r.rule ->> 'burst')::integer between 1 and 1000000
+        and coalesce((r.rule ->> 'late')::double precision, 0) between 0 and 1
         and (r.rule ->> 'interval')::double precision between 1e-9 and 3155760000
       ) is not true
     )

@@ -87,6 +87,7 @@ begin
   )
   select array_agg(r.id), array_agg(r.place) filter (where r.state = 'ready') into _lining, _places
   from replaced r where r.lines_up;
+  perform stepwell.look_at_lines(_locked);
   if _lining is null then
     return;
   end if;

@@ -26,10 +26,12 @@ begin
       select s.key, true,
         (select count(*) from stepwell.permit p where p.key = s.key and p.rate)
           -- As in stepwell.room_of.
-          - floor(1e-6 + s.burst - coalesce(
+          - floor(1e-6 + s.burst + coalesce(s.late, 0) - coalesce(
             (
               select greatest(
-                0, least(b.used, s.burst) - greatest(0, extract(epoch from _now - b.used_at)) / s.spacing
+                0,
+                least(b.used, s.burst + coalesce(s.late, 0))
+                  - greatest(0, extract(epoch from _now - b.used_at)) / s.spacing
               )
               from stepwell.bucket b where b.key = s.key
             ),

@@ -13,7 +13,11 @@ begin
     on conflict (key) do update
     set used = excluded.used + coalesce(
         (
-          select greatest(0, least(b.used, s.burst) - greatest(0, extract(epoch from _now - b.used_at)) / s.spacing)
+          select greatest(
+            0,
+            least(b.used, s.burst + coalesce(s.late, 0))
+              - greatest(0, extract(epoch from _now - b.used_at)) / s.spacing
+          )
           from stepwell.queue_setting s where s.name = _queue
         ),
         0

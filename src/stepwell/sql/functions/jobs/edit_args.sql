@@ -53,6 +53,7 @@ begin
   select array_agg(e.id), array_agg(e.place) filter (where e.place is not null)
   into _edited, _places
   from (select w.id, w.place from waiting w union all select d.id, null from ended d) e;
+  perform stepwell.look_at_lines(_live);
   perform stepwell.notify_ready(_places, null);
   return coalesce(_edited, '{}');
 end

@@ -57,6 +57,7 @@ begin
   if _lined is not null then
     perform stepwell.notify_blocked(stepwell.queue_again(_lined));
   end if;
+  perform stepwell.look_at_lines(_locked);
   perform stepwell.notify_ready(
     _places, case when _run_at is not null then extract(epoch from _due_at - _now)::double precision end
   );

@@ -215,6 +215,7 @@ begin
   if _keyed is not null then
     perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
   end if;
+  perform stepwell.look_at_lines(_live);
   if _members is not null or _callbacks is not null then
     perform stepwell.uncount_members(_members, _callbacks);
   end if;

@@ -35,6 +35,7 @@ begin
   if _keyed is not null then
     perform stepwell.notify_blocked(stepwell.queue_again(_keyed));
   end if;
+  perform stepwell.look_at_lines(_locked);
   perform stepwell.notify_ready(_places, null);
   if cardinality(_waiting) > 0 then
     update stepwell.step s set pending = false

@@ -72,7 +72,9 @@ begin
         case
           when n.name = 'limit' and s.most is not null then r.rule || jsonb_build_object('most', s.most)
           when n.name = 'rate' and s.spacing is not null then
-            r.rule || jsonb_build_object('count', 1, 'per', s.spacing, 'burst', s.burst)
+            r.rule || jsonb_build_object(
+              'count', 1, 'per', s.spacing, 'burst', s.burst, 'smooth', coalesce(s.late > 0, false)
+            )
           else r.rule
         end,
         case
@@ -94,7 +96,9 @@ begin
         select 'queue_limit' as name, 1 as n, to_jsonb(s.most) as value
         from stepwell.queue_setting s where s.name = _queue
         union all
-        select 'queue_rate', 2, jsonb_build_object('count', 1, 'per', s.spacing, 'burst', s.burst)
+        select 'queue_rate', 2, jsonb_build_object(
+          'count', 1, 'per', s.spacing, 'burst', s.burst, 'smooth', coalesce(s.late > 0, false)
+        )
         from stepwell.queue_setting s where s.name = _queue and s.spacing is not null
         union all
         select 'paused', 3, 'true'

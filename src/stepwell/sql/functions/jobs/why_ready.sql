@@ -113,11 +113,24 @@ begin
       next_act := 'start one: stepwell worker MODULE:APP';
     when _found.knowing = 0 then
       cause := 'no_worker_for_task';
-      subject := format('no live worker knows the task %s', quote_literal(_job.task));
+      subject := format('no live worker knows the task %s', quote_literal(_job.task)) || stepwell.did_you_mean(
+        _job.task,
+        array(
+          select t.name from stepwell.worker w cross join lateral jsonb_object_keys(w.tasks) as t (name)
+          where w.lease_until > _now
+        )
+      );
       next_act := 'start a worker whose app has that task; stepwell workers lists the tasks of each';
     when _found.serving = 0 then
       cause := 'no_worker_for_queue';
-      subject := format('no live worker that knows its task claims from the queue %s', quote_literal(_job.queue));
+      subject := format('no live worker that knows its task claims from the queue %s', quote_literal(_job.queue))
+        || stepwell.did_you_mean(
+          _job.queue,
+          array(
+            select q.name from stepwell.worker w cross join lateral unnest(w.queues) as q (name)
+            where w.lease_until > _now and w.tasks ? _job.task
+          )
+        );
       next_act := format('start one: stepwell worker MODULE:APP --queue %s', stepwell.shell_word(_job.queue));
     when _found.owning = 0 then
       cause := 'no_worker_for_owner';
