@@ -112,12 +112,12 @@ async def test_a_slow_renewal_does_not_cost_the_session_that_holds_the_lock(
     def waits_for(pid: int) -> bool:
         waiting = conn.execute(
             "select from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
-            " and clock_timestamp() - query_start > interval '1 second'",
+            " and clock_timestamp() - query_start > interval '2 seconds'",
             [pid],
         )
         return waiting.fetchone() is not None
 
-    async with App(dsn, call_timeout="200ms") as app:
+    async with App(dsn, call_timeout="1s") as app:
         app.task(nothing)
         async with Worker(app, renew="100ms"):
             pid = holder()
