@@ -1,4 +1,8 @@
-"""Wait for something real to happen, with a deadline, instead of sleeping and hoping."""
+"""Wait for something real to happen, with a deadline, instead of sleeping and hoping.
+
+A deadline says that a thing never happens. It is no measure of speed, so it is long: other tests, a browser and a
+type checker may run on the same two cores.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Telemetry)
 
 
-def until(holds: Callable[[], T], within: float = 20.0) -> T:
+def until(holds: Callable[[], T], within: float = 60.0) -> T:
     """Call until it returns something true, and return that."""
     deadline = time.monotonic() + within
     while not (value := holds()):
@@ -24,7 +28,7 @@ def until(holds: Callable[[], T], within: float = 20.0) -> T:
     return value
 
 
-async def auntil(holds: Callable[[], T | Awaitable[T]], within: float = 20.0) -> T:
+async def auntil(holds: Callable[[], T | Awaitable[T]], within: float = 60.0) -> T:
     """The same in async code; what is called may be a coroutine function."""
     deadline = time.monotonic() + within
     while not (value := await _value(holds())):
@@ -54,7 +58,7 @@ class Heard:
         """All events of a kind so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
-    async def wait_for(self, kind: type[E], within: float = 20.0) -> E:
+    async def wait_for(self, kind: type[E], within: float = 60.0) -> E:
         """The first event of a kind, waiting for it if need be."""
         async with asyncio.timeout(within):
             while not (found := self.of(kind)):

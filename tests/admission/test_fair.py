@@ -203,7 +203,7 @@ async def test_only_the_first_run_of_a_fair_job_that_was_not_delayed_tells_how_l
                 await job.aresult(timeout="20s")
     assert len(started) == 4
     [waited] = [event.waited for event in started if event.waited is not None]
-    assert waited < 5
+    assert waited < 60
     assert [counts.buckets()[-1][1] for counts in prometheus.counts().wait.values()] == [1]
     assert conn.execute("select sum(n) from stepwell.stats, unnest(waits) as n").fetchone() == (1,)
     assert conn.execute("select sum(n) from stepwell.stats, unnest(runs) as n").fetchone() == (4,)

@@ -160,7 +160,7 @@ async def test_an_empty_group_starts_its_callback_at_once(app: App, told: Told) 
         told.summaries.append(summary)
 
     group = await app.agroup([], then=tell)
-    assert (await group.aresult(timeout="5s")).total == 0
+    assert (await group.aresult(timeout="60s")).total == 0
     async with Worker(app):
         await group.then.aresult(timeout="20s")
     assert told.counts == [(0, 0, 0, 0)]
@@ -296,7 +296,7 @@ def test_sync_code_has_the_same(dsn: str) -> None:
                     await other.job(group.then.id).aresult(timeout="20s")
 
         asyncio.run(work_off())
-        assert (group.result(timeout="5s").succeeded, group.then.result(timeout="5s")) == (3, 3)
+        assert (group.result(timeout="60s").succeeded, group.then.result(timeout="60s")) == (3, 3)
         assert [result.result for result in group.results()] == [0, 1, 2]
         assert group.cancel() == 0
         with psycopg.connect(dsn) as own:
@@ -375,7 +375,7 @@ async def test_without_a_worker_progress_and_result_are_right_all_the_same(app: 
     group = await app.agroup([work.call(n) for n in range(5)], then=tell)
     assert await group.acancel() == 5
     assert await group.aprogress() == GroupProgress(5, 0, 0, 5)
-    assert (await group.aresult(timeout="5s")).cancelled == 5
+    assert (await group.aresult(timeout="60s")).cancelled == 5
     assert tallies(conn) == 1
     async with Worker(app):
         assert await group.then.aresult(timeout="20s") == 5
@@ -503,7 +503,7 @@ async def test_a_member_that_is_retried_after_the_end_changes_nothing(app: App, 
         assert await group.aprogress() == GroupProgress(1, 0, 1, 0)
         assert await app.job(result.id).aresult(timeout="20s") == "good"
         await auntil(lambda: tallies(conn) == 0)
-        assert await group.aresult(timeout="5s") == summary
+        assert await group.aresult(timeout="60s") == summary
         assert [each.result for each in await group.aresults()] == ["good"]
     assert told.counts == [(1, 0, 1, 0)]
 
@@ -523,7 +523,7 @@ async def test_a_group_in_the_callers_transaction(app: App, dsn: str, told: Told
             await group.aprogress()
         await own.rollback()
         with pytest.raises(GroupNotFound):
-            await group.aresult(timeout="5s")
+            await group.aresult(timeout="60s")
         assert await app.acount_jobs() == 0
         group = await app.agroup([work.call(n) for n in range(5000)], then=tell, connection=own)
         await own.commit()

@@ -306,9 +306,9 @@ async def test_an_open_transaction_of_a_producer_holds_up_no_worker(app: App, ds
     async with await psycopg.AsyncConnection.connect(dsn) as mine, Worker(app):
         inside = await work.using(connection=mine).aenqueue(0)
         for n in range(5):
-            await (await work.aenqueue(n)).aresult(timeout="5s")
+            await (await work.aenqueue(n)).aresult(timeout="60s")
         await mine.commit()
-        await inside.aresult(timeout="5s")
+        await inside.aresult(timeout="60s")
 
 
 @pytest.mark.parametrize("act", ["edit_args", "move_jobs", "run_now", "retry", "replace"])

@@ -190,7 +190,7 @@ def test_batches_with_the_same_keys_in_opposite_order_do_not_deadlock(dsn: str, 
             elif number == 2:
                 dice.shuffle(numbers)
             with psycopg.connect(dsn) as connection:
-                start.wait(20)
+                start.wait(60)
                 return work.using(connection=connection).enqueue_many([{"n": n} for n in numbers])
 
         with ThreadPoolExecutor(3) as pool:
@@ -214,7 +214,7 @@ def test_long_lists_with_the_same_keys_in_opposite_order_do_not_deadlock(dsn: st
             def work(n: int) -> None: ...
 
             work.enqueue(-1)  # so that a connection is open
-            start.wait(20)
+            start.wait(60)
             numbers = range(count) if number else range(count - 1, -1, -1)
             return [job.inserted for job in work.enqueue_many([{"n": n} for n in numbers])]
 
@@ -259,7 +259,7 @@ def test_opposite_batches_of_new_and_expired_keys_do_not_deadlock(dsn: str, conn
             numbers = list(range(until_n))
             random.Random(until_n * 2 + number).shuffle(numbers)
             with psycopg.connect(dsn) as connection:
-                start.wait(20)
+                start.wait(60)
                 return sum(
                     j.inserted for j in work.using(connection=connection).enqueue_many([{"n": n} for n in numbers])
                 )
@@ -344,5 +344,5 @@ def test_a_wait_for_a_key_ends_with_the_killed_session(dsn: str, conn: Connectio
             waiting = pool.submit(waiter.execute, enqueue)
             until(lambda: conn.execute(_WAITING).fetchone() == (1,))
             conn.execute("select pg_terminate_backend(%s)", (holder.info.backend_pid,))
-            assert waiting.result(10).fetchone()
+            assert waiting.result(60).fetchone()
     assert live(conn) == 1

@@ -240,7 +240,7 @@ async def test_runs_that_wait_for_each_other_all_run_one_at_a_time_and_in_order(
             return len(await schedule.aticks(1000)) >= 10
 
         await auntil(many)
-        assert running == 1
+        await auntil(lambda: running == 1)
         await schedule.apause()
         ticks = [tick.at for tick in await schedule.aticks(1000)][::-1]
         gate.set()

@@ -61,6 +61,6 @@ class Process:
 
     def end(self) -> int:
         try:
-            return self._process.wait(timeout=30)
+            return self._process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it did not end:\n{self.log}") from None

@@ -19,6 +19,8 @@ def test_a_supervisor_serves_all_of_its_processes(start: Start, jobs: Jobs, tmp_
     assert url.startswith("http://127.0.0.1:")
     job = jobs.ready("grow", '{"megabytes": 1}')
     process.until(lambda: jobs.state(job) == "succeeded")
+    # The worker counts a run when it hears that its outcome was written, which others may see before.
+    process.until(lambda: "stepwell_jobs_total{" in get(url)[1])
     status, text = get(url)
     assert status == 200
     found = samples_in(text)

@@ -91,7 +91,10 @@ def test_a_migration_that_waits_says_for_whom(
         holder.execute("select pg_advisory_lock(1937007983, 0)")
 
         def waits() -> int:
-            return watcher.execute("select from pg_locks where not granted and classid = 1937007983").rowcount
+            return watcher.execute(
+                "select from pg_locks l join pg_database d on d.oid = l.database"
+                " where d.datname = current_database() and not l.granted and l.classid = 1937007983"
+            ).rowcount
 
         def release_after_a_try() -> None:
             until(waits)

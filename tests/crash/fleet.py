@@ -18,7 +18,7 @@ from tests.forked import ForkedProcess
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], what: str, within: float = 30) -> T:
+def until(condition: Callable[[], T], what: str, within: float = 60) -> T:
     """Wait until the condition holds and return what it gave."""
     deadline = time.monotonic() + within
     while not (held := condition()):
@@ -69,9 +69,9 @@ class WorkerProcess:
     def kill(self) -> None:
         """End it by SIGKILL, and wait until it is gone."""
         self._process.kill()
-        self._process.wait(20)
+        self._process.wait(60)
 
-    def wait(self, within: float = 20) -> int:
+    def wait(self, within: float = 60) -> int:
         """Wait until it ends by itself and return its exit code."""
         code = self._process.wait(within)
         self._reader.join(5)

@@ -49,9 +49,9 @@ class _Fleet:
         self._dsn = dsn
         self.all: list[WorkerProcess] = []
 
-    def launch(self) -> WorkerProcess:
+    def launch(self, seconds: float = 0.1) -> WorkerProcess:
         settings = {"lease": "6s", "renew": "2s", "concurrency": 3}
-        told: dict[str, object] = {"dsn": self._dsn, "seconds": 0.1, "settings": settings}
+        told: dict[str, object] = {"dsn": self._dsn, "seconds": seconds, "settings": settings}
         self.all.append(worker := WorkerProcess(Path(__file__).with_name("batch_program.py"), told))
         return worker
 
@@ -86,8 +86,9 @@ def test_workers_killed_in_the_middle_of_batches_lose_nothing_and_end_nothing_tw
             )
         )
 
-    for _ in range(4):
-        victim = batch_fleet.launch()
+    # The first one cannot end a batch before it is killed; the others may be killed at any moment.
+    for seconds in (600, 0.1, 0.1, 0.1):
+        victim = batch_fleet.launch(seconds)
         until(lambda victim=victim: in_the_middle(victim) or not _left(conn), "the victim runs a batch")
         conn.execute("select pg_sleep(%s)", (dice.uniform(0, 0.1),))
         victim.kill()

@@ -25,7 +25,7 @@ def test_whichever_exchange_is_lost_every_job_is_done(
         enqueue(witness, "quick", 20)
         enqueue(witness, "sour", 5, until=2)
         until(proxy.lost.is_set, f"the {loss} of {statements} is lost")
-        until(lambda: not left(witness), f"all jobs are done, though the {loss} of {statements} was lost", 4)
+        until(lambda: not left(witness), f"all jobs are done, though the {loss} of {statements} was lost")
     # What a worker hands back when it stops.
     enqueue(witness, "held", 10, until=2)
     enqueue(witness, "quick", 10)

@@ -33,6 +33,6 @@ def test_the_processes_of_a_killed_worker_die_and_their_jobs_are_run_elsewhere(
     assert all(runs(child) for child in children)
     fleet.start(concurrency=2)
     victim.kill()
-    until(lambda: not any(runs(child) for child in children), "the orphans are gone", 3)
+    until(lambda: not any(runs(child) for child in children), "the orphans are gone")
     until(lambda: not left(witness), "all jobs are done")
     audit(witness, failures={"lease_lost"})

@@ -17,7 +17,7 @@ _TASKS = ("paid_psycopg", "paid_asyncpg", "paid_psycopg2")
 
 
 def start(fleet: Fleet, dsn: str | None = None) -> WorkerProcess:
-    return fleet.start(dsn=dsn, program="session_program.py", lease="2s", renew="500ms")
+    return fleet.start(dsn=dsn, program="session_program.py", lease="6s", renew="2s")
 
 
 def epochs(witness: psycopg.Connection[Any], failures: set[str]) -> list[int]:
@@ -36,7 +36,10 @@ def test_a_worker_that_is_killed_between_the_handler_and_its_commit_leaves_no_ef
         holder.execute("lock table stepwell.history in exclusive mode")
         for task in _TASKS:
             enqueue(witness, task, 1)
-        waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query ~ 'stepwell.finish'"
+        waiting = (
+            "select count(*) from pg_stat_activity where datname = current_database()"
+            " and wait_event_type = 'Lock' and query ~ 'stepwell.finish'"
+        )
         until(lambda: count(witness, waiting) == 3, "the handlers have ended")
         worker.kill()
     start(fleet)

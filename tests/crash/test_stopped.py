@@ -18,9 +18,10 @@ def test_a_worker_stopped_past_its_lease_is_refused_and_starts_anew(
     witness: psycopg.Connection[Any], fleet: Fleet
 ) -> None:
     stopped = fleet.start(lease="3s", renew="1s", concurrency=20)
-    for task in ("quick", "plain", "paid_plain"):
-        enqueue(witness, task, 3, ms=1000)
     enqueue(witness, "held", 3, until=2)
+    # Long enough to be still running when the worker is stopped, also on a busy machine.
+    for task in ("quick", "plain", "paid_plain"):
+        enqueue(witness, task, 3, ms=3000)
     until(lambda: started(witness, 1) == 12, "all are running")
     stopped.send(signal.SIGSTOP)
     other = fleet.start(lease="3s", renew="1s", concurrency=20)

@@ -199,7 +199,7 @@ async def test_what_is_sent_to_a_job_is_taken_first_in_first_out_and_once(app: A
     async def talk(ctx: Context) -> list[Any]:
         said: list[Any] = []
         while True:
-            word = await ctx.receive("word", timeout="5s")
+            word = await ctx.receive("word", timeout="60s")
             if word.timed_out or word.value is None:
                 return said
             said.append(word.value)

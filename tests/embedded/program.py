@@ -48,12 +48,12 @@ class Program:
         """Let it come to its end, as any program does."""
         assert self.process.stdin
         self.process.stdin.close()
-        assert self.process.wait(20) == 0
+        assert self.process.wait(60) == 0
 
     def kill(self) -> None:
         """End it, by SIGKILL."""
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(60)
 
     def close(self) -> None:
         self.kill()
@@ -64,7 +64,7 @@ class Program:
 
 def until(condition: Callable[[], object], what: str) -> None:
     """Wait until the condition holds, however long the machine takes, within reason."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain until {what}"
         time.sleep(0.005)

@@ -117,7 +117,8 @@ async def test_the_first_calls_of_an_app_end_in_time_as_well(primary: Server, is
     for name, (error, seconds) in zip(names, found, strict=True):
         assert isinstance(error, DatabaseTimeout), (name, error)
         assert "Nothing was sent" in str(error), name
-        assert seconds < _LIMIT + _GRACE, (name, seconds)
+        # Not when the connect_timeout of the URL is over, which is 10 s. How much sooner depends on the machine.
+        assert seconds < 9, (name, seconds)
     primary.resume()
     await app.aclose()
 

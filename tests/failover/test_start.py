@@ -57,11 +57,12 @@ async def test_a_worker_that_waits_can_be_stopped(primary: Server, silent: bool)
         primary.pause()
     else:
         primary.stop()
-    worker = Worker(app_on(primary.dsn))
+    # Without the stop it would wait for ten minutes, even for the first answer.
+    worker = Worker(app_on(make_conninfo(primary.dsn, connect_timeout=600)))
     running = asyncio.create_task(worker.run())
     await asyncio.sleep(0.2)
     worker.stop()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         await running
 
 

@@ -69,7 +69,10 @@ async def test_a_notification_that_comes_with_the_answer_of_a_query_wakes_who_wa
         locking.execute("lock table stepwell.failure in access exclusive mode")
         # The listener asks for the other job, and waits for this lock, which no success needs.
         also = asyncio.create_task(other.aresult(timeout="20s"))
-        blocked = "select exists (select from pg_locks where relation = 'stepwell.failure'::regclass and not granted)"
+        blocked = (
+            "select exists (select from pg_locks l join pg_database d on d.oid = l.database"
+            " where d.datname = current_database() and l.relation = 'stepwell.failure'::regclass and not l.granted)"
+        )
         await asyncio.to_thread(until, lambda: (conn.execute(blocked).fetchone() or (False,))[0])
         await asyncio.to_thread(finish, conn, job.id, "41")
     assert await waiting == 41
@@ -103,7 +106,7 @@ async def test_a_result_comes_although_somebody_keeps_the_lock_of_those_who_wait
         hostile.execute("select pg_advisory_lock(1937007980, 0)")
         async with Worker(app):
             jobs = await note.aenqueue_many([{"n": n} for n in range(3)])
-            assert [await job.aresult(timeout="5s") for job in jobs] == [0, 1, 2]
+            assert [await job.aresult(timeout="60s") for job in jobs] == [0, 1, 2]
         job = await note.aenqueue(1)
         waiting = asyncio.create_task(job.aresult(timeout="30s"))
         await asyncio.sleep(0)
@@ -230,9 +233,10 @@ def test_many_callers_do_not_make_the_waiter_connect_without_a_pause() -> None:
         connections, end = 0, time.monotonic() + 1.5
         for n in range(5):
             waiter.wait(f"00000000-0000-0000-0000-00000000000{n}")
-        while time.monotonic() < end:
+        # A busy machine needs longer for the second one. More than a few come only without a pause.
+        while time.monotonic() < end or connections < 2:
             with contextlib.suppress(TimeoutError):
                 server.accept()[0].close()
                 connections += 1
         waiter.close()
-    assert 2 <= connections <= 12
+    assert connections <= 12

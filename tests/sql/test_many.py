@@ -8,10 +8,8 @@ which depends little on what else the machine does.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -31,7 +29,7 @@ from stepwell.values.step import NewStep
 from stepwell.worker.upkeep.ticker import due_ticks
 
 from . import calls
-from .calls import Connection, Held
+from .calls import Connection, Held, processor_time
 from .test_plans import database
 
 MANY = 3000
@@ -137,14 +135,6 @@ def test_every_function_that_takes_arrays_is_among_these(unknown: Connection) ->
     )
     tested = {function for case in CASES for function in case.functions}
     assert {name for (name,) in rows} - tested - FEW - ALIASES == set()
-
-
-def processor_time(conn: Connection) -> float:
-    """The seconds for which the server process of this session has run; where the system does not say, the time."""
-    try:
-        return int(Path(f"/proc/{conn.info.backend_pid}/schedstat").read_text().split()[0]) / 1e9
-    except OSError:
-        return time.perf_counter()
 
 
 def running(conn: Connection, count: int, *, durable: bool = False) -> list[Held]:

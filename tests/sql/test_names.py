@@ -126,7 +126,7 @@ def test_a_notification_that_would_not_fit_is_cut(conn: Connection, at: str) -> 
             " from unnest(%s::text[]) q), 'Infinity')",
             (at, queues),
         )
-        heard = [note.payload for note in conn.notifies(timeout=5, stop_after=len(queues))]
+        heard = [note.payload for note in conn.notifies(timeout=60, stop_after=len(queues))]
         assert len(heard) == len(queues)
 
 

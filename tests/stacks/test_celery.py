@@ -64,7 +64,7 @@ def shop(dsn: str) -> Iterator[Shop]:
 
 def ran(shop: Shop, result: Any) -> Any:
     drain(shop.app)
-    return result.get(timeout=5)
+    return result.get(timeout=60)
 
 
 def test_delay_and_apply_async_make_jobs(shop: Shop) -> None:

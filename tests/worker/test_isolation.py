@@ -167,8 +167,9 @@ async def test_a_plain_function_that_returns_because_it_was_asked_to_stop_has_no
     info = await job.ainfo()
     assert info is not None
     assert (info.state, info.attempt) == ("ready", 0)
-    async with Worker(app) as second:
-        again = Heard(second)
+    second = Worker(app)
+    again = Heard(second)
+    async with second:
         await again.wait_for(JobStarted)
         await job.acancel()
         with pytest.raises(JobCancelled):

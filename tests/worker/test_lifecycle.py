@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 import threading
@@ -110,6 +111,21 @@ async def test_a_worker_that_dies_takes_the_code_beside_it_down_and_says_why(
     with pytest.raises(DatabaseError, match="stepwell migrate"):
         await beside()
     await asyncio.sleep(0)  # the cancellation was ours and is taken back
+
+
+async def test_a_lease_that_fails_while_the_worker_ends_says_nothing_of_a_future(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def nothing() -> None: ...
+
+    async with Worker(app) as worker:
+        run = worker._current  # pyright: ignore[reportPrivateUsage]
+        assert run is not None
+    run._lease_failed(DatabaseError("too late"))  # pyright: ignore[reportPrivateUsage]
+    del run
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_a_worker_can_be_run_again_and_not_twice_at_once(app: App) -> None:

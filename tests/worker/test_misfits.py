@@ -118,7 +118,7 @@ async def test_a_job_that_no_worker_takes_fails_when_its_time_is_over(dsn: str) 
             info = await look(job)
             assert (info.state, info.attempt) == ("failed", 1)
             assert [failure.reason for failure in info.failures] == ["bad_args"]
-            assert len(heard.of(AttemptFailed)) == 1
+            await auntil(lambda: len(heard.of(AttemptFailed)) == 1)
             # It was tried when the time was over: it can be tried again, with as much time.
             assert await job.aretry()
             await until_held(job)

@@ -111,12 +111,11 @@ async def test_a_delayed_job_waits_for_its_time_and_not_for_a_poll(app: App) -> 
     async def when() -> float:
         return time.time()
 
-    async with Worker(app, poll="60s") as worker:
-        await worker.started()
+    async with Worker(app, poll="10m"):
         before = time.time()
         job = await when.using(delay="300ms").aenqueue()
-        ran = await job.aresult(timeout="10s")
-    assert 0.3 <= ran - before < 1.0
+        ran = await job.aresult(timeout="60s")
+    assert ran - before >= 0.3
 
 
 async def test_concurrency_is_a_limit(app: App) -> None:

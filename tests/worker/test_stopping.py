@@ -141,7 +141,7 @@ async def test_shutdown_waits_for_what_runs(app: App) -> None:
     async with Worker(app):
         job = await careful.aenqueue()
         await started.wait()
-    assert await job.aresult(timeout="1s") == "done"
+    assert await job.aresult(timeout="60s") == "done"
 
 
 async def test_shutdown_hands_back_what_does_not_end_in_time_and_burns_no_attempt(app: App) -> None:

@@ -64,6 +64,8 @@ class WorkerRun:
         self._stop_ordered = False
         self._paused = PauseChanged(False, (), ())
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # The lease may fail when the run ends for another reason, and nobody waits for this any more.
+        self._failed.add_done_callback(lambda failed: failed.cancelled() or failed.exception())
         self._connections = Connections(app.database, Outage(events))
         self._duties = self._duty_runner("upkeep", slow=True)
         self.stats = Stats(self._duties, events, [task.name for task in app.tasks.values() if task.retired])

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import psycopg
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 from psycopg.conninfo import make_conninfo
 from web.browser.chromium import FLAGS, MISSING, find
 from web.browser.story import Story, told
@@ -25,6 +25,10 @@ SHOTS = os.environ.get("STEPWELL_SCREENSHOTS")
 """Where `make screenshots` wants the images; nothing else makes any."""
 if not SHOTS:
     collect_ignore = ["test_screenshots.py"]
+
+# A page is late on a machine that also runs all other tests. Playwright itself would wait for five seconds.
+_PATIENCE_MS = 60_000
+expect.set_options(timeout=_PATIENCE_MS)
 
 NewPage: TypeAlias = "Callable[..., Awaitable[Page]]"
 """Opens a page: `await new_page(dark=True, width=390)`."""
@@ -85,7 +89,7 @@ async def new_page(browser: Browser) -> AsyncGenerator[NewPage]:
                     **options,
                 )
             )
-            context.set_default_timeout(15_000)
+            context.set_default_timeout(_PATIENCE_MS)
             page = await context.new_page()
             page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
             page.on("console", lambda said: complaints.append(said.text) if is_complaint(said) else None)

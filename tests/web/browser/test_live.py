@@ -32,7 +32,7 @@ async def test_a_job_that_ends_is_seen_to_end_without_a_reload(page: Page, story
     await mark(page)
     await expect(page.locator(".heading .state")).to_have_text("scheduled")
     await job.arun_now()
-    await expect(page.locator(".heading .state")).to_have_text("succeeded", timeout=10_000)
+    await expect(page.locator(".heading .state")).to_have_text("succeeded")
     await expect(page.locator("#result")).to_have_text("4")
     assert await is_same_document(page)
 
@@ -104,10 +104,10 @@ async def test_a_database_that_goes_away_is_said_and_the_page_comes_back(
         await page.goto(url)
         await mark(page)
         allow(False)
-        await expect(page.get_by_role("alert")).to_contain_text("The database does not answer", timeout=15_000)
+        await expect(page.get_by_role("alert")).to_contain_text("The database does not answer")
         await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
         await page.goto(f"{url}/queues")
         await expect(page.get_by_role("heading", name="The database does not answer")).to_be_visible()
         allow(True)
-        await expect(page.get_by_role("heading", name="Queues")).to_be_visible(timeout=15_000)
+        await expect(page.get_by_role("heading", name="Queues")).to_be_visible()
         await page.goto("about:blank")  # or the server would wait for the stream of the page

@@ -26,7 +26,7 @@ async def test_a_page_that_polls_changes_without_a_reload(page: Page, story: Sto
         await expect(page.locator("#said")).to_contain_text("The job will run now")
         await page.evaluate("window.marked = true")
         await job.acancel("enough")
-        await expect(page.locator(".heading .state")).to_have_text("cancelled", timeout=10_000)
+        await expect(page.locator(".heading .state")).to_have_text("cancelled")
         assert await page.evaluate("window.marked")
         await page.goto("about:blank")
 
@@ -42,4 +42,4 @@ async def test_a_page_whose_stream_is_refused_begins_to_poll(page: Page, story: 
     await page.goto(f"{story.url}/jobs/{job.id}")
     await page.locator(".live.on").wait_for()
     await job.acancel("enough")
-    await expect(page.locator(".heading .state")).to_have_text("cancelled", timeout=10_000)
+    await expect(page.locator(".heading .state")).to_have_text("cancelled")
