@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -195,7 +195,7 @@ def test_what_has_no_counterpart_is_refused_by_name(shop: Shop) -> None:
 
 
 def test_wrong_values_are_refused_where_they_are_given(shop: Shop, dsn: str) -> None:
-    add, task = shop.add, shop.celery.task
+    add, task = shop.add, cast("Any", shop.celery.task)
     other = Celery(App(dsn, name="other"), set_as_current=False)
 
     @other.task(name="other.add")

@@ -19,7 +19,7 @@ from .every_call import EVERYTHING, NOTHING, Jobs, ajoin, found
 async def engine(app: App, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     given = conninfo_to_dict(app.dsn)
     config = {name: given[name] for name in ("host", "port", "user", "password") if name in given}
-    engine = PostgresEngine(config={**config, "database": given["dbname"]}, extensions=(), log_queries=False)
+    engine: Any = PostgresEngine(config={**config, "database": given["dbname"]}, extensions=(), log_queries=False)
     if request.param == "pool":
         await engine.start_connection_pool(min_size=1, max_size=2)
     yield engine

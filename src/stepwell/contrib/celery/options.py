@@ -180,5 +180,6 @@ def check_arguments(call: str, args: Any, kwargs: Any) -> None:
     """Refuse arguments that Celery refuses, too: a text would be taken for a list of its characters."""
     if args is not None and not isinstance(args, list | tuple):
         raise ConfigError(f"{call}: args is {args!r}: give a list or a tuple")
-    if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
+    named = isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in cast("Mapping[Any, Any]", kwargs))
+    if kwargs is not None and not named:
         raise ConfigError(f"{call}: kwargs is {kwargs!r}: give a dict with names")
