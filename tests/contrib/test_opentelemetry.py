@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import UUID
@@ -14,8 +13,6 @@ import pytest
 from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -35,42 +32,7 @@ from stepwell.contrib.opentelemetry.run_spans import run_spans
 from stepwell.contrib.prometheus import Prometheus
 from stepwell.testing import adrain
 
-
-class Recorder:
-    def __init__(self) -> None:
-        self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
-        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.reader = InMemoryMetricReader()
-        self.meters = MeterProvider([self.reader])
-
-    def plugin(self, **options: Any) -> OpenTelemetry:
-        return OpenTelemetry(tracer_provider=self.provider, meter_provider=self.meters, **options)
-
-    def of(self, kind: SpanKind) -> list[ReadableSpan]:
-        return [span for span in self.exporter.get_finished_spans() if span.kind is kind]
-
-    def points(self) -> dict[str, list[Any]]:
-        data = self.reader.get_metrics_data()
-        assert data is not None
-        return {
-            metric.name: list(metric.data.data_points)
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-        }
-
-
-@pytest.fixture
-def recorder() -> Iterator[Recorder]:
-    made = Recorder()
-    yield made
-    made.provider.shutdown()
-    made.meters.shutdown()
-
-
-def attributes(span: ReadableSpan) -> dict[str, Any]:
-    return dict(span.attributes or {})
+from .spans import Recorder, attributes
 
 
 async def part(n: int) -> int:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import sentry_sdk
 from process_tasks import divide
-from sentry_sdk.envelope import Envelope
-from sentry_sdk.transport import Transport
 from waiting import Heard
 
 from stepwell import App, JobFailed, Plugin, Retry, Worker
@@ -20,28 +16,7 @@ from stepwell.telemetry.bus import Telemetry
 from stepwell.telemetry.jobs import AttemptFailed
 from stepwell.telemetry.worker import LeaseLost, QueueUnknown, UpkeepFailed, WorkerStarted
 
-
-class Kept(Transport):
-    """Keeps what would be sent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.errors: list[dict[str, Any]] = []
-        self.transactions: list[dict[str, Any]] = []
-
-    def capture_envelope(self, envelope: Envelope) -> None:
-        for item in envelope.items:
-            event: Any = item.get_event() or item.get_transaction_event()
-            if event is not None:
-                (self.transactions if event.get("type") == "transaction" else self.errors).append(event)
-
-
-@pytest.fixture
-def kept() -> Iterator[Kept]:
-    transport = Kept()
-    sentry_sdk.init("http://key@127.0.0.1:1/1", transport=transport, traces_sample_rate=1.0)
-    yield transport
-    sentry_sdk.init()
+from .kept import Kept
 
 
 @pytest.mark.slow

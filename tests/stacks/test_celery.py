@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -192,6 +192,65 @@ def test_what_has_no_counterpart_is_refused_by_name(shop: Shop) -> None:
     ):
         with pytest.raises(AttributeError, match=hint):
             missing()
+
+
+def test_wrong_values_are_refused_where_they_are_given(shop: Shop, dsn: str) -> None:
+    add, task = shop.add, cast("Any", shop.celery.task)
+    other = Celery(App(dsn, name="other"), set_as_current=False)
+
+    @other.task(name="other.add")
+    def other_add(x: int, y: int) -> int:
+        return x + y
+
+    def fn() -> None: ...
+
+    for refused, hint in (
+        (lambda: add.apply_async((1, 2), eta="2026-01-01"), "eta is '2026-01-01': give a datetime"),
+        (lambda: add.apply_async("12"), "args is '12': give a list or a tuple"),
+        (lambda: add.apply_async({1: 2, 3: 4}), "give a list or a tuple"),
+        (lambda: add.apply_async((1,), [("y", 2)]), "give a dict with names"),
+        (lambda: add.apply_async((1,), {2: 3}), "give a dict with names"),
+        (lambda: shop.celery.send_task("shop.total", "12"), "give a list or a tuple"),
+        (lambda: chain(add.s(1, 2).set(eta="soon"), add.s(3)).apply_async(), "eta is 'soon': give a datetime"),
+        (lambda: chain(add.s(1, 2).set(queue=5), add.s(3)).apply_async(), "queue is 5"),
+        (lambda: chain(add.s(1, 2).set(countdown="soon"), add.s(3)).apply_async(), "delay is 'soon'"),
+        (lambda: group(add.s(1, 2), other_add.s(1, 2)).apply_async(), "other.add.* is of another app"),
+        (lambda: chain(add.s(1, 2), group(add.s(1), other_add.s(2))).apply_async(), "is of another app"),
+        (lambda: task(name="a", max_retries="3")(fn), "max_retries is '3'"),
+        (lambda: task(name="a", autoretry_for=["OSError"])(fn), "give a tuple of exception types"),
+        (lambda: task(name="a", retry_backoff="fast")(fn), "initial. is 'fast'"),
+        (lambda: task(5), "made of a function, not of 5"),
+    ):
+        with pytest.raises(ConfigError, match=hint):
+            refused()
+    assert shop.app.count_jobs() == 0
+    other.app.close()
+    at = datetime.now(UTC).replace(tzinfo=None)
+    early = chain(add.s(1, 2).set(countdown=timedelta(0)), add.s(3).set(eta=at))
+    assert ran(shop, early.apply_async()) == 6
+
+
+def test_attributes_of_a_function_are_not_those_of_its_task(shop: Shop) -> None:
+    def marked() -> int:
+        return 1
+
+    marked.options = {"bind": True}  # pyright: ignore[reportFunctionMemberAccess]
+    marked.fn = None  # pyright: ignore[reportFunctionMemberAccess]
+    assert ran(shop, shop.celery.task(name="marked")(marked).delay()) == 1
+
+
+def test_a_retry_stands_whatever_the_error_and_the_countdown_are(shop: Shop) -> None:
+    class Hostile(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    @shop.celery.task(bind=True, name="odd")
+    def odd(this: Any) -> int:
+        if not this.request.retries:
+            this.retry(exc=Hostile(), countdown=-1)
+        return this.request.retries
+
+    assert ran(shop, odd.delay()) == 1
 
 
 def test_a_canvas_with_arguments_that_do_not_fit_fails(shop: Shop) -> None:

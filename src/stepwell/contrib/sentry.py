@@ -13,6 +13,7 @@ from typing import Any
 
 from stepwell.errors import ConfigError
 from stepwell.plugins import Enqueue, Plugin, Run
+from stepwell.plugins.hooks import report_failure
 from stepwell.telemetry.bus import JobEvent, Telemetry, logger
 from stepwell.telemetry.jobs import AttemptFailed, HandlerAbandoned, JobBroken, OutcomeKept, RescuedJobFailed
 from stepwell.telemetry.plugins import PluginFailed
@@ -51,10 +52,14 @@ class Sentry(Plugin):
     )
 
     def __init__(self) -> None:
+        self._app: Any = None
         self._scopes: dict[str, Scope] = {}
 
-    def start_app(self, app: Any) -> None:  # noqa: ARG002
+    def start_app(self, app: Any) -> None:
         """Keep the log of Stepwell out of Sentry's own integration."""
+        if self._app is not None and self._app is not app:
+            raise ConfigError("this Sentry() is the plugin of another app: make one for each app")
+        self._app = app
         ignore_logger(logger.name)
         # A handler would be the first one in a program that configures no logging. Python would then no longer print
         # warnings and errors of Stepwell.
@@ -62,12 +67,14 @@ class Sentry(Plugin):
 
     def on_event(self, event: Telemetry) -> None:
         """Report an error. It is reported in the scope of its run, which ends here."""
-        if isinstance(event, AttemptFailed):
-            scope = self._scopes.pop(event.job_id, None)
-            if event.final:
+        is_attempt = isinstance(event, AttemptFailed)
+        scope = self._scopes.pop(event.job_id, None) if is_attempt else None
+        if event.final if is_attempt else event.own_level >= logging.ERROR:
+            try:
                 self._report(event, scope)
-        elif event.own_level >= logging.ERROR:
-            self._report(event, None)
+            except Exception:
+                # A failed subscriber is not called again. The next error may go through.
+                logger.exception("Sentry was not told of %s", type(event).__name__)
 
     def _report(self, event: Telemetry, scope: Scope | None) -> None:
         with sentry_sdk.new_scope() as current:
@@ -120,29 +127,59 @@ class Sentry(Plugin):
 
     async def wrap_run(self, run: Run, call: Callable[[], Awaitable[None]]) -> None:
         """Run the handler in a scope and a transaction of its own."""
-        with sentry_sdk.isolation_scope() as scope:
-            _describe(scope, run.job_id, run.task, run.queue, run.attempt)
-            scope.clear_breadcrumbs()
-            transaction = sentry_sdk.continue_trace(
-                dict(run.headers), op="queue.process", name=run.task, source="task", origin="auto.queue.stepwell"
-            )
-            with sentry_sdk.start_transaction(transaction) as span:
-                span.set_data("messaging.message.id", run.job_id)
-                span.set_data("messaging.destination.name", run.queue)
-                if (waited := run.waited) is not None:
-                    span.set_data("messaging.message.receive.latency", waited * 1000)
-                span.set_data("messaging.message.retry.count", run.attempt - 1)
-                try:
-                    await call()
-                except BaseException:
-                    span.set_status("internal_error")
-                    if len(self._scopes) >= _MOST_SCOPES:
-                        self._scopes.clear()
-                    for job in run.jobs:
-                        self._scopes[job.id] = scope
-                    raise
-                else:
-                    span.set_status("ok")
+        entered = contextlib.ExitStack()
+        try:
+            scope, span = _enter(run, entered)
+        except Exception as error:
+            # The SDK calls functions of the user's, such as `traces_sampler`. The run must not fail with them.
+            entered.close()
+            self._ignore(error)
+            await call()
+            return
+        raised = False
+        try:
+            await call()
+        except BaseException:
+            raised = True
+            raise
+        finally:
+            try:
+                self._end_run(run, scope, span, raised=raised)
+                entered.close()
+            except Exception as error:
+                self._ignore(error)
+
+    def _end_run(self, run: Run, scope: Scope, span: Any, *, raised: bool) -> None:
+        if not raised:
+            span.set_status("ok")
+        elif run.stop_reason in (None, "timeout"):
+            span.set_status("internal_error" if run.stop_reason is None else "deadline_exceeded")
+            # For the event about the failed attempt, which comes when the run has ended.
+            for job in run.jobs:
+                self._scopes[job.id] = scope
+            while len(self._scopes) > _MOST_SCOPES:
+                self._scopes.pop(next(iter(self._scopes)))
+        else:
+            span.set_status("cancelled")
+
+    def _ignore(self, error: Exception) -> None:
+        report_failure(self._app.events, (self,), "wrap_run", error)
+
+
+def _enter(run: Run, entered: contextlib.ExitStack) -> tuple[Scope, Any]:
+    scope = entered.enter_context(sentry_sdk.isolation_scope())
+    _describe(scope, run.job_id, run.task, run.queue, run.attempt)
+    scope.clear_breadcrumbs()
+    transaction = sentry_sdk.continue_trace(
+        dict(run.headers), op="queue.process", name=run.task, source="task", origin="auto.queue.stepwell"
+    )
+    span = entered.enter_context(sentry_sdk.start_transaction(transaction))
+    span.set_data("messaging.message.id", run.job_id)
+    span.set_data("messaging.destination.name", run.queue)
+    if (waited := run.waited) is not None:
+        span.set_data("messaging.message.receive.latency", waited * 1000)
+    span.set_data("messaging.message.retry.count", run.attempt - 1)
+    return scope, span
 
 
 _REPORTED = {kind.__name__ for kind in Sentry.wanted_events or ()}

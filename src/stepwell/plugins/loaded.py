@@ -16,7 +16,7 @@ from stepwell.plugins.plugin import Plugin
 from stepwell.plugins.run_plugins import RunPlugins
 from stepwell.plugins.step import StepRun
 from stepwell.telemetry.bus import EventBus
-from stepwell.values.headers import encode_headers
+from stepwell.values.headers import HeadersTooLong, encode_headers
 
 # A client that cannot be closed must not keep the worker from ending.
 _STOP_PATIENCE = 10.0
@@ -141,14 +141,18 @@ class LoadedPlugins:
 
     def encoded_headers(self, enqueue: Enqueue, inherited: Mapping[str, str] = MappingProxyType({})) -> str | None:
         """The headers that plugins added, and those of a parent, as JSON; None: plugins added none. Headers that cannot
-        be stored are logged and left out."""
-        if not enqueue.headers:
-            return None
-        try:
-            return encode_headers({**inherited, **enqueue.headers})
-        except (ValueError, TypeError) as error:
-            report_failure(self._events, self.all, "wrap_enqueue", error)
-            return None
+        be stored are logged and left out; if they are too long, the longest of them."""
+        headers = {**inherited, **enqueue.headers} if enqueue.headers else {}
+        while headers:
+            try:
+                return encode_headers(headers)
+            except (ValueError, TypeError) as error:
+                report_failure(self._events, self.all, "wrap_enqueue", error)
+                if not isinstance(error, HeadersTooLong):
+                    return None
+            # Baggage may have any length. The trace, which is short, is kept.
+            del headers[max(headers, key=lambda name: len(name) + len(headers[name]))]
+        return None
 
     @contextmanager
     def wrapping_step(self, step: StepRun) -> Generator[None]:

@@ -24,13 +24,17 @@ class _WithHeaders(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_WithHeaders)
 
 
+class HeadersTooLong(ValueError):
+    """The headers of a job have more bytes than are stored."""
+
+
 def encode_headers(headers: Mapping[str, str]) -> str:
     """Encode headers as JSON. Raises `ValueError` if they cannot be stored."""
     if not all(isinstance(text, str) for pair in headers.items() for text in pair):
         raise ValueError("headers must be texts")
     encoded = msgspec.json.encode(headers)
     if len(encoded) > MOST_BYTES:
-        raise ValueError(f"headers have {len(encoded)} bytes: at most {MOST_BYTES} are stored")
+        raise HeadersTooLong(f"headers have {len(encoded)} bytes: at most {MOST_BYTES} are stored")
     if b"\\u0000" in encoded:
         raise ValueError("headers must not contain the character NUL")
     return encoded.decode()

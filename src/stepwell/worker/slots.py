@@ -79,6 +79,12 @@ class Slots:
         for runner in self.runners:
             await runner.idle()
 
+    async def committed(self) -> None:
+        """Wait for the transactional runs whose handlers have ended, and whose transactions may be committed."""
+        handlers = [run.handler for runner in self.runners for run in runner.running.values() if run.finishing]
+        if waited := [handler for handler in handlers if handler is not None]:
+            await asyncio.wait(waited)
+
     def cancel(self, job_ids: list[str]) -> bool:
         """Ask jobs to stop, because they are cancelled. False: some of them are not here."""
         found = [any(runner.stop(job_id, "cancel") for runner in self.runners) for job_id in job_ids]

@@ -125,6 +125,13 @@ class Worker:
         run = self._current
         return None if run is None else run.status(stopping=self.stopping)
 
+    async def outcomes_counted(self) -> None:
+        """Wait until each outcome that the database has by now is counted: whoever waits for a result may have it
+        before the worker knows that it is written."""
+        if (run := self._current) is not None:
+            await run.outcomes.flushed()
+            await run.slots.committed()
+
     def subscribe(self, receive: Callable[[Telemetry], None]) -> None:
         """Call `receive` with each event. It must not block, and may be called in any thread."""
         self._events.subscribe(receive)

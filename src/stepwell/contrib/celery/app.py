@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from stepwell.app import App
 from stepwell.contrib.celery.canvas_job import NAME, run_canvas
-from stepwell.contrib.celery.options import CallOptions, TaskOptions, call_options, check_names, task_options
+from stepwell.contrib.celery.options import (
+    CallOptions,
+    TaskOptions,
+    call_options,
+    check_arguments,
+    check_names,
+    task_options,
+)
 from stepwell.contrib.celery.result import AsyncResult
 from stepwell.contrib.celery.task import CeleryTask, handler_of, refused
 from stepwell.durable.context import Context
@@ -66,6 +73,7 @@ class Celery:
         **options: Unpack[CallOptions],
     ) -> AsyncResult:
         """Enqueue a job of a task by its name, which this app must know."""
+        check_arguments("send_task", args, kwargs)
         enqueuer = self.task_named(name).using(**call_options("send_task", options))
         return AsyncResult(enqueuer.enqueue(*args, **(kwargs or {})))
 
@@ -82,7 +90,7 @@ class Celery:
 
     def _register(self, task: CeleryTask) -> CeleryTask:
         module = self.app.name if task.fn.__module__ == "__main__" else task.fn.__module__
-        name = str(task.options.get("name") or f"{module}.{task.fn.__name__}")
+        name = str(task.options.get("name") or f"{module}.{task.name}")
         options = task_options("@celery.task", task.options)
         task.register(self, name, self.app.task(name=name, **options)(handler_of(task)))
         self.tasks[name] = task

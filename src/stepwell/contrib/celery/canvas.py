@@ -9,7 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from stepwell.contrib.celery.options import CallOptions, call_options, check_names
+from stepwell.contrib.celery.options import (
+    CallOptions,
+    call_options,
+    check_names,
+    options_as_json,
+    options_from_json,
+)
 from stepwell.contrib.celery.result import AsyncResult, GroupResult
 from stepwell.errors import ConfigError
 
@@ -81,9 +87,9 @@ class Signature(Canvas):
         return self.task(*args, *self.args, **{**self.kwargs, **kwargs})
 
     def node(self, inherited: Mapping[str, Any]) -> dict[str, Any]:
-        options = {**inherited, **self.options}
-        if (eta := options.get("eta")) is not None:
-            options["eta"] = eta.isoformat()
+        options = options_as_json({**inherited, **self.options})
+        # As the canvas will use them. A wrong option is refused here, and not in each run of the canvas.
+        self.task.stepwell.using(**options_from_json(options))
         made = {"task": self.task.name, "args": self.args, "kwargs": self.kwargs, "options": options}
         return {**made, "immutable": True} if self.immutable else made
 
@@ -98,7 +104,11 @@ class _Several(Canvas):
 
     @property
     def celery(self) -> Celery:
-        return self.tasks[0].celery
+        celery = self.tasks[0].celery
+        for task in self.tasks[1:]:
+            if task.celery is not celery:
+                raise ConfigError(f"{task!r} is of another app than {self.tasks[0]!r}: a canvas has tasks of one app")
+        return celery
 
     def __call__(self) -> AsyncResult:
         return self.apply_async()

@@ -6,10 +6,9 @@ It holds no slot while it waits. After a crash it goes on where it was.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from stepwell.contrib.celery.options import call_options
+from stepwell.contrib.celery.options import call_options, options_from_json
 from stepwell.durable.context import Context
 from stepwell.errors import BadArgs, JobCancelled, JobFailed
 from stepwell.values.outcome import Fail
@@ -46,12 +45,10 @@ def _spawn(celery: Celery, ctx: Context, node: Mapping[str, Any], given: list[An
     options = cast("dict[str, Any]", dict(node.get("options", {})))
     if "task" not in node:
         return ctx.spawn(celery.canvas.using(**call_options("a canvas", options)), node=node, given=given)
-    if "eta" in options:
-        options["eta"] = datetime.fromisoformat(options["eta"])
     if node["task"] not in celery.app.tasks:
         # A worker of an older version has claimed the canvas, and one of a newer version can go on with it.
         raise UnknownTask(f"this worker has no task {node['task']!r}, which the canvas calls: another one may have it")
-    task = celery.task_named(node["task"]).using(**call_options("a signature", options))
+    task = celery.task_named(node["task"]).using(**options_from_json(options))
     before = [] if node.get("immutable") else given
     try:
         return ctx.spawn(task, *before, *node["args"], **node["kwargs"])

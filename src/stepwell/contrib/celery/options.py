@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict, cast
 
-from stepwell.errors import ConfigError
+import msgspec
+
+from stepwell.errors import BadArgs, ConfigError
+from stepwell.values.bounds import check_whole
 from stepwell.values.retry import Retry
 
 _FOREVER = 1_000_000
@@ -115,17 +118,22 @@ def _retry(call: str, given: Mapping[str, Any]) -> Retry:
         if name not in ("max_retries", "countdown"):
             raise ConfigError(f"{call}: retry_kwargs has {name!r}: Stepwell knows 'max_retries' and 'countdown' there")
     retries = kwargs.get("max_retries", given.get("max_retries", 3))
+    most = _FOREVER if retries is None else check_whole(retries, f"{call}: max_retries", 0, _FOREVER - 1) + 1
     backoff = given.get("retry_backoff", False)
     delay = kwargs.get("countdown", given.get("default_retry_delay", 180))
     return Retry(
-        max_attempts=_FOREVER if retries is None else retries + 1,
+        max_attempts=most,
         backoff="exponential" if backoff else "fixed",
-        initial=float(backoff) if backoff else delay,
+        initial=(1 if backoff is True else backoff) if backoff else delay,
         cap=given.get("retry_backoff_max", 600) if backoff else delay,
         jitter=0.5 if backoff and given.get("retry_jitter", True) else 0.0,
-        retry_on=tuple(given.get("autoretry_for", ())),
-        never_on=tuple(given.get("dont_autoretry_for", ())),
+        retry_on=_tuple(given.get("autoretry_for", ())),
+        never_on=_tuple(given.get("dont_autoretry_for", ())),
     )
+
+
+def _tuple(given: Any) -> Any:
+    return tuple(cast("list[Any]", given)) if isinstance(given, list | set) else given
 
 
 def call_options(call: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,7 +143,43 @@ def call_options(call: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if (countdown := given.get("countdown")) is not None:
         made["delay"] = countdown
     if (eta := given.get("eta")) is not None:
-        made["run_at"] = eta.replace(tzinfo=UTC) if eta.tzinfo is None else eta
+        made["run_at"] = in_utc(call, eta)
     if (limit := given.get("time_limit")) is not None:
         made["timeout"] = limit
     return made
+
+
+def in_utc(call: str, eta: Any) -> datetime:
+    if not isinstance(eta, datetime):
+        raise ConfigError(f"{call}: eta is {eta!r}: give a datetime")
+    return eta.replace(tzinfo=UTC) if eta.tzinfo is None else eta
+
+
+def options_as_json(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a signature as its canvas keeps them."""
+    made = dict(given)
+    if made.get("eta") is not None:
+        made["eta"] = in_utc("a signature", made["eta"]).isoformat()
+    if isinstance(made.get("countdown"), timedelta):
+        made["countdown"] = made["countdown"].total_seconds()
+    try:
+        return msgspec.to_builtins(made)
+    except TypeError as error:
+        raise BadArgs(f"the options of a signature do not encode as JSON: {error}") from None
+
+
+def options_from_json(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options for `using` from those that a canvas has kept."""
+    options = dict(stored)
+    if options.get("eta") is not None:
+        options["eta"] = datetime.fromisoformat(options["eta"])
+    return call_options("a signature", options)
+
+
+def check_arguments(call: str, args: Any, kwargs: Any) -> None:
+    """Refuse arguments that Celery refuses, too: a text would be taken for a list of its characters."""
+    if args is not None and not isinstance(args, list | tuple):
+        raise ConfigError(f"{call}: args is {args!r}: give a list or a tuple")
+    named = isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in cast("Mapping[Any, Any]", kwargs))
+    if kwargs is not None and not named:
+        raise ConfigError(f"{call}: kwargs is {kwargs!r}: give a dict with names")

@@ -10,10 +10,11 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from stepwell.contrib.celery.canvas import Signature
-from stepwell.contrib.celery.options import CallOptions, call_options
+from stepwell.contrib.celery.options import CallOptions, call_options, check_arguments, in_utc
 from stepwell.contrib.celery.result import AsyncResult
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
+from stepwell.error_text import error_message
 from stepwell.errors import ConfigError
 from stepwell.jobs.task import Task
 from stepwell.values.outcome import RetryIn
@@ -39,13 +40,15 @@ class CeleryTask:
     """A function as a task of Celery's kind. Calling it calls the function here."""
 
     def __init__(self, fn: Callable[..., Any], name: str | None, options: Mapping[str, Any]) -> None:
+        if not callable(fn):
+            raise ConfigError(f"a task is made of a function, not of {fn!r}; options go by name")
         self.fn = fn
         self.options = options
         self.bound = bool(options.get("bind"))
         self._name = name
         self._celery: Celery | None = None
         self._stepwell: Task[..., Any] | None = None
-        update_wrapper(self, fn)
+        update_wrapper(self, fn, updated=())  # an attribute of the function is none of the task
 
     def register(self, celery: Celery, name: str, stepwell: Task[..., Any]) -> None:
         self._celery, self._name, self._stepwell = celery, name, stepwell
@@ -84,6 +87,7 @@ class CeleryTask:
     ) -> AsyncResult:
         """Enqueue a job with options. `connection` is not a broker's: with it, the job exists if and only if that
         connection's transaction commits."""
+        check_arguments("apply_async", args, kwargs)
         enqueuer = self.stepwell.using(**call_options("apply_async", options))
         return AsyncResult(enqueuer.enqueue(*(args or ()), **(kwargs or {})))
 
@@ -168,14 +172,13 @@ class RunningTask:
         most = self.max_retries if max_retries is None else max_retries
         if self.request.retries >= most:
             raise exc or RuntimeError(f"task {self.name!r} has been retried {most} times")
-        raise RetryIn(self._delay(countdown, eta), "" if exc is None else str(exc)) from exc
+        raise RetryIn(self._delay(countdown, eta), "" if exc is None else error_message(exc)) from exc
 
     def _delay(self, countdown: float | None, eta: datetime | None) -> float:
         if eta is not None:
-            at = eta.replace(tzinfo=UTC) if eta.tzinfo is None else eta
-            return max((at - datetime.now(UTC)).total_seconds(), 0.0)
+            return max((in_utc("self.retry", eta) - datetime.now(UTC)).total_seconds(), 0.0)
         given = self.task.options.get("default_retry_delay", 180)
-        return float(given if countdown is None else countdown)
+        return max(float(given if countdown is None else countdown), 0.0)
 
     if not TYPE_CHECKING:
 

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 from typing import Any
 from uuid import UUID
-from weakref import WeakSet
 
 from opentelemetry import baggage, context, metrics, propagate, trace
 from opentelemetry.context import Context as TraceContext
@@ -22,8 +21,10 @@ from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from stepwell.contrib.opentelemetry.origins import NO_CONTEXT, Origins
 from stepwell.contrib.opentelemetry.run_spans import RunSpans, UnsampledSpan, run_spans
-from stepwell.errors.text import error_message, error_name
+from stepwell.errors import ConfigError, JobFailed
+from stepwell.errors.text import error_message, error_name, format_traceback
 from stepwell.plugins import Enqueue, Plugin, Run, StepRun
+from stepwell.plugins.hooks import report_failure
 from stepwell.telemetry.bus import Telemetry
 from stepwell.telemetry.jobs import RunsEnded
 from stepwell.values.job import ClaimedJob
@@ -63,7 +64,8 @@ class OpenTelemetry(Plugin):
         self._origins = Origins(propagator, parent=parent)
         self._meters = meter_provider
         self._measures = True
-        self._counted: WeakSet[Any] = WeakSet()
+        self._app: Any = None
+        self._counts = False
         meter = metrics.get_meter("stepwell", meter_provider=meter_provider)
         self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs that were enqueued.")
         self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Jobs that ran.")
@@ -85,15 +87,18 @@ class OpenTelemetry(Plugin):
 
     def start_app(self, app: Any) -> None:
         """Find the address of the database, which spans name, and the providers, which may have been set by now."""
+        if self._app is not None and self._app is not app:
+            raise ConfigError("this OpenTelemetry() is the plugin of another app: make one for each app")
+        self._app = app
         self._server = _server_of(app)
         self._tracer = trace.get_tracer("stepwell", tracer_provider=self._traces)
         self._spans = run_spans(self._tracer, self._process_about)
         # Without a provider, the numbers would go nowhere.
         provider = metrics.get_meter_provider() if self._meters is None else self._meters
         self._measures = not isinstance(provider, metrics.NoOpMeterProvider | _ProxyMeterProvider)
-        if self._measures and app not in self._counted:
+        if self._measures and not self._counts:
             # Not by `wanted_events`: without a provider, the event is not even made.
-            self._counted.add(app)
+            self._counts = True
             app.events.subscribe(self._count_runs, (RunsEnded,))
 
     def wrap_enqueue(self, enqueue: Enqueue) -> AbstractContextManager[object]:
@@ -102,8 +107,9 @@ class OpenTelemetry(Plugin):
 
     @contextmanager
     def _enqueuing(self, enqueue: Enqueue) -> Generator[None]:
-        operation = "schedule" if enqueue.scheduled else "send"
-        known = {**self._about(operation, "create" if enqueue.scheduled else "send", enqueue.queue)}
+        # A job in the caller's transaction is not sent before that commits, and never if it is rolled back.
+        operation = "schedule" if enqueue.scheduled else "create" if enqueue.in_transaction else "send"
+        known = self._about(operation, "send" if operation == "send" else "create", enqueue.queue)
         attributes = dict(known)
         if enqueue.task is not None:
             attributes["stepwell.task"] = enqueue.task
@@ -152,33 +158,30 @@ class OpenTelemetry(Plugin):
 
     async def wrap_run(self, run: Run, call: Callable[[], Awaitable[None]]) -> None:
         """Make a consumer span that is linked to the producer's."""
-        span, above, copied_by = self._start_run(run)
+        try:
+            span, above, copied_by = self._start_run(run)
+        except Exception as error:
+            # A sampler or span processor failed: the run must not.
+            self._ignore(error)
+            await call()
+            return
         token = context.attach(TraceContext({**above, _SPAN_KEY: span}))
         began = perf_counter()
-        error_type: str | None = None
+        raised: BaseException | None = None
         try:
             await call()
         except BaseException as error:
-            if run.stop_reason is None:
-                error_type = _failed(span, error)
-            elif run.stop_reason == "timeout":
-                error_type = _failed(span, error, "timeout")
-            else:
-                error_type = run.stop_reason
+            raised = error
             raise
         finally:
             context.detach(token)
-            outcome = run.outcome or "failed"
-            if run.stop_reason is not None and outcome != "succeeded":
-                outcome = _ASKED_TO_STOP[run.stop_reason]
-            if span.is_recording():
-                if copied_by is not None:
-                    copied_by.end(span, outcome)
-                else:
-                    span.set_attribute("stepwell.outcome", outcome)
-                    span.end()
-            if self._measures:
-                self._measure(run, perf_counter() - began, error_type)
+            try:
+                self._end_run(run, span, copied_by, raised, perf_counter() - began)
+            except Exception as error:
+                self._ignore(error)
+
+    def _ignore(self, error: Exception) -> None:
+        report_failure(self._app.events, (self,), "wrap_run", error)
 
     def _start_run(self, run: Run) -> tuple[Span, TraceContext, RunSpans | None]:
         """Start the span of a run. Return it, the context in which it begins, and what has made it by copying."""
@@ -201,6 +204,29 @@ class OpenTelemetry(Plugin):
             f"process {job.queue}", above, SpanKind.CONSUMER, attributes, links, record_exception=False
         )
         return span, above, None
+
+    def _end_run(
+        self, run: Run, span: Span, copied_by: RunSpans | None, raised: BaseException | None, seconds: float
+    ) -> None:
+        error_type: str | None = None
+        outcome = run.outcome or "failed"
+        if run.stop_reason is not None and outcome != "succeeded":
+            outcome = _ASKED_TO_STOP[run.stop_reason]
+        if raised is not None:
+            if run.stop_reason is None:
+                error_type = _failed(span, raised, job_id=run.job_id)
+            elif run.stop_reason == "timeout":
+                error_type = _failed(span, raised, "timeout")
+            else:
+                error_type = run.stop_reason
+        if span.is_recording():
+            if copied_by is not None:
+                copied_by.end(span, outcome)
+            else:
+                span.set_attribute("stepwell.outcome", outcome)
+                span.end()
+        if self._measures:
+            self._measure(run, seconds, error_type)
 
     def _measure(self, run: Run, seconds: float, error_type: str | None) -> None:
         known = self._process_about(run.queue)
@@ -278,12 +304,20 @@ class _MessageId(str):
     __hash__ = str.__hash__
 
 
-def _failed(span: Span, error: BaseException, reason: str | None = None) -> str:
+def _failed(span: Span, error: BaseException, reason: str | None = None, job_id: str | None = None) -> str:
     """Mark a span as failed, and return the type of the error, or the reason why it was asked to stop."""
-    name = reason or error_name(error)
+    # The error of a process comes as the `JobFailed` of its own job, which has its texts.
+    remote = error if isinstance(error, JobFailed) and error.job_id == job_id else None
+    name = reason or (error_name(error) if remote is None else remote.type)
     if span.is_recording():
-        span.record_exception(error)
-        span.set_status(StatusCode.ERROR, reason or error_message(error)[:1000])
+        if remote is None:
+            # Not by `record_exception`: it raises for an error whose str() does, and does not bound any text.
+            texts = error_name(error), error_message(error), format_traceback(error, error.__traceback__)
+        else:
+            texts = remote.type, remote.message, remote.traceback or ""
+        names = ("exception.type", "exception.message", "exception.stacktrace")
+        span.add_event("exception", dict(zip(names, texts, strict=True)))
+        span.set_status(StatusCode.ERROR, reason or texts[1][:1000])
         span.set_attribute("error.type", name)
     return name
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import threading
 import time
 from pathlib import Path
@@ -26,6 +28,9 @@ _LOCAL = "127.0.0.1"
 _FRESH = 5.0
 _AFTER_FAILURE = 60.0
 _WITHIN = 2.0
+# How long a scrape waits for outcomes that the database has and the worker has not counted yet. It takes a moment,
+# unless a job blocks the event loop or the database does not answer.
+_COUNTED_WITHIN = 1.0
 
 
 class Prometheus(Plugin):
@@ -50,7 +55,7 @@ class Prometheus(Plugin):
         """The registry that has the metrics."""
         self._counts = RunCounts()
         self._app: Any = None
-        self._workers: list[Any] = []
+        self._workers: dict[Any, asyncio.AbstractEventLoop] = {}
         self._server: MetricsServer | None = None
         self._gauges: list[DatabaseGauge] = []
         self._ask_at = 0.0
@@ -85,11 +90,11 @@ class Prometheus(Plugin):
             self._server = MetricsServer(pages, self._host, self._port or 0, self._socket)
             if self._socket is None:
                 self._app.events.emit(MetricsServed(self._server.url))
-        self._workers = [*self._workers, worker]
+        self._workers = {**self._workers, worker: asyncio.get_running_loop()}
 
     async def stop_worker(self, worker: Any) -> None:
         """Stop serving, with the last worker."""
-        self._workers = [known for known in self._workers if known is not worker]
+        self._workers = {known: loop for known, loop in self._workers.items() if known is not worker}
         if not self._workers and self._server is not None:
             self._server.close()
             self._server = None
@@ -99,7 +104,20 @@ class Prometheus(Plugin):
         return [status for worker in self._workers if (status := worker.status()) is not None]
 
     def counts(self) -> RunCounts:
+        """What was counted. It includes each run whose result somebody has, unless this is called on an event loop,
+        which must not be blocked."""
+        if self._workers and not _is_on_loop():
+            self._await_counted()
         return self._counts.snapshot()
+
+    def _await_counted(self) -> None:
+        waited = [
+            asyncio.run_coroutine_threadsafe(worker.outcomes_counted(), loop)
+            for worker, loop in self._workers.items()
+            if loop.is_running()
+        ]
+        for late in concurrent.futures.wait(waited, _COUNTED_WITHIN).not_done:
+            late.cancel()
 
     def database_gauges(self) -> list[DatabaseGauge]:
         """Numbers about the whole database; none unless a worker of this process leads."""
@@ -138,3 +156,11 @@ class Prometheus(Plugin):
         except StepwellError as error:
             return Response(503, f"the database does not answer: {error}\n".encode(errors="replace"))
         return Response(200, b"ok\n")
+
+
+def _is_on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

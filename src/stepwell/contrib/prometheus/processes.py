@@ -27,7 +27,8 @@ from stepwell.contrib.prometheus.server import MetricsServer, Response
 from stepwell.telemetry.bus import log
 from stepwell.telemetry.worker import MetricsServed
 
-_WITHIN = 3.0
+# Longer than a process waits for its own counts and for the database.
+_WITHIN = 4.0
 
 
 class ProcessMetrics:

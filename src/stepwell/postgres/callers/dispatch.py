@@ -15,10 +15,13 @@ _DRIVERS = {
     "asyncpg": "asyncpg",
     "sqlalchemy": "sqlalchemy",
     "django": "django",
+    "tortoise": "tortoise",
+    "piccolo": "piccolo",
 }
 GIVE = (
     "give a psycopg.Connection or psycopg.AsyncConnection, an asyncpg connection, a connection or session of "
-    "SQLAlchemy, or an alias of Django's DATABASES; with any other driver call stepwell.enqueue(...) in SQL"
+    "SQLAlchemy, a transaction of Tortoise or Piccolo, or an alias of Django's DATABASES; with any other driver call "
+    "stepwell.enqueue(...) in SQL"
 )
 
 

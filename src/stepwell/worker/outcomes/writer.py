@@ -126,6 +126,15 @@ class OutcomeWriter:
     async def written(self) -> None:
         await self._empty.wait()
 
+    async def flushed(self) -> None:
+        """Wait until the flush that is under way has ended, if there is one."""
+        if self._under_way:
+            self.wakes.append(ended := asyncio.Event())
+            try:
+                await ended.wait()
+            finally:
+                self.wakes.remove(ended)
+
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         if self._under_way:
