@@ -235,11 +235,25 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/") event.preventDefault();
 });
 
-// The palette: pages, and jobs by their id.
+// The palette: pages, saved views, and jobs by their id.
 const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
+let views = [];
+async function loadViews() {
+  try {
+    const answer = await fetch(document.body.dataset.views, { headers: { Accept: "application/json" } });
+    if (answer.ok) views = (await answer.json()).views.map((view) => ["View " + view.name, view.url]);
+  } catch {
+    // The pages are found without them.
+  }
+  const chosen = [...document.querySelectorAll("#palette-list li")].findIndex((item) => item.ariaSelected === "true");
+  showFound();
+  choose(document.querySelectorAll("#palette-list li")[Math.max(chosen, 0)]);
+}
+
 function found(text) {
-  const links = [...document.querySelectorAll("header nav a")].map((a) => [a.firstChild.textContent, a.href]);
+  const pages = [...document.querySelectorAll("header nav a")].map((a) => [a.firstChild.textContent, a.href]);
+  const links = [...pages, ...views];
   const jobs = document.body.dataset.jobs;
   if (ID.test(text)) return [["Job " + text, jobs + "/" + text]];
   const query = encodeURIComponent(text);
@@ -277,6 +291,7 @@ function openPalette() {
   showFound();
   dialog("palette").showModal();
   input.focus();
+  loadViews();
 }
 
 document.getElementById("palette-input").addEventListener("input", showFound);
