@@ -186,7 +186,7 @@ def test_a_list_that_sorts_only_the_newest_says_so_and_leads_to_older_ones(
     )
     conn.commit()
     first = empty.get("/jobs?sort=runtime&patience=2000").text
-    assert "Longest run first, within the newest 1,000 that match: no index has this order." in first
+    assert "Longest run first, within the newest 1,000 that match. Narrow the filters to sort all." in first
     last = empty.get("/jobs?sort=runtime&patience=2000&offset=950").text
     assert "Sorted the 1,000 newest that match, back to" in last
     older = unescape(last.partition(' id="further"')[0].rpartition('href="')[2].rstrip('"'))

@@ -53,15 +53,19 @@ function later() {
   later.timer = setTimeout(refresh, Math.max(left, 50));
 }
 
+// Whether the page could not be made. Then it says why by itself.
+const isWithoutData = () => Boolean(document.querySelector("[data-away]"));
+
 function changed() {
   const away = document.getElementById("away");
-  const wasAway = !away.hidden || document.querySelector("[data-away]");
+  const wasAway = !away.hidden || isWithoutData();
   away.hidden = true;
   if (wasAway) location.reload();
   else later();
 }
 
 function databaseAway() {
+  if (isWithoutData()) return showLive("off", "waiting");
   showLive("off", "database away");
   document.getElementById("away").hidden = false;
 }
@@ -75,7 +79,7 @@ function listen() {
   }
   // A browser has few connections to one server: a page in the background gives its own back.
   events = new EventSource(live);
-  events.onopen = () => showLive("on", "live");
+  events.onopen = () => (isWithoutData() ? showLive("off", "waiting") : showLive("on", "live"));
   events.onerror = () => {
     showLive("off", "reconnecting");
     // Something between here and the server does not let streams through.
@@ -323,7 +327,7 @@ function label() {
     for (const row of table.querySelectorAll("tbody tr")) {
       if (row.cells.length !== titles.length) continue;
       [...row.cells].forEach((cell, place) => (cell.dataset.label = titles[place]));
-      row.cells[titles[0] === "#" ? 1 : 0].classList.add("title");
+      row.cells[["#", ""].includes(titles[0]) ? 1 : 0].classList.add("title");
     }
   }
 }
