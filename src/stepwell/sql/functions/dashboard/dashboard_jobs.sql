@@ -68,6 +68,7 @@ declare
     else 'null'
   end;
   _whole boolean := false;
+  _began timestamptz;
   _shown integer;
   _found_all integer;
   _next integer;
@@ -192,6 +193,7 @@ begin
   end if;
   if _sort is not null and cardinality(_few) <= _small then
     _whole := true;
+    _began := clock_timestamp();
     execute format(
       'select array(
         select u.id from unnest($1) as f (id) cross join lateral (%s where j.id = f.id offset 0) u
@@ -199,6 +201,8 @@ begin
       )', _live, _key
     )
     into _few using _few;
+    -- The page is to answer as soon as others do.
+    _length := greatest(_length - (clock_timestamp() - _began), interval '1 ms');
   elsif _few is not null and _oldest_first then
     _few := array(select u.id from unnest(_few) as u (id) order by u.id);
   elsif _few is not null then
