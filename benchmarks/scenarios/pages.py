@@ -106,11 +106,14 @@ def _paths(job: str) -> list[str]:
     states = [f"/jobs?state={state}" for state in ("ready", "scheduled", "waiting", "running", "succeeded", "failed")]
     searches = ["arg=user=user-7", "arg=nothing-like-it", "metadata=tenant=tenant-5", "queue=queue-3", "task=task-9"]
     rare = ["/jobs?state=cancelled", "/jobs?state=failed&error=no%2029", "/jobs?sort=oldest"]
+    orders = ["sort=runtime", "state=failed&sort=runtime", "sort=priority", "state=waiting&sort=due"]
+    # An index has the order of these.
+    orders += ["state=scheduled&sort=due", "state=ready&queue=queue-3&sort=priority"]
     return [
         *plain,
         *states,
         *rare,
-        *(f"/jobs?{search}" for search in searches),
+        *(f"/jobs?{search}" for search in searches + orders),
         f"/jobs/{job}",
         f"/jobs/{job}/steps",
         "/tasks/enqueue?task=task-1",

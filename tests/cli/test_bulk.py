@@ -36,6 +36,19 @@ def test_a_bulk_operation_is_listed_shown_and_stopped(run: Run, jobs: Jobs) -> N
     assert jobs.state(failed) == "failed"
 
 
+def test_a_long_list_of_operations_says_how_to_see_the_others(run: Run, jobs: Jobs) -> None:
+    jobs.connection.execute("select stepwell.start_bulk('retry', '{}') from generate_series(1, 101)")
+    first = run("bulk").out.splitlines()
+    assert len(first) == 102
+    last = first[-2].split()[0]
+    assert first[-1] == f"there are more: add --before {last}"
+    [_, older] = run("bulk", "--before", last).out.splitlines()
+    assert older.split()[0] < last
+    assert [each["id"] for each in run("bulk", "--limit", "1", "--before", last, "--json").json] == [older.split()[0]]
+    assert run("bulk", "--before", older.split()[0]).out == "there are no older ones\n"
+    assert run("bulk", "--before", "x").code == 2
+
+
 @pytest.mark.parametrize("command", ["show", "stop", "continue"])
 def test_an_operation_that_does_not_exist_is_refused(run: Run, jobs: Jobs, command: str) -> None:
     ran = run("bulk", command, str(uuid.uuid4()))

@@ -7,6 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 
+import pytest
 from cli.commands import Run, Start
 from waiting import until
 
@@ -73,7 +74,22 @@ def test_a_port_that_is_taken_is_named(start: Start) -> None:
         process = start("web", "shop:app", "--port", str(port))
         said = "".join(process.communicate(timeout=60))
     assert process.returncode == 1
-    assert f"could not be served on 127.0.0.1:{port}: is the port taken? Give another with --port" in said
+    assert f"could not be served on 127.0.0.1:{port}: the port is taken. Give another with --port" in said
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("192.0.2.1", "this machine does not have this address. Give another with --host"),
+        ("no-such-host.invalid", "this name has no address. Give another with --host"),
+    ],
+)
+def test_a_host_that_is_not_this_machine_is_named(start: Start, host: str, why: str) -> None:
+    process = start("web", "shop:app", "--host", host, "--token", "secret", "--port", str(free_port()))
+    said = "".join(process.communicate(timeout=60))
+    assert process.returncode == 1
+    assert f"could not be served on {host}:" in said
+    assert why in said
 
 
 def test_another_host_needs_a_login(run_without_database: Run) -> None:

@@ -259,6 +259,11 @@ class Arguments:
             "move_jobs._priority": lambda: str(dice.randrange(-3, 4)) if dice.chance(0.3) else None,
             "move_jobs._run_at": lambda: self._soon() if dice.chance(0.3) else None,
             "dashboard_jobs._before": lambda: subject.job_id if dice.chance(0.3) else None,
+            "dashboard_jobs._sort": lambda: dice.one(("due", "priority", "runtime", None, None)),
+            "dashboard_jobs._offset": lambda: dice.one(("0", "2", None)),
+            "save_view._name": lambda: dice.one(("late", "lost", "mine")),
+            "save_view._filters": lambda: dice.one(('{"state": "failed"}', "{}")),
+            "delete_view._name": lambda: dice.one(("late", "lost", "mine")),
             "count_state._state": lambda: dice.one(("ready", "running", "waiting", "failed", "succeeded", "cancelled")),
             **{
                 f"{each}._fingerprints": lambda: known.job(dice)

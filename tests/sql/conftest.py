@@ -48,6 +48,7 @@ begin
   update stepwell.stat_progress
   set counted_to = null, minutes_to = null, fives_to = null, hours_to = null, quarters_to = null;
   delete from stepwell.bulk;
+  delete from stepwell.saved_view;
   delete from stepwell.clock;
 end
 $$

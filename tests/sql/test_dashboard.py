@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -324,6 +325,107 @@ def test_succeeded_jobs_are_searched_in_time_behind_many_newer_jobs(conn: Connec
     assert (found["jobs"], 1 <= found["looked"] < 20_000) == ([], True)
     found = call(conn, "jobs", state="succeeded", before=found["looked_to"], milliseconds=9000)
     assert [job["task"] for job in found["jobs"]] == ["succeeded"]
+
+
+SORTS: dict[str, Callable[[dict[str, Any]], float]] = {
+    "due": lambda job: datetime.fromisoformat(job["run_at"]).timestamp(),
+    "priority": lambda job: -job["priority"],
+    "runtime": lambda job: -ran(job),
+}
+
+
+def ran(job: dict[str, Any]) -> float:
+    at = datetime.fromisoformat
+    return (at(job["finished_at"]) - at(job["claimed_at"])).total_seconds() if job["finished_at"] else 0
+
+
+def put_scheduled(conn: Connection, count: int, state: str = "scheduled", queue: str = "many") -> None:
+    """Jobs whose due time and priority have nothing to do with their age."""
+    conn.execute(
+        "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, rank, args)"
+        " select stepwell.uuid7(), now() + n * 7919 %% 10007 * interval '1 second', now(), %s, 'many', %s,"
+        " n * 31 %% 100, '{}' from generate_series(1, %s) as g (n)",
+        (state, queue, count),
+    )
+
+
+def pages(conn: Connection, **given: Any) -> list[dict[str, Any]]:
+    """All pages of a list in an order that is not by age."""
+    found = call(conn, "jobs", limit=400, milliseconds=9000, **given)
+    every = [found]
+    while found["sorted"]["next"]:
+        found = call(conn, "jobs", limit=400, milliseconds=9000, offset=found["sorted"]["next"], **given)
+        every.append(found)
+    return every
+
+
+@pytest.mark.parametrize(("count", "looked"), [(300, 300), (12_000, 401)])
+def test_jobs_in_the_order_of_their_due_time_or_priority_are_the_first_of_all(
+    conn: Connection, count: int, looked: int
+) -> None:
+    put_scheduled(conn, count)
+    put_scheduled(conn, count, "ready")
+    for sort, state, queue in (("due", "scheduled", None), ("priority", "ready", "many")):
+        every = pages(conn, state=state, queue=queue, sort=sort)
+        jobs = [job for page in every for job in page["jobs"]]
+        column = "run_at" if sort == "due" else "rank"
+        of_all = conn.execute(
+            f"select {column} from stepwell.job where state = %s order by {column} limit 1000".encode(), [state]
+        ).fetchall()
+        keys = [datetime.fromisoformat(job["run_at"]) if sort == "due" else -job["priority"] for job in jobs]
+        assert keys == [row[0] for row in of_all]
+        assert len({job["id"] for job in jobs}) == min(count, 1000)
+        assert [page["sorted"]["whole"] for page in every] == [True] * len(every)
+        # It says so if there are more than a list in this order has.
+        assert every[-1]["sorted"]["more"] is (count > 1000)
+        assert (every[0]["looked"], every[0]["looked_to"]) == (looked, None)
+
+
+def test_running_jobs_are_sorted_by_the_time_for_which_they_run(conn: Connection) -> None:
+    worker = "00000000-0000-0000-0000-000000000001"
+    put_live(conn, 300, "running", worker)
+    conn.execute("update stepwell.job set claimed_at = now() - random() * interval '1 day'")
+    oldest = conn.execute("select id::text from stepwell.job order by claimed_at limit 5").fetchall()
+    found = call(conn, "jobs", state="running", sort="runtime", limit=5)
+    assert [job["id"] for job in found["jobs"]] == [row[0] for row in oldest]
+    assert (found["sorted"]["whole"], found["sorted"]["next"]) == (True, 5)
+
+
+def test_finished_jobs_are_sorted_within_the_newest_that_match_and_the_list_says_so(conn: Connection) -> None:
+    conn.execute(
+        "insert into stepwell.history (id, expires_at, finished_at, claimed_at, run_at, enqueued_at, epoch, attempt,"
+        " rank, state, task, queue, args) select stepwell.uuid7(), now() + interval '1 day', now(),"
+        " now() - n * 7919 % 10007 * interval '1 second', now(), now(), 1, 1, n % 7, 'succeeded', 'many', 'many',"
+        " '{}' from generate_series(1, 2500) as g (n)"
+    )
+    newest = call(conn, "jobs", limit=500)
+    second = call(conn, "jobs", limit=500, before=newest["looked_to"])
+    window = {job["id"] for job in newest["jobs"] + second["jobs"]}
+    for sort in ("runtime", "priority"):
+        every = pages(conn, sort=sort)
+        jobs = [job for page in every for job in page["jobs"]]
+        assert {job["id"] for job in jobs} == window
+        assert jobs == sorted(jobs, key=SORTS[sort])
+        assert every[0]["sorted"] == {"by": sort, "whole": False, "over": 1000, "next": 400, "more": False}
+        assert (every[0]["looked"], every[0]["looked_to"]) == (1000, second["looked_to"])
+    # The next window has the older ones, and the last one has the rest.
+    third = pages(conn, sort="runtime", before=second["looked_to"])
+    assert not window & {job["id"] for page in third for job in page["jobs"]}
+    last = call(conn, "jobs", sort="runtime", before=third[0]["looked_to"])
+    assert (last["sorted"]["over"], last["looked_to"]) == (500, None)
+
+
+def test_a_walk_in_the_order_of_due_times_stops_in_time(conn: Connection) -> None:
+    put_scheduled(conn, 30_000)
+    # None matches, by filters that the index does not have.
+    for given in ({"task": "rare"}, {"enqueued_before": "2020-01-01"}, {"queue": "rare"}):
+        found = call(conn, "jobs", state="scheduled", sort="due", milliseconds=1, **given)
+        assert (found["jobs"], 1 <= found["looked"] < 30_000, found["sorted"]["more"]) == ([], True, True)
+
+
+def test_an_order_that_is_not_known_is_refused(conn: Connection) -> None:
+    with pytest.raises(psycopg.Error, match="sort is up: it must be due, priority or runtime"):
+        call(conn, "jobs", sort="up")
 
 
 def value(conn: Connection, query: str) -> Any:

@@ -77,9 +77,11 @@ dashboard_queues        owner   viewer operator
 dashboard_schedules     owner   viewer operator
 dashboard_steps         owner   viewer operator
 dashboard_tasks         owner   viewer operator
+dashboard_views         owner   viewer operator
 dashboard_workers       owner   viewer operator
 delete_jobs             owner   operator
 delete_steps            caller
+delete_view             owner   operator
 deliver                 caller
 deliver_events          owner
 deliver_late            owner   worker
@@ -228,6 +230,7 @@ rules_of                caller
 run_now                 owner   operator
 runs_to_replace         caller
 save_steps              owner   worker
+save_view               owner   operator
 saved_size              caller
 schedule_times          owner   worker
 schema_version          owner   everybody

@@ -137,6 +137,7 @@ _BY_NAME: dict[str, dict[str, Any]] = {
     "repeatable_query": {"text": "select 1"},
     "acts": {"who": "ada", "act": "pause", "before": 7},
     "list_failures": {"state": "open", "sort": "last", "task": "t"},
+    "save_view": {"name": "late", "filters": {"state": "failed"}, "by": "ada"},
     "set_failures": {"failures": [UUID(_ID)], "state": "open"},
 }
 

@@ -56,6 +56,18 @@ async def test_an_assistant_reads_jobs_and_can_change_none(dsn: str, conn: psyco
             if not {"job_id", "failure_id"} & set(tool.input_schema.get("properties", {})):
                 assert isinstance(await call(tool.name), dict), tool.name
         assert [job["id"] for job in (await call("list_jobs", limit=1))["jobs"]] == [large]
+        soon = await call("list_jobs", state="ready", sort="priority", limit=1)
+        assert (soon["sorted"]["whole"], soon["sorted"]["next"]) == (True, 1)
+        later = await call("list_jobs", state="ready", sort="priority", limit=1, offset=1)
+        assert {soon["jobs"][0]["id"], later["jobs"][0]["id"]} == {job_id, large}
+        # Each list goes on after a given row.
+        assert (await call("queues"))["queues"]
+        assert (await call("queues", after="zzz"))["queues"] == []
+        assert (await call("tasks"))["tasks"]
+        assert (await call("tasks", after="zzz"))["tasks"] == []
+        assert (await call("limits", after="zzz"))["limits"] == []
+        assert (await call("workers", before=1))["workers"] == []
+        assert (await call("schedules", after_owner="zzz", after="zzz"))["schedules"] == []
         [found] = (await call("list_jobs", state="ready", argument=f"x={2**53 + 1}"))["jobs"]
         assert (found["id"], found["args"]) == (job_id, {"x": 2**53 + 1, "password": "[redacted]"})
         assert "hunter2" not in json.dumps(await call("job", job_id=job_id))
@@ -65,6 +77,8 @@ async def test_an_assistant_reads_jobs_and_can_change_none(dsn: str, conn: psyco
             assert "job" in await call("job", job_id=wrong)
         assert "password" in await call("list_jobs", argument="password=hunter2")
         [group] = (await call("failures"))["groups"]
+        assert (await call("failures", limit=1, after=group["id"]))["groups"] == []
+        assert (await call("failures", state="resolved"))["groups"] == []
         one = await call("failure", failure_id=group["id"])
         assert (one["task"], one["count"]) == ("break", 1)
         assert [job["id"] for job in (await call("list_jobs", failure=group["id"]))["jobs"]] == [failed]

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
 from urllib.parse import quote, urlencode
 from uuid import uuid4
@@ -153,6 +154,44 @@ def test_pages_follow_each_other_in_both_orders(site: Site, jobs: Jobs) -> None:
     page = site.get("/jobs?limit=3&task=greet").text
     assert 'rel="next"' in page
     assert "task=greet" in page.partition('id="next"')[0].rpartition("href=")[2]
+
+
+def test_a_list_in_another_order_says_what_it_has_sorted(site: Site, shop: App) -> None:
+    for n in (3, 1, 2):
+        shop.tasks["greet"].using(queue="later", delay=f"{n}h", priority=-n).enqueue(str(n))
+    found = site.json("/jobs?queue=later&state=scheduled&sort=due&limit=2")
+    assert [job["args"] for job in found["jobs"]] == [{"name": "1"}, {"name": "2"}]
+    assert (found["sorted"]["whole"], found["sorted"]["next"], found["next"]) == (True, 2, None)
+    found = site.json("/jobs?queue=later&state=scheduled&sort=due&limit=2&offset=2")
+    assert ([job["args"]["name"] for job in found["jobs"]], found["sorted"]["next"]) == (["3"], None)
+    page = site.get("/jobs?queue=later&state=scheduled&sort=due").text
+    assert "Due first, of all that match." in page
+    assert '<option value="due" selected>' in page
+    found = site.json("/jobs?queue=later&sort=priority")
+    assert [job["args"]["name"] for job in found["jobs"]] == ["1", "2", "3"]
+    # The next page and the acts keep the filters.
+    page = site.get("/jobs?queue=later&sort=priority&limit=2&state=scheduled").text
+    assert "sort=priority&amp;offset=2" in page.partition('id="next"')[0].rpartition("href=")[2]
+
+
+def test_a_list_that_sorts_only_the_newest_says_so_and_leads_to_older_ones(
+    empty: Site, conn: psycopg.Connection[Any]
+) -> None:
+    conn.execute("select stepwell.make_partitions(array[86400, 2592000])")
+    conn.execute(
+        "insert into stepwell.history (id, expires_at, finished_at, claimed_at, run_at, enqueued_at, epoch, attempt,"
+        " rank, state, task, queue, args) select stepwell.uuid7(), now() + interval '1 day', now(),"
+        " now() - n * interval '1 second', now(), now(), 1, 1, 0, 'succeeded', 'many', 'many', '{}'"
+        " from generate_series(1, 1100) as g (n)"
+    )
+    conn.commit()
+    first = empty.get("/jobs?sort=runtime&patience=2000").text
+    assert "Longest run first, within the newest 1,000 that match. Narrow the filters to sort all." in first
+    last = empty.get("/jobs?sort=runtime&patience=2000&offset=950").text
+    assert "Sorted the 1,000 newest that match, back to" in last
+    older = unescape(last.partition(' id="further"')[0].rpartition('href="')[2].rstrip('"'))
+    rest = empty.json(older)
+    assert (rest["sorted"]["over"], rest["next"]) == (100, None)
 
 
 def test_hidden_fields_are_hidden_and_cannot_be_searched_for(site: Site, jobs: Jobs) -> None:

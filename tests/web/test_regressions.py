@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 import psycopg
-from web.site import Site
+from web.site import Site, served
 
 from stepwell import App
+from stepwell.postgres.migrate import migrate
 from stepwell.testing import drain
+from stepwell.web import Dashboard
 
 
 def test_a_rare_state_is_found_behind_many_newer_jobs(site: Site, shop: App) -> None:
@@ -21,6 +23,27 @@ def test_a_rare_state_is_found_behind_many_newer_jobs(site: Site, shop: App) -> 
     assert str(rare.id) in [job["id"] for job in site.json("/jobs?state=cancelled&error=withdrawn&task=greet")["jobs"]]
     assert site.json("/")["states"]["cancelled"] >= 1
     shop.cancel_jobs(queue="many")
+
+
+def test_a_database_without_the_schema_is_said_with_the_command_that_creates_it(empty_dsn: str) -> None:
+    app = App(empty_dsn)
+    with served(Dashboard(app)) as site:
+        for path in ("/", "/jobs"):
+            answer = site.get(path)
+            assert answer.status == 503
+            assert "The schema is missing" in answer.text
+            assert "stepwell migrate" in answer.text
+            assert "does not answer" not in answer.text.partition("<main")[2].partition("</main>")[0]
+        answer = site.get("/jobs", Accept="application/json")
+        assert (answer.status, "stepwell migrate" in answer.json["error"]) == (503, True)
+        with psycopg.connect(empty_dsn, autocommit=True) as connection:
+            migrate(connection, target=10)
+        # Of an older schema, too, which has no function for the dashboard.
+        answer = site.get("/jobs", Accept="application/json")
+        assert (answer.status, "stepwell migrate" in answer.json["error"]) == (503, True)
+        with psycopg.connect(empty_dsn, autocommit=True) as connection:
+            migrate(connection)
+        assert site.get("/jobs").status == 200
 
 
 def test_a_clock_that_was_set_back_shows_no_negative_time(site: Site, shop: App, module_dsn: str) -> None:

@@ -33,7 +33,18 @@ IdArgument = Annotated[
 
 
 @group.callback(invoke_without_command=True)
-def bulk(context: typer.Context, json: JsonOption = False, database: DatabaseOption = None) -> None:
+def bulk(
+    context: typer.Context,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Only older ones than this: the last of the previous page.", show_default=False
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="List at most this many.", min=1, max=500)] = 100,
+    json: JsonOption = False,
+    database: DatabaseOption = None,
+) -> None:
     """List, show, continue or stop bulk operations.
 
     A bulk operation changes all jobs that match a filter: 'stepwell jobs retry --all', for one. It is stored, and the
@@ -41,8 +52,9 @@ def bulk(context: typer.Context, json: JsonOption = False, database: DatabaseOpt
     """
     if context.invoked_subcommand is not None:
         return
+    last = None if before is None else parse.bulk_id(before)
     with open_database(database) as opened:
-        [found] = opened.fetch(queries.bulk.bulks(limit=100))
+        [found] = opened.fetch(queries.bulk.bulks(limit=limit, before=last))
     if json:
         dump([_record(each) for each in found.bulks])
         return
@@ -60,8 +72,10 @@ def bulk(context: typer.Context, json: JsonOption = False, database: DatabaseOpt
             Column("by", lambda each: each.asked_by, cut=True),
             Column("filter", lambda each: compact(each.filter), cut=True),
         ],
-        empty="there are no bulk operations",
+        empty="there are no bulk operations" if last is None else "there are no older ones",
     )
+    if found.next is not None:
+        say(f"there are more: add --before {found.next}")
 
 
 @group.command()

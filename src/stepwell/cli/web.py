@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import socket
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -104,8 +106,30 @@ def web(
     with contextlib.suppress(SystemExit):  # uvicorn ends the process if it cannot listen
         server.run()
     if not server.started:
-        complain(f"the dashboard could not be served on {host}:{port}: is the port taken? Give another with --port")
+        complain(f"the dashboard could not be served on {host}:{port}: {_why_not(host, port)}")
         raise typer.Exit(1)
+
+
+def _why_not(host: str, port: int) -> str:
+    """Why the server could not listen there. uvicorn logs it, but does not tell."""
+    try:
+        for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except socket.gaierror:
+        return "this name has no address. Give another with --host"
+    except OSError as error:
+        match error.errno:
+            case errno.EADDRINUSE:
+                return "the port is taken. Give another with --port"
+            case errno.EADDRNOTAVAIL:
+                return "this machine does not have this address. Give another with --host, such as 127.0.0.1"
+            case errno.EACCES:
+                return "this user may not listen on this port. Give another with --port, above 1023"
+            case _:
+                return str(error)
+    return "the log above says why"
 
 
 def _name_and_password(given: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@
     │   └── DuplicateTask    two tasks with one name
     ├── DatabaseError        the database cannot be used: a person must fix it
     │   ├── DatabaseTimeout  the server gave no answer, or no connection, within `App(call_timeout=)`
-    │   └── SchemaMismatch   the schema is older or newer than this stepwell needs
+    │   └── SchemaMismatch   the schema is missing, or older or newer than this stepwell needs
     ├── EmbeddedError        the embedded Postgres did not start
     ├── AppClosed            the app was closed while a caller waited
     ├── BadArgs              args do not fit the task's signature, or cannot be encoded (also a TypeError)
@@ -63,7 +63,7 @@ class DatabaseTimeout(DatabaseError):
 
 
 class SchemaMismatch(DatabaseError):
-    """The schema is older or newer than this version of Stepwell can work with."""
+    """The schema is missing, or older or newer than this version of Stepwell can work with."""
 
 
 class EmbeddedError(StepwellError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg.rows import args_row
 
-from stepwell.errors import DatabaseError, DatabaseTimeout, StepwellError
+from stepwell.errors import DatabaseError, DatabaseTimeout, SchemaMismatch, StepwellError
 from stepwell.postgres import migrate, queries
 from stepwell.postgres.errors import (
     NoConnection,
@@ -63,7 +63,7 @@ def explain(error: BaseException, dsn: str | None) -> StepwellError:
     if sqlstate == "42501":
         return DatabaseError(missing_right(error, None if dsn is None else _who(dsn), place))
     if sqlstate in ("3F000", "42P01", "42883"):
-        return DatabaseError(f'{place}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
+        return SchemaMismatch(f'{place}: the stepwell schema is missing or incomplete: run "stepwell migrate" ({said})')
     match refusal(error):
         case Refusal.LOGIN:
             return DatabaseError(f"{place}: the server refused this user or password: correct the URL ({said})")

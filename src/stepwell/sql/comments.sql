@@ -512,3 +512,10 @@ comment on column stepwell.stack_request.worker_id is 'The worker that runs it.'
 comment on column stepwell.stack_request.asked_at is 'When it was asked for.';
 comment on column stepwell.stack_request.answer is 'The stack, or why there is none; null: no answer yet.';
 comment on index stepwell.stack_request_open is 'Finds the requests that a worker has not answered.';
+
+comment on table stepwell.saved_view is 'Filters of the list of jobs that somebody has named. The dashboard shows them to all.';
+comment on column stepwell.saved_view.name is 'The name.';
+comment on column stepwell.saved_view.filters is
+  'The filters and the order, by name, as they were typed: {"state": "failed", "since": "2h"}.';
+comment on column stepwell.saved_view.saved_by is 'Who saved it.';
+comment on column stepwell.saved_view.saved_at is 'When it was saved.';

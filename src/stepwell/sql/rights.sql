@@ -41,7 +41,7 @@ from (
         dashboard_audit, dashboard_bulks, dashboard_children, dashboard_database, dashboard_export, dashboard_failure,
         dashboard_failures, dashboard_job, dashboard_jobs, dashboard_limits,
         dashboard_names, dashboard_overview, dashboard_pulse, dashboard_queues, dashboard_schedules, dashboard_steps,
-        dashboard_tasks, dashboard_workers
+        dashboard_tasks, dashboard_views, dashboard_workers
       }'
     ),
     -- Acts of people are recorded with the rights of whoever acts for them.
@@ -53,7 +53,7 @@ from (
       '{operator}', 'function', '{
         cancel, cancel_group, retry, key_holder, run_now, edit_args, delete_jobs, move_jobs, fork,
         start_bulk, continue_bulk, stop_bulk, pause, resume, stop, set_limit, set_rate,
-        set_queue, set_failures,
+        set_queue, set_failures, save_view, delete_view,
         put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule,
         backfill_schedule
       }'

@@ -47,8 +47,8 @@ begin
         (
           '{jit = off}',
           '{
-            dashboard_database, dashboard_pulse, fold_failures, list_failures, notify_ready, prune_audit,
-            prune_failures, remove_stale_schedules
+            dashboard_database, dashboard_pulse, dashboard_views, fold_failures, list_failures, notify_ready,
+            prune_audit, prune_failures, remove_stale_schedules, save_view
           }'
         ),
         -- index: rows are found by an index.

@@ -15,20 +15,20 @@ from starlette.requests import Request
 from stepwell.errors import ConfigError
 
 Right = Literal[
-    "view", "retry", "cancel", "run", "move", "signal", "pause", "trigger", "triage", "edit", "enqueue", "delete",
-    "worker",
+    "view", "retry", "cancel", "run", "move", "signal", "pause", "trigger", "triage", "save", "edit", "enqueue",
+    "delete", "worker",
 ]  # fmt: skip
 """What a user may do: look; retry, cancel, or run a job now, or move it to another queue, priority or time; send it a
-signal; pause and resume queues and schedules; trigger a schedule; resolve, ignore and reopen failures; edit the args of
-a job; enqueue a job by hand; delete jobs that have ended; quiet and stop workers. For all jobs that match, an act needs
-the same right as for one."""
+signal; pause and resume queues and schedules; trigger a schedule; resolve, ignore and reopen failures; save and
+delete views of the list of jobs; edit the args of a job; enqueue a job by hand; delete jobs that have ended; quiet and
+stop workers. For all jobs that match, an act needs the same right as for one."""
 
 VIEWER: frozenset[Right] = frozenset({"view"})
 """May look, and change nothing."""
 OPERATOR: frozenset[Right] = VIEWER | frozenset[Right](
-    {"retry", "cancel", "run", "move", "signal", "pause", "trigger", "triage"}
+    {"retry", "cancel", "run", "move", "signal", "pause", "trigger", "triage", "save"}
 )
-"""May also change what happens to jobs that exist, and pause queues and schedules."""
+"""May also change what happens to jobs that exist, pause queues and schedules, and save views."""
 ADMIN: frozenset[Right] = frozenset(get_args(Right))
 """May do everything."""
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from stepwell.app import App
-from stepwell.errors import ConfigError, DatabaseError, JobNotFound, ScheduleNotFound, StepwellError
+from stepwell.errors import ConfigError, DatabaseError, JobNotFound, ScheduleNotFound, SchemaMismatch, StepwellError
 from stepwell.postgres.acting import acting
 from stepwell.postgres.errors import in_short
 from stepwell.values.redaction import Redaction
@@ -198,14 +198,17 @@ def _guarded(response: Response, *, cached: bool = False) -> Response:
 
 def _explain(visit: Visit, error: Exception) -> Response:
     status, away, said = 400, False, str(error)
+    title: str | None = None
     if isinstance(error, Refused):
         status = error.status
     elif isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
         status = 403  # of the role in the database: the message says how to grant it
+    elif isinstance(error, SchemaMismatch):
+        status, away, title = 503, True, "The schema is missing, or does not fit"
     elif isinstance(error, DatabaseError | OSError | psycopg.OperationalError | psycopg.InterfaceError):
         status, away = 503, True
     elif isinstance(error, psycopg.Error):
         status, said = 500, in_short(error)
     elif isinstance(error, _GONE):
         status = 404
-    return visit.page("error.html", {"error": said}, status, code=status, away=away)
+    return visit.page("error.html", {"error": said}, status, code=status, away=away, heading=title)

@@ -23,6 +23,10 @@ from stepwell.web.wording import to_time
 
 STATES: tuple[str, ...] = (*LIVE, *FINISHED)
 NAMES = ("state", "queue", "task", "owner", "worker", "metadata", "arg", "error", "failure", "since", "until", "sort")
+AGES = ("newest", "oldest")
+"""Orders by age: a list in such an order has no last page."""
+SORTS = {"due": "due first", "priority": "highest priority first", "runtime": "longest run first"}
+"""Other orders, over all jobs that match or over the newest of them."""
 PAGE = 50
 _MOST = 200
 _PATIENCE = 150
@@ -36,9 +40,20 @@ class JobFilters:
     """As they were typed; empty ones are left out."""
     search: Search
     before: UUID | None
-    oldest_first: bool
+    sort: str
+    offset: int
+    """For orders other than by age: how many jobs come before this page."""
     limit: int
     milliseconds: int
+
+    @property
+    def oldest_first(self) -> bool:
+        return self.sort == "oldest"
+
+    @property
+    def sorted_by(self) -> str | None:
+        """The order, unless it is by age."""
+        return self.sort if self.sort in SORTS else None
 
     @property
     def narrowed(self) -> bool:
@@ -75,6 +90,7 @@ def read_filters(query: QueryParams, now: Any, redaction: Redaction) -> JobFilte
             search,
             to_uuid(query.get("before"), "before"),
             _sort(given.get("sort")),
+            to_whole(query.get("offset"), "offset", 0, 1000),
             to_whole(query.get("limit"), "limit", PAGE, _MOST),
             to_whole(query.get("patience"), "patience", _PATIENCE, 2000),
         )
@@ -82,10 +98,10 @@ def read_filters(query: QueryParams, now: Any, redaction: Redaction) -> JobFilte
         raise Refused(400, str(error)) from None
 
 
-def _sort(given: str | None) -> bool:
-    if given not in (None, "newest", "oldest"):
-        raise ConfigError(f"sort is {given!r}: it must be newest or oldest")
-    return given == "oldest"
+def _sort(given: str | None) -> str:
+    if given not in (None, *AGES, *SORTS):
+        raise ConfigError(f"sort is {given!r}: it must be one of {', '.join((*AGES, *SORTS))}")
+    return given or "newest"
 
 
 def _argument(given: str | None, redaction: Redaction) -> tuple[str | None, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.web.access import Right
-from stepwell.web.acts import bulk, enqueue, failures, fleet, jobs, schedules, stack
+from stepwell.web.acts import bulk, enqueue, failures, fleet, jobs, saved_views, schedules, stack
 from stepwell.web.dashboard import Handler
 from stepwell.web.pages import (
     audit,
@@ -21,6 +21,7 @@ from stepwell.web.pages import (
 from stepwell.web.pages import bulk as bulk_pages
 from stepwell.web.pages import failures as failure_list
 from stepwell.web.pages import jobs as job_list
+from stepwell.web.pages import saved_views as saved_view_list
 from stepwell.web.pages import schedules as schedule_list
 
 PAGES: list[tuple[str, Handler]] = [
@@ -34,6 +35,7 @@ PAGES: list[tuple[str, Handler]] = [
     ("/jobs/{id:uuid}/steps", job.steps),
     ("/jobs/{id:uuid}/children", job.children),
     ("/jobs/{id:uuid}/logs", logs.show),
+    ("/views", saved_view_list.show),
     ("/queues", queues.show),
     ("/tasks", tasks.show),
     ("/tasks/enqueue", new_job.show),
@@ -69,6 +71,8 @@ ACTS: list[tuple[str, Right, Handler]] = [
     ("/bulk/delete", "delete", bulk.start("delete")),
     # It needs the right of what is stopped.
     ("/bulk/{id:uuid}/stop", "view", bulk.stop),
+    ("/views/save", "save", saved_views.save),
+    ("/views/delete", "save", saved_views.delete),
     ("/queues/pause", "pause", fleet.pause_queue),
     ("/queues/resume", "pause", fleet.resume_queue),
     ("/queues/resume-all", "pause", fleet.resume_everything),

@@ -14,6 +14,7 @@ from waiting import auntil
 from web.site import served
 
 from stepwell import App, Context, Fail, JobHandle, Limit, Retry, Worker
+from stepwell.postgres import queries
 from stepwell.testing import Clock, adrain
 from stepwell.web import Dashboard
 
@@ -166,6 +167,11 @@ async def _present(story: Story) -> None:
         await later.aenqueue(49000 + minutes, "ada@example.com", "pt")
     gone = await story.task("resize_image").using(delay="1h").aenqueue("products/none.png", 64)
     await gone.acancel("the product was withdrawn")
+    for name, filters in {
+        "declined cards": {"state": "failed", "task": "charge_card"},
+        "slowest payments": {"state": "succeeded", "queue": "payments", "sort": "runtime"},
+    }.items():
+        await story.app.database.afetch(queries.saved_views.save_view(name, filters, "ada"))
     await auntil(lambda: _is(story, running, "running"))
     await auntil(lambda: _is(story, blocked, "blocked"))
     found = await story.app.ajobs(state="failed", limit=100)

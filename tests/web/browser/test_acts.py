@@ -215,3 +215,43 @@ async def test_the_listener_is_tested_on_the_page(page: Page, story: Story) -> N
     await page.goto(f"{story.url}/database")
     await page.get_by_role("link", name="Test it").click()
     await expect(page.locator("#listener")).to_contain_text("ok")
+
+
+async def test_a_view_is_saved_found_in_the_palette_and_deleted(page: Page, story: Story) -> None:
+    jobs = [await later(story, queue="views", delay=delay) for delay in ("3h", "1h", "2h")]
+    await page.goto(f"{story.url}/jobs?state=scheduled")
+    await page.get_by_label("Queue", exact=True).fill("views")
+    await page.get_by_label("Order").select_option("due first")
+    await page.get_by_role("button", name="Filter").click()
+    await expect(page.locator("#sorted")).to_have_text("Due first, of all that match.")
+    rows = page.locator("#jobs tbody tr")
+    for place, job in enumerate([jobs[1], jobs[2], jobs[0]]):
+        await expect(rows.nth(place)).to_have_id(f"job-{job.id}")
+    address = page.url
+    await page.get_by_text("Save this view").click()
+    await page.get_by_label("Name of the view").fill("due <soon>")
+    await page.keyboard.press("Enter")
+    await said(page, "The view due <soon> is saved.")
+    assert page.url == address
+    views = page.get_by_role("navigation", name="Saved views")
+    await expect(views.get_by_role("link", name="due <soon>")).to_have_attribute("aria-current", "true")
+    await expect(views.get_by_text("Save this view")).to_have_count(0)
+
+    await page.goto(f"{story.url}/queues")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("soon")
+    await expect(page.get_by_role("option", name="View due <soon>")).to_be_visible()
+    await expect(page.get_by_role("option", selected=True)).to_have_text("View due <soon>")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(lambda url: "sort=due" in url and "queue=views" in url)
+    await expect(rows).to_have_count(3)
+
+    await views.get_by_role("link", name="Manage").click()
+    row = page.locator("#saved-views tbody tr").filter(has_text="due <soon>")
+    await row.get_by_role("button", name="Delete").click()
+    await expect(page.locator("#confirm-text")).to_have_text("Delete the view due <soon> for everybody?")
+    await page.get_by_role("button", name="Go ahead").click()
+    await said(page, "The view due <soon> is deleted.")
+    await expect(row).to_have_count(0)
+    for job in jobs:
+        await job.acancel()

@@ -13,6 +13,7 @@ from web.browser.story import Story
 from web.site import served
 
 from stepwell import App
+from stepwell.postgres.migrate import script
 from stepwell.web import Dashboard
 
 
@@ -111,3 +112,17 @@ async def test_a_database_that_goes_away_is_said_and_the_page_comes_back(
         allow(True)
         await expect(page.get_by_role("heading", name="Queues")).to_be_visible()
         await page.goto("about:blank")  # or the server would wait for the stream of the page
+
+
+async def test_a_page_without_a_schema_continues_when_it_is_there(page: Page, empty_dsn: str) -> None:
+    with served(Dashboard(App(empty_dsn))) as site:
+        await page.goto(f"http://127.0.0.1:{site.port}/queues")
+        await expect(page.get_by_role("heading", name="The schema is missing")).to_be_visible()
+        await expect(page.locator("main")).to_contain_text("stepwell migrate")
+        # The stream says that there is nothing to read, and the page does not say something else.
+        await expect(page.locator(".live.off")).to_have_text("waiting")
+        await expect(page.locator("#away")).to_be_hidden()
+        async with await psycopg.AsyncConnection.connect(empty_dsn, autocommit=True) as connection:
+            await connection.execute(script().encode())
+        await expect(page.get_by_role("heading", name="Queues")).to_be_visible(timeout=15_000)
+        await page.goto("about:blank")

@@ -52,14 +52,16 @@ async def test_axe_has_nothing_to_object_to_in_a_dialog(page: Page, story: Story
     assert await violations(page) == []
 
 
-async def test_no_view_scrolls_sideways_on_a_phone(new_page: NewPage, story: Story) -> None:
-    page = await new_page(width=PHONE, height=844, has_touch=True, is_mobile=True)
+@pytest.mark.parametrize("width", [PHONE, 1180])
+async def test_no_view_scrolls_sideways(new_page: NewPage, story: Story, width: int) -> None:
+    phone = width == PHONE
+    page = await new_page(width=width, height=844, has_touch=phone, is_mobile=phone)
     too_wide: dict[str, int] = {}
     for view in VIEWS:
         await page.goto(view.url(story))
-        width = await page.evaluate("document.documentElement.scrollWidth")
-        if width > PHONE:
-            too_wide[view.name] = width
+        found = await page.evaluate("document.documentElement.scrollWidth")
+        if found > width:
+            too_wide[view.name] = found
     assert too_wide == {}
 
 

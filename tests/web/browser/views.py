@@ -28,6 +28,8 @@ VIEWS = [
     *map(_named, PAGES),
     View("jobs-filtered", "/jobs?state=failed&task=charge_card"),
     View("jobs-none", "/jobs?queue=nothing"),
+    View("jobs-sorted", "/jobs?state=succeeded&sort=runtime"),
+    View("views", "/views"),
     View("job-durable", "/jobs/{waiting}"),
     View("job-failed", "/jobs/{failed}"),
     View("job-running", "/jobs/{running}"),

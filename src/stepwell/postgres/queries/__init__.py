@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         outcomes,
         reads,
         rights,
+        saved_views,
         schedules,
         search,
         sizes,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Query", "audit", "bulk", "claims", "events", "failures", "fleet", "groups", "health", "jobs", "limits", "locks",
-    "logs", "outcomes", "reads", "rights", "schedules", "search", "sizes", "steps", "upkeep",
+    "logs", "outcomes", "reads", "rights", "saved_views", "schedules", "search", "sizes", "steps", "upkeep",
 ]  # fmt: skip
 
 

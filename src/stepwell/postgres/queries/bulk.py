@@ -46,6 +46,8 @@ class Bulks(msgspec.Struct, frozen=True):
     workers: int
     """How many workers are alive."""
     now: datetime
+    next: str | None
+    """The operation to continue before; None: there are no older ones."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -110,8 +112,10 @@ def preview(
 _bulks = msgspec.json.Decoder(Bulks)
 
 
-def bulks(bulk_id: str | None = None, *, running: bool = False, limit: int = 50) -> Query[Bulks]:
-    return bulks_by(_bulks.decode, bulk_id, running=running, limit=limit)
+def bulks(
+    bulk_id: str | None = None, *, running: bool = False, limit: int = 50, before: str | None = None
+) -> Query[Bulks]:
+    return bulks_by(_bulks.decode, bulk_id, running=running, limit=limit, before=before)
 
 
 def bulks_by(
@@ -120,7 +124,7 @@ def bulks_by(
     *,
     running: bool = False,
     limit: int = 50,
-    before: UUID | None = None,
+    before: UUID | str | None = None,
 ) -> Query[Found]:
     """The same as `bulks`, decoded in another way. With `before`, those that were started before this one."""
     return repeatable_query(

@@ -147,6 +147,15 @@ create table stepwell.run_log (
   constraint run_log_pkey primary key (job_id, line)
 );
 
+-- Saved views: filters of the list of jobs that somebody has named, for everybody who uses the dashboard.
+create table stepwell.saved_view (
+  name text not null,
+  filters jsonb not null,
+  saved_by text not null,
+  saved_at timestamptz not null,
+  constraint saved_view_pkey primary key (name)
+);
+
 -- Live stacks: somebody asks for the stack of a running handler, and its worker answers. The orders of a worker name
 -- the requests.
 create table stepwell.stack_request (

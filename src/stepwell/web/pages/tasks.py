@@ -10,7 +10,6 @@ from starlette.responses import Response
 from stepwell.jobs.settings import settings_of
 from stepwell.jobs.task import Task
 from stepwell.values.bounds import check_name
-from stepwell.values.duration import describe
 from stepwell.values.setting import Setting
 from stepwell.values.setting_text import text_of
 from stepwell.web.ranges import chosen, spark_of, stats_of
@@ -45,7 +44,6 @@ async def show(visit: Visit) -> Response:
         {"tasks": tasks, "range": span.name, "next": further},
         span=span,
         sparks=sparks,
-        lengths=_lengths(tasks),
         first_url=visit.url("/tasks", range=span.name) if after else None,
         next_url=further and visit.url("/tasks", after=further, range=span.name),
     )
@@ -85,7 +83,3 @@ def _listed(name: str, found: dict[str, Any], known: Task[..., Any] | None) -> d
         task |= {option: value for option, value in own.items() if task[option] is None}
         task |= {"arguments": known.codec.describe(), "alias_of": known.alias_of, "kind": known.kind}
     return task
-
-
-def _lengths(tasks: list[dict[str, Any]]) -> dict[str, str]:
-    return {task["name"]: describe(task["timeout"]) for task in tasks if isinstance(task["timeout"], int | float)}

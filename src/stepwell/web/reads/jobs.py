@@ -33,15 +33,25 @@ class Search:
 
 
 def search(
-    which: Search, before: UUID | None, limit: int, milliseconds: int, *, oldest_first: bool, ids_only: bool = False
+    which: Search,
+    before: UUID | None,
+    limit: int,
+    milliseconds: int,
+    *,
+    oldest_first: bool,
+    ids_only: bool = False,
+    sort: str | None = None,
+    offset: int = 0,
 ) -> Query[dict[str, Any]]:
-    """Jobs before another one in the order, or their ids, and how far the search looked."""
+    """Jobs before another one in the order, or their ids, and how far the search looked. `sort`: another order than by
+    age, in which the page begins after `offset` jobs."""
     return repeatable_query(
         "select stepwell.dashboard_jobs(_state => %s::stepwell.state, _queue => %s::text, _task => %s::text,"
         " _owner => %s::text, _worker_id => %s::uuid, _metadata => %s::jsonb, _argument => %s::text,"
         " _value => %s::text, _error => %s::text, _enqueued_after => %s::timestamptz,"
         " _enqueued_before => %s::timestamptz, _before => %s::uuid, _oldest_first => %s::boolean,"
-        " _limit => %s::integer, _milliseconds => %s::integer, _failure => %s::uuid, _ids_only => %s::boolean)::text",
+        " _limit => %s::integer, _milliseconds => %s::integer, _failure => %s::uuid, _ids_only => %s::boolean,"
+        " _sort => %s::text, _offset => %s::integer)::text",
         (
             which.state,
             which.queue,
@@ -60,9 +70,15 @@ def search(
             milliseconds,
             which.failure,
             ids_only,
+            sort,
+            offset,
         ),
         loaded,
     )
+
+
+def saved_views() -> Query[dict[str, Any]]:
+    return repeatable_query("select stepwell.dashboard_views()::text", (), loaded)
 
 
 def names(queue: str | None) -> Query[dict[str, Any]]:

@@ -53,15 +53,19 @@ function later() {
   later.timer = setTimeout(refresh, Math.max(left, 50));
 }
 
+// Whether the page could not be made. Then it says why by itself.
+const isWithoutData = () => Boolean(document.querySelector("[data-away]"));
+
 function changed() {
   const away = document.getElementById("away");
-  const wasAway = !away.hidden || document.querySelector("[data-away]");
+  const wasAway = !away.hidden || isWithoutData();
   away.hidden = true;
   if (wasAway) location.reload();
   else later();
 }
 
 function databaseAway() {
+  if (isWithoutData()) return showLive("off", "waiting");
   showLive("off", "database away");
   document.getElementById("away").hidden = false;
 }
@@ -75,7 +79,7 @@ function listen() {
   }
   // A browser has few connections to one server: a page in the background gives its own back.
   events = new EventSource(live);
-  events.onopen = () => showLive("on", "live");
+  events.onopen = () => (isWithoutData() ? showLive("off", "waiting") : showLive("on", "live"));
   events.onerror = () => {
     showLive("off", "reconnecting");
     // Something between here and the server does not let streams through.
@@ -235,11 +239,25 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/") event.preventDefault();
 });
 
-// The palette: pages, and jobs by their id.
+// The palette: pages, saved views, and jobs by their id.
 const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
+let views = [];
+async function loadViews() {
+  try {
+    const answer = await fetch(document.body.dataset.views, { headers: { Accept: "application/json" } });
+    if (answer.ok) views = (await answer.json()).views.map((view) => ["View " + view.name, view.url]);
+  } catch {
+    // The pages are found without them.
+  }
+  const chosen = [...document.querySelectorAll("#palette-list li")].findIndex((item) => item.ariaSelected === "true");
+  showFound();
+  choose(document.querySelectorAll("#palette-list li")[Math.max(chosen, 0)]);
+}
+
 function found(text) {
-  const links = [...document.querySelectorAll("header nav a")].map((a) => [a.firstChild.textContent, a.href]);
+  const pages = [...document.querySelectorAll("header nav a")].map((a) => [a.firstChild.textContent, a.href]);
+  const links = [...pages, ...views];
   const jobs = document.body.dataset.jobs;
   if (ID.test(text)) return [["Job " + text, jobs + "/" + text]];
   const query = encodeURIComponent(text);
@@ -277,6 +295,7 @@ function openPalette() {
   showFound();
   dialog("palette").showModal();
   input.focus();
+  loadViews();
 }
 
 document.getElementById("palette-input").addEventListener("input", showFound);
@@ -308,7 +327,7 @@ function label() {
     for (const row of table.querySelectorAll("tbody tr")) {
       if (row.cells.length !== titles.length) continue;
       [...row.cells].forEach((cell, place) => (cell.dataset.label = titles[place]));
-      row.cells[titles[0] === "#" ? 1 : 0].classList.add("title");
+      row.cells[["#", ""].includes(titles[0]) ? 1 : 0].classList.add("title");
     }
   }
 }

@@ -2,9 +2,13 @@
 -- looked: looked_to is the last job that it looked at, and passing that as _before continues from there. It is null
 -- at the end.
 -- The walk is within the chosen state wherever an index or a small number allows that, so that a rare state is found
--- behind millions of other jobs. Elsewhere it passes over jobs of other states, which count as looked at. _argument matches the value of an argument, given by name or by a path with dots, as
--- text; without a name, any part of the args. _error matches a part of the error, ignoring case. _failure is the
--- fingerprint of the last failed attempt.
+-- behind millions of other jobs. Elsewhere it passes over jobs of other states, which count as looked at. _argument
+-- matches the value of an argument, given by name or by a path with dots, as text; without a name, any part of the
+-- args. _error matches a part of the error, ignoring case. _failure is the fingerprint of the last failed attempt.
+-- _sort is another order: due (the earliest first), priority (the highest first) or runtime (the longest first). Then
+-- the page begins after _offset jobs, and "sorted" tells what the order is over. If "whole" is true, it is over all that
+-- match: a state has few jobs, or an index has this order. Otherwise it is over the newest jobs that match, up to
+-- 1,000, which the walk found before its time was gone; looked_to continues with older ones.
 -- _states is for several states at once, and _group for the members of a group. _as_of: only jobs that were enqueued by
 -- then and, if they have ended, ended by then. _to_retry leaves out scheduled jobs that a retry would not change. With
 -- _ids_only it returns the ids alone, up to 10,001 of them, and goes on from _before without a look at the front of any
@@ -30,12 +34,15 @@ create or replace function stepwell.dashboard_jobs(
   _group uuid default null,
   _as_of timestamptz default null,
   _ids_only boolean default false,
-  _to_retry boolean default false
+  _to_retry boolean default false,
+  _sort text default null,
+  _offset integer default 0
 )
 returns json
 language plpgsql stable security definer
 as $$
 declare
+  _now timestamptz := stepwell.now();
   _length interval := least(greatest(coalesce(_milliseconds, 150), 1), 10000) * interval '1 ms';
   _until timestamptz;
   _page integer := least(greatest(coalesce(_limit, 50), 1), case when _ids_only then 10001 else 500 end);
@@ -50,6 +57,23 @@ declare
   _ended constant text := 'select h.id, h.state, h.task, h.queue, -h.rank::integer as priority, h.args, h.metadata,
     h.error, h.attempt, h.max_attempts, h.enqueued_at, h.run_at, h.claimed_at, h.finished_at, h.worker_id, h.owner,
     null::json as progress, h.group_id, h.expires_at, true as to_retry from stepwell.history h';
+  _most_sorted constant integer := 1000;
+  _skipped integer := least(greatest(coalesce(_offset, 0), 0), _most_sorted);
+  _key text := case _sort
+    when 'due' then 'extract(epoch from u.run_at)'
+    when 'priority' then '-u.priority'
+    when 'runtime' then format(
+      'extract(epoch from u.claimed_at - case when u.state = ''running'' then %L else u.finished_at end)', _now
+    )
+    else 'null'
+  end;
+  _whole boolean := false;
+  _began timestamptz;
+  _shown integer;
+  _found_all integer;
+  _next integer;
+  _sorted json;
+  _keys double precision[] := '{}';
   _source text;
   _few uuid[];
   _running integer;
@@ -63,6 +87,11 @@ declare
   _looked integer := 0;
   _stopped boolean := false;
 begin
+  if _sort is not null and _key = 'null' then
+    raise exception using errcode = 'SW002',
+      message = format('stepwell: sort is %s: it must be due, priority or runtime', left(_sort, 100));
+  end if;
+  _oldest_first := _oldest_first and _sort is null;
   _states := nullif(_states, '{}');
   if cardinality(_states) = 1 then
     _state := coalesce(_state, _states[array_lower(_states, 1)]);
@@ -162,14 +191,43 @@ begin
       limit _small
     );
   end if;
+  if _sort is not null and cardinality(_few) <= _small then
+    _whole := true;
+    _began := clock_timestamp();
+    execute format(
+      'select array(
+        select u.id from unnest($1) as f (id) cross join lateral (%s where j.id = f.id offset 0) u
+        order by %s nulls last, u.priority desc, u.run_at, u.id
+      )', _live, _key
+    )
+    into _few using _few;
+    -- The page is to answer as soon as others do.
+    _length := greatest(_length - (clock_timestamp() - _began), interval '1 ms');
+  elsif _few is not null and _oldest_first then
+    _few := array(select u.id from unnest(_few) as u (id) order by u.id);
+  elsif _few is not null then
+    _few := array(select u.id from unnest(_few) as u (id) order by u.id desc);
+  end if;
   if _few is not null then
-    if _oldest_first then
-      _few := array(select u.id from unnest(_few) as u (id) order by u.id);
-    else
-      _few := array(select u.id from unnest(_few) as u (id) order by u.id desc);
-    end if;
     _source := 'select l.* from unnest($15) as f (id) cross join lateral (' || _live
       || ' where j.id = f.id offset 0) l';
+  elsif _failure is null and (
+    _sort = 'due' and _state in ('scheduled', 'waiting') or _sort = 'priority' and _state = 'ready' and _queue is not null
+  ) then
+    _whole := true;
+    _source := _live || case _sort
+      when 'due' then ' where j.state in (''scheduled'', ''waiting'') order by j.run_at'
+      -- The order in which workers claim them.
+      else ' where j.state = ''ready'' and j.queue = $2 order by j.queue, j.rank, j.run_at, j.id'
+    end;
+    -- This walk does not follow the ids: it would pass over those of another time without a look at the clock.
+    _from := '00000000-0000-0000-0000-000000000000';
+    _to := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+  end if;
+  if _sort is not null then
+    _shown := _page;
+    -- One more, which tells that there are more.
+    _page := case when _whole then least(_skipped + _shown, _most_sorted) + 1 else _most_sorted end;
   end if;
   for _found in execute format(
     'select u.*, (
@@ -187,17 +245,17 @@ begin
         and ($19 is null or u.enqueued_at <= $19 and (u.finished_at is null or u.finished_at <= $19))
         and (not $20 or u.to_retry) and u.state is not null
         and ($16 is null or stepwell.last_failure(u.id) = $16)
-      ) is true as matches
+      ) is true as matches, (%s)::double precision as key
     from (%s) u where u.id %s $13 and u.id %s $14%s',
-    _source, case when _oldest_first then '<=' else '<' end, case when _oldest_first then '>' else '>=' end,
+    _key, _source, case when _oldest_first then '<=' else '<' end, case when _oldest_first then '>' else '>=' end,
     case
-      when _few is not null or _failure is not null then ''
+      when _few is not null or _failure is not null or _whole then ''
       when _oldest_first then ' order by u.id'
       else ' order by u.id desc'
     end
   )
   using _state, _queue, _task, _owner, _worker_id, _metadata, _argument, _value, _error, _enqueued_after,
-    _enqueued_before, stepwell.now(), _to, _from, _few, _failure, _states, _group, _as_of,
+    _enqueued_before, _now, _to, _from, _few, _failure, _states, _group, _as_of,
     coalesce(_to_retry, false)
   loop
     _looked := _looked + 1;
@@ -220,17 +278,33 @@ begin
         -- Whole or not at all: a part of it is no JSON.
         'progress', case when length(_found.progress::text) <= 1000 then _found.progress::text end
       );
+      _keys := _keys || _found.key;
     end if;
     if cardinality(_jobs) + cardinality(_ids) = _page or clock_timestamp() > _until then
       _stopped := true;
       exit;
     end if;
   end loop;
+  if _sort is not null then
+    _found_all := cardinality(_jobs);
+    _next := case when _found_all > _skipped + _shown and _skipped + _shown < _most_sorted then _skipped + _shown end;
+    _jobs := array(
+      select u.job from unnest(_jobs, _keys) with ordinality as u (job, key, n)
+      order by case when not _whole then u.key end nulls last, u.n
+      offset _skipped limit least(_shown, _most_sorted - _skipped)
+    );
+    _sorted := json_build_object(
+      'by', _sort, 'whole', _whole, 'over', least(_found_all, _most_sorted), 'next', _next,
+      'more', _stopped and _next is null
+    );
+  end if;
   return json_build_object(
     case when _ids_only then 'ids' else 'jobs' end,
     case when _ids_only then to_json(_ids) else array_to_json(_jobs) end,
-    'looked', _looked, 'looked_to', case when _stopped then _last_id end,
-    'looked_to_time', case when _stopped then _last_time end, 'full', cardinality(_jobs) + cardinality(_ids) = _page
+    'looked', _looked, 'looked_to', case when _stopped and not _whole then _last_id end,
+    'looked_to_time', case when _stopped and not _whole then _last_time end,
+    'full', case when _sort is null then cardinality(_jobs) + cardinality(_ids) = _page else _next is not null end,
+    'sorted', _sorted
   );
 end
 $$;

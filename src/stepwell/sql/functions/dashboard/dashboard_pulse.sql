@@ -13,7 +13,9 @@ begin
         select sum(t.n_tup_ins + t.n_tup_upd + t.n_tup_del)::text
         from pg_stat_user_tables t
         where t.schemaname = 'stepwell'
-          and t.relname in ('job', 'step', 'worker', 'control', 'schedule', 'key_setting', 'queue_setting', 'bulk')
+          and t.relname in (
+            'job', 'step', 'worker', 'control', 'schedule', 'key_setting', 'queue_setting', 'bulk', 'saved_view'
+          )
       )
     end
   );
