@@ -77,10 +77,10 @@ async def test_what_is_not_committed_leaves_the_job_at_its_step(app: App, effect
     def never(n: int) -> str:
         raise AssertionError
 
-    chain = app.chain("books", begin, Step(book, transaction=True, timeout="500ms", retry=Retry(max_attempts=1)), never)
+    chain = app.chain("books", begin, Step(book, transaction=True, timeout="1.5s", retry=Retry(max_attempts=1)), never)
     async with Worker(app):
         job = await chain.aenqueue(1)
-        with pytest.raises(JobFailed, match="its timeout of 500ms"):
+        with pytest.raises(JobFailed, match=r"its timeout of 1\.5s"):
             await job.aresult(timeout="20s")
         info = await job.ainfo()
         assert info is not None

@@ -61,8 +61,8 @@ async def test_all_of_it_in_one_plain_function(app: App) -> None:
         if ctx.attempt == 1:
             raise ConnectionError
         ctx.sleep("1.1s")
-        paid = ctx.wait_for("paid", key=str(order), timeout="5s")
-        told = ctx.receive("word", timeout="5s")
+        paid = ctx.wait_for("paid", key=str(order), timeout="60s")
+        told = ctx.receive("word", timeout="60s")
         children = ctx.spawn_many(child, [{"n": n} for n in range(3)])
         both = ctx.gather(*children, lambda: ctx.step(count, 100), ctx.spawn(child, 9))
         mapped = ctx.map(count, [7, 8], limit=1)
@@ -102,7 +102,7 @@ async def test_a_map_with_a_context_runs_branches_in_threads(app: App) -> None:
     together = threading.Barrier(2)
 
     def meet(n: int) -> int:
-        together.wait(5)
+        together.wait(60)
         return n
 
     def item(ctx: SyncContext, n: int) -> int:

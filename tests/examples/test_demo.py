@@ -10,14 +10,16 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
 from waiting import until
 
 DEMO = Path(__file__).parent.parent.parent / "examples" / "demo.py"
 
 
+@pytest.mark.timeout(300)  # it starts many processes, twice
 def test_the_demo_tells_its_stories_and_serves_the_dashboard_on_the_same_data(open_dir: Path) -> None:
     run = subprocess.run(
-        [sys.executable, DEMO, "--seconds", "1"], cwd=open_dir, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, DEMO, "--seconds", "1"], cwd=open_dir, capture_output=True, text=True, timeout=100, check=False
     )
     assert (run.returncode, run.stderr) == (0, "")
     at = 0
@@ -56,7 +58,7 @@ def _serves_the_same_data_until_control_c(open_dir: Path) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/jobs?state=succeeded") as answer:
             assert "deliver" in answer.read().decode()
         demo.send_signal(signal.SIGINT)
-        assert demo.wait(30) == 0
+        assert demo.wait(60) == 0
     finally:
         demo.kill()
         demo.wait()

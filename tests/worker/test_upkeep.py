@@ -75,7 +75,7 @@ async def test_a_job_whose_last_attempt_a_dead_worker_took_is_named_in_the_log(
         assert await again.aresult("60s") is None
     assert (failed.job_id, failed.task, failed.queue, failed.attempt) == (str(last.id), "fragile", "default", 1)
     assert len(heard.of(RescuedJobFailed)) == 1
-    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    [record] = [record for record in caplog.records if (record.name, record.levelno) == ("stepwell", logging.ERROR)]
     said = record.getMessage()
     assert said.startswith(f"fragile {last.id} has failed for good: worker ")
     assert "(pid 7 on host) died while it ran this job, and no attempt is left" in said
