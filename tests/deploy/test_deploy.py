@@ -137,7 +137,7 @@ def fires(rule: dict[str, Any], series: promql.Series, at: float) -> list[dict[s
         vector = promql.evaluate(rule["expr"], series, time)
         assert isinstance(vector, dict)
         held.append(set(vector))
-    lasting = set.intersection(*held)
+    lasting = held[0].intersection(*held)
     return [{**rule["labels"], **dict(labels)} for labels in lasting]
 
 
