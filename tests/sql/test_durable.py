@@ -113,6 +113,7 @@ def test_a_job_whose_workers_die_counts_attempts_from_its_last_saved_step(conn: 
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_parent_of_ten_thousand_is_suspended_as_quickly_as_others_for_their_number(
     conn: Connection, worker: str
 ) -> None:

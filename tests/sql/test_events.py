@@ -155,6 +155,7 @@ def test_what_is_given_back_by_a_retry_after_a_later_event_is_delivered(conn: Co
     assert taken(conn, again) == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("immediate", [False, True], ids=["at commit", "at once"])
 def test_many_events_of_one_transaction_cost_by_their_number(conn: Connection, immediate: bool) -> None:
     def seconds(count: int) -> float:
