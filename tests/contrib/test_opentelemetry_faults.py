@@ -241,7 +241,7 @@ async def test_a_trace_is_kept_although_its_baggage_is_too_large(dsn: str, recor
     assert [link.context.span_id for run in runs for link in run.links] == [s.context.span_id for s in sent]  # pyright: ignore
 
 
-async def test_children_retries_schedules_and_restarts_keep_the_trace(dsn: str, recorder: Recorder) -> None:
+async def test_children_and_retries_keep_the_trace(dsn: str, recorder: Recorder) -> None:
     app = App(dsn, plugins=[recorder.plugin(parent=True)], retry=Retry(max_attempts=2, backoff="fixed", initial=0))
     runs = 0
 

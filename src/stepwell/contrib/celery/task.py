@@ -14,8 +14,8 @@ from stepwell.contrib.celery.options import CallOptions, call_options, check_arg
 from stepwell.contrib.celery.result import AsyncResult
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
-from stepwell.errors.text import error_message
 from stepwell.errors import ConfigError
+from stepwell.errors.text import error_message
 from stepwell.jobs.task import Task
 from stepwell.values.outcome import RetryIn
 
