@@ -41,10 +41,11 @@ LEAST = 0.002
 
 FEW = {
     "add_histograms", "answer_stacks", "backfill_schedule", "bulk_matches", "dashboard_export", "dashboard_jobs",
-    "find_jobs", "grant_kinds", "grant_role", "known_role", "notify_queues", "percentiles", "revoke_role", "set_queue",
+    "did_you_mean", "find_jobs", "grant_kinds", "grant_role", "known_role", "notify_queues", "percentiles",
+    "revoke_role", "set_queue",
 }  # fmt: skip
-"""Functions whose arrays name states, roles, kinds of rights, settings or limited queues, or are histograms; or that
-take no more than 100 requests for stacks, or 1,000 ticks."""
+"""Functions whose arrays name states, roles, kinds of rights, settings, limited queues, what workers know, or are
+histograms; or that take no more than 100 requests for stacks, or 1,000 ticks."""
 ALIASES = {"bury_steps", "lock_to_give_back", "notify_done"}
 """Old names, for calls of schema 7 that wait for the migration."""
 
@@ -676,7 +677,7 @@ def delete_jobs(conn: Connection, count: int) -> Act:
     return act
 
 
-@case("move_jobs")
+@case("move_jobs", "look_at_lines")
 def move_jobs(conn: Connection, count: int) -> Act:
     ids = calls.enqueue_many(conn, ["{}"] * count)
 

@@ -75,13 +75,19 @@ class WorkerResources:
         _ = one.kind  # raises if its annotation names something unknown
         made = manager = await self._make(one)
         if hasattr(manager, "__aenter__"):
-            self._managers[id(one)], made = manager, await manager.__aenter__()
+            made = await manager.__aenter__()
+            if itself := one.is_itself(manager, made):
+                await manager.__aexit__(None, None, None)
         elif hasattr(manager, "__enter__"):
-            self._managers[id(one)], made = manager, await asyncio.to_thread(manager.__enter__)
-        if one.is_itself(manager, made):
-            # It must not stay entered, and leaving it may have destroyed it: make another, which is not entered.
-            await self._close(one)
+            made, itself = await asyncio.to_thread(_enter, one, manager)
+        else:
+            self._values[id(one)] = made
+            return
+        if itself:
+            # Leaving it may have destroyed it: make another, which is not entered.
             made = await self._make(one)
+        else:
+            self._managers[id(one)] = manager
         self._values[id(one)] = made
 
     async def _make(self, one: Resource) -> Any:
@@ -96,6 +102,16 @@ class WorkerResources:
             await manager.__aexit__(None, None, None)
         elif manager is not None:
             await asyncio.to_thread(manager.__exit__, None, None, None)
+
+
+def _enter(one: Resource, manager: Any) -> tuple[Any, bool]:
+    """Enter a context manager. If it is itself the resource, which must not stay entered, leave it again and return
+    True. In one thread: a lock is released by the thread that acquired it."""
+    made = manager.__enter__()
+    itself = one.is_itself(manager, made)
+    if itself:
+        manager.__exit__(None, None, None)
+    return made, itself
 
 
 class ResourceHook:
@@ -130,9 +146,8 @@ class ProcessResources:
             if id(found) not in self._values:
                 made = manager = found.make()
                 if hasattr(manager, "__enter__"):
-                    made = manager.__enter__()
-                    if found.is_itself(manager, made):
-                        manager.__exit__(None, None, None)
+                    made, itself = _enter(found, manager)
+                    if itself:
                         made = found.make()
                     else:
                         self._stack.push(manager)

@@ -16,11 +16,10 @@ _DRIVERS = {
     "sqlalchemy": "sqlalchemy",
     "django": "django",
     "tortoise": "tortoise",
-    "piccolo": "piccolo",
 }
 GIVE = (
     "give a psycopg.Connection or psycopg.AsyncConnection, an asyncpg connection, a connection or session of "
-    "SQLAlchemy, a transaction of Tortoise or Piccolo, or an alias of Django's DATABASES; with any other driver call "
+    "SQLAlchemy, a transaction of Tortoise, or an alias of Django's DATABASES; with any other driver call "
     "stepwell.enqueue(...) in SQL"
 )
 

@@ -5,7 +5,10 @@ language plpgsql volatile
 as $$
 begin
   perform stepwell.notify_blocked(array(
-    select distinct j.blocked_by from stepwell.job j where j.id = any (_ids) and j.blocked_by is not null
+    -- With the condition inside, the planner might read all of the index on blocked jobs.
+    select distinct l.blocked_by
+    from (select j.blocked_by from stepwell.job j where j.id = any (_ids) offset 0) l
+    where l.blocked_by is not null
   ));
 end
 $$;
