@@ -201,6 +201,25 @@ async def test_a_due_rate_whose_tokens_are_all_reserved_is_looked_at_again(app: 
     assert conn.execute("select next_at from stepwell.bucket").fetchone() == (None,)
 
 
+async def test_a_job_that_comes_while_the_last_token_is_claimed_is_not_forgotten(app: App, conn: Connection) -> None:
+    """Its admission finds the token reserved, and the claim, which began before, found nobody in line."""
+
+    @app.task(rate=Rate(50, per="1s", burst=1, key="api"))
+    async def call(n: int) -> None: ...
+
+    register = queries.fleet.register_worker("test", 1, "test", ["default"], "{}", 1, 86400)
+    [worker_id] = await app.database.afetch(register)
+    claim = queries.claims.claim(worker_id, ["default"], [Position()], ["call"], 10)
+    await call.aenqueue(1)
+    assert conn.execute("select admitted from stepwell.admit_keys(array['api'])").fetchone() == (1,)
+    with psycopg.connect(app.dsn) as claimer:
+        assert len(claimer.execute(claim.text, claim.params).fetchall()) == 1
+        await call.aenqueue(2)
+        assert conn.execute("select admitted, next_in from stepwell.admit_keys(array['api'])").fetchone() == (0, None)
+        conn.execute("listen stepwell_blocked")
+    assert [told.payload for told in conn.notifies(timeout=10, stop_after=1)] == ['["api"]']
+
+
 async def test_rate_limited_closes_the_bucket_and_uses_no_attempt(app: App, conn: Connection) -> None:
     told = list[float]()
     attempts = list[int]()

@@ -358,6 +358,17 @@ def test_an_operation_whose_chunks_time_out_lets_the_others_go_on(conn: Connecti
     assert show(conn, stuck)["error"] is None
 
 
+def test_an_operation_whose_table_is_locked_tries_again(conn: Connection, dsn: str) -> None:
+    """As by a migration. The search failed, and the operation was stopped for good."""
+    put(conn, 2, "scheduled")
+    bulk = start(conn, "cancel")
+    with psycopg.connect(dsn) as holder:
+        holder.execute("lock table stepwell.job in access exclusive mode")
+        assert chunk(conn, bulk) == (bulk, "running")
+    assert show(conn, bulk)["error"].startswith("a chunk failed: ")
+    assert finish(conn, bulk)["done"] == 2
+
+
 def next_chunk(conn: Connection) -> tuple[str | None, str | None]:
     """Work off a chunk as a worker does."""
     row = conn.execute("select id::text, state from stepwell.bulk_chunk()").fetchone()

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
 
+import psycopg
 import pytest
 from web.site import HOSTILE, OURS, Site, served
 
@@ -109,6 +110,23 @@ def test_programs_confirm_the_number_too(site: Site, shop: App, queue: str, new:
     answer = site.post("/bulk/run", {"queue": queue, "count": "1", "as_of": found["as_of"]}, AS_JSON)
     work_off(shop, answer.json["bulk"])
     assert state_of(job) == "ready"
+
+
+def test_a_number_of_jobs_that_is_not_the_whole_is_confirmed_as_such(site: Site, shop: App, queue: str) -> None:
+    with psycopg.connect(shop.dsn, autocommit=True) as conn:
+        conn.execute(
+            "insert into stepwell.job (id, run_at, enqueued_at, state, task, queue, args) select stepwell.uuid7(),"
+            " now() + interval '1 hour', now(), 'scheduled', 'work', %s, '{}' from generate_series(1, 10002)",
+            (queue,),
+        )
+        found = site.json("/jobs/bulk?" + _query(act="cancel", queue=queue))
+        assert (found["count"] > 0, found["more"]) == (True, True)
+        form = {"queue": queue, "count": "10000", "as_of": found["as_of"]}
+        refused = site.post("/bulk/cancel", form, AS_JSON)
+        assert (refused.status, "confirm that number, with more=1" in refused.json["error"]) == (409, True)
+        assert site.post("/bulk/cancel", {**form, "more": "1"}, AS_JSON).status == 200
+        conn.execute("update stepwell.bulk set state = 'stopped', finished_at = now() where state = 'running'")
+        conn.execute("delete from stepwell.job where queue = %s", (queue,))
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ def test_a_job_says_why_it_waits_and_shows_its_steps_and_children(site: Site, jo
     assert f"child-{child['id']}" in site.get(f"/jobs/{family}").text
     assert site.json(f"/jobs/{family}/steps?offset=0")["steps"][0]["kind"] == "child"
     assert site.get(f"/jobs/{family}/steps?offset=x").status == 400
+    assert (site.get("/jobs?offset=0").status, site.get("/jobs?offset=-1").status) == (200, 400)
 
 
 @pytest.mark.parametrize(

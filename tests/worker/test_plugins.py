@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from process_tasks import divide
 
-from stepwell import App, Cancel, ConfigError, JobCancelled, JobFailed, Plugin, Retry, Worker
+from stepwell import App, Cancel, ConfigError, DatabaseError, JobCancelled, JobFailed, Plugin, Retry, Worker
 from stepwell.plugins import Enqueue, Run
 from stepwell.telemetry.bus import Telemetry
 from stepwell.values.job import ClaimedJob
@@ -359,3 +359,40 @@ async def test_a_worker_wraps_its_runs_with_the_plugins_that_it_started_with(dsn
         async with Worker(app):
             await (await batch.aenqueue(1)).aresult(timeout="20s")
         assert [line for line in late.lines if "succeeded" in line] == ["late batch succeeded, 1 jobs"]
+
+
+async def test_plugins_stop_before_the_connections_are_closed_also_if_the_app_does_not_start(dsn: str) -> None:
+    class Asks(Diary):
+        def stop_app(self, app: App) -> None:
+            self.lines.append(f"{app.count_jobs()} jobs")
+
+    for asks in (Asks(), Asks()):
+        async with App(dsn, plugins=[asks]):
+            pass
+        assert asks.lines == ["app starts", "0 jobs"]
+    diary = Diary()
+    nowhere = App("postgresql://postgres@127.0.0.1:1/db", plugins=[diary], call_timeout="1s")
+    with pytest.raises(DatabaseError):
+        nowhere.__enter__()
+    with pytest.raises(DatabaseError):
+        await nowhere.__aenter__()
+    assert diary.lines == ["app starts", "app stops"] * 2
+
+
+def test_a_plugin_that_equals_another_one_hears_of_events(dsn: str) -> None:
+    class Equal(Diary):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Equal)
+
+        __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    one, other = Equal(), Equal()
+    app = App(dsn, plugins=[one])
+    app.plugins.add(other, app)
+
+    @app.task
+    async def work() -> None: ...
+
+    with app:
+        work.enqueue()
+    assert len(one.events) == len(other.events) > 0

@@ -209,16 +209,24 @@ class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetCont
         return acting(check_name(who, "who"), "python")
 
     def __enter__(self) -> Self:
-        self.start_plugins()
-        self.database.ensure_ready()
+        try:
+            self.start_plugins()
+            self.database.ensure_ready()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
-        self.start_plugins()
-        await in_thread(self.database.ensure_ready)
+        try:
+            self.start_plugins()
+            await in_thread(self.database.ensure_ready)
+        except BaseException:
+            await self.aclose()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -226,16 +234,22 @@ class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetCont
 
     def close(self) -> None:
         """Close the connections that sync code opened. The app can be used again: it opens new ones as needed."""
-        self._job_store.waiter.close()
-        self.database.close()
-        self.plugins.stop_app(self)
+        try:
+            # First: functions that handle events may still use the app.
+            self.plugins.stop_app(self)
+        finally:
+            self._job_store.waiter.close()
+            self.database.close()
 
     async def aclose(self) -> None:
         """Close the connections that this event loop opened, and those that `close` closes."""
-        await in_thread(self._job_store.waiter.close)
-        await self.database.aclose()
-        # Plugins may block in it, and async hooks for events need the event loop meanwhile.
-        await in_thread(partial(self.plugins.stop_app, self))
+        try:
+            # First: functions that handle events may still use the app. Plugins may block in it, and async functions
+            # need the event loop meanwhile.
+            await in_thread(partial(self.plugins.stop_app, self))
+        finally:
+            await in_thread(self._job_store.waiter.close)
+            await self.database.aclose()
 
     def on_worker_start(self, fn: AnyHook, /) -> AnyHook:
         """Register a function that each worker of this app calls before it claims its first job, for example to open a

@@ -75,7 +75,8 @@ class AppClosed(StepwellError):
 
 
 class BadArgs(StepwellError, TypeError):
-    """The arguments do not fit the task's signature or cannot be encoded. Nothing was enqueued."""
+    """The arguments do not fit the task's signature or cannot be encoded. A call that raises this has
+    enqueued nothing."""
 
     def __init__(self, *args: object, reason: str | None = None) -> None:
         super().__init__(*args)

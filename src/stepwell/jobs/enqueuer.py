@@ -67,8 +67,8 @@ class Enqueuer(Generic[P, R]):
         `delay` and `run_at` (with a time zone) exclude each other. A job with a higher `priority` is claimed first.
         `retry`, `timeout`, `keep` and `keep_failed` are stored with the job and override the task's own, also in every
         step of a chain. `unique` is a key of the job, in place of the task's own; it is taken as it is, and is no
-        template. With `connection`, a connection or session of your own, of psycopg, asyncpg or SQLAlchemy, or an alias
-        of Django's DATABASES, the job exists if and only if your transaction commits.
+        template. With `connection`, a connection or session of your own, of psycopg, asyncpg, SQLAlchemy or Tortoise,
+        or an alias of Django's DATABASES, the job exists if and only if your transaction commits.
         """
         changed: dict[str, Any] = {} if connection is None else {"connection": connection}
         policy: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Plugins: the one way to extend Stepwell.
+"""Plugins: extend an app at its enqueues, runs, steps and events.
 
 `Plugin` is the base class of users' own plugins and of those in `stepwell.contrib`. `LoadedPlugins` calls the hooks
 of an app's plugins and logs those that fail; `RunPlugins` calls those around the runs of one worker. An app without

@@ -48,7 +48,8 @@ class LoadedPlugins:
             self._load(plugins)
 
     def _load(self, plugins: tuple[Plugin, ...]) -> None:
-        new = [plugin for plugin in plugins if plugin not in self.all]
+        known = set(map(id, self.all))
+        new = [plugin for plugin in plugins if id(plugin) not in known]
         self.all = plugins
         self._enqueue = tuple(plugin for plugin in self.all if overrides(plugin, "wrap_enqueue"))
         self._step = tuple(plugin for plugin in self.all if overrides(plugin, "wrap_step"))

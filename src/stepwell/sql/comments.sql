@@ -97,7 +97,7 @@ comment on column stepwell.job.admission is
   'The unique key, limits, rates and fair key of the job, as stepwell.values.admission in Python writes them; null: '
   'none. Callers pass them as a member of the policy.';
 comment on column stepwell.job.lone_limit is
-  'The number of its limit, if the admission has one limit and no rate; null: it has others, or none.';
+  'The number of its limit, if the admission has one limit without hold and no rate; null: it has others, or none.';
 comment on column stepwell.job.blocked_by is 'The key of the limit or rate in whose line the blocked job stands.';
 comment on column stepwell.job.fair is 'The key by which the job takes turns with other jobs of its queue and rank.';
 comment on index stepwell.job_blocked is 'The lines of limits and rates, in the order in which jobs are admitted.';

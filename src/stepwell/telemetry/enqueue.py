@@ -76,4 +76,6 @@ class GroupCancelAsked(Telemetry, frozen=True):
     reason: str | None
 
     def text(self) -> str:
-        return f"{counted(self.count, 'member')} of group {self.group_id} are cancelled"
+        return (
+            f"{counted(self.count, 'member')} of group {self.group_id} {'is' if self.count == 1 else 'are'} cancelled"
+        )

@@ -12,7 +12,7 @@ from stepwell.values.public_call import public_value
 # In seconds.
 _SHORTEST_PER = 1e-6
 _SHORTEST_INTERVAL = 1e-9
-# Of the spacing. The rest of it is the least that lies between two jobs.
+# The largest lateness, as a share of the spacing: two jobs are at least the remaining quarter apart.
 _MOST_LATE = 0.75
 
 

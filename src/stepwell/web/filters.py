@@ -90,7 +90,7 @@ def read_filters(query: QueryParams, now: Any, redaction: Redaction) -> JobFilte
             search,
             to_uuid(query.get("before"), "before"),
             _sort(given.get("sort")),
-            to_whole(query.get("offset"), "offset", 0, 1000),
+            to_whole(query.get("offset"), "offset", 0, 1000, least=0),
             to_whole(query.get("limit"), "limit", PAGE, _MOST),
             to_whole(query.get("patience"), "patience", _PATIENCE, 2000),
         )
@@ -185,9 +185,9 @@ def asked_number(query: QueryParams, name: str, most: int) -> int | None:
     return int(given)
 
 
-def to_whole(given: str | None, what: str, default: int, most: int) -> int:
+def to_whole(given: str | None, what: str, default: int, most: int, *, least: int = 1) -> int:
     if given is None:
         return default
-    if not (given.isascii() and given.isdecimal() and len(given) < 9 and 1 <= int(given) <= most):
-        raise ConfigError(f"{what} is {given!r}: it must be a number from 1 to {most}")
+    if not (given.isascii() and given.isdecimal() and len(given) < 9 and least <= int(given) <= most):
+        raise ConfigError(f"{what} is {given!r}: it must be a number from {least} to {most}")
     return int(given)

@@ -81,7 +81,7 @@ class OpenTelemetry(Plugin):
             "stepwell.run", "s", "How long runs took.", explicit_bucket_boundaries_advisory=_SECONDS
         )
         self._wait = meter.create_histogram(
-            "stepwell.wait", "s", "How long jobs were ready before they started.",
+            "stepwell.wait", "s", "How long jobs were due before they started.",
             explicit_bucket_boundaries_advisory=_SECONDS,
         )  # fmt: skip
 

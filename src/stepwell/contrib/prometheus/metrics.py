@@ -58,7 +58,7 @@ class WorkerMetrics(Collector):
         yield enqueued
         for name, text, found in (
             ("stepwell_run_seconds", "How long runs took.", counts.run),
-            ("stepwell_wait_seconds", "How long jobs were ready before they started.", counts.wait),
+            ("stepwell_wait_seconds", "How long jobs were due before they started.", counts.wait),
         ):
             family = HistogramMetricFamily(name, text, labels=["task", "queue"])
             for pair, histogram in sorted(found.items()):

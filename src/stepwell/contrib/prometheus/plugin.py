@@ -111,11 +111,13 @@ class Prometheus(Plugin):
         return self._counts.snapshot()
 
     def _await_counted(self) -> None:
-        waited = [
-            asyncio.run_coroutine_threadsafe(worker.outcomes_counted(), loop)
-            for worker, loop in self._workers.items()
-            if loop.is_running()
-        ]
+        waited: list[concurrent.futures.Future[None]] = []
+        for worker, loop in self._workers.items():
+            counted = worker.outcomes_counted()
+            try:
+                waited.append(asyncio.run_coroutine_threadsafe(counted, loop))
+            except RuntimeError:  # the loop is closed: the worker has ended
+                counted.close()
         for late in concurrent.futures.wait(waited, _COUNTED_WITHIN).not_done:
             late.cancel()
 

@@ -8,7 +8,8 @@ create index job_resting on stepwell.job (state, queue, id) where state in ('sch
 -- a line yet keep null, and are admitted by their JSON, which takes longer.
 alter table stepwell.job add column lone_limit integer;
 update stepwell.job j set lone_limit = (j.admission #>> '{limits,0,most}')::integer
-where j.blocked_by is not null and json_array_length(j.admission -> 'limits') = 1 and j.admission -> 'rates' is null;
+where j.blocked_by is not null and json_array_length(j.admission -> 'limits') = 1 and j.admission -> 'rates' is null
+  and (j.admission #>> '{limits,0,hold}')::boolean is not true;
 -- Cancelled jobs are few among millions that succeeded.
 create index history_cancelled on stepwell.history (id) include (queue, expires_at) where state = 'cancelled';
 

@@ -22,6 +22,8 @@ from stepwell.web.visit import Refused, Visit
 from stepwell.web.wording import count, to_time
 
 _MOST = 10_000
+# Longer than the preview counts: what it has counted whole must not be refused because the machine is busier now.
+_MILLISECONDS = 2000
 
 
 def start(act: BulkAct) -> Handler:
@@ -34,13 +36,14 @@ def start(act: BulkAct) -> Handler:
         filters = read_filters(fields, visit.pulse["now"], visit.dashboard.redaction)
         which = bulk.filter_of(filters.search)
         confirmed, as_of = _confirmed(form), _as_of(form)
-        found = await visit.read(queries.bulk.preview(act, which, as_of))
+        found = await visit.read(queries.bulk.preview(act, which, as_of, _MILLISECONDS))
         number = min(found["count"], _MOST)
-        if number > confirmed and not form.get("more"):
+        if (number > confirmed or found["more"]) and not form.get("more"):
+            at_least = "at least " if found["more"] else ""
             raise Refused(
                 409,
-                f"{count(found['count'])} jobs match, and {confirmed:,} were confirmed: look at them again, and "
-                "confirm that number",
+                f"{at_least}{count(found['count'])} jobs match, and {confirmed:,} were confirmed: look at them again, "
+                f"and confirm that number{', with more=1' if at_least else ''}",
             )
         [bulk_id] = await visit.app.database.afetch(
             queries.bulk.start(

@@ -5,8 +5,8 @@
 -- twice. (Any role could hold an advisory lock.) A session that has to wait for long leaves the keys to a worker
 -- (stepwell_blocked).
 -- Where more are admitted than a limit or rate allows that was lowered at run time, stepwell.take_back takes some back.
--- Most lines are of jobs with one limit and no rate. They are admitted here, all keys together. The lines of other jobs
--- are left to stepwell.admit_lines.
+-- Most lines are of jobs with one limit and no rate: see stepwell.lone_limit. They are admitted here, all keys together.
+-- The lines of other jobs are left to stepwell.admit_lines.
 create or replace function stepwell.admit_keys(
   _keys text[],
   out admitted integer,
@@ -48,7 +48,7 @@ begin
 
   -- A job that another session has locked is left out: that session hands it back or ends it, and then looks at the
   -- line itself.
-  select array_agg(c.ctid) as ctids, array_agg(c.id) as ids, array_agg(l.key) as keys, array_agg(c.hold) as holds,
+  select array_agg(c.ctid) as ctids, array_agg(c.id) as ids, array_agg(l.key) as keys,
     array_agg(l.key) filter (where l.most is null or c.lone_limit is null) as others,
     -- By its own number, so many jobs of the line may be admitted when this job is the last of them.
     array_agg(l.room + case when l.is_set then 0 else c.lone_limit - l.most end) as rooms,
@@ -75,7 +75,7 @@ begin
     offset 0
   ) l
   left join lateral (
-    select j.ctid, j.id, j.lone_limit, coalesce((j.admission #>> '{limits,0,hold}')::boolean, false) as hold
+    select j.ctid, j.id, j.lone_limit
     from stepwell.job j
     where j.blocked_by = l.key
     order by j.blocked_by, j.rank, j.run_at, j.id
@@ -84,32 +84,30 @@ begin
   ) c on true
   where c.id is not null or l.most is null;
   if _next.others is not null then
-    select array_agg(n.ctid) as ctids, array_agg(n.id) as ids, array_agg(n.key) as keys, array_agg(n.hold) as holds,
+    select array_agg(n.ctid) as ctids, array_agg(n.id) as ids, array_agg(n.key) as keys,
       array(select distinct o.key from unnest(_next.others) as o (key)) as others, array_agg(n.room) as rooms,
       _next.mixed as mixed
     into _next
-    from unnest(_next.ctids, _next.ids, _next.keys, _next.holds, _next.rooms) as n (ctid, id, key, hold, room)
+    from unnest(_next.ctids, _next.ids, _next.keys, _next.rooms) as n (ctid, id, key, room)
     where n.id is not null and n.key <> all (_next.others);
   end if;
   if _next.mixed then
     -- Jobs of one key have different numbers, as while a new number is deployed. The first job that does not fit its
     -- own stops the line.
-    select array_agg(n.ctid) as ctids, array_agg(n.id) as ids, array_agg(n.key) as keys, array_agg(n.hold) as holds,
-      _next.others as others
+    select array_agg(n.ctid) as ctids, array_agg(n.id) as ids, array_agg(n.key) as keys, _next.others as others
     into _next
     from (
       select m.*, bool_and(m.number <= m.room) over (partition by m.key order by m.number) as fits
       from (
         select u.*, row_number() over (partition by u.key order by u.n) as number
-        from unnest(_next.ctids, _next.ids, _next.keys, _next.holds, _next.rooms)
-          with ordinality as u (ctid, id, key, hold, room, n)
+        from unnest(_next.ctids, _next.ids, _next.keys, _next.rooms) with ordinality as u (ctid, id, key, room, n)
       ) m
     ) n
     where n.fits;
   end if;
   if _next.ids is not null then
     insert into stepwell.permit (key, job_id, rate, hold)
-    select n.key, n.id, false, n.hold from unnest(_next.keys, _next.ids, _next.holds) as n (key, id, hold);
+    select n.key, n.id, false, false from unnest(_next.keys, _next.ids) as n (key, id);
     with made as (
       update stepwell.job j set state = 'ready', blocked_by = null where j.ctid = any (_next.ctids)
       returning j.queue, j.rank, j.run_at

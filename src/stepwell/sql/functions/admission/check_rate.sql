@@ -15,6 +15,7 @@ declare
     -- NaN is greater than any number.
     when not (_per >= 0.000001 and _per <= 3155760000) then
       format('the count is for %s seconds: give more than 0, and at most 100 years', _per)
+    when _per / _count < 1e-9 then 'it is too fast: give fewer than a billion jobs a second'
     when _burst not between 1 and 1000000 then format('the burst is %s: give 1 to 1000000', _burst)
     when _per / _count * _burst > 3155760000 then
       'the burst would take more than 100 years to fill up: give a smaller one'

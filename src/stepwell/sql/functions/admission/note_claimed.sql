@@ -16,7 +16,7 @@ begin
       returning p.key, p.job_id
     ), taken as (
       select u.key, count(*) as tokens, max(coalesce(s.spacing, (r.rule ->> 'interval')::double precision)) as spacing,
-        max(s.burst + coalesce(s.late, 0)) as holds
+        max(s.burst + coalesce(s.late, 0)) as holds, max(coalesce(s.burst, (r.rule ->> 'burst')::integer)) as burst
       from used u
       join stepwell.job j on j.id = u.job_id
       cross join lateral json_array_elements(j.admission -> 'rates') as r (rule)
@@ -36,9 +36,16 @@ begin
         )
       returning b.key, b.next_at
     )
-    select array_agg(s.key) into _keys from spent s
-    where s.next_at is null and (select true from stepwell.job j where j.blocked_by = s.key limit 1);
-    -- The bucket was reserved to the last token, so no time was set for the jobs in line.
+    -- If the bucket was reserved to the last token, no time was set for the jobs in line. A job may have come into the
+    -- line since this statement began: then whoever admits finds the permits that are deleted here, and waits for this.
+    -- The permits are counted as they were before.
+    select array_agg(s.key) into _keys
+    from spent s
+    join taken t on t.key = s.key
+    where s.next_at is null and (
+      (select count(*) from stepwell.permit p where p.key = s.key and p.rate) >= t.burst
+      or (select true from stepwell.job j where j.blocked_by = s.key limit 1)
+    );
     perform stepwell.notify_blocked(_keys);
   end if;
   insert into stepwell.turn_clock as c (queue, rank, turn, moved_at)

@@ -1,5 +1,6 @@
 -- Notify the workers that jobs wait in the lines of these keys, so that one of them admits what fits. For callers whose
--- transaction may stay open: they must not hold the locks of stepwell.admit_keys. An empty list stands for all lines.
+-- transaction may stay open: they must not hold the locks of stepwell.admit_keys. To workers, an empty
+-- payload stands for all lines; an empty array sends nothing.
 create or replace function stepwell.notify_blocked(_keys text[]) returns void
 language plpgsql volatile
 as $$

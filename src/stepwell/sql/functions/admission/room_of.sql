@@ -21,6 +21,8 @@ declare
   _used double precision;
 begin
   select s.* into _set from stepwell.key_setting s where s.key = _key;
+  -- Before the bucket: a claim deletes the permit and fills the bucket in one transaction. If it commits between the two
+  -- statements, its token is counted twice, and not left out.
   _held := (select count(*) from stepwell.permit p where p.key = _key and p.rate = _rate);
   if not _rate then
     room := greatest(0, coalesce(_set.most, (_rule ->> 'most')::integer) - _held);

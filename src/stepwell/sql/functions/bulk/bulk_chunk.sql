@@ -61,7 +61,9 @@ begin
         least(greatest(coalesce(_milliseconds, 200), 1), 2000), _bulk.act = 'retry'
       );
     exception
-      when transaction_rollback or insufficient_resources or operator_intervention or read_only_sql_transaction then
+      when transaction_rollback or insufficient_resources or operator_intervention or read_only_sql_transaction
+        or lock_not_available
+      then
         raise;
       when others then
         -- Otherwise it would be the next one for ever, and all other operations would wait behind it.
@@ -120,7 +122,7 @@ begin
     update stepwell.audit a set count = (select b.done from stepwell.bulk b where b.id = _bulk.id)
     where a.bulk = _bulk.id;
   exception
-    when query_canceled or transaction_rollback or insufficient_resources then
+    when query_canceled or transaction_rollback or insufficient_resources or lock_not_available then
       update stepwell.bulk b
       set error = left(format('a chunk failed: %s', sqlerrm), 1000), worked_at = clock_timestamp(),
         next_at = clock_timestamp() + greatest(4 * (clock_timestamp() - _began), interval '1 second')

@@ -35,11 +35,13 @@ begin
       else '{}'
     end::text[]
   );
-  if _unknown is not null or length(_options ->> 'reason') > 10000 then
+  if _unknown is not null then
     raise exception using errcode = 'SW002',
-      message = format(
-        'stepwell: %s has no option %s, or it is too long', _act, coalesce(left(_unknown, 100), 'reason')
-      );
+      message = format('stepwell: %s has no option %s: leave it out', _act, left(_unknown, 100));
+  end if;
+  if length(_options ->> 'reason') > 10000 then
+    raise exception using errcode = 'SW002',
+      message = 'stepwell: the reason is longer than 10,000 characters: give a shorter one';
   end if;
   -- What is wrong with the filter or the options is found now, and not by each worker that tries.
   perform stepwell.bulk_matches(_filter, _states, _now, null, 1, 1, _act = 'retry');

@@ -63,7 +63,8 @@ begin
   ), added as (
     update stepwell.failure_group f
     set count = f.count + s.count, first_at = least(f.first_at, s.first_at), last_at = greatest(f.last_at, s.last_at),
-      message = s.message, job_id = s.job_id,
+      message = case when s.last_at >= f.last_at then s.message else f.message end,
+      job_id = case when s.last_at >= f.last_at then s.job_id else f.job_id end,
       state = case when a.again then 'open' else f.state end,
       reopened = f.reopened + a.again::integer,
       reopened_at = case when a.again then s.last_at else f.reopened_at end

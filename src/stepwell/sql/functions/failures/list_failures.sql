@@ -26,11 +26,12 @@ begin
   end if;
   return query
     with pending as materialized (
-      select t.fingerprint, sum(t.count)::bigint as count, max(t.at) as last_at
+      select t.fingerprint, sum(t.count)::bigint as count, max(t.at) as last_at,
+        coalesce(sum(t.count) filter (where t.at >= _hour), 0)::bigint as in_hour
       from (select * from stepwell.failure_tally order by id limit 10000) t
       group by t.fingerprint
     ), page as materialized (
-      select g.*, n.count as more, n.last_at as more_at, a.again
+      select g.*, coalesce(n.count, 0) as more, coalesce(n.in_hour, 0) as in_hour, n.last_at as more_at, a.again
       from stepwell.failure_group g
       left join pending n on n.fingerprint = g.fingerprint
       cross join lateral (select coalesce(g.state = 'resolved' and n.last_at > g.state_at, false) as again) a
@@ -50,9 +51,11 @@ begin
     )
     select p.fingerprint, p.task, p.type, p.frame, case when p.again then 'open' else p.state end, p.state_at,
       p.reopened + p.again::integer, case when p.again then p.more_at else p.reopened_at end, p.first_at,
-      greatest(p.last_at, p.more_at), p.count + coalesce(p.more, 0),
+      greatest(p.last_at, p.more_at), p.count + p.more,
       array(
-        select coalesce(h.count, 0) + case when s.n = 0 then coalesce(p.more, 0) else 0 end
+        -- What is not folded yet is of this hour, or of the end of the one before.
+        select coalesce(h.count, 0)
+          + case s.n when 0 then p.in_hour when 1 then p.more - p.in_hour else 0 end
         from generate_series(23, 0, -1) as s (n)
         left join stepwell.failure_hour h
           on h.fingerprint = p.fingerprint and h.hour = _hour - s.n * interval '1 hour'

@@ -49,7 +49,8 @@ begin
     select m.minute, m.task, m.queue, m.enqueued from minute m
     where length(m.task) between 1 and 200 and length(m.queue) between 1 and 200
     order by m.minute, m.task, m.queue
-    on conflict on constraint stat_pkey do update set enqueued = s.enqueued + excluded.enqueued
+    on conflict on constraint stat_pkey do update
+    set enqueued = least(s.enqueued::bigint + excluded.enqueued, 2147483647)
   ), moved as (
     update stepwell.stat_progress p set counted_to = last.id from last
   )
