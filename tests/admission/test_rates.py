@@ -220,6 +220,21 @@ async def test_a_job_that_comes_while_the_last_token_is_claimed_is_not_forgotten
     assert [told.payload for told in conn.notifies(timeout=10, stop_after=1)] == ['["api"]']
 
 
+async def test_an_admission_leaves_a_locked_bucket_to_a_worker(app: App, conn: Connection) -> None:
+    """It raised, and with it the end of the job that freed the key."""
+
+    @app.task(limit=Limit(2, key="a"), rate=Rate(1, per="1h", key="a"))
+    async def call(n: int) -> None: ...
+
+    await call.aenqueue_many([{"n": n} for n in range(3)])
+    conn.execute("insert into stepwell.bucket (key, used, used_at) values ('a', 1, now())")
+    conn.execute("listen stepwell_blocked")
+    with psycopg.connect(app.dsn) as holder:
+        holder.execute("update stepwell.bucket set used = 1 where key = 'a'")
+        assert conn.execute("select admitted from stepwell.admit_keys(array['a'])").fetchone() == (0,)
+    assert '["a"]' in [told.payload for told in conn.notifies(timeout=10, stop_after=1)]
+
+
 async def test_rate_limited_closes_the_bucket_and_uses_no_attempt(app: App, conn: Connection) -> None:
     told = list[float]()
     attempts = list[int]()

@@ -72,7 +72,7 @@ def test_a_look_that_takes_too_long_is_an_error(run: Run, jobs: Jobs, monkeypatc
         (("list", "--timeout", "soon"), "--timeout is 'soon'"),
         (("list", "--before", "x"), "'x' is not a job's id"),
         (("cancel", "--state", "failed"), "--state is 'failed': cancel is for jobs that are"),
-        (("run",), "which jobs? Give jobs run ids"),
+        (("run",), "which jobs? Give stepwell jobs run their ids"),
         (("move", "--all"), "move where?"),
         (("move", "--all", "--to", ""), "queue is ''"),
         (("move", "--all", "--run-at", "soon"), "--run-at is 'soon'"),

@@ -582,3 +582,22 @@ async def test_a_step_that_cannot_be_undone_or_tried_again_is_refused_before_it_
         with pytest.raises(JobFailed, match=said):
             await (await work.aenqueue()).aresult(timeout="10s")
     assert ran == []
+
+
+async def test_a_keyword_argument_of_the_function_fails_the_job_and_says_how_to_give_it(app: App) -> None:
+    async def charge(n: int) -> int:
+        return n
+
+    @app.task
+    async def wrong(ctx: Context) -> None:
+        await cast("Any", ctx.step)(charge, n=1)
+
+    @app.task
+    def misspelt(ctx: SyncContext) -> None:
+        cast("Any", ctx.step)(charge, 1, retries=3)
+
+    async with Worker(app):
+        with pytest.raises(JobFailed, match=r"no option 'n': give .* by position, or bind them: .*partial\(charge, n="):
+            await (await wrong.aenqueue()).aresult(timeout="20s")
+        with pytest.raises(JobFailed, match="no option 'retries': did you mean 'retry'"):
+            await (await misspelt.aenqueue()).aresult(timeout="20s")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from threading import Event
@@ -176,3 +178,9 @@ def test_the_flask_site_says_who_it_is(shop: App, flask_site: Flask) -> None:
         assert site.post(*act, {**OURS, "X-User": "eve"}).status == 403
         assert site.post(*act, {"X-User": "ada"}).status == 403
         assert site.post(*act, {**OURS, "X-User": "ada"}).status == 303
+
+
+def test_the_dashboard_without_its_extra_names_it() -> None:
+    program = "import sys; sys.modules['starlette'] = None; from stepwell.web import Dashboard"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "the dashboard needs starlette: pip install 'stepwell[web]'" in ended.stderr

@@ -396,3 +396,20 @@ def test_a_plugin_that_equals_another_one_hears_of_events(dsn: str) -> None:
     with app:
         work.enqueue()
     assert len(one.events) == len(other.events) > 0
+
+
+def test_an_interrupted_close_lets_the_next_use_start_the_plugins(dsn: str) -> None:
+    class Interrupted(Diary):
+        def stop_app(self, app: App) -> None:
+            super().stop_app(app)
+            if self.lines.count("app stops") == 1:
+                raise KeyboardInterrupt
+
+    diary, interrupted = Diary(), Interrupted()
+    app = App(dsn, plugins=[diary, interrupted])
+    with pytest.raises(KeyboardInterrupt), app:
+        pass
+    with app:
+        pass
+    assert interrupted.lines == ["app starts", "app stops"] * 2
+    assert diary.lines == ["app starts", "app starts", "app stops"]

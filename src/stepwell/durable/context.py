@@ -18,7 +18,7 @@ from stepwell.durable.children import Child, Spawnable, check_spawnable, spawn, 
 from stepwell.durable.concurrency import First
 from stepwell.durable.function_info import name_of, takes_context
 from stepwell.durable.job_context import JobContext
-from stepwell.durable.step import step
+from stepwell.durable.step import refuse_options, step
 from stepwell.durable.transaction import SessionTransaction, Transaction
 from stepwell.durable.waits import Event
 from stepwell.values.bounds import check_name
@@ -80,6 +80,7 @@ class Context(JobContext):
         timeout: Duration | None = None,
         undo: Callable[..., Any] | None = None,
         was: str | None = None,
+        **unknown: Any,
     ) -> Any:
         """Call a function and save its return value. Once that is saved, return it without calling the function.
 
@@ -89,6 +90,8 @@ class Context(JobContext):
         cancelled, the step is compensated: `undo` is called with the step's value, or with nothing. A plain function
         runs in a thread.
         """
+        if unknown:
+            refuse_options(fn, unknown)
         run = self._run
         made = step(run.effects, fn, args, key, retry, timeout, undo, was)
         run.expect(made)

@@ -5,20 +5,21 @@ A saved step runs again only if its arguments have changed and the task is decla
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import msgspec
 
 from stepwell.durable.backoff import pause_after
 from stepwell.durable.effects import LONGEST_PAUSE, Effects, saved_text
 from stepwell.durable.exits import Suspend
-from stepwell.durable.function_info import can_undo, check_value, decode_value, fingerprint, function_info
+from stepwell.durable.function_info import can_undo, check_value, decode_value, fingerprint, function_info, name_of
 from stepwell.durable.journal import Journal, StepEntry, Undo
 from stepwell.durable.saved_error import can_be_raised_again, describe_error, saved_error, tag_error
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.errors import ConfigError
+from stepwell.errors.text import nearest
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.json import encode_value
 from stepwell.values.outcome import OUTCOME_EXCEPTIONS
@@ -92,6 +93,18 @@ async def step(
     if undo is not None:
         _keep_undo(journal, entry, undo, value, retry)
     return value
+
+
+def refuse_options(fn: Callable[..., Any], options: Mapping[str, Any]) -> NoReturn:
+    """Refuse keyword arguments of `ctx.step` that are no options of it: most likely they are meant for the function."""
+    name = next(iter(options))
+    if hint := nearest(name, ("key", "retry", "timeout", "undo", "was")):
+        raise ConfigError(f"ctx.step has no option {name!r}{hint}")
+    called = name_of(fn)
+    raise ConfigError(
+        f"ctx.step has no option {name!r}: give the arguments of {called} by position, or bind them: "
+        f"ctx.step(functools.partial({called}, {name}=...), key={called!r})"
+    )
 
 
 def _check_options(name: str, retry: object, undo: object) -> None:

@@ -18,7 +18,7 @@ from stepwell.durable.effects import ThreadEffects, finish, run_on_loop
 from stepwell.durable.function_info import name_of, takes_context
 from stepwell.durable.job_context import JobContext
 from stepwell.durable.run_state import RunState
-from stepwell.durable.step import step
+from stepwell.durable.step import refuse_options, step
 from stepwell.durable.transaction import SyncSessionTransaction, SyncTransaction
 from stepwell.durable.waits import Event
 from stepwell.errors import ConfigError
@@ -115,9 +115,12 @@ class SyncContext(JobContext):
         timeout: Duration | None = None,
         undo: Callable[..., Any] | None = None,
         was: str | None = None,
+        **unknown: Any,
     ) -> Any:
         """Call a function and save its return value: see `Context.step`. `timeout` is for async functions only, as a
         plain one cannot be stopped."""
+        if unknown:
+            refuse_options(fn, unknown)
         return finish(step(self._effects(), fn, args, key, retry, timeout, undo, was))
 
     @overload

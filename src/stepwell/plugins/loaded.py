@@ -100,8 +100,12 @@ class LoadedPlugins:
     def stop_app(self, app: Any) -> None:
         """Call `stop_app` of each plugin that was started, the last first."""
         with self._lock:
-            self._stop_started(app)
-            self._is_started = False
+            try:
+                self._stop_started(app)
+            finally:
+                # Also if Ctrl-C came meanwhile: the next use of the app starts all of them.
+                self._started.clear()
+                self._is_started = False
 
     def _stop_started(self, app: Any) -> None:
         while self._started:

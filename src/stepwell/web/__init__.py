@@ -14,6 +14,8 @@ and `contrib.flask` import this.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from stepwell.errors import ConfigError
+
 if TYPE_CHECKING:
     from stepwell.web.access import ADMIN, OPERATOR, VIEWER, Right, User
     from stepwell.web.dashboard import Dashboard
@@ -24,7 +26,13 @@ __all__ = ["ADMIN", "OPERATOR", "VIEWER", "Dashboard", "Right", "User"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{'dashboard' if name == 'Dashboard' else 'access'}")
+    try:
+        module = import_module(f"{__name__}.{'dashboard' if name == 'Dashboard' else 'access'}")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("starlette", "jinja2"):
+            raise
+        raise ConfigError(f"the dashboard needs {missing}: pip install 'stepwell[web]'") from None
     return getattr(module, name)
 
 

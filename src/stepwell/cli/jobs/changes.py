@@ -31,7 +31,9 @@ def change_jobs(
     if ids and (filtered or everything):
         raise parse.UsageError(f"jobs {change.verb} takes ids or filters, not both")
     if not ids and not filtered and not everything:
-        raise parse.UsageError(f"which jobs? Give jobs {change.verb} ids, a filter such as --task NAME, or --all")
+        raise parse.UsageError(
+            f"which jobs? Give stepwell jobs {change.verb} their ids, a filter such as --task NAME, or --all"
+        )
     if ids:
         change_ids(change, ids, database, yes=yes)
         return

@@ -117,10 +117,16 @@ begin
     admitted := cardinality(_next.ids);
   end if;
   if _next.others is not null then
-    _got := stepwell.admit_lines(_next.others, _keys);
-    admitted := admitted + _got.admitted;
-    next_in := _got.next_in;
-    _places := _places || _got.places;
+    begin
+      _got := stepwell.admit_lines(_next.others, _keys);
+      admitted := admitted + _got.admitted;
+      next_in := _got.next_in;
+      _places := _places || _got.places;
+    exception when lock_not_available or deadlock_detected then
+      -- Somebody has locked a bucket, such as to change its rate. The caller, which may write the end of a job, must
+      -- not fail for that.
+      perform stepwell.notify_blocked(_next.others);
+    end;
   end if;
   if _places is not null or next_in is not null then
     perform stepwell.notify_ready(_places, next_in);
