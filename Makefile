@@ -77,7 +77,7 @@ $(DJANGO6)/.ready: pyproject.toml
 	  fi; \
 	done; \
 	echo "Django 6 needs Python 3.12 or later, and there is none here: make test-django6 DJANGO6_PYTHON=/path/to/python3.13"; exit 1
-	$(DJANGO6)/bin/python -m pip install --quiet --editable '.[django,embedded,flask,web,worker]' 'Django>=6' httpx pytest pytest-asyncio pytest-randomly pytest-timeout pytest-xdist
+	$(DJANGO6)/bin/python -m pip install --quiet --editable '.[django,embedded,flask,web,worker]' 'Django>=6' httpx hypothesis pytest pytest-asyncio pytest-randomly pytest-timeout pytest-xdist
 	@touch $@
 
 # The benchmarks at their smallest, to test changes to them.
