@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Tests and benchmarks start hundreds of processes. Without bytecode, each would compile Stepwell again.
+unexport PYTHONDONTWRITEBYTECODE
 # The tests that depend most on the version of Postgres. `make test-slow` runs them on 16; `make test-16` runs all.
 ON_POSTGRES := tests/migrations tests/admission/test_limits.py tests/admission/test_unique.py \
 	$(addprefix tests/sql/test_,claim.py durable.py enqueue.py outcomes.py promote.py rights.py)

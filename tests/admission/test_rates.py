@@ -6,7 +6,7 @@ import asyncio
 from bisect import bisect_left
 from itertools import pairwise
 from math import ceil
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -276,6 +276,37 @@ async def test_a_rate_that_is_set_opens_again(app: App, conn: Connection, rate: 
         assert conn.execute("select from stepwell.bucket where closed_until is not null").rowcount == 1
         await app.aset_rate("api", rate)
         assert await waits.aresult(timeout="20s") == 1
+
+
+@pytest.mark.parametrize("setting", ["1000, 1", "null, null"])
+async def test_a_rate_that_is_set_in_an_open_transaction_delays_no_claim(
+    app: App, conn: Connection, setting: LiteralString
+) -> None:
+    """The transaction held the bucket of a closed rate, and a claim of its jobs waited, with all other jobs."""
+
+    @app.task(rate=Rate(10, key="api"))
+    async def call() -> None: ...
+
+    @app.task
+    async def plain() -> None: ...
+
+    register = queries.fleet.register_worker("test", 1, "test", ["default"], "{}", 1, 86400)
+    [worker_id] = await app.database.afetch(register)
+    claim = queries.claims.claim(worker_id, ["default"], [Position()], ["call", "plain"], 10)
+    await call.aenqueue()
+    await plain.aenqueue()
+    assert conn.execute("select admitted from stepwell.admit_keys(array['api'])").fetchone() == (1,)
+    conn.execute(
+        "insert into stepwell.bucket (key, used, used_at, closed_until)"
+        " values ('api', 1, now(), now() + interval '1 day')"
+    )
+    closed = "select from stepwell.bucket where closed_until is not null"
+    conn.execute("set lock_timeout = '20s'")
+    with psycopg.connect(app.dsn) as operator:
+        operator.execute(f"select stepwell.set_rate('api', {setting})")
+        assert len(conn.execute(claim.text, claim.params).fetchall()) == 2
+        assert conn.execute(closed).rowcount == 1
+    assert conn.execute(closed).rowcount == 0
 
 
 def test_a_bad_time_of_rate_limited_is_reported_as_such() -> None:

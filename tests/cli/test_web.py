@@ -6,7 +6,9 @@ import signal
 import socket
 import urllib.error
 import urllib.request
+from typing import Any
 
+import psycopg
 import pytest
 from cli.commands import Run, Start
 from waiting import until
@@ -31,6 +33,17 @@ def test_the_dashboard_is_served_on_this_machine_until_it_is_stopped(start: Star
             return None
 
     assert "Enqueue" not in (until(page) or "")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) in (0, -signal.SIGTERM)
+
+
+def test_a_database_that_cannot_be_used_is_named_at_the_start(start: Start, conn: psycopg.Connection[Any]) -> None:
+    conn.execute("drop schema stepwell cascade")
+    process = start("web", "shop:app", "--port", str(free_port()), "--log-level", "warning")
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert "the dashboard has no data yet" in line
+    assert 'run "stepwell migrate"' in line
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) in (0, -signal.SIGTERM)
 

@@ -65,7 +65,10 @@ def taken(conn: Connection, job: Held) -> list[Any]:
     return [value for (value,) in found]
 
 
-def test_the_trigger_of_events_runs_no_code_of_a_table_that_is_not_theirs(conn: Connection, dsn: str) -> None:
+@pytest.mark.parametrize(("trigger", "table"), [("deliver_events", "event"), ("open_rate", "key_setting")])
+def test_a_trigger_runs_no_code_of_a_table_that_is_not_theirs(
+    conn: Connection, dsn: str, trigger: str, table: str
+) -> None:
     """With a cast of the caller's own, to read new would run the caller's code as the owner of the schema."""
     usage = "usage on schema stepwell"
     with role(conn, dsn, usage, "execute on all functions in schema stepwell", "create on schema public") as theirs:
@@ -75,11 +78,15 @@ def test_the_trigger_of_events_runs_no_code_of_a_table_that_is_not_theirs(conn: 
             " $$begin raise exception 'ran as %', current_user; end$$",
             "create cast (public.evil as bigint) with function public.steal(public.evil) as implicit",
             "create temp table mine (id public.evil, transaction xid8 default pg_current_xact_id())",
-            "create constraint trigger t after insert on mine deferrable for each row"
-            " execute function stepwell.deliver_events()",
         ):
             theirs.execute(sql.SQL(statement))
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match=r"the trigger of stepwell\.event"):
+        theirs.execute(
+            sql.SQL(
+                "create constraint trigger t after insert on mine deferrable for each row"
+                " execute function stepwell.{}()"
+            ).format(sql.Identifier(trigger))
+        )
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match=rf"the trigger of stepwell\.{table}"):
             theirs.execute("insert into mine (id) values (row(1))")
         theirs.execute("drop table mine; drop type public.evil cascade")
 

@@ -172,6 +172,7 @@ now                     owner   everybody
 oldest_ready            caller
 open_failure_groups     caller
 open_group              owner   producer worker
+open_rate               owner
 pass_on                 caller
 pause                   owner   operator
 pause_schedule          owner   operator

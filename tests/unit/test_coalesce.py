@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.postgres.coalesce import Coalescer
+from stepwell.postgres.coalesce import Coalescer, batches
 
 
 def whole(items: list[int]) -> Iterator[list[int]]:
@@ -70,3 +70,15 @@ async def test_what_is_no_error_but_ends_a_run_reaches_each_as_it_is() -> None:
     for future in [coalescer.submit(n) for n in range(2)]:
         with pytest.raises(Ends):
             await future
+
+
+def test_a_batch_is_cut_before_the_items_behind_it_are_made() -> None:
+    made: list[int] = []
+
+    def items() -> Iterator[int]:
+        for n in range(6):
+            made.append(n)
+            yield n
+
+    assert next(batches(items(), 2, lambda _: 1)) == [0, 1]
+    assert made == [0, 1, 2]

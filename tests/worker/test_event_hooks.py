@@ -157,3 +157,26 @@ def test_a_plugin_may_register_hooks_when_it_is_started(app: App) -> None:
     nothing.enqueue()
     app.close()
     assert heard == ["nothing"]
+
+
+def test_a_hook_may_close_the_app_while_the_app_is_closed(app: App) -> None:
+    closing, closed = threading.Event(), threading.Event()
+
+    class Closing(Plugin):
+        def stop_app(self, app: App) -> None:
+            closing.set()
+
+    @app.task
+    def nothing() -> None: ...
+
+    @app.on_event(JobEnqueued)
+    def told(event: JobEnqueued) -> None:
+        assert closing.wait(10)
+        app.close()
+        closed.set()
+
+    # The last plugin stops first: the hook is called in the midst of it.
+    app.plugins.add(Closing(), app)
+    nothing.enqueue()
+    app.close()
+    assert closed.is_set()

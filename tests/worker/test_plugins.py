@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextvars
+import faulthandler
 import logging
+import os
+import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -413,3 +416,29 @@ def test_an_interrupted_close_lets_the_next_use_start_the_plugins(dsn: str) -> N
         pass
     assert interrupted.lines == ["app starts", "app stops"] * 2
     assert diary.lines == ["app starts", "app starts", "app stops"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_of_a_process_that_closes_its_app_can_close_it_too(app: App) -> None:
+    stopping, go_on = threading.Event(), threading.Event()
+
+    class Slow(Plugin):
+        def stop_app(self, app: App) -> None:
+            stopping.set()
+            assert go_on.wait(30)
+
+    app.plugins.add(Slow(), app)
+    app.plugins.start_app(app)
+    closer = threading.Thread(target=app.close)
+    closer.start()
+    assert stopping.wait(10)
+    pid = os.fork()
+    if pid == 0:
+        faulthandler.dump_traceback_later(10, exit=True)
+        app.close()
+        os._exit(0)
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        go_on.set()
+        closer.join()

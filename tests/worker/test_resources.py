@@ -315,3 +315,27 @@ async def test_middleware_cannot_run_a_handler_twice_at_once(app: App) -> None:
         with pytest.raises(JobFailed, match="twice"):
             await (await slow.aenqueue()).aresult(timeout=10)
     assert calls == ["called"]
+
+
+async def test_a_resource_that_opens_when_the_worker_is_stopped_is_closed(app: App) -> None:
+    opening, go_on = threading.Event(), threading.Event()
+    happened: list[str] = []
+
+    @app.resource
+    def client() -> Iterator[Client]:
+        opening.set()
+        assert go_on.wait(10)
+        happened.append("opened")
+        yield Client()
+        happened.append("closed")
+
+    @app.task
+    def nothing() -> None: ...
+
+    worker = Worker(app)
+    run = asyncio.create_task(worker.run())
+    assert await asyncio.to_thread(opening.wait, 10)
+    worker.stop()
+    asyncio.get_running_loop().call_later(0.05, go_on.set)
+    await run
+    assert happened == ["opened", "closed"]

@@ -16,10 +16,12 @@ from stepwell.cli.database import DatabaseOption
 from stepwell.cli.load_app import load_app
 from stepwell.cli.logs import check_level, set_up_logging
 from stepwell.cli.options import AppArgument, LogLevelOption
-from stepwell.cli.output import complain
+from stepwell.cli.output import complain, warn
 from stepwell.cli.parse import UsageError
-from stepwell.errors import ConfigError
+from stepwell.errors import ConfigError, StepwellError
 from stepwell.postgres.address import ENVIRONMENT
+from stepwell.postgres.database import Database
+from stepwell.postgres.hints import translated
 
 _PARTS = ("starlette", "jinja2", "uvicorn")
 
@@ -91,8 +93,9 @@ def web(
         raise UsageError("--token and --user exclude each other: give one")
     if database is not None:
         os.environ[ENVIRONMENT] = database
+    found = load_app(app)
     server = make_server(
-        load_app(app),
+        found,
         host=host,
         port=port,
         auth=token if user is None else _name_and_password(user),
@@ -103,11 +106,21 @@ def web(
         log_level=(log_level or "info").lower(),
     )
     set_up_logging(log_level)
+    _warn_if_unusable(found.database)
     with contextlib.suppress(SystemExit):  # uvicorn ends the process if it cannot listen
         server.run()
     if not server.started:
         complain(f"the dashboard could not be served on {host}:{port}: {_why_not(host, port)}")
         raise typer.Exit(1)
+
+
+def _warn_if_unusable(database: Database) -> None:
+    """The pages say so, too, and work as soon as the database does."""
+    try:
+        with translated(database):
+            database.ensure_ready(wait=False)
+    except StepwellError as error:
+        warn(f"the dashboard has no data yet: {error}")
 
 
 def _why_not(host: str, port: int) -> str:

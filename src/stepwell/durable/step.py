@@ -186,6 +186,8 @@ def since(began: float) -> float:
 
 def encode_step(journal: Journal, key: str, value: Any, most: int, sealer: Sealer = PLAIN) -> str:
     """The value of a step as JSON. Raises `BadValue`, which names the step, if it cannot be stored."""
+    if value is None:
+        return "null"  # too short to be counted
     what = "step {!r} of task {!r} returned"
     encoded = encode_value(value, most, "App(max_result_size=...)", what, key, journal.job.task, sealer=sealer)
     journal.count_bytes(encoded, key)

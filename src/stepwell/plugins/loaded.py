@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -29,7 +30,8 @@ class LoadedPlugins:
         self._events = events
         self._lock = threading.RLock()
         self._started: list[Plugin] = []
-        self._is_starting = self._is_started = False
+        self._process = os.getpid()
+        self._is_starting = self._is_started = self._is_stopping = False
         self.all: tuple[Plugin, ...] = ()
         self._load(_checked(plugins))
 
@@ -66,6 +68,7 @@ class LoadedPlugins:
         """Call `start_app` of each plugin, unless the app is started already."""
         if self._is_started:
             return
+        self._check_process()
         with self._lock:
             if self._is_started or self._is_starting:  # a plugin that enqueues as it starts comes here again
                 return
@@ -98,14 +101,28 @@ class LoadedPlugins:
             self._started.append(plugin)
 
     def stop_app(self, app: Any) -> None:
-        """Call `stop_app` of each plugin that was started, the last first."""
+        """Call `stop_app` of each plugin that was started, the last first. If they are being stopped already, return:
+        the caller may be a function that a plugin waits for."""
+        self._check_process()
         with self._lock:
-            try:
-                self._stop_started(app)
-            finally:
-                # Also if Ctrl-C came meanwhile: the next use of the app starts all of them.
+            if self._is_stopping:
+                return
+            self._is_stopping = True
+        try:
+            self._stop_started(app)
+        finally:
+            # Also if Ctrl-C came meanwhile: the next use of the app starts all of them.
+            self._started.clear()
+            self._is_started = self._is_stopping = False
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            # The threads of the parent, which may have held the lock or stopped the plugins, do not run here.
+            self._process = os.getpid()
+            self._lock = threading.RLock()
+            if self._is_starting or self._is_stopping:
                 self._started.clear()
-                self._is_started = False
+                self._is_starting = self._is_started = self._is_stopping = False
 
     def _stop_started(self, app: Any) -> None:
         while self._started:

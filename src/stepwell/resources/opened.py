@@ -15,6 +15,9 @@ from stepwell.resources.declared import Resource, Resources, async_in_process
 
 T = TypeVar("T")
 
+# How long a worker that was asked to stop waits for a resource that is still opening.
+_OPEN_PATIENCE = 10.0
+
 
 class Opened(Protocol):
     """Where a handler gets its resources from."""
@@ -79,7 +82,7 @@ class WorkerResources:
             if itself := one.is_itself(manager, made):
                 await manager.__aexit__(None, None, None)
         elif hasattr(manager, "__enter__"):
-            made, itself = await asyncio.to_thread(_enter, one, manager)
+            made, itself = await _enter_in_thread(one, manager)
         else:
             self._values[id(one)] = made
             return
@@ -102,6 +105,18 @@ class WorkerResources:
             await manager.__aexit__(None, None, None)
         elif manager is not None:
             await asyncio.to_thread(manager.__exit__, None, None, None)
+
+
+async def _enter_in_thread(one: Resource, manager: Any) -> tuple[Any, bool]:
+    entering = asyncio.create_task(asyncio.to_thread(_enter, one, manager))
+    try:
+        return await asyncio.shield(entering)
+    except asyncio.CancelledError:
+        # The worker was asked to stop. The thread goes on, and nobody else would leave what it enters.
+        await asyncio.wait({entering}, timeout=_OPEN_PATIENCE)
+        if entering.done() and not entering.result()[1]:
+            await asyncio.to_thread(manager.__exit__, None, None, None)
+        raise
 
 
 def _enter(one: Resource, manager: Any) -> tuple[Any, bool]:

@@ -50,8 +50,9 @@ class JobStopAsked(JobEvent, frozen=True):
 class HandlerAbandoned(JobEvent, frozen=True):
     level = logging.ERROR
     line = (
-        "{0.job} did not stop when asked: its outcome is written, but it keeps its slot until it ends; look "
-        "at ctx.cancelled in the handler, or declare the task with process=True so that it can be killed"
+        "{0.job} did not stop when asked: its outcome is written, but its handler runs on, and until it returns the "
+        "worker runs one job less at a time; look at ctx.cancelled in the handler, or declare the task with "
+        "process=True so that it can be killed"
     )
 
 

@@ -37,6 +37,11 @@ def shared(values: list[Any], write: Callable[[Iterable[Any]], str] = bare) -> s
     return write(values)
 
 
+def unless_none(values: list[Any]) -> str | None:
+    """Write an option of a batch that differs from item to item: None if no item has it, else all elements."""
+    return None if values.count(None) == len(values) else bare(values)
+
+
 def _quoted(text: str) -> str:
     if "\\" in text:
         text = text.replace("\\", "\\\\")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from stepwell.postgres.queries.arrays import bare, shared, texts
+from stepwell.postgres.queries.arrays import bare, shared, texts, unless_none
 from stepwell.postgres.queries.jobs import columns
 from stepwell.postgres.queries.query import WITHIN, Query, as_tuple, milliseconds, one_column
 from stepwell.values.job import NewJob
@@ -38,20 +38,21 @@ _SAVE_WITHIN: LiteralString = (
 def save_steps(savings: Sequence[Saving], within: float | None = None) -> Query[tuple[list[UUID], datetime]]:
     """`within`: the lock timeout in seconds."""
     steps = [step for saving in savings for step in saving.steps]
-    owners = [saving for saving in savings for _ in saving.steps]
+    # Mostly a job saves one step at a time.
+    owners = savings if len(steps) == len(savings) else [saving for saving in savings for _ in saving.steps]
     values = [step.value for step in steps]
     large = [value is not None and len(value) > SHORT and is_large(value) for value in values]
     replaced = [step.replaced for step in steps]
     params = (
-        bare([saving.job_id for saving in owners]),
+        texts([saving.job_id for saving in owners]),
         bare([saving.epoch for saving in owners]),
         texts([step.key for step in steps]),
         bare([step.n for step in steps]),
         shared([step.kind for step in steps], texts),
         texts(values),
         _errors(steps),
-        bare([step.fingerprint for step in steps]),
-        bare([step.seconds for step in steps]),
+        unless_none([step.fingerprint for step in steps]),
+        unless_none([step.seconds for step in steps]),
         shared([step.undo for step in steps]),
         bare(large) if any(large) else None,
         bare(replaced) if any(replaced) else None,

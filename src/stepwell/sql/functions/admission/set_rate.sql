@@ -17,22 +17,19 @@ declare
 begin
   perform stepwell.check_key(_key);
   perform stepwell.check_rate(_key, _count, _per, _burst, _smooth);
-  if _count is null then
-    update stepwell.key_setting s set spacing = null, burst = null, late = null, set_at = stepwell.now()
-    where s.key = _key;
-  else
+  if _count is not null then
     _lateness := case when _smooth then stepwell.lateness(_count, _per) else 0 end;
     _spacing := (_per + _lateness) / _count;
-    insert into stepwell.key_setting as s (key, spacing, burst, late, set_at)
-    values (
-      _key, _spacing, case when _smooth then 1 else coalesce(_burst, _count) end, _lateness / _spacing, stepwell.now()
-    )
-    on conflict (key) do update
-    set spacing = excluded.spacing, burst = excluded.burst, late = excluded.late, set_at = excluded.set_at;
   end if;
+  -- Also to remove a setting that is not there: stepwell.open_rate, the trigger of these rows, opens the rate at commit.
+  -- Here, claims of its jobs would wait for the bucket as long as this transaction stays open.
+  insert into stepwell.key_setting as s (key, spacing, burst, late, set_at)
+  values (
+    _key, _spacing, case when _smooth then 1 else coalesce(_burst, _count) end, _lateness / _spacing, stepwell.now()
+  )
+  on conflict (key) do update
+  set spacing = excluded.spacing, burst = excluded.burst, late = excluded.late, set_at = excluded.set_at;
   delete from stepwell.key_setting s where s.key = _key and s.most is null and s.spacing is null;
-  -- Only if it is closed: claims of its jobs would wait for a transaction that stays open.
-  update stepwell.bucket b set closed_until = null where b.key = _key and b.closed_until > stepwell.now();
   perform stepwell.notify_blocked(array[_key]);
 end
 $$;
