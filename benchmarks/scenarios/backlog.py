@@ -55,5 +55,7 @@ def put(stage: Stage, jobs: int, *, delay: int = 0, queues: int = 1, priorities:
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         options = {"jobs": jobs, "delay": delay, "queues": queues, "priorities": priorities}
         connection.execute(_PUT, options)
-        # What a table that grew in the course of a day has had from autovacuum.
+        # What a table that grew in the course of a day has had from autovacuum and checkpoints. Else the disk still
+        # writes the rows just made while the worker waits for its commits.
         connection.execute("vacuum analyze stepwell.job")
+        connection.execute("checkpoint")
