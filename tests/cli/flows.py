@@ -7,7 +7,7 @@ from stepwell import App, Context, Done, Next, Retry, Step, SyncContext
 app = App()
 
 
-@app.schedule("15m", name="often", args={"x": 2}, catchup="skip")
+@app.schedule("15m", name="often", args={"x": 2}, catchup="skip", metadata={"by": "cron"}, timeout="1m", keep="1h")
 @app.schedule("0 3 * * *", tz="Europe/Paris", args={"x": 1}, overlap="queue", catchup=3, queue="late")
 @app.task(queue="night")
 async def clean(x: int) -> int:

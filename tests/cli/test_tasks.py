@@ -53,6 +53,8 @@ def test_steps_states_and_schedules_are_listed_without_a_database(run_without_da
     )
     assert (nightly["overlap"], nightly["catchup"], nightly["args"], nightly["queue"]) == ("queue", 3, {"x": 1}, "late")
     assert (often["name"], often["every"], often["catchup"], often["queue"]) == ("often", 900.0, 0, "night")
+    assert (often["metadata"], often["policy"]) == ({"by": "cron"}, {"timeout": 60.0, "keep": 3600.0})
+    assert (nightly["metadata"], nightly["policy"], nightly["max_attempts"]) == (None, None, None)
     assert datetime.fromisoformat(nightly["next_run_at"]).astimezone(ZoneInfo("Europe/Paris")).hour == 3
 
     tasks, steps, schedules = run_without_database("tasks", "flows:app").out.split("\n\n")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 
 import pytest
 
-from stepwell import App, Context, Retry, Worker
+from stepwell import App, Context, JobFailed, Retry, Worker
 from stepwell.telemetry import steps as telemetry
 
 
@@ -77,6 +78,40 @@ async def test_warnings_of_a_run_are_heard_too(app: App) -> None:
     kinds = (telemetry.SuspensionCaught, telemetry.BackoffFailed, telemetry.UndoFailed)
     for kind in kinds:
         assert [_about(event)[:3] for event in heard if isinstance(event, kind)] == [(str(job.id), "work", "default")]
+
+
+async def test_a_back_off_function_that_fails_is_heard_of_wherever_it_is(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[Any] = []
+
+    def broken(_: int, __: BaseException) -> float:
+        raise RuntimeError("no delay")
+
+    async def fail() -> None:
+        raise OSError("full")
+
+    async def hang() -> None:
+        await asyncio.sleep(60)
+
+    twice = Retry(max_attempts=2, backoff=broken)
+    tasks = [
+        app.task(name="fails", retry=twice)(fail),
+        app.task(name="hangs", retry=twice, timeout="10ms")(hang),
+        app.chain("failing chain", fail, retry=twice),
+        app.chain("hanging chain", hang, retry=twice, timeout="10ms"),
+    ]
+    monkeypatch.setattr("stepwell.durable.backoff._FAILED_PAUSE", 0.001)
+    app.subscribe(heard.append)
+    jobs = await app.aenqueue_many([task.call() for task in tasks])
+    async with Worker(app):
+        for job in jobs:
+            with pytest.raises(JobFailed):
+                await job.aresult(timeout="10s")
+    for job, task, of in zip(jobs, tasks, ("fails", "hangs", "step 'fail' of", "step 'hang' of"), strict=True):
+        told = [event for event in heard if isinstance(event, telemetry.BackoffFailed) and event.job_id == str(job.id)]
+        assert [_about(event)[1:] for event in told] == [(task.name, "default", 1), (task.name, "default", 2)]
+        assert told[0].of.startswith(of)
 
 
 async def test_a_run_that_is_replayed_after_each_step_is_not_blamed_for_that(app: App) -> None:

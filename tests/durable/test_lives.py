@@ -156,6 +156,7 @@ async def test_a_restart_keeps_the_job_its_options_signals_and_failures_and_forg
             got = [(await ctx.wait_for("news", timeout=0)).value, (await ctx.receive("note", timeout=0)).value]
             assert got == ["second", "unread"]
             assert ctx.metadata == {"tenant": "a"}
+            assert not (await work.using(unique="one").aenqueue()).inserted
             raise Fail("enough")
         await ctx.step(save, "kept no longer", undo=undone.append)
         if ctx.epoch == 1:
@@ -167,7 +168,8 @@ async def test_a_restart_keeps_the_job_its_options_signals_and_failures_and_forg
 
     for word in ("first", "second"):
         await app.aemit("news", value=word)
-    job = await work.using(priority=7, metadata={"tenant": "a"}, max_attempts=5).aenqueue()
+    options = work.using(priority=7, metadata={"tenant": "a"}, max_attempts=5, keep_failed="2h", unique="one")
+    job = await options.aenqueue()
     for word in ("read", "unread"):
         await job.asend("note", word)
     async with Worker(app, queues=["default"]):
@@ -179,6 +181,8 @@ async def test_a_restart_keeps_the_job_its_options_signals_and_failures_and_forg
     attempts, epochs = zip(*runs, strict=True)
     assert (attempts[-1], list(epochs)) == (1, sorted(set(epochs)))
     assert (info.priority, info.queue, info.max_attempts) == (7, "default", 5)
+    assert info.policy is not None
+    assert info.policy["keep_failed"] == 7200
     assert [failure.type for failure in info.failures] == ["ConnectionError", "stepwell.Fail"]
     assert [step.kind for step in info.steps if step.kind == "step"] == []
     # Nothing of an earlier life is undone; but its children that still live are cancelled with the job.

@@ -13,6 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from waiting import until
 
 from stepwell import App, ConfigError, DatabaseError, DatabaseTimeout, SchemaMismatch, Worker
+from stepwell.telemetry.bus import Telemetry
+from stepwell.telemetry.enqueue import DatabaseSilent
 
 
 def test_no_database_names_the_three_ways_to_configure_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,8 +51,11 @@ def test_a_wrong_url_is_explained(url: str, said: str) -> None:
 
 def test_a_first_call_says_early_that_the_database_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     app = App("postgresql://postgres@127.0.0.1:1/db", call_timeout="2s")
+    heard: list[Telemetry] = []
+    app.subscribe(heard.append)
     with pytest.raises(DatabaseTimeout):
         app.pause("mail")
+    assert [type(event) for event in heard] == [DatabaseSilent]
     (said,) = caplog.messages
     assert "db at 127.0.0.1:1 has not answered for 1s (" in said
     assert "refused): trying until 2s have passed. Is Postgres running there" in said

@@ -58,7 +58,7 @@ async def test_the_batches_of_a_bulk_change_are_one_act(
     @app.task
     async def work(n: int) -> None: ...
 
-    monkeypatch.setattr("stepwell.jobs.bulk.BATCH", 2)
+    monkeypatch.setattr("stepwell.jobs.bulk.CHUNK", 2)
     await work.using(delay="1h").aenqueue_many([{"n": n} for n in range(5)])
     with app.acting_as("ada"):
         assert await app.acancel_jobs(task=work) == 5

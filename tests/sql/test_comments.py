@@ -38,10 +38,12 @@ def test_everything_in_the_schema_has_a_comment(conn: Connection) -> None:
 
 def test_a_comment_is_stated_once_and_says_more_than_its_migration(conn: Connection) -> None:
     folder = resources.files("stepwell") / "sql"
-    stated = _stated((folder / "comments.sql").read_text("utf-8"))
-    migrations = [file.read_text("utf-8") for file in (folder / "migrations").iterdir()]
+    stated, migrated = (
+        _stated("\n".join(file.read_text("utf-8") for file in (folder / name).iterdir()))
+        for name in ("comments", "migrations")
+    )
     assert len({name for name, _ in stated}) == len(stated) > 100
-    assert set(stated).isdisjoint(_stated("\n".join(migrations)))
+    assert set(stated).isdisjoint(migrated)
     rows = conn.execute(_COMMENTED).fetchall()
     assert {name for name, _ in stated} <= {name for name, _, kind in rows if kind != "view"}
 

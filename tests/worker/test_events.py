@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from stepwell import App, Context, Worker
 from stepwell.telemetry.bus import EventBus, JobEvent, Telemetry
 from stepwell.telemetry.enqueue import CancelAsked, GroupEnqueued, JobEnqueued
 from stepwell.telemetry.jobs import JobClaimed, JobStarted, JobSucceeded
 from stepwell.telemetry.steps import StepSaved
+from stepwell.telemetry.supervisor import MemoryLimitTooLow, RunLimitReached
+from stepwell.worker.process_limits import LimitWatch, ProcessLimits
 
 
 async def part() -> int:
@@ -80,3 +84,15 @@ def test_without_a_subscriber_no_event_of_a_job_is_wanted() -> None:
     assert not any(worker_bus.wanted(kind) for kind in (JobEnqueued, JobClaimed, JobStarted, JobSucceeded, StepSaved))
     app.subscribe(lambda _: None)
     assert worker_bus.wanted(JobClaimed)
+
+
+async def test_a_limit_of_a_process_that_is_reached_is_on_the_bus(app: App) -> None:
+    heard: list[Telemetry] = []
+    app.subscribe(heard.append)
+    for limits in (ProcessLimits(jobs=0), ProcessLimits(memory=1)):
+        worker = Worker(app)
+        watch = asyncio.create_task(LimitWatch(worker, limits, app.events).run())
+        await asyncio.sleep(0)
+        worker.stop()
+        await watch
+    assert [type(event) for event in heard] == [RunLimitReached, MemoryLimitTooLow]

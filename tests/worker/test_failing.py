@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
 from waiting import Heard, auntil
 
-from stepwell import App, Context, JobFailed, Retry, Worker
+from stepwell import App, Context, Done, JobFailed, Machine, Retry, Worker
 from stepwell.telemetry.jobs import AttemptFailed
 from stepwell.telemetry.worker import LoopBlocked
 
@@ -70,6 +70,31 @@ async def test_failure_carries_the_remote_type_message_and_traceback(app: App) -
     assert (caught.value.type, caught.value.message, caught.value.task) == ("LookupError", "no such thing", "explode")
     assert "in explode" in (caught.value.traceback or "")
     assert "executor.py" not in (caught.value.traceback or "")
+
+
+async def test_a_traceback_begins_with_the_function_that_was_called(app: App) -> None:
+    async def explode() -> None:
+        raise LookupError("no such thing")
+
+    def explode_in_a_thread() -> None:
+        raise LookupError("no such thing")
+
+    @app.machine("machine", retry=ONCE).state(start=True)
+    @dataclass
+    class Explodes:
+        def run(self) -> Done[None]:
+            raise LookupError("no such thing")
+
+    machine = cast("Machine", app.tasks["machine"])
+    tasks = [app.task(retry=ONCE)(fn) for fn in (explode, explode_in_a_thread)]
+    chains = [app.chain(f"chain of {fn.__name__}", fn, retry=ONCE) for fn in (explode, explode_in_a_thread)]
+    async with Worker(app):
+        for call in [*(task.call() for task in (*tasks, *chains)), machine.call(Explodes())]:
+            [job] = await app.aenqueue_many([call])
+            with pytest.raises(JobFailed) as caught:
+                await job.aresult(timeout="10s")
+            frames = [line for line in (caught.value.traceback or "").splitlines() if "File" in line]
+            assert [__file__ in frame for frame in frames] == [True], caught.value.traceback
 
 
 async def test_retry_on_and_never_on_decide_by_type(app: App) -> None:

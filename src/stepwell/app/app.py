@@ -13,7 +13,7 @@ from stepwell.app.extensions import AppExtensions
 from stepwell.app.fleet import FleetControl
 from stepwell.app.registry import TaskRegistry
 from stepwell.app.task_defaults import DRIFTS, TaskDefaults
-from stepwell.app.worker_hook import Hook, check_hook
+from stepwell.app.worker_hook import WorkerHook, check_hook
 from stepwell.calendar.schedule import STALES, Stale
 from stepwell.durable.backend import Drift
 from stepwell.jobs.app_failures import AppFailures
@@ -37,7 +37,7 @@ from stepwell.values.sealing import Sealer, ValueCodec
 
 # Calls that other libraries have on their app.
 _ELSEWHERE = ("enqueue", "aenqueue", "delay", "send_task", "enqueue_job", "apply_async")
-AnyHook = TypeVar("AnyHook", bound=Hook)
+AnyHook = TypeVar("AnyHook", bound=WorkerHook)
 
 
 class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetControl, AppExtensions):
@@ -107,19 +107,20 @@ class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetCont
         """The owner of its jobs: the name that the app was given; None: any worker that knows the task runs them."""
         self.queue = check_name("default" if queue is None else queue, "queue")
         self.max_result_size = check_whole(max_result_size, "max_result_size", 1)
+        self.events = EventBus()
+        """The bus of this app's telemetry events. The buses of its workers hand theirs on to its subscribers."""
         from stepwell.postgres.database import Database  # it needs psycopg, which takes long to import
 
         self.database = Database(
             database,
             pool_size=check_whole(pool_size, "pool_size", 1),
             call_timeout=check_timeout(call_timeout, "call_timeout"),
+            events=self.events,
         )
-        self.events = EventBus()
-        """The bus of this app's telemetry events. The buses of its workers hand theirs on to its subscribers."""
         self.plugins = LoadedPlugins(plugins, self.events)
         self.resources = Resources()
-        self.start_hooks: list[Hook] = []
-        self.stop_hooks: list[Hook] = []
+        self.start_hooks: list[WorkerHook] = []
+        self.stop_hooks: list[WorkerHook] = []
         given = {
             "queue": queue,
             "retry": retry,

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 from stepwell.errors import ConfigError
 from stepwell.jobs.task import Task
 
-Hook: TypeAlias = Callable[[], object]
+WorkerHook: TypeAlias = Callable[[], object]
 """A function that a worker calls. If it returns an awaitable, the worker awaits it."""
 
 
-def check_hook(who: str, hook: Any) -> Hook:
+def check_hook(who: str, hook: Any) -> WorkerHook:
     """Return the function, if it can be a hook of `@app.who`. Raises `ConfigError` if it cannot."""
     if isinstance(hook, Task):
         raise ConfigError(f"@app.{who} takes a function, and {hook.name!r} is a task: write one around it")
@@ -32,6 +32,6 @@ def check_hook(who: str, hook: Any) -> Hook:
     return hook
 
 
-def name_of(hook: Hook) -> str:
+def name_of(hook: WorkerHook) -> str:
     name = getattr(hook, "__qualname__", None)
     return repr(hook) if name is None else f"{getattr(hook, '__module__', '?')}.{name}"

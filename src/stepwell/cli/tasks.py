@@ -114,7 +114,14 @@ def _schedule_record(schedule: NewSchedule) -> dict[str, Any]:
         "overlap": schedule.overlap,
         "catchup": schedule.catchup,
         "jitter": schedule.jitter,
+        "metadata": _loaded(schedule.metadata),
+        "max_attempts": schedule.max_attempts,
+        "policy": _loaded(schedule.policy),
     }
+
+
+def _loaded(text: str | None) -> Any:
+    return None if text is None else json_text.loads(text)
 
 
 def next_tick(schedule: NewSchedule) -> datetime | None:

@@ -20,6 +20,7 @@ from stepwell.durable.saved_error import can_be_raised_again, describe_error, sa
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.errors import ConfigError
 from stepwell.errors.text import nearest
+from stepwell.telemetry.steps import BackoffFailed
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.json import encode_value
 from stepwell.values.outcome import OUTCOME_EXCEPTIONS
@@ -158,7 +159,9 @@ async def call_with_retry(
                 await effects.save(journal.notes.and_steps(step))
                 tag_error(error, entry.key, final=True)
                 raise
-            delay = pause_after(error, retry, attempt, f"step {entry.key!r} of {journal.job.task}", journal)
+            delay, wrong = pause_after(error, retry, attempt)
+            if wrong is not None:
+                journal.tell(BackoffFailed, f"step {entry.key!r} of {journal.job.task}", wrong, delay)
             again = NewStep(f"{tries}~{attempt}", journal.next_n(), "retry", error=described)
             attempt += 1
             if delay > LONGEST_PAUSE or journal.always_replay:

@@ -27,6 +27,8 @@ _NOT_USER_CODE = (
     ),
     "<",
 )
+# Stepwell calls a handler through these.
+_CALLERS = (_NOT_USER_CODE[0], *(f"{_NOT_USER_CODE[1]}{name}{os.sep}" for name in ("asyncio", "concurrent")))
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _COMPARED = 20
 _FRAMES = 4
@@ -57,6 +59,13 @@ def error_line(kind: str, message: str | None) -> str:
 
 def error_line_of(error: BaseException) -> str:
     return error_line(error_name(error), error_message(error))
+
+
+def frames_of_handler(frames: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames by which Stepwell called the handler; None: there are no others."""
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_CALLERS):
+        frames = frames.tb_next
+    return frames
 
 
 def format_traceback(error: BaseException, frames: TracebackType | None) -> str:

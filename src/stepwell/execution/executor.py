@@ -18,7 +18,7 @@ from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.durable.unawaited import Unawaited
 from stepwell.durable.undo import undo_all
 from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, TooManySteps
-from stepwell.errors.text import error_message, error_name, format_traceback, user_frame
+from stepwell.errors.text import error_message, error_name, format_traceback, frames_of_handler, user_frame
 from stepwell.jobs.task import Task
 from stepwell.resources.opened import injected
 from stepwell.values.outcome import (
@@ -200,9 +200,10 @@ def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal 
             step = _step_of(error)
             # A step that has used up its own attempts is not tried again with the job.
             again = not (step and step.final) and task.retry.allows(error)
-            return _failed(
-                "error", error, pause_after(error, task.retry, attempt, task.name, journal) if again else None
-            )
+            if not again:
+                return _failed("error", error, None)
+            delay, wrong = pause_after(error, task.retry, attempt)
+            return msgspec.structs.replace(_failed("error", error, delay), backoff_error=wrong)
 
 
 def _step_of(error: BaseException) -> ErrorOrigin | None:
@@ -238,8 +239,8 @@ def _only_suspends(group: BaseExceptionGroup[BaseException]) -> list[Suspend]:
 
 
 def _failed(reason: str, error: BaseException, delay: float | None) -> Failed:
-    # The first frame is this file's own.
-    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    # If the error is Stepwell's own, its frames stay, but for the first, which is this file's.
+    frames = frames_of_handler(error.__traceback__) or (error.__traceback__ and error.__traceback__.tb_next)
     # Not by assignment: a class may refuse that, as a frozen dataclass does.
     BaseException.with_traceback(error, frames)
     trace = format_traceback(error, frames)

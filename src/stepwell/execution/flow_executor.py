@@ -109,8 +109,8 @@ def _failed(error: BaseException, step: FlowStep, attempt: int) -> Outcome:
         return outcome
     failed = msgspec.structs.replace(_at(step, outcome, attempt), max_attempts=step.retry.max_attempts)
     if isinstance(error, TimeLimitExpired):
-        delay = pause_after(error, step.retry, attempt, step.name)
-        return msgspec.structs.replace(failed, reason="timeout", delay=delay)
+        delay, wrong = pause_after(error, step.retry, attempt)
+        return msgspec.structs.replace(failed, reason="timeout", delay=delay, backoff_error=wrong)
     return failed
 
 

@@ -189,7 +189,7 @@ class AppJobs:
         """Retry all failed jobs that match the filters, of every app, as `JobHandle.retry` does; with `state`,
         cancelled jobs, or scheduled jobs that wait for their next attempt. Returns how many.
 
-        Each batch is committed: if the call is interrupted, call it again.
+        Each chunk is committed: if the call is interrupted, call it again.
         """
         plan = change_jobs("retry_jobs", retrying(from_start=from_start), in_queue, which)
         return run_call("retry_jobs", plan, self.database)
@@ -206,7 +206,7 @@ class AppJobs:
         """Cancel all live jobs that match the filters, of every app; `worker` means the jobs that it runs. Returns how
         many; running jobs are asked to stop.
 
-        Each batch is committed: if the call is interrupted, call it again. Jobs that are enqueued meanwhile stay.
+        Each chunk is committed: if the call is interrupted, call it again. Jobs that are enqueued meanwhile stay.
         """
         return run_call(
             "cancel_jobs",

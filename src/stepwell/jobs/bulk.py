@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stepwell.postgres.queries.jobs import CancelledJob
     from stepwell.postgres.queries.search import JobMatch
 
-BATCH = 1000
+CHUNK = 1000
 """How many jobs one query reads or changes."""
 
 Became = Literal["ready", "cancelled", "running", "undoing", "deleted", "moved"]
@@ -182,7 +182,7 @@ def list_matching(which: JobMatch, limit: int, before: str | None, timeout: floa
     found: list[JobInfo] = []
     until = time.monotonic() + timeout
     while True:
-        rows = yield queries.search.find_page(which, before, min(limit - len(found), BATCH))
+        rows = yield queries.search.find_page(which, before, min(limit - len(found), CHUNK))
         found += [job for _, job in rows if job is not None]
         before = rows[0][0]
         if before is None or len(found) >= limit:
@@ -218,10 +218,10 @@ def change_matching(change: Change, which: JobMatch) -> QueryPlan[Counter[Became
     """Change every job that matches a filter from `change.narrow`."""
     total: Counter[Became] = Counter()
     before: str | None = None
-    # All batches are recorded as one act.
+    # All chunks are recorded as one act.
     act = Act(change.verb, f"jobs with {which.text}", bulk=uuid4())
     while True:
-        [(ids, before)] = yield queries.search.find_ids(which, before, BATCH, to_retry=change.to_retry)
+        [(ids, before)] = yield queries.search.find_ids(which, before, CHUNK, to_retry=change.to_retry)
         if ids:
             total.update(change.read((yield msgspec.structs.replace(change.query(ids), act=act))).values())
         if before is None:

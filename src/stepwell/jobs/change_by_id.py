@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from shlex import quote
 
 from stepwell.errors import WHY_NO_JOB, StepNotFound
-from stepwell.jobs.bulk import BATCH, Became, Change
+from stepwell.jobs.bulk import CHUNK, Became, Change
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan
 from stepwell.values.duration import local_time
@@ -29,7 +29,7 @@ class Changed:
 def change_by_id(change: Change, ids: Sequence[str]) -> QueryPlan[Changed]:
     changed = Changed()
     # A job that lacks the step fails the whole statement, so with a step each job gets its own.
-    size = BATCH if change.step is None else 1
+    size = CHUNK if change.step is None else 1
     for start in range(0, len(ids), size):
         with suppress(StepNotFound):  # `_refusal` names the steps that the job has
             changed.became |= change.read((yield change.query(ids[start : start + size])))

@@ -13,9 +13,9 @@ import msgspec
 
 from stepwell.errors import ConfigError, JobExists
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.enqueue_batches import (
+from stepwell.jobs.enqueue_chunks import (
     at_once,
-    batch_queries,
+    chunk_queries,
     enqueue_query,
     in_order,
     job_size,
@@ -110,7 +110,7 @@ class JobStore:
         return (self._aenqueue_observed if self.is_observed else self._aenqueue)(call, connection)
 
     def enqueue_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
-        """Enqueue many calls, all or none. Postgres works on one batch while `calls` yields the next."""
+        """Enqueue many calls, all or none. Postgres works on one chunk while `calls` yields the next."""
         if connection is None:
             refuse_in_event_loop("enqueue_many", "aenqueue_many")
         if not self.is_observed:
@@ -215,44 +215,44 @@ class JobStore:
     def _enqueue_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
         made: list[Call[Any]] = []
         with naming_the_item(made), self._naming_the_job():
-            batched = batch_queries(calls, made)
-            # The first two batches are made before a connection is opened: bad args need no database.
-            first = list(islice(batched, 2))
+            chunked = chunk_queries(calls, made)
+            # The first two chunks are made before a connection is opened: bad args need no database.
+            first = list(islice(chunked, 2))
             if connection is not None:
                 # The caller's transaction survives a bad item, so all items are checked before any is sent.
                 rows = [
                     row
-                    for query in in_order(first, batched, made)
+                    for query in in_order(first, chunked, made)
                     for row in fetch_on(self.database, connection, query)
                 ]
             elif len(first) < 2:
                 rows = [row for query in first for row in self.database.fetch(query)]
             else:
                 try:
-                    rows = self.database.fetch_each(at_once(first, batched, made))
+                    rows = self.database.fetch_each(at_once(first, chunked, made))
                 except Exception as error:
                     if not may_be_out_of_order(error, made):
                         raise
-                    rows = self.database.fetch_each(in_order(first, batched, made))
+                    rows = self.database.fetch_each(in_order(first, chunked, made))
         return self._handles(rows, made, connection)
 
     async def _aenqueue_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
         made: list[Call[Any]] = []
         with naming_the_item(made), self._naming_the_job():
-            batched = batch_queries(calls, made)
-            first = list(islice(batched, 2))
+            chunked = chunk_queries(calls, made)
+            first = list(islice(chunked, 2))
             if connection is not None:
-                ordered = in_order(first, batched, made)
+                ordered = in_order(first, chunked, made)
                 rows = [row for query in ordered for row in await afetch_on(self.database, connection, query)]
             elif len(first) < 2:
                 rows = [row for query in first for row in await self.database.afetch(query)]
             else:
                 try:
-                    rows = await self.database.afetch_each(at_once(first, batched, made))
+                    rows = await self.database.afetch_each(at_once(first, chunked, made))
                 except Exception as error:
                     if not may_be_out_of_order(error, made):
                         raise
-                    rows = await self.database.afetch_each(in_order(first, batched, made))
+                    rows = await self.database.afetch_each(in_order(first, chunked, made))
         return self._handles(rows, made, connection)
 
     def _handles(

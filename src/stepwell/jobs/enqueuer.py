@@ -11,7 +11,7 @@ import msgspec
 
 from stepwell.errors import BadArgs, ConfigError
 from stepwell.jobs import task as tasks  # the module: it imports this one
-from stepwell.jobs.enqueue_batches import of_item
+from stepwell.jobs.enqueue_chunks import of_item
 from stepwell.jobs.handle import JobHandle
 from stepwell.jobs.metadata import encode_metadata
 from stepwell.jobs.options import Options, check_priority, check_run_at

@@ -14,7 +14,7 @@ import msgspec
 from stepwell.errors import BadArgs, ConfigError, GroupNotFound, JobExists
 from stepwell.jobs.cancelled import tell_cancelled
 from stepwell.jobs.check import check_reason, to_job_id
-from stepwell.jobs.enqueue_batches import naming_the_item, size_batches
+from stepwell.jobs.enqueue_chunks import naming_the_item, size_chunks
 from stepwell.jobs.enqueuer import Call, Enqueuer, check_calls
 from stepwell.jobs.handle import JobHandle
 from stepwell.postgres import queries
@@ -135,7 +135,7 @@ class Group(Generic[R]):
         """Cancel all live members, as `JobHandle.cancel` does, and return how many: running ones are asked to stop.
         When all have ended, the callback starts as usual, with the summary. With `then` it is cancelled, too.
 
-        Each batch is committed: if the call is interrupted, call it again. With `connection`, all are cancelled if and
+        Each chunk is committed: if the call is interrupted, call it again. With `connection`, all are cancelled if and
         only if your transaction commits.
         """
         return run_call("cancel", self._cancel(reason, then), self._store.database, connection)
@@ -163,7 +163,7 @@ class Group(Generic[R]):
 
 
 class NewGroup:
-    """A group to enqueue: its queries run in one transaction, and Postgres works on one batch while the next is
+    """A group to enqueue: its queries run in one transaction, and Postgres works on one chunk while the next is
     made."""
 
     def __init__(self, store: JobStore, calls: list[Call[Any]], then: Enqueuer[..., Any] | None) -> None:
@@ -232,8 +232,8 @@ class NewGroup:
             # Its arguments come when the group has ended.
             callback, keep = msgspec.structs.replace(self._then.job, args="{}"), self._then.task.keep
         yield queries.groups.open_group(self._id, max(keep, _SHORTEST_KEEP), callback, self._parameter)
-        for batch in size_batches(self._jobs()):
-            yield queries.groups.add_members(self._id, batch)
+        for chunk in size_chunks(self._jobs()):
+            yield queries.groups.add_members(self._id, chunk)
         yield queries.groups.seal_group(self._id)
 
     def _jobs(self) -> Iterator[NewJob]:
@@ -249,7 +249,7 @@ class NewGroup:
 
 
 def _small_or_lazy(made: Iterator[Query[Any]]) -> list[Query[Any]] | Iterator[Query[Any]]:
-    """A list of few queries, which may be sent again, or an iterator. The first batches are made before a connection is
+    """A list of few queries, which may be sent again, or an iterator. The first chunks are made before a connection is
     opened: bad items need no database."""
     first = list(islice(made, 4))
     return first if len(first) < 4 else chain(first, made)

@@ -21,7 +21,7 @@ _LONGEST_PAUSE = 0.5
 
 
 class KeyBusy(Exception):
-    """An open transaction has a unique key of this batch. Nothing of the batch was written."""
+    """An open transaction has a unique key of these jobs. None of them was written."""
 
 
 def tried(query: Query[Enqueued]) -> list[Query[Enqueued]]:

@@ -17,7 +17,7 @@ from typing import Any, cast
 from stepwell.plugins.plugin import Plugin
 from stepwell.telemetry.bus import EventBus, Telemetry, logger
 
-Hook = Callable[[Any], object]
+EventHook = Callable[[Any], object]
 
 _MOST_WAITING = 10_000
 _PATIENCE = 5.0
@@ -36,7 +36,7 @@ class EventHooks(Plugin):
         self._loops: list[asyncio.AbstractEventLoop] = []
         self._calls: dict[Future[None], asyncio.AbstractEventLoop] = {}
         """The calls of async functions that have not ended, and the loop of each."""
-        self._queue: queue.SimpleQueue[tuple[Hook, Telemetry]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[EventHook, Telemetry]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._told_full = False
@@ -46,7 +46,7 @@ class EventHooks(Plugin):
         if self._process != os.getpid():
             self._begin()  # a forked child has neither the thread nor the loops
 
-    def add(self, kinds: tuple[type[Telemetry], ...], fn: Hook) -> None:
+    def add(self, kinds: tuple[type[Telemetry], ...], fn: EventHook) -> None:
         """Call the function with events of these classes. Events of other classes are not made for it."""
         is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
         self._events.subscribe(partial(self._hand_to_loop if is_async else self._hand_to_thread, fn), kinds)
@@ -85,7 +85,7 @@ class EventHooks(Plugin):
         self._queue.put((lambda _: _end(mark), Telemetry()))
         return [mark]
 
-    def _hand_to_thread(self, fn: Hook, event: Telemetry) -> None:
+    def _hand_to_thread(self, fn: EventHook, event: Telemetry) -> None:
         self._check_process()
         if self._queue.qsize() >= _MOST_WAITING:
             self._tell_full()
@@ -99,7 +99,7 @@ class EventHooks(Plugin):
                     )
                     self._thread.start()
 
-    def _hand_to_loop(self, fn: Hook, event: Telemetry) -> None:
+    def _hand_to_loop(self, fn: EventHook, event: Telemetry) -> None:
         self._check_process()
         if len(self._calls) >= _MOST_WAITING:
             # A loop that was closed has left behind the calls that it had not begun.
@@ -118,7 +118,7 @@ class EventHooks(Plugin):
                 self._told_no_loop = True
                 logger.error("%r is async, and no event loop runs here: it misses %s", fn, type(event).__name__)
 
-    def _start(self, loop: asyncio.AbstractEventLoop, fn: Hook, event: Telemetry, call: Future[None]) -> None:
+    def _start(self, loop: asyncio.AbstractEventLoop, fn: EventHook, event: Telemetry, call: Future[None]) -> None:
         task = loop.create_task(_call(fn, event))
 
         def ended(_: asyncio.Task[None]) -> None:
@@ -143,7 +143,7 @@ class EventHooks(Plugin):
             )
 
 
-def _call_each(waiting: queue.SimpleQueue[tuple[Hook, Telemetry]]) -> None:
+def _call_each(waiting: queue.SimpleQueue[tuple[EventHook, Telemetry]]) -> None:
     while True:
         fn, event = waiting.get()
         try:
@@ -152,7 +152,7 @@ def _call_each(waiting: queue.SimpleQueue[tuple[Hook, Telemetry]]) -> None:
             _failed(fn, event)
 
 
-async def _call(fn: Hook, event: Telemetry) -> None:
+async def _call(fn: EventHook, event: Telemetry) -> None:
     try:
         await cast("Awaitable[object]", fn(event))
     except Exception:
@@ -170,5 +170,5 @@ def _cancel(calls: list[Future[None]]) -> None:
         call.cancel()
 
 
-def _failed(fn: Hook, event: Telemetry) -> None:
+def _failed(fn: EventHook, event: Telemetry) -> None:
     logger.exception("%r failed with the event %s, and is called again with the next", fn, type(event).__name__)

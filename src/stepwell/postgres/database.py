@@ -35,6 +35,7 @@ from stepwell.postgres.pool import LoopPool, SyncPool
 from stepwell.postgres.queries import Query
 from stepwell.postgres.switchover import Switchovers
 from stepwell.postgres.threads import in_thread
+from stepwell.telemetry.bus import EventBus
 
 Row = TypeVar("Row")
 
@@ -57,6 +58,7 @@ class Database:
         create: bool = True,
         call_timeout: float | None = None,
         switchovers: Switchovers | None = None,
+        events: EventBus | None = None,
     ) -> None:
         """A call waits `call_timeout` seconds for a connection, and as long for a silent server. None: it waits the
         default time for a connection, and without a limit for a silent server."""
@@ -64,6 +66,7 @@ class Database:
         self._pool_size = pool_size
         self.call_timeout = call_timeout
         self.switchovers = switchovers or Switchovers()
+        self._events = events or EventBus()
         self._lock = threading.Lock()
         self._checking = threading.Lock()
         self._checked = False
@@ -92,7 +95,7 @@ class Database:
     def with_pool_of(self, size: int, *, for_handlers: bool = False) -> Database:
         """Return the same database with pools of another size and no limit for a call. `for_handlers`: a handler may
         have made its own transaction read-only, so a read-only error does not prove that the server is."""
-        other = Database(self.dsn, pool_size=size, switchovers=self.switchovers)
+        other = Database(self.dsn, pool_size=size, switchovers=self.switchovers, events=self._events)
         other._checked = self._checked
         other._is_for_handlers = for_handlers
         other.home = self.home
@@ -138,7 +141,7 @@ class Database:
         if wait:
             pool = SyncPool(self.dsn, 1, self.switchovers)
             limit = _wait_for_connection(deadline)
-            late = warning_if_late(self.dsn, deadline.limit or limit, lambda: pool.last_error)
+            late = warning_if_late(self.dsn, deadline.limit or limit, lambda: pool.last_error, self._events)
             try:
                 with late, pool.connection(limit) as connection:
                     connection.patience = deadline.patience

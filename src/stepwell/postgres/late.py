@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from stepwell.postgres.errors import where
-from stepwell.telemetry.bus import log
+from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.enqueue import DatabaseSilent
 
 _LATE = 1.0
@@ -15,10 +15,14 @@ _LATE = 1.0
 
 @contextmanager
 def warning_if_late(
-    dsn: str, limit: float | None = None, error: Callable[[], str | None] = lambda: None
+    dsn: str,
+    limit: float | None = None,
+    error: Callable[[], str | None] = lambda: None,
+    events: EventBus | None = None,
 ) -> Generator[None]:
-    """Log a warning if the body takes longer than a second. It may take `limit` seconds; `error` is the last one."""
-    timer = threading.Timer(_LATE, lambda: log(DatabaseSilent(where(dsn), _LATE, limit, error())))
+    """Emit a warning if the body takes longer than a second. It may take `limit` seconds; `error` is the last one."""
+    emit = (events or EventBus()).emit
+    timer = threading.Timer(_LATE, lambda: emit(DatabaseSilent(where(dsn), _LATE, limit, error())))
     timer.daemon = True
     if limit is None or limit > _LATE:
         timer.start()

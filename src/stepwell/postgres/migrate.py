@@ -189,10 +189,7 @@ def _migrate(connection: psycopg.Connection[Any], target: int | None, tell: Tell
             for done, migration in enumerate(pending):
                 tell(f"applying {migration.name}", done, len(pending) + 1)
                 connection.execute(migration.sql)
-                connection.execute(
-                    "insert into stepwell.migration (version, name, compatible_from) values (%s, %s, %s)",
-                    (migration.version, migration.name, migration.compatible_from),
-                )
+                connection.execute(_note(migration))
             if pending[-1].version == newest():
                 tell("replacing functions and views", len(pending), len(pending) + 1)
                 for sql in _replaceable():
@@ -223,13 +220,15 @@ def script(version: int = 0) -> str:
     parts: list[str] = ["begin;", _LOCK_TIMEOUT + ";", _LOCK + ";", *[_read(sql) for sql in _BEGIN]]
     for migration in migrations():
         if migration.version > version:
-            parts += [
-                migration.sql,
-                "insert into stepwell.migration (version, name, compatible_from) values "  # noqa: S608
-                f"({migration.version}, '{migration.name}', {migration.compatible_from or 'null'});",
-            ]
+            parts += [migration.sql, _note(migration)]
     parts += [sql.rstrip().rstrip(";") + ";" for sql in _replaceable()]
     return "\n".join([*parts, "commit;"]) + "\n"
+
+
+def _note(migration: Migration) -> LiteralString:
+    values = {"version": migration.version, "name": migration.name}
+    text = _read("note_migration.sql").format(**values, compatible_from=migration.compatible_from or "null")
+    return cast("LiteralString", text)
 
 
 def rights_script() -> str:
@@ -244,7 +243,7 @@ def _replaceable() -> list[LiteralString]:
         *(sql for _, sql in _files("views")),
         _drop_stale_functions(),
         _read("settings.sql"),
-        _read("comments.sql"),
+        *(sql for _, sql in _files("comments")),
         _read("rights.sql"),
         _FIRST_PARTITIONS,
     ]

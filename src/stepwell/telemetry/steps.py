@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from stepwell.telemetry.bus import JobEvent, Telemetry, counted
+from stepwell.telemetry.bus import JobEvent, counted
 
 
 class JobResumed(JobEvent, frozen=True):
@@ -78,14 +78,10 @@ class PolicyUnreadable(JobEvent, frozen=True):
     line = "the policy of {0.job} cannot be read, so the job uses the policy of its task: {0.error}"
 
 
-class BackoffFailed(Telemetry, frozen=True):
+class BackoffFailed(JobEvent, frozen=True):
     level = logging.ERROR
-    job_id: str | None
-    task: str
-    queue: str | None
-    attempt: int
     of: str
     """The task, or the step and its task."""
     error: str
     delay: float
-    line = "the backoff function of {0.of} failed, so the next try is in {0.delay:g} s: {0.error}"
+    line = "{0.job}: the backoff function of {0.of} failed, so the next try is in {0.delay:g} s: {0.error}"

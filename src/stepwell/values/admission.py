@@ -164,11 +164,11 @@ class StoredLimit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredRate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rate that one job is under: a token every `interval` seconds, up to `burst` of them, and the part `late` of a
+    """A rate that one job is under: a token every `spacing` seconds, up to `burst` of them, and the part `late` of a
     further one."""
 
     key: str
-    interval: float
+    spacing: float = msgspec.field(name="interval")
     burst: int
     late: float = 0.0
 

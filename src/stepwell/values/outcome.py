@@ -80,6 +80,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
     """Steps that failed concurrently. Their saved errors are deleted too."""
     frame: str | None = None
     """The innermost function of user code that raised the error. It is a part of the failure's fingerprint."""
+    backoff_error: str | None = None
+    """Why the back-off function gave no delay."""
     error: BaseException | None = None
     """The exception itself, for the log. It does not cross the pipe, and is dropped while the outcome waits to be
     written."""

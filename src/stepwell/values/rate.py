@@ -75,8 +75,8 @@ class Rate:
         if not self.smooth:
             return per / self.count, self.burst or self.count, 0.0
         late = lateness(self.count, per)
-        interval = (per + late) / self.count
-        return interval, 1, late / interval
+        spacing = (per + late) / self.count
+        return spacing, 1, late / spacing
 
 
 def lateness(count: int, per: float) -> float:

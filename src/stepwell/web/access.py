@@ -44,8 +44,8 @@ class User:
         return right in self.rights
 
 
-Hook: TypeAlias = Callable[[Request], User | Awaitable[User | None] | None]
-Auth: TypeAlias = str | tuple[str, str] | Hook | None
+AuthHook: TypeAlias = Callable[[Request], User | Awaitable[User | None] | None]
+Auth: TypeAlias = str | tuple[str, str] | AuthHook | None
 """A token, a name and a password, a function that returns the user of a request or None, or nothing."""
 
 

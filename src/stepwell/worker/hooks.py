@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Sequence
 
-from stepwell.app.worker_hook import Hook, name_of
+from stepwell.app.worker_hook import WorkerHook, name_of
 from stepwell.errors import StepwellError
 from stepwell.errors.text import error_line_of, format_traceback
 from stepwell.resources.opened import ResourceHook
@@ -21,7 +21,7 @@ STOP_PATIENCE = 10.0
 class Hooks:
     """The hooks of one run. The k-th stop hook belongs to the k-th start hook, and is called only if that returned."""
 
-    def __init__(self, starts: Sequence[Hook], stops: Sequence[Hook], events: EventBus) -> None:
+    def __init__(self, starts: Sequence[WorkerHook], stops: Sequence[WorkerHook], events: EventBus) -> None:
         self._starts = starts
         self._stops = stops
         self._events = events
@@ -69,7 +69,7 @@ class Hooks:
         if cancelled is not None:
             raise cancelled
 
-    async def _begin(self, hook: Hook) -> None:
+    async def _begin(self, hook: WorkerHook) -> None:
         slow = HookSlow(name_of(hook), _SLOW)
         timer = asyncio.get_running_loop().call_later(_SLOW, self._events.emit, slow)
         try:
@@ -83,12 +83,12 @@ class Hooks:
         finally:
             timer.cancel()
 
-    def _failed(self, kind: str, hook: Hook, reason: str, error: Exception) -> None:
+    def _failed(self, kind: str, hook: WorkerHook, reason: str, error: Exception) -> None:
         kind = "resource" if isinstance(hook, ResourceHook) else kind
         self._events.emit(HookFailed(kind, name_of(hook), reason, format_traceback(error, error.__traceback__)))
 
 
-async def _call(hook: Hook) -> None:
+async def _call(hook: WorkerHook) -> None:
     result = hook()
     if inspect.isawaitable(result):
         await result

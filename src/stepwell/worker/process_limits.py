@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepwell.telemetry.bus import log
+from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.supervisor import MemoryLimitReached, MemoryLimitTooLow, RunLimitReached
 from stepwell.worker.worker import Worker
 
@@ -31,8 +31,9 @@ class ProcessLimits:
 class LimitWatch:
     """Drains a worker once it reaches a limit; `reached` says that it did."""
 
-    def __init__(self, worker: Worker, limits: ProcessLimits) -> None:
+    def __init__(self, worker: Worker, limits: ProcessLimits, events: EventBus) -> None:
         self._worker = worker
+        self._events = events
         self._limits = limits
         self._warned = False
         self.reached = False
@@ -52,7 +53,7 @@ class LimitWatch:
         most, ended = self._limits.jobs, self._worker.runs_ended
         if most is None or ended < most:
             return False
-        log(RunLimitReached(ended, most))
+        self._events.emit(RunLimitReached(ended, most))
         return True
 
     def _too_much_memory(self) -> bool:
@@ -60,12 +61,12 @@ class LimitWatch:
         if most is None or (held := resident_memory()) <= most:
             return False
         if self._worker.runs_ended:
-            log(MemoryLimitReached(held, most))
+            self._events.emit(MemoryLimitReached(held, most))
             return True
         # The app alone is this large, and so would its replacement be: replacing it would never end.
         if not self._warned:
             self._warned = True
-            log(MemoryLimitTooLow(held, most))
+            self._events.emit(MemoryLimitTooLow(held, most))
         return False
 
 

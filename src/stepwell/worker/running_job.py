@@ -121,5 +121,7 @@ def _timed_out(task: Task[..., Any], attempt: int, outcome: Outcome | None) -> F
         # It shows where the handler was.
         trace = outcome.traceback
         error.__traceback__ = outcome.error.__traceback__ if outcome.error else None
-    delay = pause_after(error, task.retry, attempt, task.name)
-    return Failed("timeout", "TimeoutError", str(error), trace, delay, attempt=attempt, error=error)
+    delay, wrong = pause_after(error, task.retry, attempt)
+    return Failed(
+        "timeout", "TimeoutError", str(error), trace, delay, attempt=attempt, backoff_error=wrong, error=error
+    )

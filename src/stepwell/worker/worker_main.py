@@ -56,7 +56,7 @@ def run_worker(
     _listen_for_signals(loop, worker)
     if lifeline is not None:
         lifeline.control(loop, worker)
-    watch = LimitWatch(worker, limits or ProcessLimits())
+    watch = LimitWatch(worker, limits or ProcessLimits(), app.events)
     # Not by a subscription: with a subscriber, the worker builds every event that nobody else would read.
     started = loop.create_task(worker.started())
     code = exit_codes.TROUBLE

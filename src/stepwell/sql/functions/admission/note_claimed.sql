@@ -16,7 +16,7 @@ begin
       returning p.key, p.job_id
     ), taken as (
       select u.key, count(*) as tokens, max(coalesce(s.spacing, (r.rule ->> 'interval')::double precision)) as spacing,
-        max(s.burst + coalesce(s.late, 0)) as holds, max(coalesce(s.burst, (r.rule ->> 'burst')::integer)) as burst
+        max(s.burst + coalesce(s.late, 0)) as capacity, max(coalesce(s.burst, (r.rule ->> 'burst')::integer)) as burst
       from used u
       join stepwell.job j on j.id = u.job_id
       cross join lateral json_array_elements(j.admission -> 'rates') as r (rule)
@@ -31,7 +31,7 @@ begin
       set used_at = case when b.used_at <= _now + interval '1 second' then greatest(b.used_at, _now) else _now end,
         used = excluded.used + (
           -- A burst that was set at run time is that of all jobs: see stepwell.room_of.
-          select greatest(0, least(b.used, t.holds) - greatest(0, extract(epoch from _now - b.used_at)) / t.spacing)
+          select greatest(0, least(b.used, t.capacity) - greatest(0, extract(epoch from _now - b.used_at)) / t.spacing)
           from taken t where t.key = b.key
         )
       returning b.key, b.next_at

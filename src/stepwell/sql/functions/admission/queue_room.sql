@@ -15,7 +15,7 @@ declare
   _key text := stepwell.queue_key(_queue);
   _set stepwell.queue_setting;
   _bucket stepwell.bucket;
-  _holds double precision;
+  _capacity double precision;
   _free double precision;
 begin
   select s.* into _set from stepwell.queue_setting s where s.name = _queue;
@@ -37,11 +37,11 @@ begin
   if _set.spacing is not null then
     select b.* into _bucket from stepwell.bucket b where b.key = _key;
     -- As in stepwell.room_of: more may have been used than the bucket holds now.
-    _holds := _set.burst + coalesce(_set.late, 0);
-    _free := _holds - case
+    _capacity := _set.burst + coalesce(_set.late, 0);
+    _free := _capacity - case
       when _bucket.used is null then 0
       else greatest(
-        0, least(_bucket.used, _holds) - greatest(0, extract(epoch from _now - _bucket.used_at)) / _set.spacing
+        0, least(_bucket.used, _capacity) - greatest(0, extract(epoch from _now - _bucket.used_at)) / _set.spacing
       )
     end;
     room := least(room, greatest(0, floor(_free + 1e-6)));

@@ -15,9 +15,9 @@ declare
   _set stepwell.key_setting;
   _bucket stepwell.bucket;
   _held integer;
-  _interval double precision;
+  _spacing double precision;
   _burst integer;
-  _holds double precision;
+  _capacity double precision;
   _used double precision;
 begin
   select s.* into _set from stepwell.key_setting s where s.key = _key;
@@ -28,10 +28,10 @@ begin
     room := greatest(0, coalesce(_set.most, (_rule ->> 'most')::integer) - _held);
     return;
   end if;
-  _interval := coalesce(_set.spacing, (_rule ->> 'interval')::double precision);
+  _spacing := coalesce(_set.spacing, (_rule ->> 'interval')::double precision);
   _burst := coalesce(_set.burst, (_rule ->> 'burst')::integer);
   -- A smooth rate holds a part of a second token, which makes up for a late claim.
-  _holds := _burst + coalesce(
+  _capacity := _burst + coalesce(
     case when _set.spacing is null then (_rule ->> 'late')::double precision else _set.late end, 0
   );
   select b.* into _bucket from stepwell.bucket b where b.key = _key;
@@ -44,14 +44,16 @@ begin
   -- a change to a smaller burst, more may have been used than the bucket holds now: then it was empty at that time.
   _used := case
     when _bucket.used is null then 0
-    else greatest(0, least(_bucket.used, _holds) - greatest(0, extract(epoch from _now - _bucket.used_at)) / _interval)
+    else greatest(
+      0, least(_bucket.used, _capacity) - greatest(0, extract(epoch from _now - _bucket.used_at)) / _spacing
+    )
   end;
-  room := greatest(0, floor(_holds - _used + 1e-6)::integer - _held);
+  room := greatest(0, floor(_capacity - _used + 1e-6)::integer - _held);
   -- Not for each token: 20 ms of them at once, as long as the bucket can hold them. If jobs that were admitted and not
   -- yet claimed have reserved all that it can hold, time alone makes no room: the next claim does.
   if _held < _burst then
     next_in := least(_longest, greatest(
-      0.001, (_used + _held + least(_burst - _held, greatest(1, ceil(0.02 / _interval))) - _holds) * _interval
+      0.001, (_used + _held + least(_burst - _held, greatest(1, ceil(0.02 / _spacing))) - _capacity) * _spacing
     ));
   end if;
 end

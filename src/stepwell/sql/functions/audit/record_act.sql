@@ -1,5 +1,5 @@
 -- Record an act of a person, in the transaction of the act: _who did _act to _target, by way of _via, which is web, cli
--- or python, and _count jobs or other things were changed. The batches of a change of many jobs have the same _bulk and
+-- or python, and _count jobs or other things were changed. The chunks of a change of many jobs have the same _bulk and
 -- are one row, whose count grows. _who is what the caller says; the role in the database is recorded beside it.
 create or replace function stepwell.record_act(
   _who text,

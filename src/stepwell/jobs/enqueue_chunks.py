@@ -19,10 +19,10 @@ from stepwell.values.job import NewJob
 if TYPE_CHECKING:
     from stepwell.jobs.enqueuer import Call
 
-# Small enough that Postgres starts early and that encoding one batch does not block an event loop for long.
-_BATCH = 2000
+# Small enough that Postgres starts early and that encoding one chunk does not block an event loop for long.
+_CHUNK = 2000
 _MOST_UNIQUE = 50_000
-# Seconds that a batch of a list waits for a unique key of another transaction while the batches before it hold theirs.
+# Seconds that a chunk of a list waits for a unique key of another transaction while the chunks before it hold theirs.
 _PATIENCE = 0.1
 
 
@@ -32,7 +32,7 @@ def of_item(index: int, error: BadArgs) -> BadArgs:
 
 @contextmanager
 def naming_the_item(calls: list[Call[Any]]) -> Generator[None]:
-    """Add the index of the item to the error for a value that the database finds too large. Several batches may be
+    """Add the index of the item to the error for a value that the database finds too large. Several chunks may be
     under way, and the server names only the column and its size: the first call with a value of that size is the bad
     item."""
     try:
@@ -45,15 +45,15 @@ def naming_the_item(calls: list[Call[Any]]) -> Generator[None]:
         raise
 
 
-def batch_queries(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterator[Query[Enqueued]]:
-    """Make a query for each batch of calls, and note each call in `made` as it is taken."""
+def chunk_queries(calls: Iterable[Call[Any]], made: list[Call[Any]]) -> Iterator[Query[Enqueued]]:
+    """Make a query for each chunk of calls, and note each call in `made` as it is taken."""
 
     def jobs() -> Iterator[NewJob]:
         for call in calls:
             made.append(call)
             yield call.job
 
-    return map(enqueue_query, size_batches(jobs()))
+    return map(enqueue_query, size_chunks(jobs()))
 
 
 def enqueue_query(jobs: Sequence[NewJob], *, raises: bool = True) -> Query[Enqueued]:
@@ -65,8 +65,8 @@ def enqueue_query(jobs: Sequence[NewJob], *, raises: bool = True) -> Query[Enque
 def at_once(
     first: list[Query[Enqueued]], others: Iterator[Query[Enqueued]], made: list[Call[Any]]
 ) -> Iterator[Query[Enqueued]]:
-    """Send batches as they are made. Each takes its unique keys in order, but one batch may wait for a key of another
-    transaction that waits for a key of the batch before: so none waits for long."""
+    """Send chunks as they are made. Each takes its unique keys in order, but one chunk may wait for a key of another
+    transaction that waits for a key of the chunk before: so none waits for long."""
     if _has_unique(made):
         yield queries.jobs.wait_at_most(_PATIENCE)
     yield from first
@@ -82,7 +82,7 @@ def in_order(
     if len(queried) == 1 or not _has_unique(made):
         return queried
     jobs = [call.job for call in made]
-    large = [enqueue_query(batch) for batch in batches(jobs, _MOST_UNIQUE, _whole_size)]
+    large = [enqueue_query(chunk) for chunk in batches(jobs, _MOST_UNIQUE, _whole_size)]
     if len(large) == 1:
         return large
     return [queries.jobs.hold_keys(list({job.unique.key for job in jobs if job.unique is not None})), *large]
@@ -100,9 +100,9 @@ def _has_unique(calls: list[Call[Any]]) -> bool:
     return any(call.job.unique is not None for call in calls)
 
 
-def size_batches(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
-    """Divide jobs into batches for one query each."""
-    return batches(jobs, _BATCH, job_size)
+def size_chunks(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
+    """Divide jobs into chunks for one query each."""
+    return batches(jobs, _CHUNK, job_size)
 
 
 def job_size(job: NewJob) -> int:
