@@ -90,7 +90,8 @@ class WorkerStopping(Telemetry, frozen=True):
         if not self.grace:
             return f"stopping: handing back {jobs}"
         back = "hands it back" if self.running == 1 else "hands them back"
-        return f"stopping: waiting up to {describe(self.grace)} for {jobs}; a second Ctrl-C {back} within seconds"
+        wait = f"stopping: waiting up to {describe(self.grace)} for {jobs}"
+        return f"{wait}; a second Ctrl-C {back} and ends the worker within seconds"
 
 
 class WorkerStopped(Telemetry, frozen=True):

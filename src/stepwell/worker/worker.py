@@ -27,7 +27,10 @@ from stepwell.worker.status import WorkerStatus
 from stepwell.worker.worker_run import WorkerRun
 
 _ALWAYS_REPLAY = "STEPWELL_ALWAYS_REPLAY"
+# How long handlers that were asked to stop may take. After a second signal, those in threads get less: they cannot be
+# cancelled, and most of them do not look at `ctx.cancelled`.
 _CANCEL_PATIENCE = 5.0
+_THREAD_PATIENCE = 1.0
 
 T = TypeVar("T")
 
@@ -287,7 +290,15 @@ class Worker:
                     run.slots.stop_fetching()
                     await asyncio.gather(*claiming)
                     await run.claims.hand_back_last()
-                    await self._drain(run)
+                    try:
+                        await self._drain(run)
+                    except asyncio.CancelledError:
+                        # After a second Ctrl-C in a script, asyncio cancels every task, also those of our loops.
+                        run.slots.stop_all("shutdown")
+                        run.slots.abandon_all()
+                        await end_loops([*loops, *claiming])
+                        await run.write_last()
+                        raise
                     await run.stats.write()
                     await run.logs.finish()
                 finally:
@@ -321,22 +332,31 @@ class Worker:
     async def _drain(self, run: WorkerRun) -> None:
         """Wait for running jobs, hand back those that do not end in time, and wait until all outcomes are written."""
         run.slots.hand_back()
-        jobs = tuple(f"{job.task} {job.id}" for job in run.slots.jobs[:3])
         grace = 0.0 if self._now_asked.is_set() else self._options.grace
-        self._events.emit(WorkerStopping(run.slots.running, grace, jobs))
+        self._events.emit(_stopping(run, grace))
         idle = asyncio.ensure_future(run.slots.idle())
         now = asyncio.ensure_future(self._now_asked.wait())
         await asyncio.wait([idle, now], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
-        now.cancel()
         if not idle.done():
+            if grace:
+                self._events.emit(_stopping(run, 0.0))
             run.slots.stop_all("shutdown")
-            await asyncio.wait([idle], timeout=_CANCEL_PATIENCE)
+            await asyncio.wait([idle, now], timeout=_CANCEL_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            if now.done():
+                await asyncio.wait([idle], timeout=_THREAD_PATIENCE)
+                if not run.slots.only_threads_run:
+                    await asyncio.wait([idle], timeout=_CANCEL_PATIENCE - _THREAD_PATIENCE)
             run.slots.abandon_all()
+        now.cancel()
         idle.cancel()
         try:
             await asyncio.wait_for(run.outcomes.written(), self._options.lease)
         except TimeoutError:
             raise StepwellError(_unwritten(run.outcomes.count, run.outcomes.locked)) from None
+
+
+def _stopping(run: WorkerRun, grace: float) -> WorkerStopping:
+    return WorkerStopping(run.slots.running, grace, tuple(f"{job.task} {job.id}" for job in run.slots.jobs[:3]))
 
 
 def _unwritten(count: int, locked: int) -> str:
