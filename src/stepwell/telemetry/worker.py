@@ -133,6 +133,20 @@ class HookFailed(Telemetry, frozen=True):
         return f"{what} {self.hook} failed: {' '.join(self.error.split())}"
 
 
+class ResourceNotClosed(Telemetry, frozen=True):
+    """The worker was stopped while a plain resource opened in a thread, and no longer waits for it."""
+
+    level = logging.WARNING
+    resource: str
+    seconds: float
+
+    def text(self) -> str:
+        return (
+            f"the resource {self.resource} still opens {describe(self.seconds)} after the worker was asked to stop: "
+            "the worker does not close it"
+        )
+
+
 class HookSlow(Telemetry, frozen=True):
     level = logging.WARNING
     hook: str

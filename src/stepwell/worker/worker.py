@@ -230,7 +230,7 @@ class Worker:
     async def _run_hooked(self) -> None:
         if not await self._once_there(self._is_ready):
             return
-        resources = WorkerResources(self._app.resources)
+        resources = WorkerResources(self._app.resources, self._events)
         # Handlers have copies of this context.
         use(resources)
         hooks = Hooks(
