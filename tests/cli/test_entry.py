@@ -29,7 +29,10 @@ def test_the_version_is_printed(run_without_database: Run) -> None:
 def test_without_its_extra_the_command_says_what_to_install() -> None:
     program = "import sys; sys.modules['typer'] = None; from stepwell.cli import main; main()"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    said = "stepwell: the command is not installed: run pip install 'stepwell[worker]'\n"
+    said = (
+        "stepwell: the command is not installed: run pip install 'stepwell[worker]', or in a checkout of Stepwell "
+        "pip install '.[worker]'\n"
+    )
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", said)
 
 

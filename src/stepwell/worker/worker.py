@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
+from stepwell.errors.text import install
 from stepwell.postgres.errors import where
 from stepwell.postgres.threads import in_thread
 from stepwell.resources.opened import WorkerResources, use
@@ -217,7 +218,7 @@ class Worker:
         for task in tasks.values():
             task.prepare()
         if any(task.uses_processes for task in tasks.values()) and find_spec("pebble") is None:
-            raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'")
+            raise ConfigError(f"tasks with process=True need pebble: {install('process')}")
         if not tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
         self._app.start_plugins()
