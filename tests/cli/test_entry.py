@@ -29,7 +29,10 @@ def test_the_version_is_printed(run_without_database: Run) -> None:
 def test_without_its_extra_the_command_says_what_to_install() -> None:
     program = "import sys; sys.modules['typer'] = None; from stepwell.cli import main; main()"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    said = "stepwell: the command is not installed: run pip install 'stepwell[worker]'\n"
+    said = (
+        "stepwell: the command is not installed: run pip install 'stepwell[worker]', or in a checkout of Stepwell "
+        "pip install '.[worker]'\n"
+    )
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", said)
 
 
@@ -53,6 +56,16 @@ def test_help_names_every_command(run_without_database: Run) -> None:
         assert f"\n  {command} " in ran.out
 
 
+@pytest.mark.parametrize(
+    "noun", ["audit", "bulk", "failures", "grants", "jobs", "limits", "queues", "schedules", "sizes", "workers"]
+)
+def test_a_noun_lists_with_and_without_the_word_list(run: Run, noun: str) -> None:
+    short, long = run(noun), run(noun, "list")
+    assert (short.code, short.out, short.err) == (long.code, long.out, long.err) == (0, long.out, "")
+    assert run(noun, "--json").json == run(noun, "list", "--json").json
+    assert run(noun, "--help").out.startswith(f"Usage: stepwell {noun} [OPTIONS]")
+
+
 def test_a_command_says_early_that_its_database_is_silent(
     run_without_database: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -70,7 +83,7 @@ def test_a_command_whose_database_refuses_it_does_not_wait(run_without_database:
     assert "refused; is Postgres running there" in ran.err
 
 
-@pytest.mark.parametrize("group", [(), ("jobs",), ("schema",)])
+@pytest.mark.parametrize("group", [(), ("schema",)])
 def test_no_command_shows_the_help(run_without_database: Run, group: tuple[str, ...]) -> None:
     ran = run_without_database(*group)
     assert ran.code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,8 @@ def test_the_first_signal_waits_for_the_running_job(
     worker.until(lambda: jobs.state(job) == "running")
     worker.signal(number)
     worker.says(
-        f"stopping: waiting up to 30s for 1 running job: hold {job}; a second Ctrl-C hands it back within seconds"
+        f"stopping: waiting up to 30s for 1 running job: hold {job}; a second Ctrl-C hands it back and ends the "
+        "worker within seconds"
     )
     later = jobs.ready()
     gate.touch()
@@ -97,6 +99,25 @@ def test_a_handler_that_will_not_stop_cannot_hold_the_process(
     assert "did not stop when asked" in worker.log
     assert worker.log.splitlines()[-1].endswith("stopped: 0 jobs succeeded, 0 attempts failed")
     assert run("jobs", "show", job, "--json").json["attempt"] == 0
+
+
+@pytest.mark.slow
+def test_the_second_signal_ends_it_within_two_seconds_although_a_thread_goes_on(
+    start: Start, jobs: Jobs, run: Run, tmp_path: Path
+) -> None:
+    job = jobs.ready("stuck", "{}")
+    worker = Process(start, tmp_path)
+    worker.until(lambda: jobs.state(job) == "running")
+    worker.signal(signal.SIGINT)
+    worker.says("stopping: waiting up to 30s for 1 running job")
+    asked = time.monotonic()
+    worker.signal(signal.SIGINT)
+    assert worker.end() == 0
+    assert time.monotonic() - asked < 4  # two, and as much again for a busy machine
+    assert f"stopping: handing back 1 running job: stuck {job}\n" in worker.log
+    assert f"stuck {job} did not stop when asked: the worker hands it back, and ends although" in worker.log
+    shown = run("jobs", "show", job, "--json").json
+    assert (shown["state"], shown["attempt"], shown["failures"]) == ("ready", 0, [])
 
 
 def test_a_third_signal_ends_it_on_the_spot(start: Start, jobs: Jobs, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from stepwell import (
     DuplicateTask,
     StepwellError,
     SyncContext,
+    TaskNotFound,
 )
 from stepwell.postgres.coalesce import batches
 from stepwell.values.job import NewJob
@@ -461,6 +462,19 @@ async def test_two_tasks_with_one_name_are_refused(app: App) -> None:
         register()
     register("another")
     assert set(app.tasks) == {"note", "another"}
+
+
+async def test_an_unknown_task_is_named_with_the_nearest(app: App) -> None:
+    @app.task
+    def send(to: str) -> None: ...
+
+    with pytest.raises(KeyError) as raised:
+        _ = app.tasks["snd"]
+    assert isinstance(raised.value, ConfigError)
+    assert str(raised.value) == "the app has no task 'snd': did you mean 'send'?"
+    with pytest.raises(TaskNotFound, match=r"no task 'zzz': import the module that defines it, or check the name$"):
+        _ = app.tasks["zzz"]
+    assert (app.tasks.get("snd"), "snd" in app.tasks) == (None, False)
 
 
 async def test_what_cannot_be_a_task_is_refused_at_registration(app: App) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import make_url
 
+from stepwell import App, ConfigError
+from stepwell.postgres.address import Address
 from stepwell.postgres.url import to_url
 
 HOSTILE = "p:a/s?s#w%o@r[d]&=+ ,'\"\\\n\t\x01ä\U0001f40c%40"
@@ -81,3 +84,26 @@ def test_hostile_parameters_come_through() -> None:
 def test_empty_parameters_are_left_out() -> None:
     assert to_url({"host": "db", "password": "", "sslrootcert": "", "port": None}) == "postgresql://db"
     assert to_url({}) == "postgresql://"
+
+
+@pytest.mark.parametrize(
+    "password", ["qx@zv", "qx/zv@jk", "qx/zv", "qx?zv/jk", "qx/zv?jk", "@qx", "qx@", "/qx", "qx%zv"]
+)
+def test_no_part_of_a_password_that_is_not_encoded_is_shown(password: str) -> None:
+    with pytest.raises(ConfigError, match="percent-encode characters") as raised:
+        _ = App(f"postgresql://ada:{password}@127.0.0.1:1/shop").dsn
+    assert raised.value.__cause__ is None
+    assert not any(part in str(raised.value) for part in re.findall(r"\w+", password))
+
+
+@pytest.mark.parametrize("password", ["p#w", "p?w", "p:w", "p%40%2Fw"])
+def test_a_password_that_postgres_reads_is_not_refused(password: str) -> None:
+    given = Address(f"postgresql://ada:{password}@127.0.0.1:1/shop@home?application_name=a@b")
+    assert conninfo_to_dict(given.dsn)["password"] == unquote(password)
+    assert Address("postgresql:///shop?user=ada@home").dsn
+    assert Address("postgresql://a:1,[::1],b/shop").dsn
+
+
+def test_a_port_that_is_no_number_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"^the port of the database is not a number: correct the URL"):
+        _ = Address("postgresql://ada:secret/shop").dsn

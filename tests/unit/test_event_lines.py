@@ -38,7 +38,7 @@ def test_lines_count_jobs_and_durations_as_people_do() -> None:
     assert WorkerStopping(0, 30.0).text() == "stopping: no job is running"
     assert WorkerStopping(5, 90.0, ("a 1", "a 2", "b 3")).text() == (
         "stopping: waiting up to 1.5m for 5 running jobs: a 1, a 2, b 3 and 2 others; a second Ctrl-C hands them back "
-        "within seconds"
+        "and ends the worker within seconds"
     )
     assert WorkerStopping(1, 0.0, ("a 1",)).text() == "stopping: handing back 1 running job: a 1"
     assert WorkerStopped(1, 2).text() == "stopped: 1 job succeeded, 2 attempts failed"

@@ -183,4 +183,4 @@ def test_the_flask_site_says_who_it_is(shop: App, flask_site: Flask) -> None:
 def test_the_dashboard_without_its_extra_names_it() -> None:
     program = "import sys; sys.modules['starlette'] = None; from stepwell.web import Dashboard"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "the dashboard needs starlette: pip install 'stepwell[web]'" in ended.stderr
+    assert "the dashboard needs starlette: run pip install 'stepwell[web]', or in a checkout of" in ended.stderr

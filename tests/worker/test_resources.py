@@ -13,11 +13,13 @@ from typing import NewType
 
 import process_tasks
 import pytest
+from waiting import Heard
 
 from stepwell import App, BadArgs, ConfigError, Fail, Injected, JobFailed, Retry, StepwellError, SyncContext, Worker
 from stepwell.plugins import Run
 from stepwell.telemetry.bus import Telemetry
 from stepwell.telemetry.jobs import AttemptFailed, JobSucceeded
+from stepwell.telemetry.worker import ResourceNotClosed
 
 
 class Client:
@@ -339,3 +341,32 @@ async def test_a_resource_that_opens_when_the_worker_is_stopped_is_closed(app: A
     asyncio.get_running_loop().call_later(0.05, go_on.set)
     await run
     assert happened == ["opened", "closed"]
+
+
+async def test_a_resource_that_opens_for_too_long_after_the_stop_is_named(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell.resources.opened._OPEN_PATIENCE", 0.05)
+    opening, go_on = threading.Event(), threading.Event()
+
+    @app.resource
+    def client() -> Iterator[Client]:
+        opening.set()
+        assert go_on.wait(60)
+        yield Client()
+
+    @app.task
+    def nothing() -> None: ...
+
+    worker = Worker(app)
+    heard = Heard(worker)
+    run = asyncio.create_task(worker.run())
+    assert await asyncio.to_thread(opening.wait, 60)
+    worker.stop()
+    await run
+    go_on.set()
+    [left] = heard.of(ResourceNotClosed)
+    assert left.text() == (
+        f"the resource {client.__module__}.{client.__qualname__} still opens 50ms after the worker was asked to stop: "
+        "the worker does not close it"
+    )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
-from waiting import Heard, auntil
+from waiting import Heard, auntil, until
 
 from stepwell import App, Context, JobCancelled, JobFailed, Retry, Worker
 from stepwell.telemetry.jobs import HandlerAbandoned
+from tests.forked import ForkedProcess
 
 ONCE = Retry(max_attempts=1)
 
@@ -160,3 +163,46 @@ async def test_shutdown_hands_back_what_does_not_end_in_time_and_burns_no_attemp
         info = await job.ainfo()
         assert info is not None
         assert (info.state, info.attempt, info.epoch, len(info.failures)) == ("ready", 0, 1, 0)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_ctrl_c_ends_a_script_although_a_thread_of_a_handler_goes_on(
+    app: App, dsn: str, tmp_path: Path, interrupts: int
+) -> None:
+    (tmp_path / "script.py").write_text(_SCRIPT)
+    said = tmp_path / "log"
+    with said.open("w") as log:
+        script = ForkedProcess(["script.py", dsn], cwd=tmp_path, stdout=log, stderr=log)
+    until(lambda: "running now" in said.read_text())
+    script.send_signal(signal.SIGINT)
+    if interrupts == 2:
+        until(lambda: "is asked to stop" in said.read_text())
+        script.send_signal(signal.SIGINT)
+    assert script.wait(timeout=60) == -signal.SIGINT
+    [job] = app.jobs()
+    assert (job.state, job.attempt) == ("ready", 0)
+
+
+_SCRIPT = """
+import asyncio, logging, sys, threading
+from stepwell import App, Worker
+
+logging.basicConfig(level=logging.INFO)
+app = App(sys.argv[1])
+
+
+@app.task
+def endless() -> None:
+    print("running now", flush=True)
+    threading.Event().wait()
+
+
+async def main() -> None:
+    async with app, Worker(app):
+        job = await endless.aenqueue()
+        await job.aresult()
+
+
+asyncio.run(main())
+"""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from stepwell.app.extensions import AppExtensions
 from stepwell.app.fleet import FleetControl
-from stepwell.app.registry import TaskRegistry
+from stepwell.app.registry import TaskRegistry, TasksByName
 from stepwell.app.task_defaults import DRIFTS, TaskDefaults
 from stepwell.app.worker_hook import WorkerHook, check_hook
 from stepwell.calendar.schedule import STALES, Stale
@@ -130,7 +130,7 @@ class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetCont
             "drift": drift,
             "logs": logs,
         }
-        self._tasks = {}
+        self._tasks = TasksByName()
         self._defaults = TaskDefaults(
             self.queue,
             check_retry(retry) or Retry(),

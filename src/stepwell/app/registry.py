@@ -7,14 +7,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from stepwell.app.task_defaults import TaskDefaults
 from stepwell.app.worker_hook import name_of
 from stepwell.durable.backend import Drift
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
-from stepwell.errors import ConfigError, DuplicateTask
+from stepwell.errors import ConfigError, DuplicateTask, TaskNotFound
+from stepwell.errors.text import nearest
 from stepwell.flows.chain import Chain, Step
 from stepwell.flows.chain_types import ChainOptions, MakeChain
 from stepwell.flows.machine import Machine
@@ -49,10 +50,20 @@ R = TypeVar("R")
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
 
 
+class TasksByName(dict[str, Task[..., Any]]):
+    """The tasks of an app. To ask for one that it does not have is an error that names the nearest."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        hint = nearest(name, self) if isinstance(name, str) else ""
+        raise TaskNotFound(
+            f"the app has no task {name!r}{hint or ': import the module that defines it, or check the name'}"
+        )
+
+
 class TaskRegistry:
     """The part of `App` that registers tasks."""
 
-    _tasks: dict[str, Task[..., Any]]
+    _tasks: TasksByName
     _job_store: JobStore
     _defaults: TaskDefaults
 

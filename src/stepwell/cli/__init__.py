@@ -13,6 +13,8 @@ started and replaced by `stepwell.supervisor`. To add a command, write its file 
 import sys
 from typing import NoReturn
 
+from stepwell.errors.text import install
+
 __all__ = ["main"]
 
 
@@ -22,5 +24,5 @@ def main() -> NoReturn:
     except ModuleNotFoundError as error:
         if error.name not in ("rich", "typer"):
             raise
-        sys.exit("stepwell: the command is not installed: run pip install 'stepwell[worker]'")
+        sys.exit(f"stepwell: the command is not installed: {install('worker')}")
     entry_point.main()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from stepwell.cli import (
     audit,
@@ -38,7 +39,28 @@ from stepwell.cli.output import say
 from stepwell.cli.top.command import top
 from stepwell.postgres.address import ENVIRONMENT
 
+# They list by themselves. The others that list, such as `jobs`, have a command `list`.
+_LISTING = ("audit", "bulk", "failures", "grants", "limits", "queues", "sizes", "workers")
+
+
+class _Commands(TyperGroup):
+    """`stepwell NOUN` and `stepwell NOUN list` are the same, for each noun that lists."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if ctx.resilient_parsing:
+            return name, command, rest  # the shell completes what was typed
+        if name in _LISTING and rest[:1] == ["list"]:
+            rest = rest[1:]
+        elif "list" in getattr(command, "commands", ()) and (
+            not rest or (rest[0].startswith("-") and rest[0] not in ctx.help_option_names)
+        ):
+            rest = ["list", *rest]
+        return name, command, rest
+
+
 cli = typer.Typer(
+    cls=_Commands,
     help="Run and manage background jobs in Postgres.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

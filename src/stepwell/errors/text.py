@@ -155,3 +155,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     likely = nlargest(_COMPARED, sorted(other for other in known if not other.endswith("*")), likeness)
     found = get_close_matches(name, likely, n=1)
     return f": did you mean {found[0]!r}?" if found else ""
+
+
+def install(extras: str) -> str:
+    """The next act where extras of Stepwell are missing, by their names: "mcp,web"."""
+    return f"run pip install 'stepwell[{extras}]', or in a checkout of Stepwell pip install '.[{extras}]'"

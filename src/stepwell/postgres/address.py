@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from stepwell.embedded import EmbeddedPostgres
 
 ENVIRONMENT = "STEPWELL_DATABASE_URL"
+_ENCODE = (
+    "in a password, percent-encode characters that mean something in a URL (@ is %40, / is %2F, # is %23, % is %25), "
+    "as urllib.parse.quote(password, safe='') does"
+)
 
 
 class Address:
@@ -92,10 +96,15 @@ class Address:
                 f"which keeps a Postgres of its own in ./.stepwell, for development{exists}"
             )
         dsn = self._start_embedded(url) if is_embedded(url) else url
+        if not _is_encoded(dsn):
+            raise ConfigError(f"the database URL has an @ too many, or a / before the @: {_ENCODE}")
         try:
-            self._parameters = parameters = conninfo_to_dict(dsn)
+            parameters = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:
             raise _not_understood(url) from None
+        if not all(port.isdecimal() for port in str(parameters.get("port") or "0").split(",") if port):
+            raise ConfigError(f"the port of the database is not a number: correct the URL; {_ENCODE}")
+        self._parameters = parameters
         several = "," in str(parameters.get("host") or parameters.get("hostaddr") or os.environ.get("PGHOST", ""))
         # With these a peer that vanished silently is noticed in half a minute, not in TCP's quarter of an hour.
         defaults = {
@@ -124,6 +133,16 @@ class Address:
         return embedded.start()
 
 
+def _is_encoded(url: str) -> bool:
+    """Whether a URL has no @ or / in its password that should be encoded. Otherwise Postgres would take the rest of the
+    password for the host, the port or the database, and every message would show it."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in ("postgresql", "postgres"):
+        return True
+    place, _, path = rest.partition("/")
+    return "@" not in path.partition("?")[0] if "@" not in place else place.count("@") == 1
+
+
 def _not_understood(url: str) -> ConfigError:
     if get_close_matches(url.partition(":")[0], ["embedded"]):
         return ConfigError(f'{url!r} names no database: did you mean "embedded"?')
@@ -132,4 +151,5 @@ def _not_understood(url: str) -> ConfigError:
     return ConfigError(
         f'{shown} is not a URL that Postgres understands: write it as "postgresql://user:password@host/'
         'database" (no "+driver" after "postgresql"), as "host=... dbname=...", or as "embedded"'
+        f"{f'; {_ENCODE}' if '@' in url else ''}"
     )

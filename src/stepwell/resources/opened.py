@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from stepwell.errors import ConfigError
 from stepwell.resources.declared import Resource, Resources, async_in_process
+from stepwell.telemetry.bus import EventBus
+from stepwell.telemetry.worker import ResourceNotClosed
 
 T = TypeVar("T")
 
@@ -55,8 +57,9 @@ def injected(wanted: Mapping[str, Any], task: str) -> dict[str, Any]:
 class WorkerResources:
     """The resources of one run of a worker. `openers` are called at its start, `closers` at its end."""
 
-    def __init__(self, declared: Resources) -> None:
+    def __init__(self, declared: Resources, events: EventBus) -> None:
         self._declared = declared
+        self._events = events
         self._values: dict[int, Any] = {}
         self._managers: dict[int, Any] = {}
 
@@ -82,7 +85,7 @@ class WorkerResources:
             if itself := one.is_itself(manager, made):
                 await manager.__aexit__(None, None, None)
         elif hasattr(manager, "__enter__"):
-            made, itself = await _enter_in_thread(one, manager)
+            made, itself = await self._enter_in_thread(one, manager)
         else:
             self._values[id(one)] = made
             return
@@ -92,6 +95,19 @@ class WorkerResources:
         else:
             self._managers[id(one)] = manager
         self._values[id(one)] = made
+
+    async def _enter_in_thread(self, one: Resource, manager: Any) -> tuple[Any, bool]:
+        entering = asyncio.create_task(asyncio.to_thread(_enter, one, manager))
+        try:
+            return await asyncio.shield(entering)
+        except asyncio.CancelledError:
+            # The worker was asked to stop. The thread goes on, and nobody else would leave what it enters.
+            await asyncio.wait({entering}, timeout=_OPEN_PATIENCE)
+            if not entering.done():
+                self._events.emit(ResourceNotClosed(one.name, _OPEN_PATIENCE))
+            elif not entering.result()[1]:
+                await asyncio.to_thread(manager.__exit__, None, None, None)
+            raise
 
     async def _make(self, one: Resource) -> Any:
         # A plain one in a thread: to load a model, or to open a pool, may take long.
@@ -105,18 +121,6 @@ class WorkerResources:
             await manager.__aexit__(None, None, None)
         elif manager is not None:
             await asyncio.to_thread(manager.__exit__, None, None, None)
-
-
-async def _enter_in_thread(one: Resource, manager: Any) -> tuple[Any, bool]:
-    entering = asyncio.create_task(asyncio.to_thread(_enter, one, manager))
-    try:
-        return await asyncio.shield(entering)
-    except asyncio.CancelledError:
-        # The worker was asked to stop. The thread goes on, and nobody else would leave what it enters.
-        await asyncio.wait({entering}, timeout=_OPEN_PATIENCE)
-        if entering.done() and not entering.result()[1]:
-            await asyncio.to_thread(manager.__exit__, None, None, None)
-        raise
 
 
 def _enter(one: Resource, manager: Any) -> tuple[Any, bool]:

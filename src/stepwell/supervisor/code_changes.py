@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import install
 
 # Tools such as git change files in bursts. A burst ends after _QUIET ms without a change, at the latest after
 # _LONGEST_BURST ms.
@@ -19,7 +20,7 @@ _NOT_SOURCES = (".stepwell", "site-packages")
 
 def check_installed() -> None:
     if find_spec("watchfiles") is None:
-        raise ConfigError("reloading on changes needs watchfiles: pip install 'stepwell[reload]'")
+        raise ConfigError(f"reloading on changes needs watchfiles: {install('reload')}")
 
 
 async def changes(root: Path) -> AsyncIterator[list[str]]:

@@ -49,11 +49,20 @@ class JobStopAsked(JobEvent, frozen=True):
 
 class HandlerAbandoned(JobEvent, frozen=True):
     level = logging.ERROR
-    line = (
-        "{0.job} did not stop when asked: its outcome is written, but its handler runs on, and until it returns the "
-        "worker runs one job less at a time; look at ctx.cancelled in the handler, or declare the task with "
-        "process=True so that it can be killed"
-    )
+    reason: str = "timeout"
+    """Why it was asked to stop."""
+
+    def text(self) -> str:
+        follows = (
+            "the worker hands it back, and ends although its handler runs on"
+            if self.reason == "shutdown"
+            else "its outcome is written, but its handler runs on, and until it returns the worker runs one job less "
+            "at a time"
+        )
+        return (
+            f"{self.job} did not stop when asked: {follows}; look at ctx.cancelled in the handler, or declare the task "
+            "with process=True so that it can be killed"
+        )
 
 
 # How runs end.

@@ -90,7 +90,8 @@ class WorkerStopping(Telemetry, frozen=True):
         if not self.grace:
             return f"stopping: handing back {jobs}"
         back = "hands it back" if self.running == 1 else "hands them back"
-        return f"stopping: waiting up to {describe(self.grace)} for {jobs}; a second Ctrl-C {back} within seconds"
+        wait = f"stopping: waiting up to {describe(self.grace)} for {jobs}"
+        return f"{wait}; a second Ctrl-C {back} and ends the worker within seconds"
 
 
 class WorkerStopped(Telemetry, frozen=True):
@@ -130,6 +131,20 @@ class HookFailed(Telemetry, frozen=True):
     def text(self) -> str:
         what = self.kind if self.kind == "resource" else f"{self.kind} hook"
         return f"{what} {self.hook} failed: {' '.join(self.error.split())}"
+
+
+class ResourceNotClosed(Telemetry, frozen=True):
+    """The worker was stopped while a plain resource opened in a thread, and no longer waits for it."""
+
+    level = logging.WARNING
+    resource: str
+    seconds: float
+
+    def text(self) -> str:
+        return (
+            f"the resource {self.resource} still opens {describe(self.seconds)} after the worker was asked to stop: "
+            "the worker does not close it"
+        )
 
 
 class HookSlow(Telemetry, frozen=True):

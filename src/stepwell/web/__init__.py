@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import install
 
 if TYPE_CHECKING:
     from stepwell.web.access import ADMIN, OPERATOR, VIEWER, Right, User
@@ -32,7 +33,7 @@ def __getattr__(name: str) -> Any:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("starlette", "jinja2"):
             raise
-        raise ConfigError(f"the dashboard needs {missing}: pip install 'stepwell[web]'") from None
+        raise ConfigError(f"the dashboard needs {missing}: {install('web')}") from None
     return getattr(module, name)
 
 

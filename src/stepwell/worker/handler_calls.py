@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -20,6 +19,7 @@ from stepwell.jobs.retired_task import outcome_of_retired
 from stepwell.jobs.task import Task
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Outcome
+from stepwell.worker.daemon_threads import DaemonThreads
 from stepwell.worker.running_job import RunningJob
 from stepwell.worker.shared_parts import SharedParts
 from stepwell.worker.steps.transaction_runs import TransactionRuns
@@ -41,7 +41,7 @@ class HandlerCalls:
         self._outcomes = shared.outcomes
         self._processes = shared.processes
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="stepwell-task")
+        self._threads = DaemonThreads(slots, "stepwell-task")
         self._transactions = TransactionRuns(
             shared.connection, shared.transactions, self._max_result_size, shared.events, self.in_thread, again
         )
@@ -52,7 +52,7 @@ class HandlerCalls:
 
     def close(self) -> None:
         """Let go of the threads, without waiting for those that still run."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def context_for(self, job: ClaimedJob, task: Task[..., Any]) -> JobContext:
         return task.context_for(job, self._report, self._durability[job.task])

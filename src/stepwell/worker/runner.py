@@ -146,6 +146,11 @@ class Runner:
             self._abandon(run)
         self._batches.abandon_all()
 
+    @property
+    def only_threads_run(self) -> bool:
+        """Whether each handler that runs is a plain function in a thread, which cannot be made to end."""
+        return all(run.kind == "thread" for run in (*self.running.values(), *self._batches.running))
+
     def sever(self) -> None:
         self._calls.sever()
 
@@ -303,7 +308,7 @@ class Runner:
         if run_of(run.ctx).took_steps:
             run_of(run.ctx).journal.close()
         self._end(run, stopped_outcome(run))
-        self._events.emit(HandlerAbandoned(*run.about))
+        self._events.emit(HandlerAbandoned(*run.about, run.stop_reason))
 
     def _runs(self, job_id: str) -> list[RunningJob]:
         return [run for run in self.running.values() if run.job.id == job_id]

@@ -94,6 +94,10 @@ class Slots:
         for runner in self.runners:
             runner.stop_all(reason)
 
+    @property
+    def only_threads_run(self) -> bool:
+        return all(runner.only_threads_run for runner in self.runners)
+
     def abandon_all(self) -> None:
         for runner in self.runners:
             runner.abandon_all()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
+from stepwell.errors.text import install
 from stepwell.postgres.errors import where
 from stepwell.postgres.threads import in_thread
 from stepwell.resources.opened import WorkerResources, use
@@ -27,7 +28,10 @@ from stepwell.worker.status import WorkerStatus
 from stepwell.worker.worker_run import WorkerRun
 
 _ALWAYS_REPLAY = "STEPWELL_ALWAYS_REPLAY"
+# How long handlers that were asked to stop may take. After a second signal, those in threads get less: they cannot be
+# cancelled, and most of them do not look at `ctx.cancelled`.
 _CANCEL_PATIENCE = 5.0
+_THREAD_PATIENCE = 1.0
 
 T = TypeVar("T")
 
@@ -214,7 +218,7 @@ class Worker:
         for task in tasks.values():
             task.prepare()
         if any(task.uses_processes for task in tasks.values()) and find_spec("pebble") is None:
-            raise ConfigError("tasks with process=True need pebble: pip install 'stepwell[process]'")
+            raise ConfigError(f"tasks with process=True need pebble: {install('process')}")
         if not tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
         self._app.start_plugins()
@@ -227,7 +231,7 @@ class Worker:
     async def _run_hooked(self) -> None:
         if not await self._once_there(self._is_ready):
             return
-        resources = WorkerResources(self._app.resources)
+        resources = WorkerResources(self._app.resources, self._events)
         # Handlers have copies of this context.
         use(resources)
         hooks = Hooks(
@@ -287,7 +291,15 @@ class Worker:
                     run.slots.stop_fetching()
                     await asyncio.gather(*claiming)
                     await run.claims.hand_back_last()
-                    await self._drain(run)
+                    try:
+                        await self._drain(run)
+                    except asyncio.CancelledError:
+                        # After a second Ctrl-C in a script, asyncio cancels every task, also those of our loops.
+                        run.slots.stop_all("shutdown")
+                        run.slots.abandon_all()
+                        await end_loops([*loops, *claiming])
+                        await run.write_last()
+                        raise
                     await run.stats.write()
                     await run.logs.finish()
                 finally:
@@ -321,22 +333,31 @@ class Worker:
     async def _drain(self, run: WorkerRun) -> None:
         """Wait for running jobs, hand back those that do not end in time, and wait until all outcomes are written."""
         run.slots.hand_back()
-        jobs = tuple(f"{job.task} {job.id}" for job in run.slots.jobs[:3])
         grace = 0.0 if self._now_asked.is_set() else self._options.grace
-        self._events.emit(WorkerStopping(run.slots.running, grace, jobs))
+        self._events.emit(_stopping(run, grace))
         idle = asyncio.ensure_future(run.slots.idle())
         now = asyncio.ensure_future(self._now_asked.wait())
         await asyncio.wait([idle, now], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
-        now.cancel()
         if not idle.done():
+            if grace:
+                self._events.emit(_stopping(run, 0.0))
             run.slots.stop_all("shutdown")
-            await asyncio.wait([idle], timeout=_CANCEL_PATIENCE)
+            await asyncio.wait([idle, now], timeout=_CANCEL_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            if now.done():
+                await asyncio.wait([idle], timeout=_THREAD_PATIENCE)
+                if not run.slots.only_threads_run:
+                    await asyncio.wait([idle], timeout=_CANCEL_PATIENCE - _THREAD_PATIENCE)
             run.slots.abandon_all()
+        now.cancel()
         idle.cancel()
         try:
             await asyncio.wait_for(run.outcomes.written(), self._options.lease)
         except TimeoutError:
             raise StepwellError(_unwritten(run.outcomes.count, run.outcomes.locked)) from None
+
+
+def _stopping(run: WorkerRun, grace: float) -> WorkerStopping:
+    return WorkerStopping(run.slots.running, grace, tuple(f"{job.task} {job.id}" for job in run.slots.jobs[:3]))
 
 
 def _unwritten(count: int, locked: int) -> str:

@@ -134,7 +134,7 @@ def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _threads_end() -> bool:
-    """Wait a moment for the threads that ran jobs; False if one goes on, because Python would wait for it at exit."""
+    """Wait a moment for the threads that ran jobs; False if one goes on. Python would wait for the loop's at exit."""
     deadline = time.monotonic() + _PATIENCE
     for thread in threading.enumerate():
         if thread.name.startswith(_THREADS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Coroutine
@@ -30,7 +31,7 @@ from stepwell.worker.declared_schedules import DeclaredSchedules
 from stepwell.worker.duty_runner import DutyRunner
 from stepwell.worker.lease import Lease, LeaseCallbacks
 from stepwell.worker.listener import Listener, ListenerCallbacks
-from stepwell.worker.loops import keep_going, report_failure
+from stepwell.worker.loops import end_loops, keep_going, report_failure
 from stepwell.worker.options import WorkerOptions
 from stepwell.worker.outcomes.stats import Stats
 from stepwell.worker.outcomes.writer import OutcomeWriter
@@ -51,6 +52,7 @@ from stepwell.worker.worker_connection import WorkerConnection
 
 _LEASE_LOOK = 0.25
 _ARRIVAL_PAUSE = 0.5
+_LAST_WRITE = 2.0
 
 
 class WorkerRun:
@@ -242,6 +244,14 @@ class WorkerRun:
     async def prepare(self) -> None:
         """Do what must be done before the first claim."""
         await self._upkeep.prepare()
+
+    async def write_last(self) -> None:
+        """Write the outcomes that are left, after the loop that writes them has ended. If that takes long, the jobs are
+        rescued by other workers."""
+        writing = asyncio.create_task(self.outcomes.run())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.outcomes.written(), _LAST_WRITE)
+        await end_loops([writing])
 
     def claiming(self) -> list[Coroutine[Any, Any, None]]:
         """A loop for each pool that claims until `slots.stop_fetching`."""

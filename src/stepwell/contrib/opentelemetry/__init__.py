@@ -5,12 +5,13 @@ be tens of thousands a second.
 """
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import install
 
 try:
     from stepwell.contrib.opentelemetry.plugin import OpenTelemetry
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith("opentelemetry"):
         raise
-    raise ConfigError("traces need OpenTelemetry: pip install 'stepwell[opentelemetry]'") from None
+    raise ConfigError(f"traces need OpenTelemetry: {install('opentelemetry')}") from None
 
 __all__ = ["OpenTelemetry"]

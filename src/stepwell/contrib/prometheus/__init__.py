@@ -8,11 +8,12 @@ serves them over HTTP. `processes` gathers the metrics of the processes of a sup
 """
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import install
 
 try:
     import prometheus_client  # noqa: F401  # pyright: ignore[reportUnusedImport]
 except ImportError:
-    raise ConfigError("metrics need prometheus-client: pip install 'stepwell[prometheus]'") from None
+    raise ConfigError(f"metrics need prometheus-client: {install('prometheus')}") from None
 
 from stepwell.contrib.prometheus.plugin import Prometheus
 

@@ -200,8 +200,8 @@ class BatchRuns:
             return
         run.abandoned = True
         self._end(run, None)
-        for job in run.jobs:
-            self._events.emit(HandlerAbandoned(*_about(job)))
+        for index, job in enumerate(run.jobs):
+            self._events.emit(HandlerAbandoned(*_about(job), run.stops[index]))
 
 
 def _stopped(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from stepwell.jobs.task import Task
 from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob
-from stepwell.worker.batches.batch_runs import BatchRuns
+from stepwell.worker.batches.batch_runs import BatchRuns, RunningBatch
 from stepwell.worker.batches.gathering import Batch, Gathering
 from stepwell.worker.running_job import StopReason
 
@@ -49,6 +49,10 @@ class Batches:
     @property
     def running_jobs(self) -> int:
         return sum(len(run.jobs) for run in list(self._runs.running))  # any thread may ask
+
+    @property
+    def running(self) -> Collection[RunningBatch]:
+        return self._runs.running
 
     @property
     def busy(self) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from stepwell.durable.run_threads import call_noted
+from stepwell.worker.daemon_threads import DaemonThreads
 
 T = TypeVar("T")
 
@@ -22,13 +22,13 @@ class StepThreads:
     full levels cannot deadlock the next."""
 
     def __init__(self) -> None:
-        self._levels: list[ThreadPoolExecutor] = []
+        self._levels: list[DaemonThreads] = []
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run a function in a thread of the next level, in a copy of the caller's context."""
         level = _level.get()
         if level == len(self._levels):
-            self._levels.append(ThreadPoolExecutor(MOST, thread_name_prefix="stepwell-step"))
+            self._levels.append(DaemonThreads(MOST, "stepwell-step"))
         context = contextvars.copy_context()
         context.run(_level.set, level + 1)
         return await asyncio.get_running_loop().run_in_executor(self._levels[level], lambda: context.run(_call, call))
@@ -36,7 +36,7 @@ class StepThreads:
     def close(self) -> None:
         """Shut the pools down without waiting for running functions."""
         for threads in self._levels:
-            threads.shutdown(wait=False, cancel_futures=True)
+            threads.close()
 
 
 def _call(call: Callable[[], T]) -> T:
