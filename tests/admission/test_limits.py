@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from waiting import auntil
 
-from stepwell import App, BadArgs, ConfigError, Context, Fail, JobFailed, Limit, Retry, Snooze, Unique, Worker
+from stepwell import App, BadArgs, ConfigError, Context, Fail, JobFailed, Limit, Rate, Retry, Snooze, Unique, Worker
 
 Connection = psycopg.Connection[Any]
 
@@ -91,6 +91,33 @@ async def test_several_limits_of_a_job_hold_together_and_tasks_share_a_key(app: 
     assert tally.most["all"] == 3
     assert [tally.most[f"u{n}"] for n in range(4)] == [1] * 4
     assert permits(conn) == 0
+
+
+async def test_a_limit_of_the_app_holds_for_all_its_tasks_together(dsn: str, conn: Connection) -> None:
+    app, tally = App(dsn, limits=[Limit(3, key="shop")]), Tally()
+
+    @app.task(limit=Limit(2, key="{user}"))
+    async def mail(user: str) -> None:
+        await tally.run("all", user)
+
+    @app.task
+    async def plain() -> None:
+        await tally.run("all")
+
+    async with app:
+        jobs = [await task for _ in range(5) for task in (mail.aenqueue("a"), mail.aenqueue("b"), plain.aenqueue())]
+        async with Worker(app):
+            for job in jobs:
+                await job.aresult(timeout="20s")
+    assert (tally.most["all"], tally.most["a"] <= 2, permits(conn)) == (3, True, 0)
+    for limits, match in (
+        ([Limit(3)], "without a key"),
+        ([Limit(3, key="{user}")], "names 'user'"),
+        (Limit(3, key="shop"), "limits is one Limit"),
+        ([3], "give a Limit"),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            App(dsn, limits=limits)  # type: ignore[arg-type]
 
 
 async def test_two_workers_share_a_limit(app: App, dsn: str) -> None:
@@ -396,6 +423,25 @@ async def test_children_and_retried_jobs_are_limited_too(app: App, conn: Connect
     assert permits(conn) == 0
 
 
+async def test_templates_that_come_to_one_key_have_the_lower_limit_and_rate(app: App, conn: Connection) -> None:
+    tally = Tally()
+
+    @app.task(
+        limits=[Limit(9, key="all"), Limit(5, key="{src}"), Limit(1, key="{dst}")],
+        rates=[Rate(1000, burst=500, key="r-{src}"), Rate(100, burst=900, key="r-{dst}")],
+    )
+    async def transfer(src: str, dst: str) -> None:
+        await tally.run(src)
+
+    jobs = await transfer.aenqueue_many([{"src": "a", "dst": "a"}] * 10)
+    row = conn.execute("select admission -> 'rates' from stepwell.job limit 1").fetchone()
+    assert row == ([{"key": "r-a", "interval": 0.01, "burst": 500, "late": 0.0}],)
+    async with Worker(app):
+        for job in jobs:
+            await job.aresult(timeout="20s")
+    assert tally.most == {"a": 1}
+
+
 @pytest.mark.parametrize(
     ("make", "match"),
     [
@@ -419,6 +465,7 @@ def test_templates_are_checked_where_the_task_is_defined(app: App) -> None:
         (Limit(1, key=""), "give text"),
         (Limit(1, key="{user:{width}}"), "'{width}' is no format"),
         (Limit(1, key="{user:zz}"), "'zz' is no format"),
+        (Limit(1, key="{user:>99999999999}"), "'>99999999999' is no format"),
         (Limit(1, key="{user!s:05d}"), "'05d' is no format"),
         (Limit(1, key="{user!x}"), "there are !s, !r and !a"),
         (Limit(1, key="{user.}"), "'user.' is no value"),
@@ -434,6 +481,13 @@ def test_templates_are_checked_where_the_task_is_defined(app: App) -> None:
             app.task(limit=limit)(work)
     with pytest.raises(ConfigError, match="hold=True"):
         app.task(limits=[Limit(1, key="a", hold=True), Limit(1, key="b")])(work)
+    with pytest.raises(ConfigError, match=r"two limits with the key '\{user\}'"):
+        app.task(limits=[Limit(5, key="{user}"), Limit(1, key="{user}")])(work)
+    # "5 a second and 100 an hour" needs two buckets, so two keys.
+    with pytest.raises(ConfigError, match="two rates with the key 'work': a key has one rate"):
+        app.task(rates=[Rate(5), Rate(100, per="1h")])(work)
+    with pytest.raises(ConfigError, match="two rates with the key 'work'"):
+        app.task(rates=[Rate(5), Rate(100, per="1h", key="work")])(work)
 
 
 def test_templates_may_have_paths_and_formats(app: App) -> None:
@@ -482,6 +536,7 @@ async def test_a_line_of_jobs_with_one_limit_and_with_several_is_admitted_as_far
         '{"unique":{}}', '{"unique":{"key":"k","conflict":"explode"}}',
         '{"\\u0075nique":{"key":"k","until_start":"maybe"}}', '{"\\u0075nique":{"key":"k","period":-1}}',
         '{"\\u0075nique":{"key":"k","max_wait":"soon"}}', '{"limits":[' + ",".join(['{"key":"k","most":1}'] * 9) + "]}",
+        '{"unique":{"key":"k"},"limit\\u0073":[{"key":"k","most":"x"},{"key":"m","most":1}]}',
     ],
 )  # fmt: skip
 def test_sql_refuses_an_admission_that_could_not_be_read_later(conn: Connection, admission: str) -> None:
@@ -508,3 +563,34 @@ def test_a_key_with_control_characters_is_refused(app: App, conn: Connection) ->
     with pytest.raises(psycopg.Error, match="no control characters"):
         conn.execute("select stepwell.set_limit(%s, 1)", (forged,))
     assert states(conn) == {}
+
+
+async def test_a_misfit_whose_args_are_edited_lines_up_for_its_limit(app: App, conn: Connection) -> None:
+    @app.task(limit=Limit(1, key="k"))
+    async def work(n: int) -> None: ...
+
+    first, second = await work.aenqueue(1), await work.aenqueue(2)
+    conn.execute("select stepwell.admit_keys('{k}')")
+    conn.execute(
+        "update stepwell.job set state = 'scheduled', blocked_by = null, misfits = '{1}', misfit_until = u.at, "
+        "run_at = u.at from (select now() + interval '1 hour') as u (at) where id = %s",
+        [second.id],
+    )
+    assert await second.aedit_args(3)
+    assert states(conn) == {"ready": 1, "blocked": 1}
+    async with Worker(app):
+        await first.aresult(timeout="20s")
+        await second.aresult(timeout="20s")
+
+
+async def test_a_job_that_is_moved_keeps_its_permits_and_tokens(app: App, conn: Connection) -> None:
+    @app.task(limit=Limit(1, key="k"), rate=Rate(1, per="1h", key="r"), fair="{n}")
+    async def work(n: int) -> None: ...
+
+    job = await work.aenqueue(1)
+    conn.execute("select stepwell.admit_keys('{k}')")
+    assert await job.amove(queue="other")
+    assert (states(conn), permits(conn)) == ({"ready": 1}, 2)
+    async with Worker(app, queues=["other"]):
+        await job.aresult(timeout="20s")
+    assert permits(conn) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -429,3 +430,34 @@ async def test_a_member_or_callback_that_is_to_raise_on_a_conflict_leaves_no_gro
         await app.agroup([sync.call("eve")], then=tell)
     assert live(conn) == 3
     assert conn.execute("select count(*) from stepwell.job_group").fetchone() == (1,)
+
+
+async def test_nobody_replaces_a_child_or_the_callback_of_a_group(app: App, conn: Connection) -> None:
+    given = Unique("a", scope="database")
+
+    @app.task(queue="later")
+    async def child(value: int) -> int:
+        return value
+
+    @app.task
+    async def parent(ctx: Context) -> int:
+        return await ctx.spawn(child.using(unique=given), 1)
+
+    @app.task
+    async def publish(summary: GroupSummary) -> int:
+        return summary.total
+
+    @app.task(unique=Unique("{key}", scope="database", on_conflict="replace"))
+    async def other(key: str) -> str:
+        return key
+
+    group = await app.agroup([], then=publish.using(unique=replace(given, key="b"), delay="1h"))
+    async with Worker(app, queues=["default"]):
+        waiting = await parent.aenqueue()
+        await auntil(lambda: conn.execute("select from stepwell.job where task = 'child'").rowcount == 1)
+        assert not (await other.aenqueue("a")).inserted
+        assert not (await other.aenqueue("b")).inserted
+        await group.then.arun_now()
+        assert await group.then.aresult(timeout="20s") == 0
+        async with Worker(app, queues=["later"]):
+            assert await waiting.aresult(timeout="20s") == 1

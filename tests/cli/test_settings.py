@@ -10,7 +10,7 @@ DAY = 86400.0
 
 
 async def test_every_setting_is_shown_with_its_source(dsn: str, run: Run) -> None:
-    app = App(dsn, retry=Retry(max_attempts=3), keep_failed="4d")
+    app = App(dsn, retry=Retry(max_attempts=3), keep_failed="4d", limits=[Limit(50, key="shop")])
 
     @app.task(
         queue="mail",
@@ -43,6 +43,7 @@ async def test_every_setting_is_shown_with_its_source(dsn: str, run: Run) -> Non
         ("unique", "task"),
         ("limit", "task"),
         ("limit", "run time"),
+        ("limit", "app"),
         ("rate", "task"),
         ("rate", "task"),
         ("fair", "task"),
@@ -56,7 +57,11 @@ async def test_every_setting_is_shown_with_its_source(dsn: str, run: Run) -> Non
     ]
     values = {row["name"]: row["value"] for row in shown}
     assert (values["keep"], values["keep_failed"], values["batch"]) == (DAY, 2 * DAY, None)
-    assert (values["limit"]["most"], values["retry"]["max_attempts"], values["rate"]["count"]) == (4, 3, 5)
+    assert (values["limit"], values["retry"]["max_attempts"], values["rate"]["count"]) == (
+        {"most": 50, "key": "shop", "hold": False},
+        3,
+        5,
+    )
     lines = {tuple(line.split()[:2]): " ".join(line.split()) for line in text.splitlines()}
     assert lines["keep", "1d"] == "keep 1d queue"
     assert lines["retry", "3"] == "retry 3 attempts, exponential from 1s to 1h app"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from stepwell.app.extensions import AppExtensions
 from stepwell.app.fleet import FleetControl
 from stepwell.app.registry import TaskRegistry, TasksByName
-from stepwell.app.task_defaults import DRIFTS, TaskDefaults
+from stepwell.app.task_defaults import DRIFTS, TaskDefaults, check_app_limits
 from stepwell.app.worker_hook import WorkerHook, check_hook
 from stepwell.calendar.schedule import STALES, Stale
 from stepwell.durable.backend import Drift
@@ -28,6 +28,7 @@ from stepwell.resources.declared import Resources
 from stepwell.schedules.app_schedules import AppSchedules
 from stepwell.schedules.declare import Scheduler
 from stepwell.telemetry.bus import EventBus, Telemetry
+from stepwell.values.admission import Limit
 from stepwell.values.bounds import check_choice, check_flag, check_name, check_whole
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import DEFAULT_KEEPS, Keep, check_keep, check_retry, check_timeout
@@ -58,6 +59,9 @@ class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetCont
     `queue`, `retry`, `timeout`, `keep` and `keep_failed` are those of tasks that give no own. By default the queue is
     "default", and jobs are kept for 7 days after they have succeeded, and for 30 days after they failed or were
     cancelled.
+
+    `limits` hold for all jobs of the app's tasks together, beside the limits of each task: `limits=[Limit(20,
+    key="shop")]`.
 
     `drift` says what happens when a saved step of a durable job is called with other arguments: "warn", the default,
     uses the saved value, "fail" fails the attempt, "rerun" runs the step again.
@@ -90,6 +94,7 @@ class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetCont
         timeout: Duration | None = None,
         keep: Keep | None = None,
         keep_failed: Keep | None = None,
+        limits: Sequence[Limit] = (),
         max_args_size: int = 1024 * 1024,
         max_result_size: int = 1024 * 1024,
         pool_size: int = 10,
@@ -140,6 +145,7 @@ class App(TaskRegistry, AppJobs, AppLimits, AppFailures, AppSchedules, FleetCont
             check_choice("warn" if drift is None else drift, "drift", DRIFTS),
             check_flag(False if logs is None else logs, "logs"),
             frozenset(name for name, value in given.items() if value is not None),
+            check_app_limits(limits),
         )
         self._job_store = JobStore(
             self.database,

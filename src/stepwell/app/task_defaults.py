@@ -15,6 +15,7 @@ from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
 from stepwell.values.rate import Rate
 from stepwell.values.retry import Retry
 from stepwell.values.setting import Source
+from stepwell.values.template import check_template
 
 Rule = TypeVar("Rule", Limit, Rate)
 
@@ -37,6 +38,8 @@ class TaskDefaults:
     logs: bool
     given: frozenset[str]
     """The options that the app was given. The others are defaults of Stepwell."""
+    limits: tuple[Limit, ...] = ()
+    """Limits that every task has beside its own."""
 
     def options(
         self,
@@ -90,10 +93,11 @@ class TaskDefaults:
             "rules": AdmissionRules(
                 task,
                 unique_of(unique, on_conflict),
-                _rules(Limit, "limit", limit, limits),
+                (*_rules(Limit, "limit", limit, limits), *self.limits),
                 _rules(Rate, "rate", rate, rates),
                 fair_of(fair),
                 was[0] if was else None,
+                len(self.limits),
             ),
             "logs": False if batch else check_flag(self.logs if logs is None else logs, "logs"),
             "maintainer": check_label(maintainer, "maintainer", _LONGEST_MAINTAINER),
@@ -103,6 +107,18 @@ class TaskDefaults:
 
     def _source(self, name: str) -> Source:
         return "app" if name in self.given else "default"
+
+
+def check_app_limits(limits: Sequence[Limit]) -> tuple[Limit, ...]:
+    """Return the limits of an app. Raises `ConfigError` for one that could not be shared by all its tasks."""
+    checked = _rules(Limit, "limit", None, limits)
+    for limit in checked:
+        if limit.key is None:
+            raise ConfigError(
+                f"App(limits) has {limit!r}, without a key: name what all tasks share, such as key='shop'"
+            )
+        check_template(limit.key, (), "App(limits)", constant=True)
+    return checked
 
 
 def _rules(kind: type[Rule], name: str, one: Rule | None, several: Sequence[Rule]) -> tuple[Rule, ...]:

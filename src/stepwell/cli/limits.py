@@ -91,7 +91,7 @@ def change(
     name = parse.limit_key(key)
     count, per = (None, None) if rate is None else parse.rate(rate, "--rate")
     with connect(database) as connection:
-        _warn_of(connection, name)
+        _warn_of(connection, name, most=most is not None, rate=rate is not None)
         if most is not None:
             fetch(connection, queries.limits.set_limit(name, most))
             say(f"at most {most} with key {name} run at once")
@@ -114,10 +114,15 @@ def unset(key: KeyArgument, database: DatabaseOption = None) -> None:
     say(f"key {name} is as in the code")
 
 
-def _warn_of(connection: psycopg.Connection[Any], key: str) -> None:
-    """Warn if no job has the key: it may be mistyped, or its jobs are yet to come."""
+def _warn_of(connection: psycopg.Connection[Any], key: str, *, most: bool, rate: bool) -> None:
+    """Warn if no job has the key: it may be mistyped, or its jobs are yet to come. Warn also of a number that none of
+    the jobs is under."""
     try:
-        if fetch(connection, queries.limits.limits(key)):
+        for limit in fetch(connection, queries.limits.limits(key)):
+            if rate and limit.rate is None and limit.most is not None and not limit.most_is_set:
+                warn(f"jobs have a limit with the key {key!r}, and no rate: a rate is only for tasks that declare one")
+            if most and limit.most is None and limit.rate is not None and not limit.rate_is_set:
+                warn(f"jobs have a rate with the key {key!r}, and no limit: a limit is only for tasks that declare one")
             return
         found = fetch(connection, queries.limits.limits())
     except psycopg.errors.InsufficientPrivilege:

@@ -38,7 +38,11 @@ def settings_of(task: Task[..., Any]) -> dict[str, CodeSetting]:
     }
     own: dict[str, Any] = {
         "unique": None if rules.unique is None else _plain(rules.unique, "period", "max_wait"),
-        "limit": [_limit(limit, rules.first_name) for limit in rules.limits] or None,
+        "limit": [
+            _limit(limit, rules.first_name, of_app=n >= len(rules.limits) - rules.limits_of_app)
+            for n, limit in enumerate(rules.limits)
+        ]
+        or None,
         "rate": [_rate(rate, rules.first_name) for rate in rules.rates] or None,
         "fair": None if rules.fair is None else _plain(rules.fair),
         "batch": task.batch,
@@ -66,8 +70,9 @@ def _retry(retry: Retry) -> dict[str, Any]:
     }
 
 
-def _limit(limit: Limit, first_name: str | None) -> dict[str, Any]:
-    return {"most": limit.most, "key": first_name if limit.key is None else limit.key, "hold": limit.hold}
+def _limit(limit: Limit, first_name: str | None, *, of_app: bool) -> dict[str, Any]:
+    shown = {"most": limit.most, "key": first_name if limit.key is None else limit.key, "hold": limit.hold}
+    return shown | {"source": "app"} if of_app else shown
 
 
 def _rate(rate: Rate, first_name: str | None) -> dict[str, Any]:

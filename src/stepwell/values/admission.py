@@ -6,11 +6,11 @@ is stored with it. The database decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -173,6 +173,9 @@ class StoredRate(msgspec.Struct, frozen=True, omit_defaults=True):
     late: float = 0.0
 
 
+StoredRule = TypeVar("StoredRule", StoredLimit, StoredRate)
+
+
 class StoredFair(msgspec.Struct, frozen=True, omit_defaults=True):
     """The key by which one job takes turns."""
 
@@ -206,6 +209,8 @@ class AdmissionRules(msgspec.Struct, frozen=True):
     fair: Fair | None = None
     first_name: str | None = None
     """The name that the task had first, if it was renamed: see `lasting_name`."""
+    limits_of_app: int = 0
+    """How many of the limits, the last ones, are those of the app."""
 
     def __bool__(self) -> bool:
         return bool(self.unique or self.limits or self.rates or self.fair)
@@ -231,6 +236,14 @@ class AdmissionRules(msgspec.Struct, frozen=True):
                 f"task {self.task!r} has a limit with hold=True and one without: a job that keeps one permit while it "
                 "waits for another could wait for ever, so give all of them hold=True, or none"
             )
+        for what, rules in (("limit", self.limits), ("rate", self.rates)):
+            keys = [self.lasting_name if rule.key is None else rule.key for rule in rules]
+            for key in keys:
+                if keys.count(key) > 1:
+                    raise ConfigError(
+                        f"task {self.task!r} has two {what}s with the key {key!r}: a key has one {what}, so give each "
+                        "a key of its own"
+                    )
         if len(self.limits) + len(self.rates) > _MOST_KEYS:
             raise ConfigError(f"task {self.task!r} has more than {_MOST_KEYS} limits and rates")
 
@@ -241,8 +254,10 @@ class AdmissionRules(msgspec.Struct, frozen=True):
             return Admission(unique)
         return Admission(
             unique,
-            tuple(StoredLimit(self._key(rule, arguments, "limit"), rule.most, rule.hold) for rule in self.limits),
-            tuple(StoredRate(self._key(rule, arguments, "rate"), *rule.bucket) for rule in self.rates),
+            _by_key(
+                [StoredLimit(self._key(rule, arguments, "limit"), rule.most, rule.hold) for rule in self.limits], _lower
+            ),
+            _by_key([StoredRate(self._key(rule, arguments, "rate"), *rule.bucket) for rule in self.rates], _slower),
             None if self.fair is None else self._fair(self.fair, arguments),
         )
 
@@ -257,6 +272,28 @@ class AdmissionRules(msgspec.Struct, frozen=True):
     def _fair(self, fair: Fair, arguments: Mapping[str, Any]) -> StoredFair:
         key = fill(fair.key, arguments, _what(self.task, "fair"))
         return StoredFair(key, float(fair.weights.get(key, 1.0)))
+
+
+def _by_key(
+    rules: list[StoredRule], stricter: Callable[[StoredRule, StoredRule], StoredRule]
+) -> tuple[StoredRule, ...]:
+    """The rules of a job, with one for each key. Templates that differ may be filled in to the same key."""
+    if len(rules) < 2:
+        return tuple(rules)
+    found: dict[str, StoredRule] = {}
+    for rule in rules:
+        found[rule.key] = stricter(found[rule.key], rule) if rule.key in found else rule
+    return tuple(found.values())
+
+
+def _lower(one: StoredLimit, other: StoredLimit) -> StoredLimit:
+    return one if one.most <= other.most else other
+
+
+def _slower(one: StoredRate, other: StoredRate) -> StoredRate:
+    """A rate that exceeds neither of these. A key has one bucket."""
+    slow, fast = (one, other) if one.interval >= other.interval else (other, one)
+    return msgspec.structs.replace(slow, burst=min(slow.burst, fast.burst), late=min(slow.late, fast.late))
 
 
 @cache

@@ -100,7 +100,7 @@ def _is_format(spec: str, *, of_text: bool) -> bool:
     for example in ("",) if of_text else ("", 1, 1.0):
         try:
             format(example, spec)
-        except ValueError:
+        except (ValueError, MemoryError):
             continue
         return True
     return False
@@ -126,9 +126,9 @@ def filled(template: str, arguments: Mapping[str, Any], what: str) -> str:
         text = template.format_map(arguments)
         if ":" in text and _OFFSET.search(text):
             text = _in_utc.vformat(template, (), arguments)
-        return check_key(text, what)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise BadArgs(f"{what} {template!r} cannot be filled in: {type(error).__name__}: {error}") from None
+    return check_key(text, what)
 
 
 def short(key: str, what: str) -> str:

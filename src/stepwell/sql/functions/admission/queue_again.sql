@@ -1,7 +1,8 @@
 -- Put jobs in line that have become ready in this transaction and have an admission: block those that need a permit
 -- for a limit or rate, and give those with a fair key their turn. A job that holds the permits of its limits needs no
--- new ones. Returns the keys whose lines have grown. The caller has locked the jobs. Workers are notified of the turns:
--- a turn may be long before now, where no worker looks that was told only when the job became ready.
+-- new ones, nor does one whose tokens are still reserved. Returns the keys whose lines have grown. The caller has
+-- locked the jobs. Workers are notified of the turns: a turn may be long before now, where no worker looks that was
+-- told only when the job became ready.
 create or replace function stepwell.queue_again(_ids uuid[]) returns text[]
 language plpgsql volatile
 as $$
@@ -13,11 +14,14 @@ declare
 begin
   select array_agg(j.id) as ids,
     array_agg(
-      -- As a scalar: with "exists" the planner might read all permits.
-      case
-        when (select true from stepwell.permit p where p.job_id = j.id and not p.rate limit 1)
-        then (j.admission::jsonb - 'limits')::json else j.admission
-      end
+      -- As a scalar: with a join the planner might read all permits.
+      coalesce(
+        (
+          select (j.admission::jsonb - array_agg(case when p.rate then 'rates' else 'limits' end))::json
+          from stepwell.permit p where p.job_id = j.id
+        ),
+        j.admission
+      )
     ) as admissions,
     array_agg(j.queue) as queues, array_agg(j.rank::integer) as ranks, array_agg(true) as due
   into _found

@@ -1,6 +1,7 @@
 -- Give jobs that no worker has claimed yet the args and options of a new enqueue with the same unique key. Those that
--- have started, or ended, are left as they are. If a job is named twice, the last one counts. _queues, _ranks and
--- _run_ats are those of the new enqueue; _policies have the admission as a member.
+-- have started, or ended, are left as they are. So are children and callbacks of groups: others wait for their results
+-- or give them their args. If a job is named twice, the last one counts. _queues, _ranks and _run_ats are those of the
+-- new enqueue; _policies have the admission as a member.
 -- A job keeps its time, and so its place, except with _moves[k]: then it waits until _run_ats[k], but not longer than
 -- max_wait after its first enqueue. If its queue, priority, limits, rates or fair key change, it gives back its permits
 -- and lines up again.
@@ -30,7 +31,9 @@ begin
   _locked := array(
     select l.id from (
       select j.id from stepwell.job j
-      where j.id = any (_ids) and j.epoch = 0 and j.worker_id is null
+      where j.id = any (_ids) and j.epoch = 0 and j.worker_id is null and j.parent_id is null
+        -- As a scalar: with "exists" the planner might read all groups.
+        and (select true from stepwell.job_group g where g.then_id = j.id limit 1) is null
       order by j.id
       for update
     ) l

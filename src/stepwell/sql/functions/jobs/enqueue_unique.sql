@@ -101,9 +101,9 @@ begin
   if _rests is not null then
     perform stepwell.check_policies(_rests, _count);
   end if;
-  -- Only a limit, a rate or a fair key gives a job a place in a line.
+  -- Only a limit, a rate or a fair key gives a job a place in a line. Their names may be written with escapes.
   _text := array_to_string(_policies, '');
-  if strpos(_text, '"limits"') + strpos(_text, '"rates"') + strpos(_text, '"fair"') = 0 then
+  if strpos(_text, '"limits"') + strpos(_text, '"rates"') + strpos(_text, '"fair"') + strpos(_text, '\u00') = 0 then
     _lines := array(select row(a.admission, null, null, null)::stepwell.line from unnest(_admissions) as a (admission));
   end if;
   if exists (

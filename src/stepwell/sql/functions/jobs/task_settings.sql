@@ -70,16 +70,16 @@ begin
       -- One row for each limit and rate.
       select n.name, n.n, r.k,
         case
-          when n.name = 'limit' and s.most is not null then r.rule || jsonb_build_object('most', s.most)
+          when n.name = 'limit' and s.most is not null then (r.rule - 'source') || jsonb_build_object('most', s.most)
           when n.name = 'rate' and s.spacing is not null then
             r.rule || jsonb_build_object(
               'count', 1, 'per', s.spacing, 'burst', s.burst, 'smooth', coalesce(s.late > 0, false)
             )
-          else r.rule
+          else r.rule - 'source'
         end,
         case
           when n.name = 'limit' and s.most is not null or n.name = 'rate' and s.spacing is not null then 'run time'
-          else 'task'
+          else coalesce(r.rule ->> 'source', 'task')
         end
       from unnest(_names) with ordinality as n (name, n)
       cross join lateral jsonb_array_elements(
