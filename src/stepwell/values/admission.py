@@ -292,7 +292,7 @@ def _lower(one: StoredLimit, other: StoredLimit) -> StoredLimit:
 
 def _slower(one: StoredRate, other: StoredRate) -> StoredRate:
     """A rate that exceeds neither of these. A key has one bucket."""
-    slow, fast = (one, other) if one.interval >= other.interval else (other, one)
+    slow, fast = (one, other) if one.spacing >= other.spacing else (other, one)
     return msgspec.structs.replace(slow, burst=min(slow.burst, fast.burst), late=min(slow.late, fast.late))
 
 
