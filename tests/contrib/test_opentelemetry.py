@@ -135,7 +135,7 @@ async def test_a_span_around_the_worker_is_linked_too(dsn: str, sampler: Sampler
         await together.aenqueue_many([{"ns": 1}, {"ns": 2}])
         with provider.get_tracer("shop").start_as_current_span("main") as main:
             await adrain(app)
-        await work.aenqueue_many([{}] * 20)
+        await work.aenqueue_many([{} for _ in range(20)])
         async with Worker(app, concurrency=1):
             await (await work.aenqueue()).aresult(timeout="20s")
     around = main.get_span_context().span_id
@@ -263,7 +263,7 @@ async def test_gauges_have_the_numbers_that_prometheus_has(dsn: str, recorder: R
 
     async with app:
         async with Worker(app, concurrency=7):
-            await work.using(queue="elsewhere").aenqueue_many([{}] * 5)
+            await work.using(queue="elsewhere").aenqueue_many([{} for _ in range(5)])
             async with asyncio.timeout(60):
                 while "stepwell.queue.depth" not in (points := await asyncio.to_thread(recorder.points)):
                     pass  # it does not lead yet

@@ -111,6 +111,10 @@ def task_of(job_id: str) -> Query[str]:
     return repeatable_query("select task from stepwell.jobs where id = %s::uuid", (job_id,))
 
 
+def task_and_queue(job_id: str) -> Query[tuple[str, str]]:
+    return repeatable_query("select task, queue from stepwell.jobs where id = %s::uuid", (job_id,), as_tuple)
+
+
 def job_states(ids: Sequence[str]) -> Query[tuple[str, str]]:
     return repeatable_query(
         "select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])", (list(ids),), as_tuple
