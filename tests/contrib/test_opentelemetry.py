@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -111,6 +113,35 @@ async def test_with_parent_a_run_is_part_of_the_trace_and_keeps_the_link(dsn: st
     [sent], [run] = recorder.of(SpanKind.PRODUCER), recorder.of(SpanKind.CONSUMER)
     assert run.parent is not None
     assert run.parent.span_id == sent.context.span_id == run.links[0].context.span_id  # pyright: ignore
+
+
+@pytest.mark.parametrize("sampler", [ALWAYS_ON, ParentBased(TraceIdRatioBased(0.9999999))])
+@pytest.mark.parametrize("parent", [False, True])
+async def test_a_span_around_the_worker_is_linked_too(dsn: str, sampler: Sampler, parent: bool) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(sampler)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    app = App(dsn, plugins=[OpenTelemetry(tracer_provider=provider, parent=parent)])
+
+    @app.task
+    async def work() -> None: ...
+
+    @app.task(batch=2, batch_wait="10s")
+    async def together(ns: list[int]) -> list[int]:
+        return ns
+
+    async with app:
+        await work.aenqueue()
+        await together.aenqueue_many([{"ns": 1}, {"ns": 2}])
+        with provider.get_tracer("shop").start_as_current_span("main") as main:
+            await adrain(app)
+        await work.aenqueue_many([{} for _ in range(20)])
+        async with Worker(app, concurrency=1):
+            await (await work.aenqueue()).aresult(timeout="20s")
+    around = main.get_span_context().span_id
+    runs = [span for span in exporter.get_finished_spans() if span.kind is SpanKind.CONSUMER]
+    assert [[link.context.span_id == around for link in run.links] for run in runs[:2]] == [[False, True]] * 2
+    assert {len(run.links) for run in runs[2:]} == {1}, "of no other run"
 
 
 async def test_errors_retries_snoozes_and_timeouts(dsn: str, recorder: Recorder) -> None:
@@ -221,6 +252,35 @@ async def test_each_job_of_a_batch_is_counted_as_prometheus_counts_it(dsn: str, 
     assert outcomes == prometheus.counts().ended
     for name in ("stepwell.run", "stepwell.wait"):
         assert {point.attributes["task"]: point.count for point in points[name]} == {"together": 3, "greet": 1}
+
+
+async def test_gauges_have_the_numbers_that_prometheus_has(dsn: str, recorder: Recorder) -> None:
+    prometheus = Prometheus()
+    app = App(dsn, plugins=[recorder.plugin(), prometheus])
+
+    @app.task
+    async def work() -> None: ...
+
+    async with app:
+        async with Worker(app, concurrency=7):
+            await work.using(queue="elsewhere").aenqueue_many([{} for _ in range(5)])
+            async with asyncio.timeout(60):
+                while "stepwell.queue.depth" not in (points := await asyncio.to_thread(recorder.points)):
+                    pass  # it does not lead yet
+            families = {family.name: family for family in await asyncio.to_thread(prometheus.registry.collect)}
+        assert "stepwell.slots" not in recorder.points(), "the worker has ended"
+    [depth], [oldest] = points["stepwell.queue.depth"], points["stepwell.queue.oldest"]
+    assert (depth.attributes, depth.value) == ({"queue": "elsewhere"}, 5)
+    assert (oldest.attributes, oldest.value >= 0) == ({"queue": "elsewhere"}, True)
+    for name in ("workers", "registered", "slots", "running_jobs", "unstarted_jobs", "unwritten_outcomes"):
+        [point] = points[f"stepwell.{name}"]
+        assert (name, point.value) == (name, families[f"stepwell_{name}"].samples[0].value)
+    assert points["stepwell.slots"][0].value == 7
+
+
+def test_a_producer_with_traces_loads_no_worker() -> None:
+    code = "import sys, stepwell.contrib.opentelemetry; sys.exit('stepwell.worker' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 async def test_an_unsampled_enqueue_stores_nothing(dsn: str) -> None:

@@ -62,6 +62,10 @@ async def test_every_expression_names_metrics_and_labels_that_a_worker_has(dsn: 
     labels.update({name: set() for name in of_supervisor})
     for name, pairs in samples_in(text):
         labels.setdefault(name, set()).update(label for label, _ in pairs)
+    page = (DEPLOY.parent / "docs/telemetry.md").read_text()
+    documented = set(re.findall(r"(?<=`)stepwell_\w+", page))
+    kinds = re.compile(r"_(bucket|count|sum|created)$")
+    assert {kinds.sub("", name) for name in labels} == documented
     unknown: list[str] = []
     for expression in expressions():
         names = re.findall(r"\b(stepwell_\w+)(?:\{([^}]*)\})?", expression)

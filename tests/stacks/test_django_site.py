@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
 from stacks.django_shop.site import site
+from stacks.every_call import EVERYTHING, NOTHING, Jobs, ajoin, found, join
 
-from stepwell import ConfigError
+from stepwell import App, ConfigError
 from stepwell.postgres import migrate
 from stepwell.testing import drain
 
@@ -134,7 +139,49 @@ def rolled_back() -> Iterator[None]:
         raise ZeroDivisionError
 
 
-def test_every_call_takes_a_connection_of_django(site: Any, tasks: Any) -> None:
+@pytest.fixture
+def conn(site: Any) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of its own to the database of the site, without events and schedules of other tests."""
+    with psycopg.connect(os.environ["SHOP_DATABASE"], autocommit=True) as conn:
+        conn.execute("delete from stepwell.event")
+        conn.execute("delete from stepwell.schedule")
+        yield conn
+
+
+async def test_every_call_takes_effect_if_and_only_if_atomic_commits(conn: psycopg.Connection[Any]) -> None:
+    from asgiref.sync import sync_to_async
+    from django.db import connections, transaction
+
+    async with App(conn.info.dsn, name="every") as app:
+        jobs = await Jobs(app).begin()
+
+        def act() -> None:
+            with rolled_back():
+                join(jobs, "default")
+            assert found(conn) == NOTHING
+            with transaction.atomic():
+                join(jobs, "default")
+                assert found(conn) == NOTHING
+            connections.close_all()
+
+        # In a thread, because an event loop runs in this one.
+        await asyncio.to_thread(act)
+        assert found(conn) == EVERYTHING
+        for table in ("unique_key", "job", "history", "event", "schedule"):
+            conn.execute(sql.SQL("delete from stepwell.{}").format(sql.Identifier(table)))
+        jobs = await jobs.begin()
+        block = transaction.atomic()
+        try:
+            await sync_to_async(block.__enter__)()
+            await ajoin(jobs, "default")
+            assert found(conn) == NOTHING
+            await sync_to_async(block.__exit__)(None, None, None)
+        finally:
+            await sync_to_async(connections.close_all)()
+        assert found(conn) == EVERYTHING
+
+
+def test_a_connection_of_django_stands_for_every_kind_of_object(site: Any, tasks: Any) -> None:
     from django.db import connection, connections, transaction
 
     def act(given: Any) -> None:
@@ -156,7 +203,7 @@ def test_every_call_takes_a_connection_of_django(site: Any, tasks: Any) -> None:
     assert drain(site) == 4
 
 
-def test_connections_that_cannot_be_used_are_refused_by_name(site: Any, tasks: Any) -> None:
+def test_connections_that_cannot_be_used_are_refused_by_name(site: Any, tasks: Any, dsn: str) -> None:
     from django.db import connections, transaction
 
     def refused(given: Any) -> str:
@@ -174,6 +221,13 @@ def test_connections_that_cannot_be_used_are_refused_by_name(site: Any, tasks: A
     thread.join()
     with transaction.atomic():
         assert "of another thread" in refused(others[0])
+    with transaction.atomic():
+        connections["default"].close()
+        assert "'default' is closed" in refused("default")
+    elsewhere = App(dsn)
+    with pytest.raises(ConfigError, match="is to another database"), transaction.atomic():
+        Jobs(elsewhere).note.using(connection="default").enqueue(1)
+    elsewhere.close()
 
 
 async def test_async_calls_join_the_transaction_of_djangos_thread(site: Any, tasks: Any) -> None:

@@ -10,6 +10,7 @@ from stepwell.telemetry.enqueue import CancelAsked, GroupEnqueued, JobEnqueued
 from stepwell.telemetry.jobs import JobClaimed, JobStarted, JobSucceeded
 from stepwell.telemetry.steps import StepSaved
 from stepwell.telemetry.supervisor import MemoryLimitTooLow, RunLimitReached
+from stepwell.testing import drain
 from stepwell.worker.process_limits import LimitWatch, ProcessLimits
 
 
@@ -76,6 +77,30 @@ def test_a_producer_hears_of_enqueues_and_cancels(dsn: str) -> None:
     assert heard[5] == CancelAsked(*about[0], "cancelled", "no more")
     assert {event.job_id for event in heard[6:] if isinstance(event, CancelAsked)} > {each[0] for each in about[1:]}
     assert len(heard) == 10
+
+
+def test_a_fork_and_a_triggered_schedule_are_jobs_that_were_enqueued(dsn: str) -> None:
+    heard: list[Telemetry] = []
+
+    with App(dsn) as app:
+
+        @app.task(queue="mail")
+        async def work(ctx: Context) -> int:
+            return await ctx.step(part)
+
+        job = work.enqueue()
+        drain(app)
+        app.schedule_task(work, "1d", name="daily")
+        app.subscribe(heard.append)
+        forked = app.fork(job, step="part")
+        triggered = app.schedule_named("daily").trigger()
+        with app.database.connect() as connection, connection.transaction():
+            inside = app.schedule_named("daily").trigger(connection=connection)
+    assert heard == [
+        JobEnqueued(str(forked.id), "work", "mail", 0),
+        JobEnqueued(str(triggered.id), "work", "mail", 0),
+        JobEnqueued(str(inside.id), "work", "mail", 0, in_transaction=True),
+    ]
 
 
 def test_without_a_subscriber_no_event_of_a_job_is_wanted() -> None:

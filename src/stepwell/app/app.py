@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from stepwell.app.extensions import AppExtensions
@@ -286,4 +285,8 @@ def _module_of_caller() -> str:
     if name != "__main__":
         return name
     spec = frame.f_globals.get("__spec__")
-    return str(spec.name).removesuffix(".__main__") if spec is not None else Path(sys.argv[0] or "app").stem or "app"
+    if spec is not None:
+        return str(spec.name).removesuffix(".__main__")
+    from pathlib import Path  # a program that imports its app starts without it
+
+    return Path(sys.argv[0] or "app").stem or "app"

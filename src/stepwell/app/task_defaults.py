@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+import msgspec
 
 from stepwell.durable.backend import Drift
 from stepwell.errors import ConfigError
@@ -25,8 +26,7 @@ _LONGEST_MAINTAINER = 200
 _LONGEST_RUNBOOK = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class TaskDefaults:
+class TaskDefaults(msgspec.Struct, frozen=True):
     """The options that tasks of an app have unless they give their own."""
 
     queue: str

@@ -5,7 +5,6 @@ cronsim decides which values a field may hold. This module says which field is w
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import lru_cache
 from zoneinfo import available_timezones
 
@@ -119,6 +118,8 @@ def check_tz(tz: str) -> None:
         raise ConfigError(f"tz is {tz!r}: this machine has no time zones, install the package 'tzdata'")
     shown = tz[:40]
     names = {name.lower(): name for name in _zones()}
+    from difflib import get_close_matches  # only for this error
+
     near = get_close_matches(shown.lower(), names, n=1)
     hint = f"did you mean {names[near[0]]!r}?" if near else "write a name such as 'Europe/Paris' or 'UTC'"
     raise ConfigError(f"tz is {shown!r}: there is no such time zone, {hint}")

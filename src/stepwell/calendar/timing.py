@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from stepwell.calendar.cron_text import LONGEST_TEXT, NICKNAMES, check_text, check_tz
 from stepwell.calendar.wall_time import seek
@@ -17,15 +19,14 @@ SHORTEST = 0.1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(msgspec.Struct, frozen=True):
     """Cron text in a time zone, without extra blanks; `tz` is an IANA name. `ConfigError` names a wrong field."""
 
     text: str
     tz: str = "UTC"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", check_text(self.text))
+        force_setattr(self, "text", check_text(self.text))
         check_tz(self.tz)
 
     def after(self, at: datetime) -> datetime | None:
@@ -33,8 +34,7 @@ class Cron:
         return _seek(self, _utc(at), back=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True):
     """An interval in seconds, counted from an anchor so that a restart does not shift the ticks."""
 
     seconds: float
@@ -43,8 +43,8 @@ class Interval:
     def __post_init__(self) -> None:
         _check_length(self.seconds, self.seconds)
         # Postgres and datetime count microseconds. A finer interval would drift from one tick to the next.
-        object.__setattr__(self, "seconds", self.step.total_seconds())
-        object.__setattr__(self, "anchor", _utc(self.anchor))
+        force_setattr(self, "seconds", self.step.total_seconds())
+        force_setattr(self, "anchor", _utc(self.anchor))
 
     @property
     def step(self) -> timedelta:

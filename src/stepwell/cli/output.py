@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
+
 from stepwell.values.duration import describe
 from stepwell.values.redaction import Redaction
 
@@ -125,8 +127,10 @@ def dump(value: object) -> None:
 
 
 def record(value: Any, *without: str) -> dict[str, Any]:
-    """A dataclass as a dict for `dump`."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.name not in without}
+    """A dataclass or struct as a dict for `dump`."""
+    is_struct = isinstance(value, msgspec.Struct)
+    names = value.__struct_fields__ if is_struct else [field.name for field in dataclasses.fields(value)]
+    return {name: getattr(value, name) for name in names if name not in without}
 
 
 def compact(value: object) -> str:
@@ -192,7 +196,7 @@ def _line(columns: Sequence[Column[Any]], widths: Sequence[int], texts: Sequence
 
 
 def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, msgspec.Struct) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
         return hide(record(value))
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()

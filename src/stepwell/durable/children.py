@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 import msgspec
@@ -58,8 +57,7 @@ class Spawnable(Protocol[P, R]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> _HandleOf[R]: ...
 
 
-@dataclass(slots=True)
-class Spawned:
+class Spawned(msgspec.Struct):
     """A child by the step that spawns it: its saved record, its id once enqueued, and how to decode its result."""
 
     key: str

@@ -1,34 +1,23 @@
-"""Turn errors into text that Postgres can store: names, messages, tracebacks and exit codes."""
+"""Turn errors into text that Postgres can store: names, messages, tracebacks and exit codes.
+
+Every program imports this, and most never need it. So it loads what only errors need with the first error.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-import sysconfig
 import traceback
 from collections.abc import Iterable
-from difflib import SequenceMatcher, get_close_matches
+from functools import cache
 from heapq import nlargest
 from itertools import takewhile
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import cast
 
 _FRAME = re.compile(r'^[ |+-]*File "([^"]+)", line (\d+), in ', re.MULTILINE)
-# Frames of stepwell, of Python itself and of installed packages are not user code.
-_NOT_USER_CODE = (
-    *(
-        f"{folder}{os.sep}"
-        for folder in (
-            Path(__file__).parent.parent,
-            *(sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")),
-        )
-    ),
-    "<",
-)
-# Stepwell calls a handler through these.
-_CALLERS = (_NOT_USER_CODE[0], *(f"{_NOT_USER_CODE[1]}{name}{os.sep}" for name in ("asyncio", "concurrent")))
+_OWN_CODE = __file__.removesuffix(f"errors{os.sep}text.py")
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _COMPARED = 20
 _FRAMES = 4
@@ -63,7 +52,7 @@ def error_line_of(error: BaseException) -> str:
 
 def frames_of_handler(frames: TracebackType | None) -> TracebackType | None:
     """Leave out the frames by which Stepwell called the handler; None: there are no others."""
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_CALLERS):
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_callers()):
         frames = frames.tb_next
     return frames
 
@@ -102,7 +91,7 @@ def storable(text: str) -> str:
 def user_place(traceback: str) -> str | None:
     """Return the file and line of the innermost frame of user code; None: there is none."""
     frames: list[tuple[str, str]] = _FRAME.findall(traceback)
-    return next((f"{file}:{line}" for file, line in reversed(frames) if not file.startswith(_NOT_USER_CODE)), None)
+    return next((f"{file}:{line}" for file, line in reversed(frames) if not file.startswith(_not_user_code())), None)
 
 
 def user_frame(error: BaseException, frames: TracebackType | None) -> str | None:
@@ -118,9 +107,9 @@ def user_frame(error: BaseException, frames: TracebackType | None) -> str | None
     other: FrameType | None = None
     while frames is not None:
         file = frames.tb_frame.f_code.co_filename
-        if not file.startswith(_NOT_USER_CODE) and not any(part in file for part in _INSTALLED):
+        if not file.startswith(_not_user_code()) and not any(part in file for part in _INSTALLED):
             own = frames.tb_frame
-        elif not file.startswith(_NOT_USER_CODE[0]):
+        elif not file.startswith(_OWN_CODE):
             other = frames.tb_frame
         frames = frames.tb_next
     frame = own or other
@@ -130,21 +119,41 @@ def user_frame(error: BaseException, frames: TracebackType | None) -> str | None
 def _function(frame: FrameType) -> str:
     module: object = frame.f_globals.get("__name__")
     if not isinstance(module, str) or module in ("__main__", "__mp_main__"):
+        from pathlib import Path
+
         # Run as a program, the same module has another name.
         module = Path(frame.f_code.co_filename).stem
     return storable(f"{module}:{frame.f_code.co_qualname}")[:_LONGEST_FRAME]
 
 
+@cache
+def _not_user_code() -> tuple[str, ...]:
+    """How the files of Stepwell, of Python itself and of installed packages begin."""
+    import sysconfig
+
+    folders = (sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return (_OWN_CODE, *(f"{folder}{os.sep}" for folder in folders), "<")
+
+
+@cache
+def _callers() -> tuple[str, ...]:
+    """The code by which Stepwell calls a handler."""
+    library = _not_user_code()[1]
+    return (_OWN_CODE, *(f"{library}{name}{os.sep}" for name in ("asyncio", "concurrent")))
+
+
 def user_stack(frame: FrameType) -> str:
     """Format the innermost few frames of user code that our own code has called; without any, of all code."""
     stack = traceback.extract_stack(frame)
-    called = takewhile(lambda one: not one.filename.startswith(_NOT_USER_CODE[0]), reversed(stack))
-    users = [one for one in called if not one.filename.startswith(_NOT_USER_CODE)]
+    called = takewhile(lambda one: not one.filename.startswith(_OWN_CODE), reversed(stack))
+    users = [one for one in called if not one.filename.startswith(_not_user_code())]
     return "".join(traceback.format_list(users[:_FRAMES][::-1] or stack[-_FRAMES:]))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A question to end a sentence with, if a known name resembles this one. Queue patterns are not suggested."""
+    from difflib import SequenceMatcher, get_close_matches
+
     matcher = SequenceMatcher(b=name, autojunk=False)
 
     def likeness(other: str) -> float:

@@ -27,6 +27,7 @@ from stepwell.jobs.why import aglance, glance, timed_out, why_of
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run, run_call
 from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.telemetry.enqueue import JobEnqueued
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import Ended, JobInfo
@@ -323,7 +324,17 @@ def fork(job: JobHandle[R], step: str) -> QueryPlan[JobHandle[R]]:
     [forked] = yield queries.jobs.fork(job_id, check_step(step))
     if forked is None:
         raise no_such_job(job_id)
-    return JobHandle(str(forked), store, codec)
+    made: JobHandle[R] = JobHandle(str(forked), store, codec)
+    yield from tell_enqueued(made, in_transaction=False)
+    return made
+
+
+def tell_enqueued(job: JobHandle[Any], *, in_transaction: bool) -> QueryPlan[None]:
+    """Tell subscribers of a job that the database has made of what it knows: a fork, or a run of a schedule."""
+    job_id, events = job._id, job._store.events  # pyright: ignore[reportPrivateUsage]
+    if events.wanted(JobEnqueued):
+        for task, queue in (yield queries.reads.task_and_queue(job_id)):
+            events.emit(JobEnqueued(job_id, task, queue, 0, in_transaction=in_transaction))
 
 
 def result_of(ended: Ended, codec: Codec | None, sealer: Sealer = PLAIN) -> Any:

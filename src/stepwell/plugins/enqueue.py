@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 
-@dataclass(slots=True, eq=False)
-class Enqueue:
+class Enqueue(msgspec.Struct, eq=False):
     """Jobs that are being enqueued by one call. A plugin may add to `headers`."""
 
     task: str | None
@@ -24,9 +23,9 @@ class Enqueue:
     """The job whose children they are; None: they are no children."""
     scheduled: bool = False
     """Whether a schedule is made at run time, whose runs get the headers. Then no job is enqueued yet."""
-    headers: dict[str, str] = field(default_factory=dict[str, str])
+    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """Stored with each of the jobs, apart from its metadata, such as the trace that it belongs to. Runs, retries and
     children of the job get them, too."""
-    job_ids: list[str] = field(default_factory=list[str])
+    job_ids: list[str] = msgspec.field(default_factory=list[str])
     """The ids of the jobs, once they are enqueued, in order. A job that had its unique key already is among them. The
     ids of the members of a group are not known."""

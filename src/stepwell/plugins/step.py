@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from stepwell.values.job import ClaimedJob
 
 
-@dataclass(frozen=True, slots=True)
-class StepRun:
+class StepRun(msgspec.Struct, frozen=True):
     """A call of the function of a step, or of one that compensates a step."""
 
     job: ClaimedJob

@@ -9,7 +9,7 @@ from typing import Any
 
 from stepwell.calendar.schedule import Backfill, ScheduleInfo, Tick, past_ticks, to_timing
 from stepwell.errors import ConfigError, JobExists, ScheduleNotFound, StepwellError
-from stepwell.jobs.handle import JobHandle
+from stepwell.jobs.handle import JobHandle, tell_enqueued
 from stepwell.postgres import queries
 from stepwell.postgres.database_type import Database
 from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run_call
@@ -75,11 +75,11 @@ class ScheduleHandle:
     def trigger(self, *, connection: object | None = None) -> JobHandle[Any]:
         """Enqueue a run now, apart from the timing and whatever else runs. Its tick is the present time. Raises
         `JobExists` if another job has its unique key."""
-        return self._job(run_call("trigger", self._trigger(), self._database, connection))
+        return run_call("trigger", self._trigger(connection is not None), self._database, connection)
 
     async def atrigger(self, *, connection: object | None = None) -> JobHandle[Any]:
         """The same as `trigger`, for async code."""
-        return self._job(await arun(self._trigger(), self._database, connection))
+        return await arun(self._trigger(connection is not None), self._database, connection)
 
     def backfill(
         self,
@@ -146,7 +146,7 @@ class ScheduleHandle:
                 return
         raise StepwellError(f"schedule {self.name!r} is being changed by others all the time: try again")
 
-    def _trigger(self) -> QueryPlan[str]:
+    def _trigger(self, in_transaction: bool) -> QueryPlan[JobHandle[Any]]:
         try:
             [job_id] = yield queries.schedules.trigger_schedule(self.owner, self.name)
         except JobExists as error:
@@ -154,7 +154,9 @@ class ScheduleHandle:
             raise
         if job_id is None:
             raise self._missing()
-        return job_id
+        job = self._job(job_id)
+        yield from tell_enqueued(job, in_transaction=in_transaction)
+        return job
 
     def _backfill(self, since: datetime, until: datetime | None, preview: bool) -> QueryPlan[Backfill]:
         _check_period(since, until)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+import msgspec
+
 from stepwell.values.job import FINISHED, State
 from stepwell.values.step import StepInfo
 
@@ -46,8 +48,7 @@ class JobChange(Generic[R]):
         return self.state in FINISHED
 
 
-@dataclass(frozen=True, slots=True)
-class JobSnapshot:
+class JobSnapshot(msgspec.Struct, frozen=True):
     """A job as the database reports it to watchers; `state` None: the job does not exist."""
 
     id: str

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from opentelemetry import baggage, context, metrics, propagate, trace
 from opentelemetry.context import Context as TraceContext
 from opentelemetry.metrics._internal import _ProxyMeterProvider  # pyright: ignore[reportPrivateUsage]
 from opentelemetry.propagators.textmap import TextMapPropagator
-from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace import Link, Span, SpanKind, StatusCode
 
 from stepwell.contrib.opentelemetry.origins import NO_CONTEXT, Origins
 from stepwell.contrib.opentelemetry.run_spans import RunSpans, UnsampledSpan, run_spans
@@ -29,10 +29,14 @@ from stepwell.telemetry.bus import Telemetry
 from stepwell.telemetry.jobs import RunsEnded
 from stepwell.values.job import ClaimedJob
 
+if TYPE_CHECKING:
+    from stepwell.contrib.opentelemetry.gauges import Gauges
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 _MOST_KNOWN = 500
 _TRACE_ID = context.create_key("stepwell-trace-id")
 (_SPAN_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, NO_CONTEXT)
+_NO_LINKS: list[Link] = []
 _ASKED_TO_STOP = {"timeout": "failed", "cancel": "cancelled", "shutdown": "handed_back", "lease": "refused"}
 
 
@@ -67,6 +71,7 @@ class OpenTelemetry(Plugin):
         self._app: Any = None
         self._counts = False
         meter = metrics.get_meter("stepwell", meter_provider=meter_provider)
+        self._gauges: Gauges | None = None
         self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs that were enqueued.")
         self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Jobs that ran.")
         self._sending = meter.create_histogram(
@@ -100,6 +105,19 @@ class OpenTelemetry(Plugin):
             # Not by `wanted_events`: without a provider, the event is not even made.
             self._counts = True
             app.events.subscribe(self._count_runs, (RunsEnded,))
+
+    async def start_worker(self, worker: Any) -> None:
+        """Report what the worker is doing, and what its database has."""
+        if self._gauges is None:
+            from stepwell.contrib.opentelemetry.gauges import Gauges  # a program that only enqueues needs no worker
+
+            self._gauges = Gauges(self._app, metrics.get_meter("stepwell", meter_provider=self._meters))
+        self._gauges.add(worker)
+
+    async def stop_worker(self, worker: Any) -> None:
+        """Report it no more."""
+        if self._gauges is not None:
+            self._gauges.remove(worker)
 
     def wrap_enqueue(self, enqueue: Enqueue) -> AbstractContextManager[object]:
         """Make a producer span, and keep its trace with the jobs."""
@@ -150,7 +168,7 @@ class OpenTelemetry(Plugin):
             return True  # it may have a parent, or has baggage
         trace_id = spans.new_trace_id()
         if spans.samples(trace_id):
-            context.attach(context.set_value(_TRACE_ID, trace_id, NO_CONTEXT))
+            context.attach(context.set_value(_TRACE_ID, trace_id))
             return True
         # As `set_span_in_context` does, which takes twice as long. It is not detached: the context ends with the run.
         context.attach(TraceContext({_SPAN_KEY: UnsampledSpan(spans, trace_id)}))
@@ -189,10 +207,12 @@ class OpenTelemetry(Plugin):
         if len(jobs) > 1:
             attributes: dict[str, Any] = {"messaging.batch.message_count": len(jobs)}
             links, above = self._origins.of_batch(jobs)
+            links += _around()
         else:
             message_id = _MessageId(job.id)
-            links, above = self._origins.links_and_context(job.policy)
-            if (spans := self._spans) is not None and not (self._parent and links):
+            enqueued, above = self._origins.links_and_context(job.policy)
+            links = enqueued + _around()
+            if (spans := self._spans) is not None and not (self._parent and enqueued):
                 known: Any = None if spans.samples_every else context.get_value(_TRACE_ID)
                 trace_id = known or spans.new_trace_id()
                 if spans.samples_every or spans.samples(trace_id):
@@ -291,6 +311,14 @@ class OpenTelemetry(Plugin):
                 self._abouts.clear()
             known = self._abouts[queue] = self._about("process", "process", queue)
         return known
+
+
+def _around() -> list[Link]:
+    """A link to the span in which the worker was started, if there is one. It is no parent: it outlasts all runs."""
+    span = context.get_current().get(_SPAN_KEY)
+    if not isinstance(span, Span) or not (found := span.get_span_context()).is_valid:
+        return _NO_LINKS
+    return [Link(found)]
 
 
 class _MessageId(str):

@@ -10,10 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from stepwell.contrib.prometheus.run_counts import Histogram, RunCounts
+from stepwell.worker.gauges import DatabaseGauge
 from stepwell.worker.status import WorkerStatus
-
-DatabaseGauge = tuple[str, str | None, float]
-"""A name, a queue or None, and a number: a row of `stepwell.gauges`."""
 
 _TOTALS = {
     "rescued": "Jobs that this process rescued from dead workers.",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from stepwell.contrib.prometheus.metrics import DatabaseGauge, WorkerMetrics
+from stepwell.contrib.prometheus.metrics import WorkerMetrics
 from stepwell.contrib.prometheus.run_counts import EVENTS, RunCounts
 from stepwell.contrib.prometheus.server import MetricsServer, Response
 from stepwell.errors import ConfigError, StepwellError
@@ -21,12 +19,11 @@ from stepwell.postgres import queries
 from stepwell.telemetry.bus import Telemetry
 from stepwell.telemetry.worker import MetricsServed
 from stepwell.values.bounds import check_whole
+from stepwell.worker.gauges import DatabaseGauge, DatabaseGauges, statuses_of
 from stepwell.worker.status import WorkerStatus
 
 _LOCAL = "127.0.0.1"
-# The numbers of the database are asked for at most this often, however often somebody scrapes.
-_FRESH = 5.0
-_AFTER_FAILURE = 60.0
+# How long the database may take to answer that it is there.
 _WITHIN = 2.0
 # How long a scrape waits for outcomes that the database has and the worker has not counted yet. It takes a moment,
 # unless a job blocks the event loop or the database does not answer.
@@ -57,9 +54,7 @@ class Prometheus(Plugin):
         self._app: Any = None
         self._workers: dict[Any, asyncio.AbstractEventLoop] = {}
         self._server: MetricsServer | None = None
-        self._gauges: list[DatabaseGauge] = []
-        self._ask_at = 0.0
-        self._asking = threading.Lock()
+        self._gauges = DatabaseGauges()
         self.registry.register(WorkerMetrics(self.counts, self.statuses, self.database_gauges))
 
     @property
@@ -101,7 +96,7 @@ class Prometheus(Plugin):
 
     def statuses(self) -> list[WorkerStatus]:
         """What the workers of this process are doing."""
-        return [status for worker in self._workers if (status := worker.status()) is not None]
+        return statuses_of(self._workers)
 
     def counts(self) -> RunCounts:
         """What was counted. It includes each run whose result somebody has, unless this is called on an event loop,
@@ -123,20 +118,7 @@ class Prometheus(Plugin):
 
     def database_gauges(self) -> list[DatabaseGauge]:
         """Numbers about the whole database; none unless a worker of this process leads."""
-        if self._app is None or not any(status.leads for status in self.statuses()):
-            return []
-        # One asks; the others get the numbers that it got last.
-        if time.monotonic() >= self._ask_at and self._asking.acquire(blocking=False):
-            try:
-                self._gauges = self._app.database.fetch(queries.fleet.gauges(), _WITHIN)
-                self._ask_at = time.monotonic() + _FRESH
-            except StepwellError:
-                # It is away, or the query has to pass over millions of dead rows: leave it alone for a while.
-                self._gauges = []
-                self._ask_at = time.monotonic() + _AFTER_FAILURE
-            finally:
-                self._asking.release()
-        return self._gauges
+        return self._gauges.read(self._app, self.statuses())
 
     def _metrics_page(self, accept: str) -> Response:
         encode, content_type = choose_encoder(accept)

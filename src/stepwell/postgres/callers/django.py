@@ -50,6 +50,8 @@ class _Caller:
                 f"connection={connection.alias!r} is in autocommit, so there is no transaction to join: begin one, "
                 "'with transaction.atomic()', or leave out connection="
             )
+        if connection.in_atomic_block and connection.closed_in_transaction:
+            raise ConfigError(f"connection={connection.alias!r} is closed: its atomic block can only be left")
         connection.ensure_connection()
         return connection.connection
 

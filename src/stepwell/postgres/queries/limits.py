@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from stepwell.postgres.queries.query import Act, Query, repeatable_query
 from stepwell.values.limit_info import LimitInfo
@@ -24,8 +24,7 @@ def set_limit(key: str, most: int | None) -> Query[None]:
     return repeatable_query("select stepwell.set_limit(%s::text, %s::integer)", (key, most), act=act)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
+class QueueSettings(msgspec.Struct, frozen=True):
     """Settings of a queue to change. None: it stays as it is. `remove` names those to remove."""
 
     limit: int | None = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, LiteralString, cast
 from uuid import UUID
+
+import msgspec
 
 from stepwell.postgres.queries.query import Query, as_tuple, repeatable_query
 from stepwell.values.job import Failure, JobInfo
@@ -110,6 +111,10 @@ def task_of(job_id: str) -> Query[str]:
     return repeatable_query("select task from stepwell.jobs where id = %s::uuid", (job_id,))
 
 
+def task_and_queue(job_id: str) -> Query[tuple[str, str]]:
+    return repeatable_query("select task, queue from stepwell.jobs where id = %s::uuid", (job_id,), as_tuple)
+
+
 def job_states(ids: Sequence[str]) -> Query[tuple[str, str]]:
     return repeatable_query(
         "select id::text, state::text from stepwell.jobs where id = any (%s::uuid[])", (list(ids),), as_tuple
@@ -120,8 +125,7 @@ def clock() -> Query[datetime]:
     return repeatable_query("select stepwell.now()")
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """A database: the identifier of its cluster with its oid there, and its name."""
 
     id: str
@@ -139,8 +143,7 @@ def identity() -> Query[Identity]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class QueueInfo:
+class QueueInfo(msgspec.Struct, frozen=True):
     """A queue that has live jobs or settings."""
 
     name: str
@@ -170,8 +173,7 @@ def queues() -> Query[QueueInfo]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerInfo:
+class WorkerInfo(msgspec.Struct, frozen=True):
     """A registered worker; `alive`: its lease has not expired; `owner`: the name of its app."""
 
     id: UUID
@@ -195,8 +197,7 @@ class WorkerInfo:
     owner, as older versions did."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldJobs:
+class HeldJobs(msgspec.Struct, frozen=True):
     """How many jobs of a task a worker holds: running, or claimed ahead."""
 
     worker_id: UUID
@@ -234,8 +235,7 @@ NameKind = Literal["queue", "task", "owner"]
 _NEWEST = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class KnownName:
+class KnownName(msgspec.Struct, frozen=True):
     """A name in use. `served`: a worker has run its jobs, or would; False: its jobs wait."""
 
     kind: NameKind
