@@ -132,5 +132,7 @@ def test_what_is_wrong_with_auth_is_said_at_once(shop: App) -> None:
             Dashboard(shop, auth=wrong)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="rights"):
         Dashboard(shop, rights=["fly"])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="'retri'"):
+        User("ada", frozenset({"view", "retri"}))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="redact"):
         Dashboard(shop, redact="password")
