@@ -98,8 +98,9 @@ def _of_fields(
 ) -> str:
     if isinstance(kind, inspect.NamedTupleType) or (isinstance(kind, inspect.StructType) and kind.array_like):
         return f"[{', '.join(_outline(field.type, within) for field in kind.fields)}]"
-    tagged = isinstance(kind, inspect.StructType) and kind.tag_field is not None
-    fields = [f"{json.dumps(kind.tag_field)}: {json.dumps(kind.tag)}"] if tagged else []
+    fields: list[str] = []
+    if isinstance(kind, inspect.StructType) and kind.tag_field is not None:
+        fields.append(f"{json.dumps(kind.tag_field)}: {json.dumps(kind.tag)}")
     fields += [_field(field.encode_name, field.type, within, required=field.required) for field in kind.fields]
     return f"{{{', '.join(fields)}}}"
 
