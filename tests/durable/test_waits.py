@@ -14,6 +14,7 @@ from waiting import auntil
 
 from stepwell import App, Context, JobFailed, JobNotFound, Retry, SyncContext, Task, Worker
 from stepwell.errors import BadArgs, ConfigError
+from stepwell.testing import Clock, adrain
 
 
 async def failed(job: Any) -> bool:
@@ -76,6 +77,28 @@ async def test_an_event_wakes_all_who_wait_for_its_key(app: App) -> None:
         assert await waiting(jobs[2])
         await app.aemit("paid", key="2")
         assert await jobs[2].aresult(timeout="10s") is None
+
+
+async def test_a_step_says_how_long_it_waited_for_a_signal_and_for_a_child(app: App) -> None:
+    @app.task
+    async def approve(ctx: Context) -> None:
+        await ctx.receive("approved")
+
+    @app.task
+    async def buy(ctx: Context) -> None:
+        await ctx.spawn(approve)
+
+    async with Clock(app) as clock:
+        job = await buy.aenqueue()
+        await adrain(app)
+        [child] = await app.ajobs(task="approve")
+        await clock.advance("90s")
+        await app.job(child.id).asend("approved")
+        await adrain(app)
+        for each in (child.id, job.id):
+            info = await app.job(each).ainfo()
+            assert info is not None
+            assert [(step.pending, step.seconds) for step in info.steps] == [(False, 90.0)]
 
 
 async def test_an_event_from_before_counts_and_each_is_taken_once_in_order(app: App) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
+from pydantic import BaseModel
 
 from stepwell import App
 from stepwell.calendar.cron_words import in_words
 from stepwell.values.redaction import Redaction
 from stepwell.web.forms import arguments_from, fields_of
 from stepwell.web.timeline import phases_of
+from stepwell.web.visit import Refused
 from stepwell.web.waterfall import WIDTH, waterfall
 from stepwell.web.wording import ago, between, count, length, size
 
@@ -48,7 +52,7 @@ def test_an_interval_has_words() -> None:
 
 def step(n: int, at: float, seconds: float | None = None, **more: Any) -> dict[str, Any]:
     saved = (START + timedelta(seconds=at)).isoformat()
-    plain = {"kind": "step", "pending": False, "error": None, "until": None}
+    plain = {"kind": "step", "pending": False, "timed_out": False, "error": None, "until": None}
     return {"n": n, "key": f"s{n}", "saved_at": saved, "seconds": seconds, **plain, **more}
 
 
@@ -62,6 +66,28 @@ def test_idle_time_is_cut_from_a_waterfall() -> None:
     assert rows[2].width > WIDTH / 3
     assert rows[1].seconds == pytest.approx(month)
     assert rows[2].idle == pytest.approx(2)
+
+
+def test_what_ran_during_a_wait_is_drawn_before_what_came_after_it() -> None:
+    steps = [step(1, 3600, 3599.6, kind="child"), step(2, 300, 290), step(3, 3610, 10)]
+    wait, beside, after = waterfall(steps, START.isoformat(), finished=True)
+    assert wait.seconds == pytest.approx(3599.6)
+    assert [wait.idle, beside.idle, after.idle] == [None, None, None]
+    assert wait.x < beside.x
+    assert wait.x + wait.width > beside.x + beside.width
+    assert after.x >= wait.x + wait.width - 0.2
+
+
+def test_many_waits_leave_room_for_what_ran() -> None:
+    waits = [step(n, 100.0 * n, 100, kind="receive") for n in range(1, 100)]
+    *_, work = waterfall([*waits, step(100, 9905, 5)], START.isoformat(), finished=True)
+    assert work.width > WIDTH / 3
+
+
+def test_a_wait_that_timed_out_took_until_then() -> None:
+    until = (START + timedelta(minutes=5)).isoformat()
+    [row] = waterfall([step(1, 0, kind="receive", timed_out=True, until=until)], until, finished=True)
+    assert row.seconds == 300
 
 
 def test_a_waterfall_of_odd_steps_has_no_negative_width() -> None:
@@ -180,6 +206,57 @@ def test_a_signature_becomes_a_form_and_a_form_arguments() -> None:
         "at": "2030-01-01T00:00Z",
     }
     assert order.codec.call_with(given)[0] == ("a\nb", 12345678901234567890, "l")
+
+
+@dataclass
+class Item:
+    sku: str
+    count: int = 1
+    parts: list[Item] | None = None
+
+
+class Address(msgspec.Struct):
+    city: str
+    size: Size = Size.SMALL
+
+
+_OSLO = Address("Oslo")
+
+
+class Delivery(BaseModel):
+    at: datetime
+    where: str = "home"
+
+
+def test_a_form_says_what_json_an_argument_takes_and_what_its_default_is() -> None:
+    app = App("postgresql://nowhere")
+
+    @app.task
+    def send(
+        items: list[Item],
+        to: Address,
+        visit: Delivery,
+        when: datetime,
+        wait: timedelta = timedelta(minutes=5),
+        day: date | None = None,
+        size: Size = Size.LARGE,
+        back: Address = _OSLO,
+        count: Annotated[int, msgspec.Meta(ge=1)] | None = None,
+        anything: Any = None,
+    ) -> None: ...
+
+    fields = {field.name: field for field in fields_of(send)}
+    assert fields["items"].outline == '[{"sku": str, "count"?: int, "parts"?: [Item, …] | null}, …]'
+    assert fields["to"].outline == '{"city": str, "size"?: "s" | "l"}'
+    assert fields["visit"].outline == '{"at": "2026-01-31T12:00:00Z", "where"?: str}'
+    assert fields["anything"].outline == ""
+    assert (fields["when"].hint, fields["wait"].hint) == ("such as 2026-01-31T12:00:00Z", "PT300S")
+    assert (fields["day"].hint, fields["day"].type) == ("null, or such as 2026-01-31", "date | None")
+    assert (fields["size"].default, fields["back"].default) == ('"l"', '{"city":"Oslo","size":"s"}')
+    assert (fields["count"].widget, fields["count"].type) == ("number", "int | None")
+    typed = {"arg.items": ['[{"sku": "a"}]'], "arg.to": ['{"city": "Oslo"}'], "arg.visit": ['{"at": "2026-01-31"}']}
+    with pytest.raises(Refused, match="no argument 'itmes': it takes items, to"):
+        arguments_from(list(fields.values()), {**typed, "arg.itmes": ["[]"]})
 
 
 def test_hidden_fields_are_hidden_at_every_depth() -> None:

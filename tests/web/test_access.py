@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
 from uuid import uuid4
 
 import pytest
@@ -13,7 +16,8 @@ from starlette.routing import Mount
 from web.site import OURS, Site, served
 
 from stepwell import App, ConfigError
-from stepwell.web import OPERATOR, VIEWER, Dashboard, User
+from stepwell.web import ADMIN, OPERATOR, VIEWER, Dashboard, Right, User
+from stepwell.web.routes import ACTS
 
 
 def basic(name: str, password: str) -> str:
@@ -65,6 +69,30 @@ def test_the_host_app_says_who_it_is_and_rights_are_checked_on_the_server(host: 
     assert host.post("/hook/workers/stop", {"worker": "x"}, {**OURS, "X-User": "operator"}).status == 403
     assert host.get("/hook/tasks/enqueue?task=greet", X_User="operator").status == 403
     assert "Enqueue" not in host.get("/hook/tasks", X_User="viewer").text
+
+
+def test_every_act_needs_its_right_and_a_page_of_ours(shop: App) -> None:
+    def who(request: Request) -> User:
+        return User("ada", ADMIN - {cast("Right", request.headers["x-without"])})
+
+    with served(Dashboard(shop, auth=who)) as site:
+        for path, right, *_ in ACTS:
+            act = path.replace("{id:uuid}", str(uuid4()))
+            assert site.post(act, headers={"X-Without": "none"}).status == 403, path
+            if right != "view":
+                refused = site.post(act, headers={**OURS, "X-Without": right, "Accept": "application/json"})
+                assert (refused.status, f"the right '{right}'" in refused.text) == (403, True), path
+
+
+def test_every_act_and_its_fields_are_documented() -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "dashboard.md").read_text()
+    table = docs.partition("| act | fields |")[2].partition("\n\n")[0]
+    for path, _, takes, _ in ACTS:
+        several = re.fullmatch("/(jobs|bulk)/[a-z]+", path)
+        assert f"/{several[1]}/ACT`" in table if several else f"{path.replace('{id:uuid}', 'ID')}`" in table, path
+        for name in takes:
+            shown = f"{name}NAME" if name.endswith(".") else name
+            assert f"`{shown}`" in docs or f"`{name}=" in docs, (path, name)
 
 
 @pytest.mark.parametrize(
@@ -132,5 +160,7 @@ def test_what_is_wrong_with_auth_is_said_at_once(shop: App) -> None:
             Dashboard(shop, auth=wrong)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="rights"):
         Dashboard(shop, rights=["fly"])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="'retri'"):
+        User("ada", frozenset({"view", "retri"}))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="redact"):
         Dashboard(shop, redact="password")

@@ -123,6 +123,19 @@ def test_a_queue_with_an_odd_name_is_paused_and_resumed(site: Site, shop: App) -
     assert site.post("/queues/pause").status == 400
 
 
+def test_a_task_is_paused_and_resumed(site: Site, shop: App) -> None:
+    assert "Resume" not in site.get("/tasks?name=greet").text
+    assert site.post("/tasks/pause", {"task": "greet"}).said == "Task greet is paused. Running jobs go on."
+    assert site.json("/tasks?name=greet")["paused_at"]
+    assert "/tasks/resume" in site.get("/tasks?name=greet").text
+    with served(Dashboard(shop, rights=VIEWER)) as viewer:
+        assert 'id="paused"' in viewer.get("/tasks?name=greet").text
+        assert viewer.post("/tasks/resume", {"task": "greet"}).status == 403
+    assert site.post("/tasks/resume", {"task": "greet"}).said == "Task greet is resumed."
+    assert site.post("/tasks/resume", {"task": "greet"}).said == "Task greet was not paused."
+    assert site.json("/tasks?name=greet")["paused_at"] is None
+
+
 def test_a_schedule_is_paused_resumed_and_triggered(site: Site, shop: App) -> None:
     shop.schedule_task(shop.tasks["greet"], "1h", name="a/b", args={"name": "x"})
     which = {"owner": "shop", "name": "a/b"}
@@ -156,13 +169,14 @@ def test_a_worker_is_quieted_resumed_and_stopped(site: Site, shop: App) -> None:
     assert "no worker" in site.post("/workers/stop", {"worker": str(uuid4())}).text.lower()
 
 
-def test_everything_is_resumed_on_the_page_of_queues(site: Site, shop: App) -> None:
+def test_everything_is_paused_and_resumed_on_the_page_of_queues(site: Site, shop: App) -> None:
     assert site.post("/queues/resume-all").said == "There was no pause of everything."
     [worker] = shop.database.fetch(
         queries.fleet.register_worker("host", 8, "0.0", ["x"], "{}", 5, 600.0, owner="shop", named=True)
     )
     assert site.post("/workers/resume", {"worker": worker}).said == "The worker was not paused."
-    shop.pause(everything=True)
+    assert "/queues/pause-all" in site.get("/queues").text
+    assert site.post("/queues/pause-all").said == "Everything is paused. Running jobs go on."
     said = site.post("/workers/resume", {"worker": worker}).said
     assert said == "This worker has no pause of its own; everything is paused."
     assert "/queues/resume-all" in site.get("/queues").text
@@ -170,6 +184,7 @@ def test_everything_is_resumed_on_the_page_of_queues(site: Site, shop: App) -> N
         page = viewer.get("/queues").text
         assert "stepwell resume --all" in page
         assert "resume-all" not in page
+        assert viewer.post("/queues/pause-all").status == 403
         assert viewer.post("/queues/resume-all").status == 403
     assert site.post("/queues/resume-all").said.startswith("Everything is resumed.")
     assert site.json("/queues")["everything_paused_at"] is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 from typing import Any
@@ -37,6 +38,33 @@ def test_a_space_in_its_name_does_not_find_a_hidden_field(site: Site, path: str,
         answer = site.get(f"{path}arg=" + quote(f"{name}=hunter2"))
         assert (answer.status, "hidden here" in answer.text) == (400, True), name
     assert site.get(f"{path}arg=" + quote(f"name{space}=Ada")).status == 200
+
+
+def test_a_name_that_is_not_known_is_refused_and_changes_nothing(site: Site, shop: App) -> None:
+    job = shop.tasks["greet"].using(queue="kept", delay="1h").enqueue("Ada")
+    for path, name in (
+        ("/jobs?quue=kept", "quue"),
+        ("/jobs/bulk?act=cancel&quue=kept", "quue"),
+        ("/jobs/export?format=csv&limit=10", "limit"),
+        ("/jobs?queue=kept&queue=other", "queue"),
+        ("/audit?how=ada", "how"),
+        (f"/jobs/{job.id}?levle=info", "levle"),
+    ):
+        answer = site.get(path)
+        assert answer.status == 400, path
+        assert f"'{name}' is" in html.unescape(answer.text)
+    for path, fields, name in (
+        ("/bulk/cancel", {"quue": "kept", "count": 100, "more": True}, "quue"),
+        (f"/jobs/{job.id}/cancel", {"reson": "x"}, "reson"),
+        (f"/jobs/{job.id}/cancel?reason=x", {}, "reason"),
+        ("/tasks/enqueue", {"task": "greet", "arg.name": "Ada", "arg.tims": 5, "queue": "kept"}, "tims"),
+        ("/tasks/enqueue", {"task": "greet", "arg.name": "Ada", "dealy": "1h", "queue": "kept"}, "dealy"),
+    ):
+        answer = send(site, path, fields)
+        assert answer.status == 400, path
+        assert f"'{name}'" in answer.json["error"]
+    [found] = shop.jobs(queue="kept")
+    assert (found.id, found.state) == (job.id, "scheduled")
 
 
 def test_false_and_null_in_json_are_not_given(site: Site, shop: App) -> None:

@@ -40,6 +40,9 @@ class User:
     name: str
     rights: frozenset[Right] = ADMIN
 
+    def __post_init__(self) -> None:
+        _check_rights(self.rights)
+
     def may(self, right: Right) -> bool:
         return right in self.rights
 

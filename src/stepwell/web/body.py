@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
@@ -36,6 +36,19 @@ def _from_form(body: bytes) -> dict[str, list[str]]:
         fields.setdefault(name, []).append(value)
     check_storable((name, value) for name, values in fields.items() for value in values)
     return fields
+
+
+def check_known(given: Mapping[str, int], known: Collection[str], what: str) -> None:
+    """Refuse names that a page or an act does not know, and those that are given more than once: a filter that is
+    ignored would choose more jobs than were meant. `given` says how often each name is given. A known name that ends
+    with a dot stands for all that begin with it."""
+    groups = tuple(name for name in known if name.endswith("."))
+    for name, times in given.items():
+        if name not in known and not name.startswith(groups):
+            takes = ", ".join(f"{one}NAME" if one in groups else one for one in known if one != "back") or "none"
+            raise ConfigError(f"{name[:100]!r} is no {what} here: it takes {takes}")
+        if times > 1 and name not in _LISTS:
+            raise ConfigError(f"{name!r} is given {times} times: give it once")
 
 
 def check_storable(fields: Iterable[tuple[str, str]]) -> None:

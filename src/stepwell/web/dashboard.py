@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from stepwell.postgres.acting import acting
 from stepwell.postgres.errors import in_short
 from stepwell.values.redaction import Redaction
 from stepwell.web.access import ADMIN, Access, Auth, Right, User
+from stepwell.web.body import check_known
 from stepwell.web.live import Pulse, is_polled
 from stepwell.web.mounting import with_prefix
 from stepwell.web.origin import comes_from_here, has_readable_host, is_local
@@ -102,29 +104,37 @@ class Dashboard:
     def _routes(self) -> list[Route]:
         from stepwell.web.routes import ACTS, PAGES
 
-        pages = [Route(path, self._endpoint(handler), methods=["GET"]) for path, handler in PAGES]
-        acts = [Route(path, self._endpoint(handler, right), methods=["POST"]) for path, right, handler in ACTS]
+        pages = [Route(path, self._endpoint(handler, takes), methods=["GET"]) for path, takes, handler in PAGES]
+        acts = [
+            Route(path, self._endpoint(handler, takes, right), methods=["POST"]) for path, right, takes, handler in ACTS
+        ]
         static = Route("/static/{name}", self._static, methods=["GET"])
         live = Route("/live", self._live, methods=["GET"])
         anything = Route("/{path:path}", self._endpoint(_nowhere), methods=["GET", "POST"])
         return [static, live, *pages, *acts, anything]
 
-    def _endpoint(self, handler: Handler, right: Right = "view") -> Callable[[Request], Awaitable[Response]]:
+    def _endpoint(
+        self, handler: Handler, takes: Collection[str] = (), right: Right = "view"
+    ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            return _guarded(await self._answer(request, handler, right))
+            return _guarded(await self._answer(request, handler, takes, right))
 
         return endpoint
 
-    async def _answer(self, request: Request, handler: Handler, right: Right) -> Response:
+    async def _answer(self, request: Request, handler: Handler, takes: Collection[str], right: Right) -> Response:
         passed = await self._enter(request)
         if isinstance(passed, Response):
             return passed
-        visit = Visit(self, request, passed, self._root(request))
+        visit = Visit(self, request, passed, self._root(request), takes)
         try:
             if request.method == "POST" and not comes_from_here(request, trusted_proxy=self._trusted_proxy):
                 raise Refused(403, _ELSEWHERE)
             if not passed.may(right):
                 raise Refused(403, f"{passed.name} may not do this: it needs the right {right!r}")
+            if handler is not _nowhere:
+                query = Counter(name for name, _ in request.query_params.multi_items())
+                # An act takes its fields in the body.
+                check_known(query, () if request.method == "POST" else takes, "parameter of this URL")
             await visit.look()
             if request.method == "POST" and visit.pulse["read_only"]:
                 raise Refused(409, "the database takes no writes: this is a replica, or it is read-only")

@@ -17,7 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Union
 
 from stepwell.jobs.task import Task
+from stepwell.values.json import encoder
 from stepwell.web.sendable import LONE_SURROGATE
+from stepwell.web.type_text import EXAMPLES, outline, type_text
 from stepwell.web.visit import Refused
 
 Widget = Literal["text", "line", "number", "choice", "json"]
@@ -43,6 +45,10 @@ class Field:
     """The default as JSON, to be shown; None: there is none, or JSON cannot express it."""
     way: Way = "value"
     """How the argument is given; only of a field with several ways."""
+    outline: str = ""
+    """The JSON that the argument takes, of a field with JSON in it."""
+    example: str = ""
+    """How such a value is written, such as a time."""
 
     @property
     def ways(self) -> list[tuple[Way, str]]:
@@ -65,6 +71,15 @@ class Field:
     def offers_null(self) -> bool:
         """Whether null can be given, and is not what the default is anyway."""
         return self.nullable and (self.required or self.default != "null")
+
+    @property
+    def hint(self) -> str:
+        """What stands in the field while it is empty: the default as it would be typed, or an example."""
+        if self.widget != "line":
+            return self.default if self.default is not None else "JSON" if self.widget == "json" else ""
+        if self.default is not None and self.default != "null":
+            return json.loads(self.default)
+        return f"such as {self.example}" if self.default is None else f"null, or such as {self.example}"
 
     @property
     def rows(self) -> int:
@@ -93,6 +108,11 @@ def filled(fields: list[Field], typed: Mapping[str, list[str]]) -> list[Field]:
 
 def arguments_from(fields: list[Field], typed: Mapping[str, list[str]]) -> dict[str, Any]:
     """The arguments by name, without those that are not given. Whether they fit, the task decides."""
+    names = [field.name for field in fields]
+    for given in typed:
+        kind, dot, name = given.partition(".")
+        if dot and kind in ("arg", "as") and name not in names:
+            raise Refused(400, f"the task has no argument {name[:100]!r}: it takes {', '.join(names) or 'none'}")
     found: dict[str, Any] = {}
     for field in fields:
         text = next(iter(typed.get(f"arg.{field.name}") or ()), None)
@@ -172,28 +192,34 @@ def _field(name: str, annotation: Any, default: Any) -> Field:
     elif inner is str:
         widget = "text"
     else:
-        widget = _named_type(inner)
+        # Types that JSON writes as text, such as times and ids, are typed without quotes.
+        widget = "line" if isinstance(inner, type) and inner in EXAMPLES else "json"
     required = default is inspect.Parameter.empty
     return Field(
         name,
-        _type_text(annotation),
+        type_text(annotation),
         widget,
         required,
         nullable,
         choices,
-        default=None if required else _json(default),
+        default=None if required else _default(default),
         way="value" if required else "default",
+        outline=outline(annotation) if widget == "json" and inner is not Any else "",
+        example=EXAMPLES.get(inner, "") if widget == "line" else "",
     )
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
-    if typing.get_origin(annotation) is typing.Annotated:
-        annotation = typing.get_args(annotation)[0]
+    annotation = _without_notes(annotation)
     if typing.get_origin(annotation) not in (Union, types.UnionType):
         return annotation, annotation is type(None)
     members = [member for member in typing.get_args(annotation) if member is not type(None)]
     nullable = len(members) < len(typing.get_args(annotation))
-    return (members[0] if len(members) == 1 else annotation), nullable
+    return (_without_notes(members[0]) if len(members) == 1 else annotation), nullable
+
+
+def _without_notes(annotation: Any) -> Any:
+    return typing.get_args(annotation)[0] if typing.get_origin(annotation) is typing.Annotated else annotation
 
 
 def _choices(annotation: Any) -> tuple[tuple[str, str], ...]:
@@ -207,20 +233,6 @@ def _choices(annotation: Any) -> tuple[tuple[str, str], ...]:
     return ()
 
 
-def _named_type(annotation: Any) -> Widget:
-    """Types that JSON writes as text, such as times and ids, are typed without quotes."""
-    module, name = getattr(annotation, "__module__", ""), getattr(annotation, "__qualname__", "")
-    written_as_text = {
-        ("datetime", "datetime"),
-        ("datetime", "date"),
-        ("datetime", "time"),
-        ("datetime", "timedelta"),
-        ("uuid", "UUID"),
-        ("decimal", "Decimal"),
-    }
-    return "line" if (module, name) in written_as_text else "json"
-
-
 def _json(value: Any) -> str | None:
     try:
         text = json.dumps(value, ensure_ascii=False)
@@ -229,9 +241,10 @@ def _json(value: Any) -> str | None:
         return None
 
 
-def _type_text(annotation: Any) -> str:
-    if annotation is Any:
-        return "any JSON"
-    if isinstance(annotation, type) and not typing.get_args(annotation):
-        return annotation.__qualname__
-    return str(annotation).replace("typing.", "").replace("datetime.datetime", "datetime")
+def _default(value: Any) -> str | None:
+    """A default as JSON. Unlike an argument, it may be a value that only code has, such as a time or a dataclass."""
+    text = _json(value)
+    try:
+        return encoder.encode(value).decode() if text is None else text
+    except Exception:  # it may be anything
+        return None

@@ -1,10 +1,14 @@
-"""Every path of the dashboard: pages, which only read, and acts, each with the right that it needs."""
+"""Every path of the dashboard: pages, which only read, and acts, each with the right that it needs.
+
+A parameter or field that is not named here is refused: a filter with a wrong name would otherwise choose all jobs.
+"""
 
 from __future__ import annotations
 
 from stepwell.web.access import Right
 from stepwell.web.acts import bulk, enqueue, failures, fleet, jobs, saved_views, schedules, stack
 from stepwell.web.dashboard import Handler
+from stepwell.web.filters import NAMES
 from stepwell.web.pages import (
     audit,
     database,
@@ -24,67 +28,84 @@ from stepwell.web.pages import jobs as job_list
 from stepwell.web.pages import saved_views as saved_view_list
 from stepwell.web.pages import schedules as schedule_list
 
-PAGES: list[tuple[str, Handler]] = [
-    ("/", overview.show),
-    ("/jobs", job_list.show),
-    ("/jobs/bulk", bulk_pages.preview),
-    ("/jobs/export", export.export),
-    ("/bulk", bulk_pages.show_all),
-    ("/bulk/{id:uuid}", bulk_pages.show),
-    ("/jobs/{id:uuid}", job.show),
-    ("/jobs/{id:uuid}/steps", job.steps),
-    ("/jobs/{id:uuid}/children", job.children),
-    ("/jobs/{id:uuid}/logs", logs.show),
-    ("/views", saved_view_list.show),
-    ("/queues", queues.show),
-    ("/tasks", tasks.show),
-    ("/tasks/enqueue", new_job.show),
-    ("/schedules", schedule_list.show),
-    ("/workers", workers.show),
-    ("/failures", failure_list.show),
-    ("/failures/{id:uuid}", failure_list.one),
-    ("/audit", audit.show),
-    ("/limits", limits.show),
-    ("/database", database.show),
-    ("/database/listener", database.listener),
-]
+_CHANGES = {
+    "retry": ("step", "from_start"),
+    "cancel": ("reason",),
+    "run": (),
+    "move": ("to", "priority", "run_at"),
+    "delete": (),
+}
+# The form of the list of jobs has one field for all its buttons: the queue to move to.
+_SELECTED = ("id", "to")
+_CONFIRMED = (*NAMES, "count", "shown", "as_of", "more")
+_SCHEDULE = ("owner", "name")
 
-ACTS: list[tuple[str, Right, Handler]] = [
-    ("/jobs/{id:uuid}/retry", "retry", jobs.retry),
-    ("/jobs/{id:uuid}/cancel", "cancel", jobs.cancel),
-    ("/jobs/{id:uuid}/run", "run", jobs.run),
-    ("/jobs/{id:uuid}/signal", "signal", jobs.signal),
-    ("/jobs/{id:uuid}/args", "edit", jobs.edit),
-    ("/jobs/{id:uuid}/fork", "enqueue", jobs.fork),
-    ("/jobs/{id:uuid}/move", "move", jobs.move),
-    ("/jobs/{id:uuid}/delete", "delete", jobs.delete),
-    ("/jobs/{id:uuid}/stack", "view", stack.stack),
-    ("/jobs/retry", "retry", jobs.retry),
-    ("/jobs/cancel", "cancel", jobs.cancel),
-    ("/jobs/run", "run", jobs.run),
-    ("/jobs/move", "move", jobs.move),
-    ("/jobs/delete", "delete", jobs.delete),
-    ("/bulk/retry", "retry", bulk.start("retry")),
-    ("/bulk/cancel", "cancel", bulk.start("cancel")),
-    ("/bulk/run", "run", bulk.start("run")),
-    ("/bulk/move", "move", bulk.start("move")),
-    ("/bulk/delete", "delete", bulk.start("delete")),
-    # It needs the right of what is stopped.
-    ("/bulk/{id:uuid}/stop", "view", bulk.stop),
-    ("/views/save", "save", saved_views.save),
-    ("/views/delete", "save", saved_views.delete),
-    ("/queues/pause", "pause", fleet.pause_queue),
-    ("/queues/resume", "pause", fleet.resume_queue),
-    ("/queues/resume-all", "pause", fleet.resume_everything),
-    ("/schedules/pause", "pause", schedules.pause),
-    ("/schedules/resume", "pause", schedules.resume),
-    ("/schedules/trigger", "trigger", schedules.trigger),
-    ("/schedules/backfill", "trigger", schedules.backfill),
-    ("/workers/quiet", "worker", fleet.quiet_worker),
-    ("/workers/resume", "worker", fleet.resume_worker),
-    ("/workers/stop", "worker", fleet.stop_worker),
-    ("/tasks/enqueue", "enqueue", enqueue.enqueue),
-    ("/failures/resolve", "triage", failures.resolve),
-    ("/failures/ignore", "triage", failures.ignore),
-    ("/failures/reopen", "triage", failures.reopen),
+PAGES: list[tuple[str, tuple[str, ...], Handler]] = [
+    ("/", ("range",), overview.show),
+    ("/jobs", (*NAMES, "before", "offset", "limit", "patience"), job_list.show),
+    ("/jobs/bulk", ("act", *NAMES), bulk_pages.preview),
+    ("/jobs/export", ("format", *NAMES, "before"), export.export),
+    ("/bulk", ("before",), bulk_pages.show_all),
+    ("/bulk/{id:uuid}", ("back",), bulk_pages.show),
+    ("/jobs/{id:uuid}", ("level",), job.show),
+    ("/jobs/{id:uuid}/steps", ("offset",), job.steps),
+    ("/jobs/{id:uuid}/children", ("offset",), job.children),
+    ("/jobs/{id:uuid}/logs", ("level", "before", "after"), logs.show),
+    ("/views", (), saved_view_list.show),
+    ("/queues", ("name", "after", "range"), queues.show),
+    ("/tasks", ("name", "after", "range"), tasks.show),
+    ("/tasks/enqueue", ("task", "like"), new_job.show),
+    ("/schedules", (*_SCHEDULE, "after_owner", "after"), schedule_list.show),
+    ("/workers", ("before",), workers.show),
+    ("/failures", ("state", "task", "sort", "after", "limit"), failure_list.show),
+    ("/failures/{id:uuid}", (), failure_list.one),
+    ("/audit", ("who", "act", "before", "limit"), audit.show),
+    ("/limits", ("after",), limits.show),
+    ("/database", (), database.show),
+    ("/database/listener", (), database.listener),
 ]
+"""Each with the parameters that its URL may have."""
+
+ACTS: list[tuple[str, Right, tuple[str, ...], Handler]] = [
+    ("/jobs/{id:uuid}/retry", "retry", _CHANGES["retry"], jobs.retry),
+    ("/jobs/{id:uuid}/cancel", "cancel", _CHANGES["cancel"], jobs.cancel),
+    ("/jobs/{id:uuid}/run", "run", _CHANGES["run"], jobs.run),
+    ("/jobs/{id:uuid}/signal", "signal", ("name", "value"), jobs.signal),
+    ("/jobs/{id:uuid}/args", "edit", ("args", "arg.", "as."), jobs.edit),
+    ("/jobs/{id:uuid}/fork", "enqueue", ("step",), jobs.fork),
+    ("/jobs/{id:uuid}/move", "move", _CHANGES["move"], jobs.move),
+    ("/jobs/{id:uuid}/delete", "delete", _CHANGES["delete"], jobs.delete),
+    ("/jobs/{id:uuid}/stack", "view", (), stack.stack),
+    ("/jobs/retry", "retry", (*_SELECTED, *_CHANGES["retry"]), jobs.retry),
+    ("/jobs/cancel", "cancel", (*_SELECTED, *_CHANGES["cancel"]), jobs.cancel),
+    ("/jobs/run", "run", _SELECTED, jobs.run),
+    ("/jobs/move", "move", (*_SELECTED, "priority", "run_at"), jobs.move),
+    ("/jobs/delete", "delete", _SELECTED, jobs.delete),
+    ("/bulk/retry", "retry", (*_CONFIRMED, "from_start"), bulk.start("retry")),
+    ("/bulk/cancel", "cancel", (*_CONFIRMED, *_CHANGES["cancel"]), bulk.start("cancel")),
+    ("/bulk/run", "run", _CONFIRMED, bulk.start("run")),
+    ("/bulk/move", "move", (*_CONFIRMED, *_CHANGES["move"]), bulk.start("move")),
+    ("/bulk/delete", "delete", _CONFIRMED, bulk.start("delete")),
+    # It needs the right of what is stopped.
+    ("/bulk/{id:uuid}/stop", "view", (), bulk.stop),
+    ("/views/save", "save", ("name", *NAMES), saved_views.save),
+    ("/views/delete", "save", ("name",), saved_views.delete),
+    ("/queues/pause", "pause", ("queue",), fleet.pause_queue),
+    ("/queues/resume", "pause", ("queue",), fleet.resume_queue),
+    ("/queues/pause-all", "pause", (), fleet.pause_everything),
+    ("/queues/resume-all", "pause", (), fleet.resume_everything),
+    ("/tasks/pause", "pause", ("task",), fleet.pause_task),
+    ("/tasks/resume", "pause", ("task",), fleet.resume_task),
+    ("/schedules/pause", "pause", _SCHEDULE, schedules.pause),
+    ("/schedules/resume", "pause", _SCHEDULE, schedules.resume),
+    ("/schedules/trigger", "trigger", _SCHEDULE, schedules.trigger),
+    ("/schedules/backfill", "trigger", (*_SCHEDULE, "since", "until", "expected"), schedules.backfill),
+    ("/workers/quiet", "worker", ("worker",), fleet.quiet_worker),
+    ("/workers/resume", "worker", ("worker",), fleet.resume_worker),
+    ("/workers/stop", "worker", ("worker",), fleet.stop_worker),
+    ("/tasks/enqueue", "enqueue", ("task", "arg.", "as.", *enqueue.OPTIONS, "like"), enqueue.enqueue),
+    ("/failures/resolve", "triage", ("id",), failures.resolve),
+    ("/failures/ignore", "triage", ("id",), failures.ignore),
+    ("/failures/reopen", "triage", ("id",), failures.reopen),
+]
+"""Each with the right that it needs, and the fields that its form may have."""

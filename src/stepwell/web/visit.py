@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from stepwell.errors import StepwellError
 from stepwell.postgres.queries import Query
 from stepwell.web.access import Right, User
-from stepwell.web.body import check_storable, read_fields
+from stepwell.web.body import check_known, check_storable, read_fields
 from stepwell.web.live import POLL_EVERY, is_polled
 from stepwell.web.reads import pulse
 from stepwell.web.render import environment
@@ -45,12 +45,16 @@ class Refused(StepwellError):
 class Visit:
     """A request that has passed the gate."""
 
-    def __init__(self, dashboard: Dashboard, request: Request, user: User, root: str) -> None:
+    def __init__(
+        self, dashboard: Dashboard, request: Request, user: User, root: str, takes: Collection[str] = ()
+    ) -> None:
         self.dashboard = dashboard
         self.app = dashboard.app
         self.request = request
         self.user = user
         self.root = root
+        self.takes = takes
+        """The names of the fields of an act, as `routes` has them."""
         self.pulse: dict[str, Any] = {"now": None, "read_only": False, "changes": ""}
 
     @property
@@ -101,7 +105,9 @@ class Visit:
             body += part
             if len(body) > _MOST_BODY:
                 raise Refused(413, f"the form has more than {_MOST_BODY} bytes: enqueue such a job from code")
-        return read_fields(body, self.request.headers.get("content-type", ""))
+        fields = read_fields(body, self.request.headers.get("content-type", ""))
+        check_known({name: len(values) for name, values in fields.items()}, ("back", *self.takes), "field")
+        return fields
 
     def page(self, template: str, data: Mapping[str, Any], status: int = 200, **shown: Any) -> Response:
         """Answer with a page, or with its data as JSON. `shown` is for the template only."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 from stepwell.web.wording import to_time
 
 WIDTH = 1000.0
 _LEAST = 3.0
-# An idle time of more than this share of the busy time is drawn as a gap of this share.
+# An idle time of more than this share of the busy time is drawn as a gap of this share. All gaps together are drawn no
+# longer than the busy time.
 _GAP = 0.08
 _LEAST_IDLE = 1.0
 
@@ -36,7 +38,7 @@ class _Span:
     end: float
     idle: float | None = None
     place: float = 0.0
-    size: float = field(default=0.0)
+    size: float = 0.0
 
 
 def waterfall(steps: Sequence[dict[str, Any]], now: Any, *, finished: bool) -> list[StepBar]:
@@ -71,9 +73,9 @@ def _spans(steps: Sequence[dict[str, Any]], now: Any, *, finished: bool) -> list
             # A wait is saved when it begins.
             end = present if present is not None and not finished else saved
             found.append(_Span(step, saved.timestamp(), max(end, saved).timestamp()))
-        elif step["kind"] in ("sleep", "wait", "receive", "child") and seconds is None:
-            until = to_time(step["until"]) if step["kind"] == "sleep" else None
-            end = until if until is not None and until < (present or until) else saved
+        elif _is_idle(step) and seconds is None:
+            until = to_time(step["until"]) if step["kind"] == "sleep" or step["timed_out"] else None
+            end = until if until is not None and until <= (present or until) else saved
             found.append(_Span(step, saved.timestamp(), max(end, saved).timestamp()))
         else:
             begin = saved - timedelta(seconds=max(seconds or 0.0, 0.0)) if _fits(seconds) else saved
@@ -87,31 +89,24 @@ def _fits(seconds: float | None) -> bool:
 
 def _cut_idle(spans: list[_Span]) -> float:
     """Give each span its place on a line without long idle times, and return the length of that line. Steps may run at
-    the same time, and are in the order in which the job came to them."""
-    in_time = sorted(spans, key=lambda span: (span.start, span.end))
-    busy = 0.0
-    reached = in_time[0].start
-    for span in in_time:
-        busy += max(span.end - max(span.start, reached), 0.0) if not _is_idle(span.step) else 0.0
-        reached = max(reached, span.end)
-    gap = max(busy * _GAP, 0.001)
-    cut = 0.0
-    reached = in_time[0].start
-    origin = in_time[0].start
-    for span in in_time:
+    the same time, and are in the order in which the job came to them. A stretch of time is idle if nothing but waits
+    is in it, so a step that ran during a wait is drawn within it, and what came later behind both."""
+    moments = sorted({moment for span in spans for moment in (span.start, span.end)})
+    busy = [(span.start, span.end) for span in spans if not _is_idle(span.step)]
+    stretches = [(start, end, any(a <= start and end <= b for a, b in busy)) for start, end in pairwise(moments)]
+    worked = sum(end - start for start, end, is_busy in stretches if is_busy)
+    idle = sum(not is_busy for *_, is_busy in stretches)
+    gap = max(worked * min(_GAP, 1 / max(idle, 1)), 0.001)
+    places = {moments[0]: 0.0}
+    for start, end, is_busy in stretches:
+        places[end] = places[start] + (end - start if is_busy else min(end - start, gap))
+    reached = moments[0]
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
         before = span.start - reached
-        if before > gap:
-            cut += before - gap
-            span.idle = before if before > _LEAST_IDLE else None
-        length = span.end - span.start
-        if _is_idle(span.step) and length > gap:
-            span.place, span.size = span.start - origin - cut, gap
-            if span.end > reached:
-                cut += span.end - max(reached, span.start) - gap
-        else:
-            span.place, span.size = max(span.start - origin - cut, 0.0), length
+        span.idle = before if before > max(gap, _LEAST_IDLE) else None
+        span.place, span.size = places[span.start], places[span.end] - places[span.start]
         reached = max(reached, span.end)
-    return max(max(span.place + span.size for span in spans), 0.001)
+    return max(places[moments[-1]], 0.001)
 
 
 def _is_idle(step: dict[str, Any]) -> bool:

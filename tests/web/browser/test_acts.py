@@ -184,6 +184,29 @@ async def test_a_queue_is_paused_and_resumed(page: Page, story: Story) -> None:
     await said(page, "Queue reports is resumed")
 
 
+async def test_a_task_is_paused_and_resumed(page: Page, story: Story) -> None:
+    await page.goto(f"{story.url}/tasks")
+    await page.locator("#tasks").get_by_role("link", name="nightly_report").click()
+    await page.get_by_role("button", name="Pause").click()
+    await said(page, "Task nightly_report is paused")
+    await expect(page.locator("#paused")).to_be_visible()
+    await page.get_by_role("button", name="Resume").click()
+    await said(page, "Task nightly_report is resumed")
+
+
+async def test_a_job_with_a_structured_argument_is_enqueued(page: Page, story: Story) -> None:
+    await page.goto(f"{story.url}/tasks/enqueue?task=book_courier")
+    parcel = page.get_by_label("parcel")
+    await expect(parcel).to_have_accessible_description('{"order": int, "to": {"city": str, "street"?: str}}')
+    await parcel.fill('{"order": 7, "to": {"city": "Oslo"}}')
+    await page.get_by_label("at datetime").fill("2030-01-31T12:00:00Z")
+    await page.get_by_role("button", name="Enqueue").click()
+    await said(page, "The job was enqueued")
+    info = await story.app.job(page.url.rpartition("/")[2]).ainfo()
+    assert info is not None
+    assert info.args["parcel"]["to"] == {"city": "Oslo"}
+
+
 async def test_a_schedule_is_paused_resumed_and_triggered(page: Page, story: Story) -> None:
     await page.goto(f"{story.url}/schedules")
     row = page.locator("#schedules tr", has_text="nightly report")

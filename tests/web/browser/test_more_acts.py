@@ -90,9 +90,11 @@ async def test_a_schedule_is_backfilled_after_a_preview(page: Page, story: Story
     await said(page, "2")
 
 
-async def test_everything_is_resumed(page: Page, story: Story) -> None:
-    await story.app.apause(everything=True)
+async def test_everything_is_paused_and_resumed(page: Page, story: Story) -> None:
     await page.goto(f"{story.url}/queues")
+    await page.get_by_role("button", name="Pause everything").click()
+    await page.get_by_role("button", name="Go ahead").click()
+    await said(page, "Everything is paused")
     await page.get_by_role("button", name="Resume everything").click()
     await said(page, "Everything is resumed")
 

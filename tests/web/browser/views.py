@@ -37,6 +37,7 @@ VIEWS = [
     View("queue", "/queues?name=mail"),
     View("schedule", f"/schedules?owner=shop&name={quote('nightly report')}"),
     View("enqueue", "/tasks/enqueue?task=send_receipt"),
+    View("enqueue-structured", "/tasks/enqueue?task=book_courier"),
     View("clone", "/tasks/enqueue?task=charge_card&like={failed}"),
     View("task", "/tasks?name=send_receipt"),
     View("jobs-bulk", "/jobs/bulk?act=retry&state=failed"),

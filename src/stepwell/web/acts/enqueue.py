@@ -20,14 +20,14 @@ from stepwell.web.own_settings import own_settings
 from stepwell.web.pages.new_job import form_page, job_like, task_named
 from stepwell.web.visit import Refused, Visit
 
-_OPTIONS = ("queue", "priority", "delay", "metadata")
+OPTIONS = ("queue", "priority", "delay", "metadata")
 
 
 async def enqueue(visit: Visit) -> Response:
     form = await visit.form()
     task = task_named(visit, one(form, "task"))
     fields = fields_of(task)
-    options = {name: form[name][0].strip() for name in _OPTIONS if form.get(name, [""])[0].strip()}
+    options = {name: form[name][0].strip() for name in OPTIONS if form.get(name, [""])[0].strip()}
     like = next(iter(form.get("like") or ()), "")
     own = own_settings(await job_like(visit, like), task) if like else None
     try:

@@ -1,4 +1,4 @@
-"""Acts on queues and workers: pause, resume, and stop."""
+"""Acts on queues, tasks and workers: pause, resume, and stop."""
 
 from __future__ import annotations
 
@@ -25,12 +25,34 @@ async def resume_queue(visit: Visit) -> Response:
     )
 
 
+async def pause_everything(visit: Visit) -> Response:
+    form = await visit.form()
+    await visit.app.apause(everything=True)
+    return visit.done("Everything is paused. Running jobs go on.", back(form, "/queues"))
+
+
 async def resume_everything(visit: Visit) -> Response:
     """End the pause of everything. What was paused by itself stays paused."""
     form = await visit.form()
     resumed = await visit.app.aresume(everything=True)
     said = "Everything is resumed. Queues that were paused by themselves stay paused."
     return visit.done(said if resumed else "There was no pause of everything.", back(form, "/queues"), ok=resumed)
+
+
+async def pause_task(visit: Visit) -> Response:
+    form = await visit.form()
+    task = one(form, "task")
+    await visit.app.apause(task=task)
+    return visit.done(f"Task {task} is paused. Running jobs go on.", back(form, "/tasks"))
+
+
+async def resume_task(visit: Visit) -> Response:
+    form = await visit.form()
+    task = one(form, "task")
+    resumed = await visit.app.aresume(task=task)
+    return visit.done(
+        f"Task {task} is resumed." if resumed else f"Task {task} was not paused.", back(form, "/tasks"), ok=resumed
+    )
 
 
 async def quiet_worker(visit: Visit) -> Response:

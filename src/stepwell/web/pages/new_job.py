@@ -91,7 +91,10 @@ def form_page(
     """The form. `own` are settings of the job that is cloned, and `notes` say what is not copied from it."""
     data: dict[str, Any] = {
         "task": task.name,
-        "fields": [{"name": field.name, "type": field.type, "required": field.required} for field in fields],
+        "fields": [
+            {"name": field.name, "type": field.type, "required": field.required, "json": field.outline or None}
+            for field in fields
+        ],
         "error": problem,
     }
     return visit.page(

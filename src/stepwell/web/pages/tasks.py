@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from stepwell.jobs.settings import settings_of
 from stepwell.jobs.task import Task
+from stepwell.postgres import queries
 from stepwell.values.bounds import check_name
 from stepwell.values.setting import Setting
 from stepwell.values.setting_text import text_of
@@ -50,7 +51,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _one(visit: Visit, name: str) -> Response:
-    """One task: its settings, and where each value comes from."""
+    """One task: whether it is paused, its settings, and where each value comes from."""
     known = visit.app.tasks.get(name)
     found = await visit.app.database.afetch(fleet.settings(name))
     registered = bool(found)
@@ -61,7 +62,9 @@ async def _one(visit: Visit, name: str) -> Response:
     if not found and known is None:
         raise Refused(404, f"no live worker says what settings the task {name!r} has: start one")
     settings = [{**msgspec.structs.asdict(setting), "text": text_of(setting)} for setting in found]
-    data = {"name": name, "settings": settings, "registered": registered}
+    pauses = await visit.app.database.afetch(queries.fleet.pauses())
+    paused_at = next((pause.asked_at for pause in pauses if pause.scope == "task" and pause.name == name), None)
+    data = {"name": name, "paused_at": paused_at, "settings": settings, "registered": registered}
     return visit.page("task.html", data, by_name=_by_name(found), known=known)
 
 

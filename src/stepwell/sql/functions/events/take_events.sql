@@ -62,6 +62,7 @@ begin
     end if;
     update stepwell.step s
     set pending = false, event_id = _event.id, large = _event.large, saved_at = _now,
+      seconds = greatest(extract(epoch from _now - s.saved_at), 0),
       value = case when not _event.large then _event.value end
     where s.job_id = _wait.job_id and s.key = _wait.key;
   end loop;

@@ -28,7 +28,7 @@ begin
     where s.child_id = e.child_id and s.pending
   ), told as (
     update stepwell.step s
-    set pending = false, saved_at = _now, large = f.large,
+    set pending = false, saved_at = _now, seconds = greatest(extract(epoch from _now - s.saved_at), 0), large = f.large,
       value = case when not f.large then f.result::json end,
       error = case when f.state <> 'succeeded' then
         json_build_object('type', f.type, 'message', f.message, 'state', f.state)
