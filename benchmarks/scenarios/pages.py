@@ -102,7 +102,7 @@ def _fill(dsn: str, live: int, finished: int, minutes: int) -> str:
 
 
 def _paths(job: str) -> list[str]:
-    plain = [path for path, _ in PAGES if "{" not in path and path not in _NOT_PLAIN]
+    plain = [path for path, _, _ in PAGES if "{" not in path and path not in _NOT_PLAIN]
     states = [f"/jobs?state={state}" for state in ("ready", "scheduled", "waiting", "running", "succeeded", "failed")]
     searches = ["arg=user=user-7", "arg=nothing-like-it", "metadata=tenant=tenant-5", "queue=queue-3", "task=task-9"]
     rare = ["/jobs?state=cancelled", "/jobs?state=failed&error=no%2029", "/jobs?sort=oldest"]

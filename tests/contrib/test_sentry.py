@@ -100,7 +100,7 @@ async def test_every_error_that_stepwell_logs_is_reported_once(dsn: str, kept: K
     worker = Worker(app)
     heard = Heard(worker)
     async with app, worker:
-        await fails.aenqueue()
+        job = await fails.aenqueue()
         await heard.wait_for(AttemptFailed)
         app.events.emit(QueueUnknown("q", "a warning, which is no error"))
         app.events.emit(UpkeepFailed("pruning", "a warning, too"))
@@ -112,10 +112,10 @@ async def test_every_error_that_stepwell_logs_is_reported_once(dsn: str, kept: K
     )
     assert said == [
         "'subscriber'",
+        f"fails {job.id}: the backoff function of fails failed, so the next try is in 60 s: ZeroDivisionError: no delay",
         "hook",
         "start_worker of plugin test_every_error_that_stepwell_logs_is_reported_once.<locals>.Broken failed and is "
         "ignored: OSError: no port",
-        "the backoff function of fails failed, so the next try is in 60 s: ZeroDivisionError: no delay",
         "the worker of this site has ended",
         "worker w1 lost its lease: it stops 3 running jobs, which other workers will run",
     ]
