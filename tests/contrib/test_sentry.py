@@ -112,7 +112,8 @@ async def test_every_error_that_stepwell_logs_is_reported_once(dsn: str, kept: K
     )
     assert said == [
         "'subscriber'",
-        f"fails {job.id}: the backoff function of fails failed, so the next try is in 60 s: ZeroDivisionError: no delay",
+        f"fails {job.id}: the backoff function of fails failed, so the next try is in 60 s: "
+        "ZeroDivisionError: no delay",
         "hook",
         "start_worker of plugin test_every_error_that_stepwell_logs_is_reported_once.<locals>.Broken failed and is "
         "ignored: OSError: no port",
