@@ -91,3 +91,20 @@ def test_promoting_counts_the_dead_rows_but_not_the_jobs_that_it_promotes(conn: 
     [promoted] = fetch(conn, queries.upkeep.promote())
     assert promoted.count == 0
     assert promoted.walked >= DEAD
+
+
+@pytest.mark.usefixtures("snapshot")
+def test_admitting_passes_over_the_dead_rows_of_a_line_once(conn: Connection) -> None:
+    worker = calls.register_worker(conn)
+    policy = '{"admission":{"limits":[{"key":"dead","most":200}]}}'
+    calls.enqueue_many(conn, ["{}"] * (DEAD + 50), policies=[policy] * (DEAD + 50))
+    for _ in range(DEAD // 200):
+        conn.execute("select stepwell.admit_keys('{dead}')")
+        calls.finish(conn, calls.claim(conn, worker, limit=200))
+    admit = "select stepwell.admit_keys('{dead}')"
+    # The end of the last jobs has admitted those in line: one of them lines up again.
+    [last] = conn.execute("select id from stepwell.job where state = 'ready' order by id desc limit 1").fetchone() or ()
+    conn.execute("update stepwell.job set state = 'blocked', blocked_by = 'dead' where id = %s", [last])
+    conn.execute("delete from stepwell.permit where job_id = %s", [last])
+    assert DEAD <= entries_read(conn, "stepwell.job_blocked", admit) < 1.5 * DEAD
+    assert calls.one(conn.execute("select state::text from stepwell.job where id = %s", [last])) == "ready"

@@ -194,3 +194,14 @@ def test_workers_of_schema_6_go_on(conn: Connection) -> None:
         " '{null}', '{60}', '{skip}', '{1}', '{0}', '{null}', true)"
     )
     assert calls.one(conn.execute("select metadata from stepwell.schedules")) is None
+
+
+def test_of_two_limits_with_one_key_the_lower_one_counts(conn: Connection) -> None:
+    worker = calls.register_worker(conn)
+    for limits in (
+        '{"key":"two","most":1},{"key":"two","most":5}',
+        '{"key":"other","most":5},{"key":"other","most":1}',
+    ):
+        calls.enqueue_many(conn, ["{}"] * 3, policies=[f'{{"admission":{{"limits":[{limits}]}}}}'] * 3)
+    conn.execute("select stepwell.admit_keys('{other,two}')")
+    assert len(calls.claim(conn, worker, limit=10)) == 2

@@ -55,7 +55,7 @@ begin
     bool_or(not l.is_set and c.lone_limit <> l.most) as mixed
   into _next
   from (
-    select k.key, f.most, s.most is not null as is_set,
+    select k.key, f.most, f.rank, f.run_at, f.id, s.most is not null as is_set,
       case
         when f.most is not null then greatest(
           0,
@@ -66,7 +66,7 @@ begin
     from unnest(_keys) as k (key)
     left join stepwell.key_setting s on _any_set and s.key = k.key
     cross join lateral (
-      select j.lone_limit as most
+      select j.lone_limit as most, j.rank, j.run_at, j.id
       from stepwell.job j
       where j.blocked_by = k.key
       order by j.blocked_by, j.rank, j.run_at, j.id
@@ -77,7 +77,8 @@ begin
   left join lateral (
     select j.ctid, j.id, j.lone_limit
     from stepwell.job j
-    where j.blocked_by = l.key
+    -- From the first one on: in front of it may be many dead rows.
+    where j.blocked_by = l.key and (j.rank, j.run_at, j.id) >= (l.rank, l.run_at, l.id)
     order by j.blocked_by, j.rank, j.run_at, j.id
     limit l.room
     for no key update skip locked

@@ -111,7 +111,9 @@ begin
       where (
         select true from stepwell.permit p where p.key = e.rule ->> 'key' and p.rate = e.rate and p.job_id = c.id
       ) is null
-      order by c.id, e.rate, e.rule ->> 'key'
+      -- Of two rules with one key, the stricter one.
+      order by c.id, e.rate, e.rule ->> 'key', (e.rule ->> 'most')::integer,
+        (e.rule ->> 'interval')::double precision desc
     ), room as materialized (
       select r.rule, r.rate,
         case when hashtext(r.key) & 255 = any (_stripes) then (stepwell.room_of(r.rule::json, r.rate, _now)).room end
