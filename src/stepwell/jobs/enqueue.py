@@ -196,20 +196,24 @@ class JobStore:
 
     async def _aenqueue(self, call: Call[Any], connection: object | None) -> JobHandle[Any]:
         if connection is None:
-            # The call may wait behind another that gets no answer, so this wait needs a limit too.
-            with self._naming_the_job(call.task.codec):
-                try:
-                    async with self.database.alimited():
-                        job_id, inserted = await self._coalescer(call.job.unique is not None).submit(call.job)
-                except KeyBusy:
-                    rows = await self._afetch_with_key(enqueue_query([call.job]))
-                    return self._handles(rows, [call], connection)[0]
-            handle = self._handle(job_id, call, inserted=inserted)
-            if inserted and self.events.wanted(JobEnqueued):
-                self._tell([handle], [call], connection)
-            return handle
+            submit = self._coalescer(call.job.unique is not None).submit
+            try:
+                job_id, inserted = await self.database.answer_of(submit, call.job)
+            except KeyBusy:
+                query = self._afetch_with_key(enqueue_query([call.job]))
+            except JobExists as error:
+                # Not `_naming_the_job`, which takes as long as the rest of this function.
+                error.job = JobHandle(error.job_id, self, call.task.codec, inserted=False)
+                raise
+            else:
+                handle = self._handle(job_id, call, inserted=inserted)
+                if inserted and self.events.wanted(JobEnqueued):
+                    self._tell([handle], [call], connection)
+                return handle
+        else:
+            query = afetch_on(self.database, connection, enqueue_query([call.job]))
         with self._naming_the_job(call.task.codec):
-            rows = await afetch_on(self.database, connection, enqueue_query([call.job]))
+            rows = await query
         return self._handles(rows, [call], connection)[0]
 
     def _enqueue_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:
@@ -296,18 +300,19 @@ class JobStore:
     def _coalescer(self, keyed: bool) -> Coalescer[NewJob, tuple[str, bool]]:
         """Jobs with a unique key are sent apart: they may have to wait, and others must not wait for them."""
         loop = asyncio.get_running_loop()
-        if (loop, keyed) not in self._coalescers:
-            for closed in [known for known in self._coalescers if known[0].is_closed()]:
+        known = self._coalescers.get((loop, keyed))
+        if known is None:
+            for closed in [key for key in self._coalescers if key[0].is_closed()]:
                 del self._coalescers[closed]
 
             from stepwell.postgres.errors import is_refusal  # it needs psycopg
 
-            self._coalescers[loop, keyed] = Coalescer(
+            known = self._coalescers[loop, keyed] = Coalescer(
                 self._send_keyed if keyed else self._send,
                 nothing_written=is_refusal,
                 batches=lambda jobs: batches(jobs, _MOST_TOGETHER, job_size),
             )
-        return self._coalescers[loop, keyed]
+        return known
 
     async def _send(self, jobs: list[NewJob]) -> list[tuple[str, bool]]:
         [row] = await self.database.afetch(enqueue_query(jobs))

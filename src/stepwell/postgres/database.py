@@ -11,9 +11,9 @@ import os
 import random
 import threading
 import time
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -38,6 +38,7 @@ from stepwell.postgres.threads import in_thread
 from stepwell.telemetry.bus import EventBus
 
 Row = TypeVar("Row")
+Item = TypeVar("Item")
 
 # Seconds before each further try, with jitter: two transactions that deadlocked must not meet again. None: the last.
 _TRIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, None)
@@ -241,21 +242,22 @@ class Database:
                 error.is_call_timeout = True
         return error
 
-    @asynccontextmanager
-    async def alimited(self) -> AsyncGenerator[None]:
-        """Limit how long the body may wait for the calls of others by `call_timeout`."""
-        limit = self.call_timeout
+    async def answer_of(self, submit: Callable[[Item], asyncio.Future[Row]], item: Item) -> Row:
+        """Submit an item that may wait behind the calls of others, and wait for its answer by `call_timeout`."""
         if not self._checked:
             await in_thread(self.ensure_ready)
-        # A little longer than a call's own limit: the call's own error says more.
-        timer = asyncio.timeout(None if limit is None else limit + _TURN)
+        answer = submit(item)
+        if (limit := self.call_timeout) is None:
+            return await answer
+        # Not `asyncio.timeout`, which takes several times as long. A little longer than a call's own limit: the call's
+        # own error says more.
+        timer = answer.get_loop().call_later(limit + _TURN, _give_up, answer)
         try:
-            async with timer:
-                yield
-        except TimeoutError:
-            if limit is not None and timer.expired():
-                raise explain(Unanswered(limit), self.dsn) from None
-            raise
+            return await answer
+        except _Overdue:
+            raise explain(Unanswered(limit), self.dsn) from None
+        finally:
+            timer.cancel()
 
     def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
         """Run a query on a pooled connection, `within` so many seconds, by default `call_timeout`. It runs again after
@@ -340,3 +342,12 @@ def _pause_or_raise(error: psycopg.Error, pause: float | None, deadline: Deadlin
 
 def _has_a_hint(error: Exception) -> bool:
     return is_permanent(error) or is_transient(error) or stepwell_error(error) is not None
+
+
+class _Overdue(Exception):
+    """The answer to a submitted item did not come in time."""
+
+
+def _give_up(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(_Overdue())
