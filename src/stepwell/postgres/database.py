@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 
 from stepwell.postgres import migrate
 from stepwell.postgres.address import Address
+from stepwell.postgres.coalesce import Overdue, answer_within
 from stepwell.postgres.connection import (
     AnyConnection,
     AsyncConnection,
@@ -246,18 +247,14 @@ class Database:
         """Submit an item that may wait behind the calls of others, and wait for its answer by `call_timeout`."""
         if not self._checked:
             await in_thread(self.ensure_ready)
-        answer = submit(item)
-        if (limit := self.call_timeout) is None:
-            return await answer
-        # Not `asyncio.timeout`, which takes several times as long. A little longer than a call's own limit: the call's
-        # own error says more.
-        timer = answer.get_loop().call_later(limit + _TURN, _give_up, answer)
+        limit = self.call_timeout
+        if limit is None:
+            return await submit(item)
         try:
-            return await answer
-        except _Overdue:
+            # A little longer than a call's own limit: the call's own error says more.
+            return await answer_within(submit(item), limit + _TURN)
+        except Overdue:
             raise explain(Unanswered(limit), self.dsn) from None
-        finally:
-            timer.cancel()
 
     def fetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
         """Run a query on a pooled connection, `within` so many seconds, by default `call_timeout`. It runs again after
@@ -342,12 +339,3 @@ def _pause_or_raise(error: psycopg.Error, pause: float | None, deadline: Deadlin
 
 def _has_a_hint(error: Exception) -> bool:
     return is_permanent(error) or is_transient(error) or stepwell_error(error) is not None
-
-
-class _Overdue(Exception):
-    """The answer to a submitted item did not come in time."""
-
-
-def _give_up(answer: asyncio.Future[Any]) -> None:
-    if not answer.done():
-        answer.set_exception(_Overdue())
