@@ -1,7 +1,8 @@
 """Traces and metrics by OpenTelemetry: `App(plugins=[OpenTelemetry()])`.
 
 `plugin` is the plugin. `origins` reads where a job came from. `run_spans` makes the spans of runs, of which there may
-be tens of thousands a second.
+be tens of thousands a second, and `failed_span` marks those that failed. `instruments` has the counters and histograms,
+`gauges` what a meter reads by itself.
 """
 
 from stepwell.errors import ConfigError

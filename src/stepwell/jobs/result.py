@@ -1,0 +1,40 @@
+"""What an ended job gives to its caller: a typed result, or an exception."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import JobCancelled, JobFailed, StepwellError, no_such_job
+from stepwell.jobs.codec import Codec
+from stepwell.values.job import Ended
+from stepwell.values.sealing import PLAIN, Sealer
+
+
+def result_of(ended: Ended, codec: Codec | None, sealer: Sealer = PLAIN) -> Any:
+    """Return the result, typed if the codec of the task is known. Raises if the job did not succeed."""
+    task = ended.task or "unknown task"
+    match ended.state:
+        case "succeeded":
+            return decoded_result(ended.id, task, ended.result, codec, sealer)
+        case "failed":
+            # If the failure's own row is no longer kept, one line of it is left in `error`.
+            message = ended.error if ended.message is None else ended.message
+            raise JobFailed(ended.id, task, ended.type or "Error", message or "", ended.traceback)
+        case "cancelled":
+            raise JobCancelled(ended.id, task, ended.error)
+        case _:
+            raise no_such_job(ended.id)
+
+
+def decoded_result(job_id: str, task: str, result: str | None, codec: Codec | None, sealer: Sealer) -> Any:
+    if codec is None:
+        return None if result is None else msgspec.json.decode(sealer.open(result))
+    try:
+        return codec.decode_result(result)
+    except msgspec.ValidationError as error:
+        raise StepwellError(
+            f"the result of job {job_id} ({task}) does not fit its return annotation: {error}; "
+            "app.job(id) gives it as plain JSON values"
+        ) from None
