@@ -18,10 +18,9 @@ from stepwell.errors import (
 from stepwell.jobs.cancelled import tell_cancelled
 from stepwell.jobs.check import check_reason, check_step, encode_event
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.info import info_of
 from stepwell.jobs.job_changes import Changes
 from stepwell.jobs.options import check_place
-from stepwell.jobs.result import result_of
+from stepwell.jobs.reads import info_of, result_of
 from stepwell.jobs.why import aglance, glance, timed_out, why_of
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run, run_call

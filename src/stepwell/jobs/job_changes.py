@@ -13,7 +13,7 @@ import msgspec
 
 from stepwell.errors import no_such_job
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.result import decoded_result
+from stepwell.jobs.reads import decoded_result
 from stepwell.jobs.why import aglance, glance, timed_out
 from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.change import JobChange, JobProgress, JobSnapshot

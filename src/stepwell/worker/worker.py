@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from stepwell.app import App
 from stepwell.errors import ConfigError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 from stepwell.postgres.errors import where
 from stepwell.postgres.threads import in_thread
 from stepwell.resources.opened import WorkerResources, use
@@ -215,7 +215,7 @@ class Worker:
         for task in tasks.values():
             task.prepare()
         if any(task.uses_processes for task in tasks.values()) and find_spec("pebble") is None:
-            raise ConfigError(f"tasks with process=True need pebble: {install('process')}")
+            raise ConfigError(f"tasks with process=True need pebble: {how_to_install('process')}")
         if not tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
         self._app.start_plugins()

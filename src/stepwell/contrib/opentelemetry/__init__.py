@@ -6,13 +6,13 @@ be tens of thousands a second, and `failed_span` marks those that failed. `instr
 """
 
 from stepwell.errors import ConfigError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 
 try:
     from stepwell.contrib.opentelemetry.plugin import OpenTelemetry
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith("opentelemetry"):
         raise
-    raise ConfigError(f"traces need OpenTelemetry: {install('opentelemetry')}") from None
+    raise ConfigError(f"traces need OpenTelemetry: {how_to_install('opentelemetry')}") from None
 
 __all__ = ["OpenTelemetry"]

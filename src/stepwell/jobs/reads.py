@@ -1,15 +1,33 @@
-"""What an ended job gives to its caller: a typed result, or an exception."""
+"""Read one job: everything about it, and its result once it has ended. Sealed values are opened."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from stepwell.errors import JobCancelled, JobFailed, StepwellError, no_such_job
 from stepwell.jobs.codec import Codec
-from stepwell.values.job import Ended
+from stepwell.postgres import queries
+from stepwell.postgres.query_plan import QueryPlan
+from stepwell.values.job import Ended, JobInfo
 from stepwell.values.sealing import PLAIN, Sealer
+
+
+def info_of(job_id: str, sealer: Sealer = PLAIN) -> QueryPlan[JobInfo | None]:
+    found = yield queries.reads.info(job_id)
+    if not found:
+        return None
+    failures = yield queries.reads.failures(job_id)
+    steps = yield queries.reads.steps(job_id)
+    shown = tuple(replace(step, value=sealer.shown(step.value)) for step in steps)
+    return replace(opened_info(found[0], sealer), failures=tuple(failures), steps=shown)
+
+
+def opened_info(info: JobInfo, sealer: Sealer) -> JobInfo:
+    """The same job with its sealed values opened, as far as this app can."""
+    return replace(info, args=sealer.shown_args(info.args), result=sealer.shown(info.result))
 
 
 def result_of(ended: Ended, codec: Codec | None, sealer: Sealer = PLAIN) -> Any:
