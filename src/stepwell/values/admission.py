@@ -112,6 +112,7 @@ class StoredRate(msgspec.Struct, frozen=True, omit_defaults=True):
     further one."""
 
     key: str
+    # Jobs that are stored have it by its first name.
     spacing: float = msgspec.field(name="interval")
     burst: int
     late: float = 0.0
