@@ -54,7 +54,7 @@ from stepwell.jobs.task import Task
 from stepwell.plugins.plugin import Plugin
 from stepwell.resources.injected import Injected
 from stepwell.schedules.handle import ScheduleHandle
-from stepwell.values.admission import Fair, Limit, OnConflict, Scope, Unique
+from stepwell.values.admission import Fair, Limit
 from stepwell.values.change import JobChange, JobProgress
 from stepwell.values.directives import Done, Next, Restart
 from stepwell.values.duration import Duration
@@ -68,6 +68,7 @@ from stepwell.values.rate import Rate
 from stepwell.values.retry import Backoff, Retry
 from stepwell.values.sealing import ValueCodec
 from stepwell.values.step import StepInfo, StepKind
+from stepwell.values.unique import OnConflict, Scope, Unique
 from stepwell.values.why import Cause, Why
 
 if typing.TYPE_CHECKING:

@@ -68,7 +68,7 @@ async def test_warnings_of_a_run_are_heard_too(app: App) -> None:
         await ctx.step(fail, retry=Retry(max_attempts=2, backoff=broken))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stepwell.durable.backoff._FAILED_PAUSE", 0.001)
+        patch.setattr("stepwell.values.retry._FAILED_PAUSE", 0.001)
         worker = Worker(app)
         worker.subscribe(heard.append)
         async with worker:
@@ -101,7 +101,7 @@ async def test_a_back_off_function_that_fails_is_heard_of_wherever_it_is(
         app.chain("failing chain", fail, retry=twice),
         app.chain("hanging chain", hang, retry=twice, timeout="10ms"),
     ]
-    monkeypatch.setattr("stepwell.durable.backoff._FAILED_PAUSE", 0.001)
+    monkeypatch.setattr("stepwell.values.retry._FAILED_PAUSE", 0.001)
     app.subscribe(heard.append)
     jobs = await app.aenqueue_many([task.call() for task in tasks])
     async with Worker(app):

@@ -160,7 +160,7 @@ async def test_each_stop_hook_is_called_whatever_became_of_the_others(
 async def test_stop_hooks_run_when_the_worker_is_cancelled_and_when_a_handler_is_abandoned(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.worker.worker._CANCEL_PATIENCE", 0.05)
+    monkeypatch.setattr("stepwell.worker.draining._CANCEL_PATIENCE", 0.05)
     done: list[str] = []
     app.on_worker_stop(lambda: done.append("closed"))
     began, go = threading.Event(), threading.Event()

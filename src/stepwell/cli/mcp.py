@@ -13,7 +13,7 @@ from stepwell.cli.database import DatabaseOption
 from stepwell.cli.load_app import load_app
 from stepwell.cli.options import AppArgument
 from stepwell.errors import ConfigError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 from stepwell.postgres.address import ENVIRONMENT
 
 _PARTS = ("mcp", "starlette", "jinja2")
@@ -35,7 +35,7 @@ def mcp(
     """
     missing = [part for part in _PARTS if find_spec(part) is None]
     if missing:
-        raise ConfigError(f"the MCP server needs {' and '.join(missing)}: {install('mcp,web')}")
+        raise ConfigError(f"the MCP server needs {' and '.join(missing)}: {how_to_install('mcp,web')}")
     if database is not None:
         os.environ[ENVIRONMENT] = database
     loaded = load_app(app)

@@ -19,7 +19,7 @@ from stepwell.cli.options import AppArgument, LogLevelOption
 from stepwell.cli.output import complain, warn
 from stepwell.cli.parse import UsageError
 from stepwell.errors import ConfigError, StepwellError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.database import Database
 from stepwell.postgres.hints import translated
@@ -82,7 +82,7 @@ def web(
     check_level(log_level)
     missing = [part for part in _PARTS if find_spec(part) is None]
     if missing:
-        raise ConfigError(f"the dashboard needs {' and '.join(missing)}: {install('web')}")
+        raise ConfigError(f"the dashboard needs {' and '.join(missing)}: {how_to_install('web')}")
 
     from stepwell.web.access import ADMIN, OPERATOR, VIEWER
     from stepwell.web.serve import make_server

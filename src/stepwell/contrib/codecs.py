@@ -6,7 +6,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from stepwell.errors import ConfigError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 from stepwell.values.bounds import check_whole
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Encrypted:
         try:
             from cryptography.fernet import Fernet, MultiFernet
         except ImportError:
-            raise ConfigError(f"Encrypted needs cryptography: {install('encryption')}") from None
+            raise ConfigError(f"Encrypted needs cryptography: {how_to_install('encryption')}") from None
         if not keys:
             raise ConfigError("Encrypted(...) needs a key: Fernet.generate_key() makes one")
         try:

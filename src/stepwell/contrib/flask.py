@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 from stepwell.plugins.run import Run
 from stepwell.postgres import migrate as schema
 from stepwell.values.duration import seconds
@@ -22,7 +22,7 @@ try:
     from flask import Flask, Response, request
     from flask.cli import AppGroup
 except ImportError:
-    raise ConfigError(f"the extension needs Flask: {install('flask')}") from None
+    raise ConfigError(f"the extension needs Flask: {how_to_install('flask')}") from None
 
 if TYPE_CHECKING:
     from stepwell.web import Right, User

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from stepwell.errors import ConfigError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 from stepwell.plugins import Enqueue, Plugin, Run
 from stepwell.plugins.hooks import report_failure
 from stepwell.telemetry.bus import JobEvent, Telemetry, logger
@@ -26,7 +26,7 @@ try:
     from sentry_sdk import Scope
     from sentry_sdk.integrations.logging import ignore_logger
 except ImportError:
-    raise ConfigError(f"errors in Sentry need sentry-sdk: {install('sentry')}") from None
+    raise ConfigError(f"errors in Sentry need sentry-sdk: {how_to_install('sentry')}") from None
 
 _MOST_SCOPES = 1000
 

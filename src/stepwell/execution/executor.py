@@ -7,7 +7,6 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from stepwell.durable.backoff import pause_after
 from stepwell.durable.effects import ThreadEffects, finish
 from stepwell.durable.exits import Lost, StopReplay, Suspend
 from stepwell.durable.job_context import JobContext, run_of
@@ -36,7 +35,7 @@ from stepwell.values.outcome import (
     Suspended,
     Undone,
 )
-from stepwell.values.retry import Retry
+from stepwell.values.retry import Retry, pause_after
 from stepwell.values.step import NewStep
 
 _TURNS = 5

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from stepwell.durable.backend import Durability, StepBackend
-from stepwell.durable.backoff import pause_after
 from stepwell.durable.context import Context
 from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.journal import read_journal
@@ -23,6 +22,7 @@ from stepwell.plugins.step import StepRun
 from stepwell.values.directives import Done
 from stepwell.values.job import ClaimedJob
 from stepwell.values.outcome import Advanced, Failed, Misfit, Outcome, Succeeded
+from stepwell.values.retry import pause_after
 
 
 async def execute_flow(

@@ -14,12 +14,13 @@ from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
 from stepwell.flows.chain import Chain, Step
 from stepwell.jobs.callable_task import ContextFunction, LooseFunction, SyncContextFunction
-from stepwell.values.admission import Fair, Limit, OnConflict, Unique
+from stepwell.values.admission import Fair, Limit
 from stepwell.values.directives import Done, Next
 from stepwell.values.duration import Duration
 from stepwell.values.policy import Keep
 from stepwell.values.rate import Rate
 from stepwell.values.retry import Retry
+from stepwell.values.unique import OnConflict, Unique
 
 # Mypy takes a variable of this name to be true. Pyright uses the last definition of a class.
 MYPY = False

@@ -12,7 +12,8 @@ from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.enqueuer import Call, Enqueuer, check_calls
 from stepwell.jobs.filter import JobFilters, JobSelection
 from stepwell.jobs.group import Group, NewGroup, find_group
-from stepwell.jobs.handle import JobHandle, fork, opened_info
+from stepwell.jobs.handle import JobHandle, fork
+from stepwell.jobs.reads import opened_info
 from stepwell.postgres import queries
 from stepwell.postgres.database_type import Database
 from stepwell.postgres.query_plan import QueryPlan, arun, run_call

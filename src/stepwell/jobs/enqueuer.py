@@ -15,7 +15,6 @@ from stepwell.jobs.enqueue_chunks import of_item
 from stepwell.jobs.handle import JobHandle
 from stepwell.jobs.metadata import encode_metadata
 from stepwell.jobs.options import Options, check_priority, check_run_at
-from stepwell.values.admission import Unique, unique_of
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import NewJob
@@ -23,6 +22,7 @@ from stepwell.values.policy import Keep, check_timeout, stored_keep, stored_retr
 from stepwell.values.public_call import public_call
 from stepwell.values.retry import Retry, check_max_attempts
 from stepwell.values.template import check_key
+from stepwell.values.unique import Unique, unique_of
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)

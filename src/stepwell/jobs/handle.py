@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from uuid import UUID
@@ -11,9 +10,7 @@ import msgspec
 
 from stepwell.errors import (
     ConfigError,
-    JobCancelled,
     JobExists,
-    JobFailed,
     JobNotFound,
     StepNotFound,
     no_such_job,
@@ -21,8 +18,9 @@ from stepwell.errors import (
 from stepwell.jobs.cancelled import tell_cancelled
 from stepwell.jobs.check import check_reason, check_step, encode_event
 from stepwell.jobs.codec import Codec
-from stepwell.jobs.job_changes import Changes, decoded_result
+from stepwell.jobs.job_changes import Changes
 from stepwell.jobs.options import check_place
+from stepwell.jobs.reads import info_of, result_of
 from stepwell.jobs.why import aglance, glance, timed_out, why_of
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run, run_call
@@ -30,8 +28,7 @@ from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.telemetry.enqueue import JobEnqueued
 from stepwell.values.bounds import check_name
 from stepwell.values.duration import Duration, seconds
-from stepwell.values.job import Ended, JobInfo
-from stepwell.values.sealing import PLAIN, Sealer
+from stepwell.values.job import JobInfo
 from stepwell.values.why import Why
 
 if TYPE_CHECKING:
@@ -303,21 +300,6 @@ class JobHandle(Generic[R]):
             raise JobNotFound(f"job {self._id} is not live: it has ended or never existed, so it receives no signals")
 
 
-def info_of(job_id: str, sealer: Sealer = PLAIN) -> QueryPlan[JobInfo | None]:
-    found = yield queries.reads.info(job_id)
-    if not found:
-        return None
-    failures = yield queries.reads.failures(job_id)
-    steps = yield queries.reads.steps(job_id)
-    shown = tuple(replace(step, value=sealer.shown(step.value)) for step in steps)
-    return replace(opened_info(found[0], sealer), failures=tuple(failures), steps=shown)
-
-
-def opened_info(info: JobInfo, sealer: Sealer) -> JobInfo:
-    """The same job with its sealed values opened, as far as this app can."""
-    return replace(info, args=sealer.shown_args(info.args), result=sealer.shown(info.result))
-
-
 def fork(job: JobHandle[R], step: str) -> QueryPlan[JobHandle[R]]:
     """Make a new job of the same task that starts with what the job had saved before a step."""
     job_id, store, codec = job._id, job._store, job._codec  # pyright: ignore[reportPrivateUsage]
@@ -335,19 +317,3 @@ def tell_enqueued(job: JobHandle[Any], *, in_transaction: bool) -> QueryPlan[Non
     if events.wanted(JobEnqueued):
         for task, queue in (yield queries.reads.task_and_queue(job_id)):
             events.emit(JobEnqueued(job_id, task, queue, 0, in_transaction=in_transaction))
-
-
-def result_of(ended: Ended, codec: Codec | None, sealer: Sealer = PLAIN) -> Any:
-    """Return the result, typed if the codec of the task is known. Raises if the job did not succeed."""
-    task = ended.task or "unknown task"
-    match ended.state:
-        case "succeeded":
-            return decoded_result(ended.id, task, ended.result, codec, sealer)
-        case "failed":
-            # If the failure's own row is no longer kept, one line of it is left in `error`.
-            message = ended.error if ended.message is None else ended.message
-            raise JobFailed(ended.id, task, ended.type or "Error", message or "", ended.traceback)
-        case "cancelled":
-            raise JobCancelled(ended.id, task, ended.error)
-        case _:
-            raise no_such_job(ended.id)

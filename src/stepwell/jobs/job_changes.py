@@ -11,8 +11,9 @@ from uuid import UUID
 
 import msgspec
 
-from stepwell.errors import StepwellError, no_such_job
+from stepwell.errors import no_such_job
 from stepwell.jobs.codec import Codec
+from stepwell.jobs.reads import decoded_result
 from stepwell.jobs.why import aglance, glance, timed_out
 from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.values.change import JobChange, JobProgress, JobSnapshot
@@ -144,15 +145,3 @@ def _progress(value: Any) -> JobProgress | None:
         return msgspec.convert(cast("dict[str, Any]", value), JobProgress)
     except msgspec.ValidationError:
         return None  # plain SQL may store anything
-
-
-def decoded_result(job_id: str, task: str, result: str | None, codec: Codec | None, sealer: Sealer) -> Any:
-    if codec is None:
-        return None if result is None else msgspec.json.decode(sealer.open(result))
-    try:
-        return codec.decode_result(result)
-    except msgspec.ValidationError as error:
-        raise StepwellError(
-            f"the result of job {job_id} ({task}) does not fit its return annotation: {error}; "
-            "app.job(id) gives it as plain JSON values"
-        ) from None

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from stepwell.errors import ConfigError
-from stepwell.values.admission import Admission, Unique
+from stepwell.values.admission import Admission
 from stepwell.values.bounds import check_name, check_whole
 from stepwell.values.duration import HUNDRED_YEARS
 from stepwell.values.policy import JobPolicy
+from stepwell.values.unique import Unique
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

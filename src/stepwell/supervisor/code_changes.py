@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stepwell.errors import ConfigError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 
 # Tools such as git change files in bursts. A burst ends after _QUIET ms without a change, at the latest after
 # _LONGEST_BURST ms.
@@ -20,7 +20,7 @@ _NOT_SOURCES = (".stepwell", "site-packages")
 
 def check_installed() -> None:
     if find_spec("watchfiles") is None:
-        raise ConfigError(f"reloading on changes needs watchfiles: {install('reload')}")
+        raise ConfigError(f"reloading on changes needs watchfiles: {how_to_install('reload')}")
 
 
 async def changes(root: Path) -> AsyncIterator[list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from stepwell.jobs.bulk import list_jobs
-from stepwell.jobs.handle import opened_info
+from stepwell.jobs.reads import opened_info
 from stepwell.jobs.task import Task
 from stepwell.postgres.query_plan import run
 from stepwell.values.job import JobInfo

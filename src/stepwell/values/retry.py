@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import error_line_of
 from stepwell.values.bounds import check_whole
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.public_call import public_value
@@ -15,7 +16,7 @@ from stepwell.values.public_call import public_value
 Backoff = Literal["exponential", "linear", "fixed"] | Callable[[int, BaseException], Duration]
 """How the delay grows; or a function that gets the failed attempt (from 1) and its error and returns the delay."""
 
-
+_FAILED_PAUSE = 60.0
 _ATTEMPTS = "max_attempts=..., which counts the first attempt, too"
 
 
@@ -103,6 +104,15 @@ class Retry:
         pause = min(pause, cap)
         # The spread ends at the cap. If it were cut off there, half of all retries would come at the same moment.
         return random.uniform(pause * (1 - self.jitter), min(pause * (1 + self.jitter), cap))  # noqa: S311
+
+
+def pause_after(error: BaseException, retry: Retry, attempt: int) -> tuple[float, str | None]:
+    """Seconds to wait after a failed attempt, and the error of the back-off function if it raised: that must not lose
+    the job, which gets a minute."""
+    try:
+        return retry.delay(attempt, error), None
+    except Exception as own:
+        return _FAILED_PAUSE, error_line_of(own)
 
 
 def _is_misuse(error: BaseException) -> bool:

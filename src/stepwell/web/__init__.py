@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stepwell.errors import ConfigError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 
 if TYPE_CHECKING:
     from stepwell.web.access import ADMIN, OPERATOR, VIEWER, Right, User
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("starlette", "jinja2"):
             raise
-        raise ConfigError(f"the dashboard needs {missing}: {install('web')}") from None
+        raise ConfigError(f"the dashboard needs {missing}: {how_to_install('web')}") from None
     return getattr(module, name)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -42,9 +43,10 @@ class DaemonThreads(Executor):
         """Cancel the calls that have not begun, and let the threads end. It does not wait for them."""
         with self._lock:
             self._closed = True
-            while not self._calls.empty():
-                if waiting := self._calls.get():
-                    waiting[0].cancel()
+            with suppress(Empty):  # a thread may take the last one meanwhile
+                while True:
+                    if waiting := self._calls.get_nowait():
+                        waiting[0].cancel()
             for _ in range(self._started):
                 self._calls.put(None)
 

@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from stepwell.durable.backoff import pause_after
 from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.log_filter import LoggedRun
 from stepwell.durable.time_limit import TimeLimitExpired
@@ -27,6 +26,7 @@ from stepwell.values.outcome import (
     Suspended,
     Undone,
 )
+from stepwell.values.retry import pause_after
 from stepwell.worker.waited import waited_until
 
 

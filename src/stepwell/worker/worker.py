@@ -9,17 +9,18 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from stepwell.app import App
-from stepwell.errors import ConfigError, StepwellError
-from stepwell.errors.text import install
+from stepwell.errors import ConfigError
+from stepwell.errors.text import how_to_install
 from stepwell.postgres.errors import where
 from stepwell.postgres.threads import in_thread
 from stepwell.resources.opened import WorkerResources, use
 from stepwell.telemetry.bus import EventBus, Telemetry
-from stepwell.telemetry.worker import WorkerStarted, WorkerStopped, WorkerStopping
+from stepwell.telemetry.worker import WorkerStarted, WorkerStopped
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.public_call import public_call
 from stepwell.worker.claiming.balance import Balance, BalanceOption
 from stepwell.worker.claiming.pools import check_concurrency, read_pools
+from stepwell.worker.draining import drain
 from stepwell.worker.hooks import Hooks
 from stepwell.worker.loops import end_loops, first_error
 from stepwell.worker.options import WorkerOptions
@@ -28,10 +29,6 @@ from stepwell.worker.status import WorkerStatus
 from stepwell.worker.worker_run import WorkerRun
 
 _ALWAYS_REPLAY = "STEPWELL_ALWAYS_REPLAY"
-# How long handlers that were asked to stop may take. After a second signal, those in threads get less: they cannot be
-# cancelled, and most of them do not look at `ctx.cancelled`.
-_CANCEL_PATIENCE = 5.0
-_THREAD_PATIENCE = 1.0
 
 T = TypeVar("T")
 
@@ -218,7 +215,7 @@ class Worker:
         for task in tasks.values():
             task.prepare()
         if any(task.uses_processes for task in tasks.values()) and find_spec("pebble") is None:
-            raise ConfigError(f"tasks with process=True need pebble: {install('process')}")
+            raise ConfigError(f"tasks with process=True need pebble: {how_to_install('process')}")
         if not tasks:
             raise ConfigError("the app has no tasks: import the modules that define them before the worker starts")
         self._app.start_plugins()
@@ -292,7 +289,7 @@ class Worker:
                     await asyncio.gather(*claiming)
                     await run.claims.hand_back_last()
                     try:
-                        await self._drain(run)
+                        await drain(run, self._options, self._events, self._now_asked)
                     except asyncio.CancelledError:
                         # After a second Ctrl-C in a script, asyncio cancels every task, also those of our loops.
                         run.slots.stop_all("shutdown")
@@ -329,42 +326,3 @@ class Worker:
                 tuple(name for name, task in self._app.tasks.items() if task.retired),
             )
         )
-
-    async def _drain(self, run: WorkerRun) -> None:
-        """Wait for running jobs, hand back those that do not end in time, and wait until all outcomes are written."""
-        run.slots.hand_back()
-        grace = 0.0 if self._now_asked.is_set() else self._options.grace
-        self._events.emit(_stopping(run, grace))
-        idle = asyncio.ensure_future(run.slots.idle())
-        now = asyncio.ensure_future(self._now_asked.wait())
-        await asyncio.wait([idle, now], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
-        if not idle.done():
-            if grace:
-                self._events.emit(_stopping(run, 0.0))
-            run.slots.stop_all("shutdown")
-            await asyncio.wait([idle, now], timeout=_CANCEL_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-            if now.done():
-                await asyncio.wait([idle], timeout=_THREAD_PATIENCE)
-                if not run.slots.only_threads_run:
-                    await asyncio.wait([idle], timeout=_CANCEL_PATIENCE - _THREAD_PATIENCE)
-            run.slots.abandon_all()
-        now.cancel()
-        idle.cancel()
-        try:
-            await asyncio.wait_for(run.outcomes.written(), self._options.lease)
-        except TimeoutError:
-            raise StepwellError(_unwritten(run.outcomes.count, run.outcomes.locked)) from None
-
-
-def _stopping(run: WorkerRun, grace: float) -> WorkerStopping:
-    return WorkerStopping(run.slots.running, grace, tuple(f"{job.task} {job.id}" for job in run.slots.jobs[:3]))
-
-
-def _unwritten(count: int, locked: int) -> str:
-    outcomes, jobs = ("1 outcome", "its job") if count == 1 else (f"{count} outcomes", "those jobs")
-    if locked < count:
-        return f"stopped with {outcomes} that could not be written, the database being away: {jobs} will run again"
-    return (
-        f"stopped with {outcomes} that could not be written, {jobs} being locked by other sessions, which the log "
-        "names: those jobs run again when these sessions let go"
-    )

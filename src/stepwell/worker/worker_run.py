@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import Callable, Coroutine
-from importlib.metadata import version
 from typing import Any
-
-import msgspec
 
 from stepwell.app import App
 from stepwell.errors.text import nearest
-from stepwell.jobs.settings import settings_of
 from stepwell.postgres import queries
-from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.fleet import Orders
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import LeaseLost, PauseChanged, QueueUnknown, StopAsked, TasksShared
@@ -36,6 +29,7 @@ from stepwell.worker.options import WorkerOptions
 from stepwell.worker.outcomes.stats import Stats
 from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.process import Processes
+from stepwell.worker.registration import register_query
 from stepwell.worker.run_log_writer import RunLogWriter
 from stepwell.worker.shared_parts import SharedParts
 from stepwell.worker.slots import Slots
@@ -140,7 +134,7 @@ class WorkerRun:
         )
         self.lease = Lease(
             app.database,
-            self._register_query(options.lease),
+            register_query(app, self.pools, options.lease),
             options.lease,
             options.renew,
             options.blocked_after,
@@ -165,41 +159,6 @@ class WorkerRun:
 
     def _duty_runner(self, name: str, *, slow: bool = False) -> DutyRunner:
         return DutyRunner(self._connection(name, slow=slow), self._app.database, self._events)
-
-    def _register_query(self, lease: float) -> Callable[[float, int | None], Query[str]]:
-        app = self._app
-        tasks = {
-            name: {
-                "max_attempts": task.retry.max_attempts,
-                "keep_failed": "Infinity" if task.keep_failed == float("inf") else task.keep_failed,
-                "by_queue": task.keep_failed_by_queue,
-                "queue": task.queue,
-                "priority": task.priority,
-            }
-            for name, task in app.tasks.items()
-        }
-        settings = msgspec.json.encode({name: settings_of(task) for name, task in app.tasks.items()}).decode()
-
-        def register(age: float, begun: int | None) -> Query[str]:
-            return queries.fleet.register_worker(
-                socket.gethostname(),
-                os.getpid(),
-                version("stepwell"),
-                self.pools.queues,
-                msgspec.json.encode(tasks).decode(),
-                self.pools.slots,
-                lease,
-                age,
-                begun,
-                app.name,
-                app.scheduler.names,
-                app.scheduler.stale_after,
-                app.owner is not None,
-                [task.signature for task in app.tasks.values()],
-                settings,
-            )
-
-        return register
 
     @property
     def worker_id(self) -> str | None:

@@ -19,7 +19,7 @@ from stepwell.cli.output import dump, fields, record, say
 from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_job
 from stepwell.jobs.bulk import cancelling, count_matching, list_matching, retrying, running_now
 from stepwell.jobs.change_by_id import no_such_step
-from stepwell.jobs.handle import info_of
+from stepwell.jobs.reads import info_of
 from stepwell.jobs.why import why_of
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database

@@ -17,7 +17,7 @@ from stepwell.cli.parse import UsageError
 from stepwell.cli.top.once import print_json, print_view
 from stepwell.cli.top.view import read_view
 from stepwell.errors import ConfigError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 from stepwell.postgres.query_plan import run
 
 _SHORTEST = 0.2
@@ -45,7 +45,9 @@ def top(
         raise UsageError("--json needs --once: the screen is for people")
     if not once:
         if find_spec("textual") is None:
-            raise ConfigError(f"the screen needs textual: {install('top')}; or print one view with stepwell top --once")
+            raise ConfigError(
+                f"the screen needs textual: {how_to_install('top')}; or print one view with stepwell top --once"
+            )
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError("there is no terminal for the screen: print one view with stepwell top --once")
     with open_database(database) as found:

@@ -10,7 +10,7 @@ from django.utils.module_loading import import_string
 
 from stepwell.contrib.django.site_times import of_site
 from stepwell.contrib.django.tasks_api import InvalidTask, Task, TaskError, TaskResult, TaskResultStatus
-from stepwell.jobs.handle import info_of
+from stepwell.jobs.reads import info_of
 from stepwell.postgres.query_plan import QueryPlan
 from stepwell.values.job import Failure, JobInfo
 from stepwell.values.sealing import Sealer

@@ -18,7 +18,7 @@ from stepwell.durable.sync_context import SyncContext
 from stepwell.errors import BadValue
 from stepwell.errors.text import format_traceback
 from stepwell.execution.executor import outcome_of
-from stepwell.jobs.handle import info_of
+from stepwell.jobs.reads import info_of
 from stepwell.postgres.query_plan import arun, run
 from stepwell.values.job import JobInfo
 from stepwell.values.outcome import Cancelled, Failed

@@ -13,12 +13,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 from stepwell.contrib.django.tasks_api import Task
-from stepwell.values.admission import Fair, Limit, OnConflict, Unique
+from stepwell.values.admission import Fair, Limit
 from stepwell.values.duration import Duration
 from stepwell.values.policy import Keep
 from stepwell.values.public_call import public_call
 from stepwell.values.rate import Rate
 from stepwell.values.retry import Retry
+from stepwell.values.unique import OnConflict, Unique
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,22 +17,21 @@ from opentelemetry import baggage, context, metrics, propagate, trace
 from opentelemetry.context import Context as TraceContext
 from opentelemetry.metrics._internal import _ProxyMeterProvider  # pyright: ignore[reportPrivateUsage]
 from opentelemetry.propagators.textmap import TextMapPropagator
-from opentelemetry.trace import Link, Span, SpanKind, StatusCode
+from opentelemetry.trace import Link, Span, SpanKind
 
+from stepwell.contrib.opentelemetry.failed_span import mark_failed
+from stepwell.contrib.opentelemetry.instruments import Instruments
 from stepwell.contrib.opentelemetry.origins import NO_CONTEXT, Origins
 from stepwell.contrib.opentelemetry.run_spans import RunSpans, UnsampledSpan, run_spans
-from stepwell.errors import ConfigError, JobFailed
-from stepwell.errors.text import error_message, error_name, format_traceback
+from stepwell.errors import ConfigError
 from stepwell.plugins import Enqueue, Plugin, Run, StepRun
 from stepwell.plugins.hooks import report_failure
-from stepwell.telemetry.bus import Telemetry
 from stepwell.telemetry.jobs import RunsEnded
 from stepwell.values.job import ClaimedJob
 
 if TYPE_CHECKING:
     from stepwell.contrib.opentelemetry.gauges import Gauges
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 _MOST_KNOWN = 500
 _TRACE_ID = context.create_key("stepwell-trace-id")
 (_SPAN_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, NO_CONTEXT)
@@ -70,25 +69,8 @@ class OpenTelemetry(Plugin):
         self._measures = True
         self._app: Any = None
         self._counts = False
-        meter = metrics.get_meter("stepwell", meter_provider=meter_provider)
+        self._instruments = Instruments(metrics.get_meter("stepwell", meter_provider=meter_provider))
         self._gauges: Gauges | None = None
-        self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs that were enqueued.")
-        self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Jobs that ran.")
-        self._sending = meter.create_histogram(
-            "messaging.client.operation.duration", "s", "How long enqueues took.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        )  # fmt: skip
-        self._processing = meter.create_histogram(
-            "messaging.process.duration", "s", "How long runs took.", explicit_bucket_boundaries_advisory=_SECONDS
-        )
-        self._jobs = meter.create_counter("stepwell.jobs", "{job}", "Runs of jobs, by how they ended.")
-        self._run = meter.create_histogram(
-            "stepwell.run", "s", "How long runs took.", explicit_bucket_boundaries_advisory=_SECONDS
-        )
-        self._wait = meter.create_histogram(
-            "stepwell.wait", "s", "How long jobs were due before they started.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        )  # fmt: skip
 
     def start_app(self, app: Any) -> None:
         """Find the address of the database, which spans name, and the providers, which may have been set by now."""
@@ -104,7 +86,7 @@ class OpenTelemetry(Plugin):
         if self._measures and not self._counts:
             # Not by `wanted_events`: without a provider, the event is not even made.
             self._counts = True
-            app.events.subscribe(self._count_runs, (RunsEnded,))
+            app.events.subscribe(self._instruments.count_runs, (RunsEnded,))
 
     async def start_worker(self, worker: Any) -> None:
         """Report what the worker is doing, and what its database has."""
@@ -147,7 +129,7 @@ class OpenTelemetry(Plugin):
                 self._inject(enqueue.headers)
             yield
         except BaseException as error:
-            known["error.type"] = _failed(span, error)
+            known["error.type"] = mark_failed(span, error)
             raise
         else:
             if not enqueue.many and enqueue.job_ids and span.is_recording():
@@ -155,9 +137,7 @@ class OpenTelemetry(Plugin):
         finally:
             context.detach(token)
             span.end()
-            self._sending.record(perf_counter() - began, known)
-            if enqueue.count:
-                self._sent.add(enqueue.count, known)
+            self._instruments.enqueued(enqueue.count, perf_counter() - began, known)
 
     def wants_run(self, job: ClaimedJob) -> bool:
         """Decide whether the run is sampled. One that is not has a span that does nothing, and needs no more."""
@@ -234,9 +214,9 @@ class OpenTelemetry(Plugin):
             outcome = _ASKED_TO_STOP[run.stop_reason]
         if raised is not None:
             if run.stop_reason is None:
-                error_type = _failed(span, raised, job_id=run.job_id)
+                error_type = mark_failed(span, raised, job_id=run.job_id)
             elif run.stop_reason == "timeout":
-                error_type = _failed(span, raised, "timeout")
+                error_type = mark_failed(span, raised, "timeout")
             else:
                 error_type = run.stop_reason
         if span.is_recording():
@@ -246,24 +226,10 @@ class OpenTelemetry(Plugin):
                 span.set_attribute("stepwell.outcome", outcome)
                 span.end()
         if self._measures:
-            self._measure(run, seconds, error_type)
-
-    def _measure(self, run: Run, seconds: float, error_type: str | None) -> None:
-        known = self._process_about(run.queue)
-        if error_type is not None:
-            known = {**known, "error.type": error_type}
-        self._consumed.add(len(run.jobs), known)
-        self._processing.record(seconds, known)
-
-    def _count_runs(self, event: Telemetry) -> None:
-        """Count each job by the outcome that was written, as `stepwell.stats` and Prometheus do."""
-        assert isinstance(event, RunsEnded)
-        for task, queue, outcome, seconds, waited in event.runs:
-            labels = {"task": task, "queue": queue}
-            self._jobs.add(1, {**labels, "outcome": outcome})
-            self._run.record(seconds, labels)
-            if waited is not None:
-                self._wait.record(waited, labels)
+            known = self._process_about(run.queue)
+            if error_type is not None:
+                known = {**known, "error.type": error_type}
+            self._instruments.ran(len(run.jobs), seconds, known)
 
     def wrap_step(self, step: StepRun) -> AbstractContextManager[object]:
         """Make a span of a step. What its function does is part of it."""
@@ -281,7 +247,7 @@ class OpenTelemetry(Plugin):
         try:
             yield
         except BaseException as error:
-            _failed(span, error)
+            mark_failed(span, error)
             raise
         finally:
             context.detach(token)
@@ -330,24 +296,6 @@ class _MessageId(str):
         return str.__eq__(self, str(other) if isinstance(other, UUID) else other)
 
     __hash__ = str.__hash__
-
-
-def _failed(span: Span, error: BaseException, reason: str | None = None, job_id: str | None = None) -> str:
-    """Mark a span as failed, and return the type of the error, or the reason why it was asked to stop."""
-    # The error of a process comes as the `JobFailed` of its own job, which has its texts.
-    remote = error if isinstance(error, JobFailed) and error.job_id == job_id else None
-    name = reason or (error_name(error) if remote is None else remote.type)
-    if span.is_recording():
-        if remote is None:
-            # Not by `record_exception`: it raises for an error whose str() does, and does not bound any text.
-            texts = error_name(error), error_message(error), format_traceback(error, error.__traceback__)
-        else:
-            texts = remote.type, remote.message, remote.traceback or ""
-        names = ("exception.type", "exception.message", "exception.stacktrace")
-        span.add_event("exception", dict(zip(names, texts, strict=True)))
-        span.set_status(StatusCode.ERROR, reason or texts[1][:1000])
-        span.set_attribute("error.type", name)
-    return name
 
 
 def _server_of(app: Any) -> dict[str, Any]:

@@ -8,12 +8,12 @@ serves them over HTTP. `processes` gathers the metrics of the processes of a sup
 """
 
 from stepwell.errors import ConfigError
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 
 try:
     import prometheus_client  # noqa: F401  # pyright: ignore[reportUnusedImport]
 except ImportError:
-    raise ConfigError(f"metrics need prometheus-client: {install('prometheus')}") from None
+    raise ConfigError(f"metrics need prometheus-client: {how_to_install('prometheus')}") from None
 
 from stepwell.contrib.prometheus.plugin import Prometheus
 

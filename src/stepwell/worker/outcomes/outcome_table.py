@@ -96,11 +96,11 @@ class OutcomeRow(Generic[Kind]):
 
 
 def announce(run: EndedRun[Outcome], events: EventBus) -> None:
-    if isinstance(run.outcome, Failed) and run.outcome.backoff_error is not None:
-        failed = run.outcome
-        # Only the steps of chains and the states of machines have a limit of their own.
+    failed = run.outcome
+    if isinstance(failed, Failed) and failed.backoff_error is not None:
+        # Only the steps of chains and the states of machines have a limit of attempts of their own.
         of = run.job.task if failed.max_attempts is None else f"step {failed.step!r} of {run.job.task}"
-        events.emit(BackoffFailed(*run.about, of, run.outcome.backoff_error, failed.delay or 0.0))
+        events.emit(BackoffFailed(*run.about, of, failed.backoff_error, failed.delay or 0.0))
     row = TABLE[type(run.outcome)]
     if events.wanted(row.event):
         event = row.event(*run.about, *row.fields(run))

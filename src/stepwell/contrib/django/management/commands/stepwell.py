@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from stepwell.contrib.django.settings import read_settings
 from stepwell.contrib.django.site_address import connection_string
-from stepwell.errors.text import install
+from stepwell.errors.text import how_to_install
 from stepwell.postgres.address import ENVIRONMENT
 
 _APP = "stepwell.contrib.django.project:app"
@@ -36,7 +36,7 @@ class Command(BaseCommand):
         except ModuleNotFoundError as error:
             if error.name not in ("rich", "typer"):
                 raise
-            raise CommandError(f"the command is not installed: {install('worker')}") from None
+            raise CommandError(f"the command is not installed: {how_to_install('worker')}") from None
         given = _without_djangos(arguments)
         if any(one == "-d" or one.startswith("--database") for one in given):
             raise CommandError("the database is that of the setting STEPWELL: leave out --database")

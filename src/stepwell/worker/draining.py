@@ -1,0 +1,56 @@
+"""The last minutes of a worker: running jobs end or are handed back, and their outcomes are written."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stepwell.errors import StepwellError
+from stepwell.telemetry.bus import EventBus
+from stepwell.telemetry.worker import WorkerStopping
+from stepwell.worker.options import WorkerOptions
+from stepwell.worker.worker_run import WorkerRun
+
+# How long handlers that were asked to stop may take. After a second signal, those in threads get less: they cannot be
+# cancelled, and most of them do not look at `ctx.cancelled`.
+_CANCEL_PATIENCE = 5.0
+_THREAD_PATIENCE = 1.0
+
+
+async def drain(run: WorkerRun, options: WorkerOptions, events: EventBus, now_asked: asyncio.Event) -> None:
+    """Wait for running jobs, hand back those that do not end in time, and wait until all outcomes are written."""
+    run.slots.hand_back()
+    grace = 0.0 if now_asked.is_set() else options.grace
+    events.emit(_stopping(run, grace))
+    idle = asyncio.ensure_future(run.slots.idle())
+    now = asyncio.ensure_future(now_asked.wait())
+    await asyncio.wait([idle, now], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+    if not idle.done():
+        if grace:
+            events.emit(_stopping(run, 0.0))
+        run.slots.stop_all("shutdown")
+        await asyncio.wait([idle, now], timeout=_CANCEL_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        if now.done():
+            await asyncio.wait([idle], timeout=_THREAD_PATIENCE)
+            if not run.slots.only_threads_run:
+                await asyncio.wait([idle], timeout=_CANCEL_PATIENCE - _THREAD_PATIENCE)
+        run.slots.abandon_all()
+    now.cancel()
+    idle.cancel()
+    try:
+        await asyncio.wait_for(run.outcomes.written(), options.lease)
+    except TimeoutError:
+        raise StepwellError(_unwritten(run.outcomes.count, run.outcomes.locked)) from None
+
+
+def _stopping(run: WorkerRun, grace: float) -> WorkerStopping:
+    return WorkerStopping(run.slots.running, grace, tuple(f"{job.task} {job.id}" for job in run.slots.jobs[:3]))
+
+
+def _unwritten(count: int, locked: int) -> str:
+    outcomes, jobs = ("1 outcome", "its job") if count == 1 else (f"{count} outcomes", "those jobs")
+    if locked < count:
+        return f"stopped with {outcomes} that could not be written, the database being away: {jobs} will run again"
+    return (
+        f"stopped with {outcomes} that could not be written, {jobs} being locked by other sessions, which the log "
+        "names: those jobs run again when these sessions let go"
+    )
