@@ -103,7 +103,7 @@ def test_admitting_passes_over_the_dead_rows_of_a_line_once(conn: Connection) ->
         calls.finish(conn, calls.claim(conn, worker, limit=200))
     admit = "select stepwell.admit_keys('{dead}')"
     # The end of the last jobs has admitted those in line: one of them lines up again.
-    [last] = conn.execute("select id from stepwell.job where state = 'ready' order by id desc limit 1").fetchone() or ()
+    last = calls.one(conn.execute("select id from stepwell.job where state = 'ready' order by id desc limit 1"))
     conn.execute("update stepwell.job set state = 'blocked', blocked_by = 'dead' where id = %s", [last])
     conn.execute("delete from stepwell.permit where job_id = %s", [last])
     assert DEAD <= entries_read(conn, "stepwell.job_blocked", admit) < 1.5 * DEAD
