@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -31,19 +32,20 @@ class DaemonThreads(Executor):
         with self._lock:
             if self._closed:
                 raise RuntimeError("the threads are closed")
-            self._calls.put((future, partial(fn, *args, **kwargs)))
+            # A thread that cannot be started raises before the call is in line: it must not run later.
             if not self._idle.acquire(blocking=False) and self._started < self._most:
+                threading.Thread(target=self._work, name=f"{self._name}_{self._started}", daemon=True).start()
                 self._started += 1
-                name = f"{self._name}_{self._started - 1}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
+            self._calls.put((future, partial(fn, *args, **kwargs)))
         return future
 
     def close(self) -> None:
         """Cancel the calls that have not begun, and let the threads end. It does not wait for them."""
         with self._lock:
             self._closed = True
-            while not self._calls.empty():
-                if waiting := self._calls.get():
+            with suppress(Empty):
+                # Without waiting: a thread that becomes free takes calls, too.
+                while waiting := self._calls.get_nowait():
                     waiting[0].cancel()
             for _ in range(self._started):
                 self._calls.put(None)
