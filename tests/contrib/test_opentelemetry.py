@@ -278,6 +278,24 @@ async def test_gauges_have_the_numbers_that_prometheus_has(dsn: str, recorder: R
     assert points["stepwell.slots"][0].value == 7
 
 
+async def test_gauges_are_of_all_apps_of_the_process(dsn: str, recorder: Recorder) -> None:
+    apps = [App(dsn, plugins=[recorder.plugin()]) for _ in range(2)]
+    for app in apps:
+
+        @app.task
+        async def work() -> None: ...
+
+    one, other = apps
+    async with Worker(one, concurrency=3):
+        async with Worker(other, concurrency=4):
+            assert [point.value for point in (await asyncio.to_thread(recorder.points))["stepwell.slots"]] == [7]
+        assert [point.value for point in (await asyncio.to_thread(recorder.points))["stepwell.slots"]] == [3]
+    async with Worker(other, concurrency=4):
+        assert [point.value for point in (await asyncio.to_thread(recorder.points))["stepwell.slots"]] == [4]
+    for app in apps:
+        await app.aclose()
+
+
 def test_a_producer_with_traces_loads_no_worker() -> None:
     code = "import sys, stepwell.contrib.opentelemetry; sys.exit('stepwell.worker' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -165,6 +165,34 @@ async def test_shutdown_hands_back_what_does_not_end_in_time_and_burns_no_attemp
         assert (info.state, info.attempt, info.epoch, len(info.failures)) == ("ready", 0, 1, 0)
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3, 5])
+async def test_a_second_ctrl_c_right_after_the_first_burns_no_attempt(app: App, turns: int) -> None:
+    started = threading.Event()
+    end = threading.Event()
+
+    @app.task(retry=ONCE)
+    def deaf() -> None:
+        started.set()
+        end.wait(20)
+
+    worker = Worker(app)
+    running = asyncio.create_task(worker.run())
+    others = asyncio.all_tasks() - {running}
+    await worker.started()
+    job = await deaf.aenqueue()
+    await asyncio.to_thread(started.wait)
+    running.cancel()  # as asyncio.run does after the first
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - others:  # and after the second
+        task.cancel()
+    await asyncio.wait([running])
+    end.set()
+    info = await job.ainfo()
+    assert info is not None
+    assert (info.state, info.attempt, len(info.failures)) == ("ready", 0, 0)
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("interrupts", [1, 2])
 def test_ctrl_c_ends_a_script_although_a_thread_of_a_handler_goes_on(

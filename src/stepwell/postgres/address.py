@@ -140,7 +140,11 @@ def _is_encoded(url: str) -> bool:
     if scheme not in ("postgresql", "postgres"):
         return True
     place, _, path = rest.partition("/")
-    return "@" not in path.partition("?")[0] if "@" not in place else place.count("@") == 1
+    path = path.partition("?")[0]
+    if "@" not in place:
+        return "@" not in path
+    # The name of a database may have an @. Behind that of a password comes a host, with a port or a database.
+    return place.count("@") == 1 and not any(mark in path.partition("@")[2] for mark in "/:")
 
 
 def _not_understood(url: str) -> ConfigError:

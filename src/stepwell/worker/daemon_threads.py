@@ -32,21 +32,21 @@ class DaemonThreads(Executor):
         with self._lock:
             if self._closed:
                 raise RuntimeError("the threads are closed")
-            self._calls.put((future, partial(fn, *args, **kwargs)))
+            # A thread that cannot be started raises before the call is in line: it must not run later.
             if not self._idle.acquire(blocking=False) and self._started < self._most:
+                threading.Thread(target=self._work, name=f"{self._name}_{self._started}", daemon=True).start()
                 self._started += 1
-                name = f"{self._name}_{self._started - 1}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
+            self._calls.put((future, partial(fn, *args, **kwargs)))
         return future
 
     def close(self) -> None:
         """Cancel the calls that have not begun, and let the threads end. It does not wait for them."""
         with self._lock:
             self._closed = True
-            with suppress(Empty):  # a thread may take the last one meanwhile
-                while True:
-                    if waiting := self._calls.get_nowait():
-                        waiting[0].cancel()
+            with suppress(Empty):
+                # Without waiting: a thread that becomes free takes calls, too.
+                while waiting := self._calls.get_nowait():
+                    waiting[0].cancel()
             for _ in range(self._started):
                 self._calls.put(None)
 

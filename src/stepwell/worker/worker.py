@@ -286,12 +286,17 @@ class Worker:
                         cancelled = True
                         self._now_asked.set()
                     run.slots.stop_fetching()
-                    await asyncio.gather(*claiming)
-                    await run.claims.hand_back_last()
+                    if self._now_asked.is_set():
+                        # Before anything else: a second Ctrl-C may cancel the handlers, too, and that of a job that was
+                        # not asked to stop would have failed.
+                        run.slots.stop_all("shutdown")
                     try:
+                        await asyncio.gather(*claiming)
+                        await run.claims.hand_back_last()
                         await drain(run, self._options, self._events, self._now_asked)
                     except asyncio.CancelledError:
                         # After a second Ctrl-C in a script, asyncio cancels every task, also those of our loops.
+                        run.slots.hand_back()
                         run.slots.stop_all("shutdown")
                         run.slots.abandon_all()
                         await end_loops([*loops, *claiming])

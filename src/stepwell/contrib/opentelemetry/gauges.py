@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from stepwell.worker.gauges import DatabaseGauges, statuses_of
 from stepwell.worker.status import WorkerStatus
@@ -26,34 +28,54 @@ _OF_WORKERS: tuple[tuple[str, str, str, Callable[[WorkerStatus], int]], ...] = (
 
 
 class Gauges:
-    """The gauges of an app, as a meter wants them. They have values while a worker runs in this process."""
+    """The gauges of a meter, for all apps of this process that report to it: a meter makes an instrument of a name only
+    once. They have values while a worker runs in this process."""
 
-    def __init__(self, app: Any, meter: Meter) -> None:
-        self._app = app
-        self._workers: tuple[Any, ...] = ()
-        self._database = DatabaseGauges()
+    def __init__(self, meter: Meter) -> None:
+        self._lock = threading.Lock()
+        self._apps: dict[Any, tuple[DatabaseGauges, tuple[Any, ...]]] = {}
+        """By app, the numbers of its database and its workers. It is replaced, never changed: any thread may read."""
         for key, (name, unit, text) in _OF_DATABASE.items():
             meter.create_observable_gauge(name, [self._of_database(key)], unit, text)
         for name, unit, text, number in _OF_WORKERS:
             meter.create_observable_gauge(name, [self._of_workers(number)], unit, text)
 
-    def add(self, worker: Any) -> None:
-        self._workers = (*self._workers, worker)
+    def add(self, app: Any, worker: Any) -> None:
+        with self._lock:
+            database, workers = self._apps.get(app) or (DatabaseGauges(), ())
+            self._apps = {**self._apps, app: (database, (*workers, worker))}
 
-    def remove(self, worker: Any) -> None:
-        self._workers = tuple(known for known in self._workers if known is not worker)
+    def remove(self, app: Any, worker: Any) -> None:
+        with self._lock:
+            apps = dict(self._apps)
+            database, workers = apps.pop(app)
+            if left := tuple(known for known in workers if known is not worker):
+                apps[app] = database, left
+            self._apps = apps
 
     def _of_database(self, key: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            for name, queue, value in self._database.read(self._app, statuses_of(self._workers)):
-                if name == key:
-                    yield Observation(value, None if queue is None else {"queue": queue})
+            for app, (database, workers) in self._apps.items():
+                for name, queue, value in database.read(app, statuses_of(workers)):
+                    if name == key:
+                        yield Observation(value, None if queue is None else {"queue": queue})
 
         return observe
 
     def _of_workers(self, number: Callable[[WorkerStatus], int]) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            if statuses := statuses_of(self._workers):
+            if statuses := statuses_of(worker for _, workers in self._apps.values() for worker in workers):
                 yield Observation(sum(number(status) for status in statuses))
 
         return observe
+
+
+_by_provider: WeakKeyDictionary[MeterProvider, Gauges] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def gauges_of(provider: MeterProvider) -> Gauges:
+    with _lock:
+        if provider not in _by_provider:
+            _by_provider[provider] = Gauges(provider.get_meter("stepwell"))
+        return _by_provider[provider]

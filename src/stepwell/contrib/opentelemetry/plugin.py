@@ -91,15 +91,15 @@ class OpenTelemetry(Plugin):
     async def start_worker(self, worker: Any) -> None:
         """Report what the worker is doing, and what its database has."""
         if self._gauges is None:
-            from stepwell.contrib.opentelemetry.gauges import Gauges  # a program that only enqueues needs no worker
+            from stepwell.contrib.opentelemetry.gauges import gauges_of  # a program that only enqueues needs no worker
 
-            self._gauges = Gauges(self._app, metrics.get_meter("stepwell", meter_provider=self._meters))
-        self._gauges.add(worker)
+            self._gauges = gauges_of(metrics.get_meter_provider() if self._meters is None else self._meters)
+        self._gauges.add(self._app, worker)
 
     async def stop_worker(self, worker: Any) -> None:
         """Report it no more."""
         if self._gauges is not None:
-            self._gauges.remove(worker)
+            self._gauges.remove(self._app, worker)
 
     def wrap_enqueue(self, enqueue: Enqueue) -> AbstractContextManager[object]:
         """Make a producer span, and keep its trace with the jobs."""
