@@ -115,6 +115,8 @@ async def test_a_limit_of_the_app_holds_for_all_its_tasks_together(dsn: str, con
         ([Limit(3, key="{user}")], "names 'user'"),
         (Limit(3, key="shop"), "limits is one Limit"),
         ([3], "give a Limit"),
+        (None, "limits is None: give a list of Limits"),
+        ([Limit(3, key="shop", hold=True)], "would keep that one from running"),
     ):
         with pytest.raises(ConfigError, match=match):
             App(dsn, limits=limits)  # type: ignore[arg-type]

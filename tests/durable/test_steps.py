@@ -17,7 +17,6 @@ import pytest
 from waiting import auntil
 
 from stepwell import App, BadValue, Context, JobFailed, Retry, StepFailed, SyncContext, Worker
-from stepwell.durable import backoff
 from stepwell.values.outcome import Snooze
 
 SOON = Retry(max_attempts=5, initial="10ms", jitter=0)
@@ -455,7 +454,7 @@ async def test_a_backoff_function_that_fails_does_not_fail_its_step(
     async def work(ctx: Context) -> int:
         return await ctx.step(stumble, retry=Retry(backoff=broken))
 
-    monkeypatch.setattr(backoff, "_FAILED_PAUSE", 0.001)
+    monkeypatch.setattr("stepwell.values.retry._FAILED_PAUSE", 0.001)
     async with Worker(app):
         assert await (await work.aenqueue()).aresult(timeout="10s") == 2
     assert "the backoff function of step 'stumble' of work failed" in caplog.text

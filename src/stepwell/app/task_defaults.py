@@ -118,6 +118,11 @@ def check_app_limits(limits: Sequence[Limit]) -> tuple[Limit, ...]:
             raise ConfigError(
                 f"App(limits) has {limit!r}, without a key: name what all tasks share, such as key='shop'"
             )
+        if limit.hold:
+            raise ConfigError(
+                f"App(limits) has {limit!r}: with hold=True a job that waits for another would keep that one from "
+                "running; give hold=True to the limit of a task"
+            )
         check_template(limit.key, (), "App(limits)", constant=True)
     return checked
 
@@ -126,6 +131,8 @@ def _rules(kind: type[Rule], name: str, one: Rule | None, several: Sequence[Rule
     """Return the rules that `limit=` and `limits=` give together, or `rate=` and `rates=`."""
     if isinstance(several, kind):
         raise ConfigError(f"{name}s is one {kind.__name__}: write {name}={several!r}, or give a list")
+    if not isinstance(several, Sequence):
+        raise ConfigError(f"{name}s is {several!r}: give a list of {kind.__name__}s")
     given = (*(() if one is None else (one,)), *several)
     for rule in given:
         if not isinstance(rule, kind):

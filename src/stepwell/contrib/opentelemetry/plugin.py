@@ -71,6 +71,7 @@ class OpenTelemetry(Plugin):
         self._counts = False
         self._instruments = Instruments(metrics.get_meter("stepwell", meter_provider=meter_provider))
         self._gauges: Gauges | None = None
+        self._around = _NO_LINKS
 
     def start_app(self, app: Any) -> None:
         """Find the address of the database, which spans name, and the providers, which may have been set by now."""
@@ -89,7 +90,8 @@ class OpenTelemetry(Plugin):
             app.events.subscribe(self._instruments.count_runs, (RunsEnded,))
 
     async def start_worker(self, worker: Any) -> None:
-        """Report what the worker is doing, and what its database has."""
+        """Report what the worker is doing, and what its database has. Runs are linked to the span around it."""
+        self._around = _around()
         if self._gauges is None:
             from stepwell.contrib.opentelemetry.gauges import gauges_of  # a program that only enqueues needs no worker
 
@@ -187,11 +189,11 @@ class OpenTelemetry(Plugin):
         if len(jobs) > 1:
             attributes: dict[str, Any] = {"messaging.batch.message_count": len(jobs)}
             links, above = self._origins.of_batch(jobs)
-            links += _around()
+            links += self._around
         else:
             message_id = _MessageId(job.id)
             enqueued, above = self._origins.links_and_context(job.policy)
-            links = enqueued + _around()
+            links = enqueued + self._around if self._around else enqueued
             if (spans := self._spans) is not None and not (self._parent and enqueued):
                 known: Any = None if spans.samples_every else context.get_value(_TRACE_ID)
                 trace_id = known or spans.new_trace_id()
