@@ -73,7 +73,9 @@ class Site:
 @contextmanager
 def served(site: Any, root: str = "") -> Generator[Site]:
     """Serve an ASGI app on a port of its own, in a thread of its own."""
-    server = uvicorn.Server(uvicorn.Config(site, host="127.0.0.1", port=0, log_level="warning"))
+    # As `stepwell web` does: a browser opens connections ahead, and uvicorn waits for one that comes as it stops.
+    config = uvicorn.Config(site, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=5)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
     try:
