@@ -56,10 +56,7 @@ begin
     if _plain.all_new then
       perform stepwell.insert_jobs(
         _now, ids, _tasks, _args, _queues, _priorities, _delays, _run_ats, _metadata, _max_attempts, _owners,
-        _lines => array(
-          select row(('{"unique":{"key":' || to_json(k.key)::text || '}}')::json, null, null, null)::stepwell.line
-          from unnest(_keys) as k (key)
-        )
+        _keys => _keys
       );
       inserted := array_fill(true, array[_count]);
       return;
