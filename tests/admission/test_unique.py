@@ -524,6 +524,24 @@ async def test_a_mixed_batch_of_several_tasks_has_the_right_handles(app: App, co
     assert live(conn) == 4
 
 
+@pytest.mark.parametrize("taken", [{299}, {150, 299}, set(range(100, 300))])
+async def test_a_list_whose_first_keys_are_new_finds_those_behind_them_that_are_taken(
+    app: App, conn: Connection, taken: set[int]
+) -> None:
+    @app.task(unique="{n}")
+    async def work(n: int) -> None: ...
+
+    known = {n: await work.aenqueue(n) for n in sorted(taken, reverse=True)}
+    jobs = await work.aenqueue_many([{"n": n} for n in range(300)])
+    assert [job.inserted for job in jobs] == [n not in taken for n in range(300)]
+    assert {n: jobs[n] for n in taken} == known
+    rows = conn.execute(
+        "select (j.args ->> 'n')::integer, k.key from stepwell.job j, stepwell.unique_key k"
+        " where k.job_id = j.id and k.key = j.admission #>> '{unique,key}'"
+    ).fetchall()
+    assert sorted(rows) == [(n, f'["task","work","{n}"]') for n in range(300)]
+
+
 async def test_long_lists_are_unique_over_their_batches_and_in_order(app: App, conn: Connection) -> None:
     @app.task(unique="{n}")
     async def work(n: int) -> None: ...

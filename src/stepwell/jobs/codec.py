@@ -140,6 +140,8 @@ class Codec:
 
     def _given(self, values: Any) -> dict[str, Any]:
         """The arguments that were given, by name."""
+        if len(self._needed) == len(self._fields):
+            return msgspec.structs.asdict(values)
         given: dict[str, Any] = {}
         for name in self._fields:
             value = getattr(values, name)

@@ -93,11 +93,6 @@ class StoredUnique(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether only jobs of the same task can have this key."""
         return self.key.startswith('["task",')
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is nothing but a key."""
-        return self.on_conflict == "ignore" and not self.until_start and self.period is None and self.max_wait is None
-
 
 class StoredLimit(msgspec.Struct, frozen=True, omit_defaults=True):
     """A limit that one job is under."""
@@ -139,9 +134,16 @@ class Admission(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_plain_key(self) -> bool:
         """Whether it is nothing but a unique key, and that nothing but a key."""
-        if self.unique is None or self.limits or self.rates or self.fair is not None:
+        unique = self.unique
+        if unique is None or self.limits or self.rates or self.fair is not None:
             return False
-        return self.unique.is_plain
+        # Not a property of its own: every enqueue with a unique key comes here.
+        return (
+            unique.on_conflict == "ignore"
+            and not unique.until_start
+            and unique.period is None
+            and unique.max_wait is None
+        )
 
 
 class AdmissionRules(msgspec.Struct, frozen=True):

@@ -41,7 +41,11 @@ begin
   if _keys is not null then
     if (
       _policies is null and cardinality(_keys) = _count and array_lower(_keys, 1) = 1 and array_ndims(_keys) = 1
-      and not exists (select from unnest(_keys) as k (key) where (length(k.key) between 1 and 200) is not true)
+      -- Most keys have at most as many bytes, which are not counted one by one.
+      and not exists (
+        select from unnest(_keys) as k (key)
+        where (octet_length(k.key) between 1 and 200 or length(k.key) between 1 and 200) is not true
+      )
     ) is not true and _count > 0 then
       raise exception using errcode = 'invalid_parameter_value',
         message = 'stepwell: _keys needs a unique key of 1 to 200 characters for each item, and no _policies';
