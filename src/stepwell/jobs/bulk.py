@@ -1,10 +1,10 @@
-"""List and count jobs by a filter, and the changes that can be made to many jobs. `App` and the command line list and
-count by the same plans.
+"""List and count jobs by a filter, and the acts that change many jobs. `App` and the command line list and count by the
+same plans.
 
-`App.retry_jobs` and `App.cancel_jobs` make their changes here, in the calling process. The command line and the
-dashboard make theirs by a bulk operation (`bulk_operation`), or by ids (`change_by_id`). Every query reads a bounded
-number of jobs, in a transaction of its own, and the next one continues where it stopped. The order is from the newest
-job to the oldest, so no job is met twice. A change may be interrupted and repeated.
+`App.retry_jobs` and `App.cancel_jobs` act here, in the calling process. The command line and the dashboard act by a
+bulk operation (`bulk_operation`), or by ids (`act_by_id`). Every query reads a bounded number of jobs, in a transaction
+of its own, and the next one continues where it stopped. The order is from the newest job to the oldest, so no job is
+met twice. An act may be interrupted and repeated.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ CHUNK = 1000
 Became = Literal["ready", "cancelled", "running", "undoing", "deleted", "moved"]
 
 
-class Change(msgspec.Struct, frozen=True):
-    """A change that can be made to many jobs."""
+class JobAct(msgspec.Struct, frozen=True):
+    """An act that changes jobs."""
 
     verb: BulkAct
     query: Callable[[Sequence[str]], Query[Any]]
     read: Callable[[list[Any]], dict[str, Became]]
     """Read from the rows of the query which jobs were changed, and what each became."""
     states: tuple[State, ...] = ()
-    """The states that a filter may name. Empty: this change takes no filter."""
+    """The states that a filter may name. Empty: this act takes no filter."""
     default: tuple[State, ...] = ()
     """The states that apply if a filter names none."""
     step: str | None = None
     goes_back: bool = False
     """Whether the jobs continue at a given step or start over, instead of where they stopped."""
     options: dict[str, Any] = {}
-    """The options of a bulk operation that makes this change."""
+    """The options of a bulk operation with this act."""
     has_input: bool = False
     """Whether the step gets an input. Then jobs need not have reached it before."""
 
@@ -68,7 +68,7 @@ class Change(msgspec.Struct, frozen=True):
         return self.verb == "retry"
 
     def narrow(self, which: JobMatch, what: str = "state") -> JobMatch:
-        """Narrow a filter to the states that this change applies to. Of live jobs, only running ones have a worker."""
+        """Narrow a filter to the states that this act applies to. Of live jobs, only running ones have a worker."""
         for state in which.states or ():
             if state not in self.states:
                 raise ConfigError(f"{what} is {state!r}: {self.verb} is for jobs that are {', '.join(self.states)}")
@@ -76,8 +76,8 @@ class Change(msgspec.Struct, frozen=True):
         return replace(which, states=which.states or (("running",) if of_worker else self.default))
 
 
-def retrying(step: str | None = None, *, from_start: bool = False, input: str | None = None) -> Change:  # noqa: A002
-    return Change(
+def retrying(step: str | None = None, *, from_start: bool = False, input: str | None = None) -> JobAct:  # noqa: A002
+    return JobAct(
         "retry",
         lambda ids: queries.jobs.retry(ids, step, from_start=from_start, input=input),
         _all_ready,
@@ -90,7 +90,7 @@ def retrying(step: str | None = None, *, from_start: bool = False, input: str | 
     )
 
 
-def cancelling(reason: str | None, events: EventBus | None = None) -> Change:
+def cancelling(reason: str | None, events: EventBus | None = None) -> JobAct:
     """Cancel jobs and their children. Raises `BadArgs` for a reason that Postgres cannot store."""
     reason = check_reason(reason)
     # A cancelled job that becomes ready runs once more, to compensate its steps.
@@ -101,7 +101,7 @@ def cancelling(reason: str | None, events: EventBus | None = None) -> Change:
             tell_cancelled(events, jobs, reason)
         return {job.id: became.get(job.state, "cancelled") for job in jobs}
 
-    return Change(
+    return JobAct(
         "cancel",
         lambda ids: queries.jobs.cancel(ids, reason),
         read,
@@ -111,21 +111,21 @@ def cancelling(reason: str | None, events: EventBus | None = None) -> Change:
     )
 
 
-def running_now() -> Change:
+def running_now() -> JobAct:
     states: tuple[State, ...] = ("scheduled", "waiting")
-    return Change("run", queries.jobs.run_now, _all_ready, states=states, default=states)
+    return JobAct("run", queries.jobs.run_now, _all_ready, states=states, default=states)
 
 
-def deleting() -> Change:
-    return Change("delete", queries.jobs.delete, lambda rows: _all(rows, "deleted"), states=FINISHED, default=FINISHED)
+def deleting() -> JobAct:
+    return JobAct("delete", queries.jobs.delete, lambda rows: _all(rows, "deleted"), states=FINISHED, default=FINISHED)
 
 
-def moving(queue: str | None = None, priority: int | None = None, run_at: datetime | None = None) -> Change:
+def moving(queue: str | None = None, priority: int | None = None, run_at: datetime | None = None) -> JobAct:
     """Move jobs that do not run to another queue, priority or time. Raises `ConfigError` for what no job may have."""
     check_place(queue, priority, run_at)
     options = {"queue": queue, "priority": priority, "run_at": None if run_at is None else run_at.isoformat()}
     states: tuple[State, ...] = ("scheduled", "ready", "blocked")
-    return Change(
+    return JobAct(
         "move",
         lambda ids: queries.jobs.move(ids, queue, priority, run_at),
         lambda rows: _all(rows, "moved"),
@@ -159,7 +159,7 @@ def count_jobs(caller: str, filters: JobFilters, at_most: int | None, timeout: D
     return count_matching(to_match(caller, filters), most, seconds(timeout, "timeout"))
 
 
-def change_jobs(caller: str, change: Change, queue: str | None, selection: JobSelection) -> QueryPlan[int]:
+def change_jobs(caller: str, act: JobAct, queue: str | None, selection: JobSelection) -> QueryPlan[int]:
     everything = selection.pop("everything", False)
     filters: JobFilters = selection
     if queue is not None:
@@ -174,7 +174,7 @@ def change_jobs(caller: str, change: Change, queue: str | None, selection: JobSe
             f"{caller} was given {'filters and everything=' if everything else 'nothing'}: give a queue, filters such "
             f'as task=, or everything=True, such as {caller}("mail")'
         )
-    return (yield from change_matching(change, change.narrow(which))).total()
+    return (yield from change_matching(act, act.narrow(which))).total()
 
 
 def list_matching(which: JobMatch, limit: int, before: str | None, timeout: float) -> QueryPlan[list[JobInfo]]:
@@ -214,15 +214,15 @@ def count_matching(which: JobMatch, at_most: int | None, timeout: float, *, to_r
             )
 
 
-def change_matching(change: Change, which: JobMatch) -> QueryPlan[Counter[Became]]:
-    """Change every job that matches a filter from `change.narrow`."""
+def change_matching(act: JobAct, which: JobMatch) -> QueryPlan[Counter[Became]]:
+    """Change every job that matches a filter from `act.narrow`."""
     total: Counter[Became] = Counter()
     before: str | None = None
     # All chunks are recorded as one act.
-    act = Act(change.verb, f"jobs with {which.text}", bulk=uuid4())
+    record = Act(act.verb, f"jobs with {which.text}", bulk=uuid4())
     while True:
-        [(ids, before)] = yield queries.search.find_ids(which, before, CHUNK, to_retry=change.to_retry)
+        [(ids, before)] = yield queries.search.find_ids(which, before, CHUNK, to_retry=act.to_retry)
         if ids:
-            total.update(change.read((yield msgspec.structs.replace(change.query(ids), act=act))).values())
+            total.update(act.read((yield msgspec.structs.replace(act.query(ids), act=record))).values())
         if before is None:
             return total

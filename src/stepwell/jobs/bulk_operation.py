@@ -1,4 +1,4 @@
-"""Start a bulk operation, which the workers work off. `bulk` makes the same changes in the calling process."""
+"""Start a bulk operation, which the workers work off. `bulk` does the same in the calling process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stepwell.jobs.bulk import Change
+from stepwell.jobs.bulk import JobAct
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan
 
@@ -34,21 +34,21 @@ class Counted(msgspec.Struct, frozen=True):
     """With the times that its ages had then."""
 
 
-def count_bulk(change: Change, which: JobMatch) -> QueryPlan[Counted]:
+def count_bulk(act: JobAct, which: JobMatch) -> QueryPlan[Counted]:
     """Count the jobs that a bulk operation would change, for some seconds at most."""
     given = yield from _filter_of(which)
-    [found] = yield queries.bulk.preview(change.verb, given, milliseconds=_COUNTING)
+    [found] = yield queries.bulk.preview(act.verb, given, milliseconds=_COUNTING)
     return Counted(found["count"], found["more"], found["looked"], found["as_of"], given)
 
 
-def start_bulk(change: Change, which: JobMatch, asked_by: str, confirmed: Counted | None = None) -> QueryPlan[str]:
+def start_bulk(act: JobAct, which: JobMatch, asked_by: str, confirmed: Counted | None = None) -> QueryPlan[str]:
     """Start to change all jobs that match, and return the id of the operation. If somebody has confirmed a count, jobs
     that were enqueued or have ended since are left unchanged."""
     if confirmed is None:
         given, expected, as_of = (yield from _filter_of(which)), None, None
     else:
         given, expected, as_of = confirmed.filter, confirmed.count, confirmed.as_of
-    [bulk_id] = yield queries.bulk.start(change.verb, given, change.options, expected, asked_by, as_of)
+    [bulk_id] = yield queries.bulk.start(act.verb, given, act.options, expected, asked_by, as_of)
     return bulk_id
 
 

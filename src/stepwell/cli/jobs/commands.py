@@ -17,8 +17,8 @@ from stepwell.cli.jobs.table import print_jobs, print_running
 from stepwell.cli.options import JsonOption, ValueOption, YesOption
 from stepwell.cli.output import dump, fields, record, say
 from stepwell.errors import JobNotFound, StepNotFound, StepwellError, no_such_job
+from stepwell.jobs.act_by_id import no_such_step
 from stepwell.jobs.bulk import cancelling, count_matching, list_matching, retrying, running_now
-from stepwell.jobs.change_by_id import no_such_step
 from stepwell.jobs.reads import info_of
 from stepwell.jobs.why import why_of
 from stepwell.postgres import queries
@@ -171,8 +171,8 @@ def retry(
         raise parse.UsageError(f"--{'input' if step is None else 'step'} and --from-start cannot be combined: give one")
     if input_ is not None and step is None:
         raise parse.UsageError("--input needs a step: name it with --step")
-    change = retrying(step, from_start=from_start, input=parse.json_value(input_, "--input"))
-    change_jobs(change, ids or [], which, everything=all_, yes=yes, database=database)
+    act = retrying(step, from_start=from_start, input=parse.json_value(input_, "--input"))
+    change_jobs(act, ids or [], which, everything=all_, yes=yes, database=database)
 
 
 @group.command()
@@ -192,8 +192,8 @@ def cancel(
     be cancelled.
     """
     with parse.usage_errors():
-        change = cancelling(reason)
-    change_jobs(change, ids or [], which, everything=all_, yes=yes, database=database)
+        act = cancelling(reason)
+    change_jobs(act, ids or [], which, everything=all_, yes=yes, database=database)
 
 
 @group.command("run")

@@ -53,5 +53,5 @@ def move(
     given by id could not be moved.
     """
     with parse.usage_errors():
-        change = moving(to, priority, None if run_at is None else parse.moment(run_at, "--run-at"))
-    change_jobs(change, ids or [], which, everything=all_, yes=yes, database=database)
+        act = moving(to, priority, None if run_at is None else parse.moment(run_at, "--run-at"))
+    change_jobs(act, ids or [], which, everything=all_, yes=yes, database=database)

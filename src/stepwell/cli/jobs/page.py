@@ -8,7 +8,7 @@ from stepwell.cli.jobs.steps import print_steps
 from stepwell.cli.output import clean, compact, fields, hide, say
 from stepwell.cli.wording import policy_text
 from stepwell.errors.text import error_line
-from stepwell.jobs.change_by_id import waits_of
+from stepwell.jobs.act_by_id import waits_of
 from stepwell.values.duration import describe, local_time
 from stepwell.values.job import Failure, JobInfo
 

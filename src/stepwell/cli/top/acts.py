@@ -110,9 +110,9 @@ def _place(group: Record) -> str:
 
 
 async def _retry_group(app: App, failure: str) -> str:
-    change = retrying()
-    which = change.narrow(JobMatch(failure=UUID(failure)))
-    bulk_id = await arun(start_bulk(change, which, person()), app.database)
+    act = retrying()
+    which = act.narrow(JobMatch(failure=UUID(failure)))
+    bulk_id = await arun(start_bulk(act, which, person()), app.database)
     [found] = await app.database.afetch(queries.bulk.bulks(bulk_id))
     rest = (
         "the workers work it off"

@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from stepwell.errors import BadArgs
-from stepwell.jobs.bulk import Change, cancelling, deleting, retrying, running_now
+from stepwell.jobs.bulk import JobAct, cancelling, deleting, retrying, running_now
 from stepwell.postgres import queries
 from stepwell.postgres.queries.bulk import BulkAct
 from stepwell.web.acts.form_fields import back, one
@@ -31,7 +31,7 @@ def start(act: BulkAct) -> Handler:
 
     async def started(visit: Visit) -> Response:
         form = await visit.form()
-        change = _change(visit, act, form)
+        job_act = _job_act(visit, act, form)
         fields = QueryParams([(name, values[0]) for name, values in form.items() if name in NAMES and values])
         filters = read_filters(fields, visit.pulse["now"], visit.dashboard.redaction)
         which = bulk.filter_of(filters.search)
@@ -47,7 +47,7 @@ def start(act: BulkAct) -> Handler:
             )
         [bulk_id] = await visit.app.database.afetch(
             queries.bulk.start(
-                act, which, change.options, found["count"], f"{visit.user.name}, in the dashboard", found["as_of"]
+                act, which, job_act.options, found["count"], f"{visit.user.name}, in the dashboard", found["as_of"]
             )
         )
         came_from = back(form, "/jobs")
@@ -71,7 +71,7 @@ async def stop(visit: Visit) -> Response:
     return visit.done(said, back(form, f"/bulk/{bulk_id}"), ok=stopped)
 
 
-def _change(visit: Visit, act: BulkAct, form: Mapping[str, Sequence[str]]) -> Change:
+def _job_act(visit: Visit, act: BulkAct, form: Mapping[str, Sequence[str]]) -> JobAct:
     match act:
         case "retry":
             return retrying(from_start=bool(form.get("from_start")))

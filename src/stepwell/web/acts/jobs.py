@@ -12,8 +12,8 @@ from uuid import UUID
 from starlette.responses import Response
 
 from stepwell.errors import BadArgs, CodecError, ConfigError, JobNotFound, StepNotFound, StepwellError
-from stepwell.jobs.bulk import Change, cancelling, deleting, moving, retrying, running_now
-from stepwell.jobs.change_by_id import change_by_id
+from stepwell.jobs.act_by_id import act_by_id
+from stepwell.jobs.bulk import JobAct, cancelling, deleting, moving, retrying, running_now
 from stepwell.postgres.query_plan import arun
 from stepwell.web.acts.form_fields import back, one
 from stepwell.web.filters import in_utc
@@ -67,8 +67,8 @@ async def delete(visit: Visit) -> Response:
     return await _change(visit, form, deleting())
 
 
-def moving_to(form: Mapping[str, Sequence[str]]) -> Change:
-    """The change that the fields `to` (a queue), `priority` and `run_at` of a form ask for."""
+def moving_to(form: Mapping[str, Sequence[str]]) -> JobAct:
+    """The act that the fields `to` (a queue), `priority` and `run_at` of a form ask for."""
     to, priority, run_at = (next(iter(form.get(name) or ()), "").strip() for name in ("to", "priority", "run_at"))
     try:
         # A browser sends a time without its zone. Every time on the pages is in UTC.
@@ -83,13 +83,13 @@ def moving_to(form: Mapping[str, Sequence[str]]) -> Change:
         raise Refused(400, f"priority is {priority[:50]!r}: it must be a whole number") from None
 
 
-async def _change(visit: Visit, form: Mapping[str, Sequence[str]], change: Change) -> Response:
+async def _change(visit: Visit, form: Mapping[str, Sequence[str]], act: JobAct) -> Response:
     ids = _ids(visit, form)
-    changed = await arun(change_by_id(change, ids), visit.app.database)
+    changed = await arun(act_by_id(act, ids), visit.app.database)
     said: list[str] = []
     for became in dict.fromkeys(changed.became.values()):
         number = sum(1 for other in changed.became.values() if other == became)
-        one_job, several = _BECAME.get(became) or _BECAME[change.verb]
+        one_job, several = _BECAME.get(became) or _BECAME[act.verb]
         said.append(f"{_jobs(number, ids)} {one_job if number == 1 else several}")
     for job_id, why in list(changed.refused.items())[:3]:
         said.append(f"job {job_id} {why}" if len(ids) > 1 else f"The job {why}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from shlex import quote
 
 from stepwell.errors import WHY_NO_JOB, StepNotFound
-from stepwell.jobs.bulk import CHUNK, Became, Change
+from stepwell.jobs.bulk import CHUNK, Became, JobAct
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan
 from stepwell.values.duration import local_time
@@ -26,25 +26,25 @@ class Changed:
     """A predicate to follow the job's id, such as "is running already"."""
 
 
-def change_by_id(change: Change, ids: Sequence[str]) -> QueryPlan[Changed]:
+def act_by_id(act: JobAct, ids: Sequence[str]) -> QueryPlan[Changed]:
     changed = Changed()
     # A job that lacks the step fails the whole statement, so with a step each job gets its own.
-    size = CHUNK if change.step is None else 1
+    size = CHUNK if act.step is None else 1
     for start in range(0, len(ids), size):
         with suppress(StepNotFound):  # `_refusal` names the steps that the job has
-            changed.became |= change.read((yield change.query(ids[start : start + size])))
+            changed.became |= act.read((yield act.query(ids[start : start + size])))
     left = [job_id for job_id in ids if job_id not in changed.became]
     states = dict((yield queries.reads.job_states(left))) if left else {}
     for job_id in left:
         state = states.get(job_id)
-        if change.to_retry and state in ("failed", "cancelled"):
+        if act.to_retry and state in ("failed", "cancelled"):
             [holder] = yield queries.jobs.key_holder(job_id)
             if holder is not None:
                 changed.refused[job_id] = (
                     f"is {state}, and job {holder} has its unique key: retry it when that has ended"
                 )
                 continue
-        changed.refused[job_id] = yield from _refusal(change, job_id, state)
+        changed.refused[job_id] = yield from _refusal(act, job_id, state)
     return changed
 
 
@@ -73,32 +73,32 @@ def _wait(job_id: str, step: StepInfo) -> str:
     return f"child {step.child_id}" if step.child_id else f"{step.key!r} until {local_time(step.until)}"
 
 
-def _refusal(change: Change, job_id: str, state: str | None) -> QueryPlan[str]:
+def _refusal(act: JobAct, job_id: str, state: str | None) -> QueryPlan[str]:
     match state:
         case None:
             return f"is not known: {WHY_NO_JOB}"
-        case "running" if change.verb == "delete":
+        case "running" if act.verb == "delete":
             return "is running: cancel it first, and delete it when it has ended"
-        case "ready" | "scheduled" | "waiting" | "blocked" if change.verb == "delete":
+        case "ready" | "scheduled" | "waiting" | "blocked" if act.verb == "delete":
             return f"is {state}: cancel it first"
-        case "ready" | "blocked" if change.verb == "move":
+        case "ready" | "blocked" if act.verb == "move":
             return f"is {state}, in a line of its limits or its fair key: only its queue and priority can be changed"
-        case "running" if change.verb == "run":
+        case "running" if act.verb == "run":
             return "is running already"
         case "waiting":
             waits = ", ".join(waits_of(job_id, (yield queries.reads.steps(job_id))))
-            return f"is waiting{f' for {waits}' if waits else ''}: nothing to {change.verb}"
-        case "blocked" if change.verb == "run":
+            return f"is waiting{f' for {waits}' if waits else ''}: nothing to {act.verb}"
+        case "blocked" if act.verb == "run":
             return "is blocked: it runs when a run of its schedule, its group or a job before it in line has ended"
-        case "failed" | "cancelled" if change.verb == "run":
+        case "failed" | "cancelled" if act.verb == "run":
             return f"is {state}: 'stepwell jobs retry' runs it again"
-        case "failed" | "cancelled" if change.step is not None:
-            return (yield from no_such_step(job_id, change.step))
-        case "scheduled" if change.goes_back:
+        case "failed" | "cancelled" if act.step is not None:
+            return (yield from no_such_step(job_id, act.step))
+        case "scheduled" if act.goes_back:
             return "is scheduled: cancel it first, or retry it without a step"
         case "succeeded" | "failed":
-            return f"has already {state}: nothing to {change.verb}"
+            return f"has already {state}: nothing to {act.verb}"
         case "cancelled" | "ready":
-            return f"is already {state}: nothing to {change.verb}"
+            return f"is already {state}: nothing to {act.verb}"
         case _:
-            return f"is {state}: nothing to {change.verb}"
+            return f"is {state}: nothing to {act.verb}"
