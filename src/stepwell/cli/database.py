@@ -18,7 +18,7 @@ from stepwell.postgres.acting import acting
 from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.database import Database
 from stepwell.postgres.hints import translated
-from stepwell.postgres.late import warning_if_late
+from stepwell.postgres.silent import warning_if_silent
 
 DatabaseOption = Annotated[
     str | None,
@@ -50,7 +50,7 @@ def connect(
     must exist, unless the command may `create` one: in the wrong directory it would otherwise make and read an empty
     one."""
     with open_database(database, any_schema=any_schema, create=create) as found:
-        with _warning_if_late(found):
+        with _warning_if_silent(found):
             connection = found.connect()
         with connection:
             yield connection
@@ -68,14 +68,14 @@ def open_database(database: str | None, *, any_schema: bool = False, create: boo
     try:
         with translated(found), acting(person(), "cli"):
             if not any_schema:
-                with _warning_if_late(found):
+                with _warning_if_silent(found):
                     found.ensure_ready(wait=False)
             yield found
     finally:
         found.close()
 
 
-def _warning_if_late(database: Database) -> AbstractContextManager[None]:
+def _warning_if_silent(database: Database) -> AbstractContextManager[None]:
     """An embedded Postgres has been started when its address is known, and then migrates."""
     dsn = database.dsn
-    return nullcontext() if database.is_embedded else warning_if_late(dsn)
+    return nullcontext() if database.is_embedded else warning_if_silent(dsn)

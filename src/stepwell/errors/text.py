@@ -88,7 +88,7 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def user_place(traceback: str) -> str | None:
+def user_location(traceback: str) -> str | None:
     """Return the file and line of the innermost frame of user code; None: there is none."""
     frames: list[tuple[str, str]] = _FRAME.findall(traceback)
     return next((f"{file}:{line}" for file, line in reversed(frames) if not file.startswith(_not_user_code())), None)

@@ -31,9 +31,9 @@ from stepwell.postgres.connection import (
 from stepwell.postgres.errors import NoConnection, Unanswered, is_permanent, is_transient, stepwell_error
 from stepwell.postgres.fetch import afetch, afetch_each, fetch, fetch_each, may_retry, refuse_stale_answer
 from stepwell.postgres.hints import aexplain, explain
-from stepwell.postgres.late import warning_if_late
 from stepwell.postgres.pool import LoopPool, SyncPool
 from stepwell.postgres.queries import Query
+from stepwell.postgres.silent import warning_if_silent
 from stepwell.postgres.switchover import Switchovers
 from stepwell.postgres.threads import in_thread
 from stepwell.telemetry.bus import EventBus
@@ -143,9 +143,9 @@ class Database:
         if wait:
             pool = SyncPool(self.dsn, 1, self.switchovers)
             limit = _wait_for_connection(deadline)
-            late = warning_if_late(self.dsn, deadline.limit or limit, lambda: pool.last_error, self._events)
+            warning = warning_if_silent(self.dsn, deadline.limit or limit, lambda: pool.last_error, self._events)
             try:
-                with late, pool.connection(limit) as connection:
+                with warning, pool.connection(limit) as connection:
                     connection.patience = deadline.patience
                     migrate.check(connection)
             finally:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepwell.errors.text import error_line, user_place
+from stepwell.errors.text import error_line, user_location
 from stepwell.telemetry.bus import TRACE, JobEvent, Telemetry, counted
 from stepwell.values.duration import describe
 
@@ -127,8 +127,8 @@ class AttemptFailed(JobEvent, frozen=True):
         failure += error_line(self.type, self.message)
         if self.final:
             return f"{failure}; it is not tried again"
-        place = user_place(self.traceback or "")
-        return f"{failure}{f' at {place}' if place else ''}; next try in {describe(self.delay or 0)}"
+        location = user_location(self.traceback or "")
+        return f"{failure}{f' at {location}' if location else ''}; next try in {describe(self.delay or 0)}"
 
     def detail(self) -> str | None:
         return self.traceback if self.final else None

@@ -10,11 +10,11 @@ from stepwell.postgres.errors import where
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.enqueue import DatabaseSilent
 
-_LATE = 1.0
+_SILENT_AFTER = 1.0
 
 
 @contextmanager
-def warning_if_late(
+def warning_if_silent(
     dsn: str,
     limit: float | None = None,
     error: Callable[[], str | None] = lambda: None,
@@ -22,9 +22,9 @@ def warning_if_late(
 ) -> Generator[None]:
     """Emit a warning if the body takes longer than a second. It may take `limit` seconds; `error` is the last one."""
     emit = (events or EventBus()).emit
-    timer = threading.Timer(_LATE, lambda: emit(DatabaseSilent(where(dsn), _LATE, limit, error())))
+    timer = threading.Timer(_SILENT_AFTER, lambda: emit(DatabaseSilent(where(dsn), _SILENT_AFTER, limit, error())))
     timer.daemon = True
-    if limit is None or limit > _LATE:
+    if limit is None or limit > _SILENT_AFTER:
         timer.start()
     try:
         yield
