@@ -161,9 +161,9 @@ def test_python_and_sql_space_a_smooth_rate_in_the_same_way(app: App, conn: Conn
     assert conn.execute("select spacing, burst, late from stepwell.queue_setting").fetchone() == stored
     app.set_queue("mail", limit=5)
     assert conn.execute("select spacing, burst, late from stepwell.queue_setting").fetchone() == stored
-    interval, burst, late = rate.bucket
+    spacing, burst, slack = rate.bucket
     # The most that a window of `per`, without its end, can hold.
-    assert ceil((burst + late) + per / interval - 1e-9) - 1 <= count
+    assert ceil((burst + slack) + per / spacing - 1e-9) - 1 <= count
 
 
 async def test_a_backlog_that_waited_for_a_worker_does_not_burst(app: App, conn: Connection) -> None:

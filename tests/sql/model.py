@@ -27,7 +27,7 @@ class Rules:
     hold: bool = False
     interval: float = 0.0
     burst: int = 0
-    late: float = 0.0
+    slack: float = 0.0
     unique: str | None = None
 
     @property
@@ -36,7 +36,7 @@ class Rules:
         if self.most is not None:
             admission["limits"] = [{"key": self.key, "most": self.most, "hold": self.hold}]
         elif self.key is not None:
-            admission["rates"] = [{"key": self.key, "interval": self.interval, "burst": self.burst, "late": self.late}]
+            admission["rates"] = [{"key": self.key, "interval": self.interval, "burst": self.burst, "late": self.slack}]
         if self.unique is not None:
             admission["unique"] = {"key": self.unique}
         return json.dumps({"admission": admission})
@@ -146,7 +146,7 @@ class Model:
         held = sum(job.has_permit and job.rules.key == rules.key for job in self.live.values())
         if rules.most is not None:
             return rules.most - held
-        return floor(rules.burst + rules.late - self._missing(rules) + 1e-6) - held
+        return floor(rules.burst + rules.slack - self._missing(rules) + 1e-6) - held
 
     def _missing(self, rules: Rules) -> float:
         """How many tokens are missing from the bucket of a rate."""

@@ -35,7 +35,7 @@ RULES = (
     Rules("two", most=2),
     Rules("held", most=1, hold=True),
     Rules("rate", interval=8.0, burst=2),
-    Rules("smooth", interval=8.0, burst=1, late=0.75),
+    Rules("smooth", interval=8.0, burst=1, slack=0.75),
     Rules(unique="u"),
     Rules("two", most=2, unique="v"),
 )

@@ -103,14 +103,14 @@ class StoredLimit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredRate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rate that one job is under: a token every `spacing` seconds, up to `burst` of them, and the part `late` of a
+    """A rate that one job is under: a token every `spacing` seconds, up to `burst` of them, and the part `slack` of a
     further one."""
 
     key: str
-    # Jobs that are stored have it by its first name.
+    # Jobs that are stored have these by their first names.
     spacing: float = msgspec.field(name="interval")
     burst: int
-    late: float = 0.0
+    slack: float = msgspec.field(default=0.0, name="late")
 
 
 StoredRule = TypeVar("StoredRule", StoredLimit, StoredRate)
@@ -240,7 +240,7 @@ def _lower(one: StoredLimit, other: StoredLimit) -> StoredLimit:
 def _slower(one: StoredRate, other: StoredRate) -> StoredRate:
     """A rate that exceeds neither of these. A key has one bucket."""
     slow, fast = (one, other) if one.spacing >= other.spacing else (other, one)
-    return msgspec.structs.replace(slow, burst=min(slow.burst, fast.burst), late=min(slow.late, fast.late))
+    return msgspec.structs.replace(slow, burst=min(slow.burst, fast.burst), slack=min(slow.slack, fast.slack))
 
 
 @cache

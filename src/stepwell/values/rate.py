@@ -65,7 +65,8 @@ class Rate:
 
     @property
     def bucket(self) -> tuple[float, int, float]:
-        """The seconds until the next token, how many tokens the bucket holds, and which part of a further one.
+        """The seconds until the next token, how many tokens the bucket holds, and its slack: which part of a further
+        one.
 
         Workers claim a job some milliseconds after its token is there. A smooth rate would lose these at each job. So
         its bucket holds a part of a second token: the next job may start by as much sooner. For that, the tokens are
@@ -74,9 +75,9 @@ class Rate:
         per = seconds(self.per, "Rate(per)")
         if not self.smooth:
             return per / self.count, self.burst or self.count, 0.0
-        late = lateness(self.count, per)
-        spacing = (per + late) / self.count
-        return spacing, 1, late / spacing
+        late_by = lateness(self.count, per)
+        spacing = (per + late_by) / self.count
+        return spacing, 1, late_by / spacing
 
 
 def lateness(count: int, per: float) -> float:

@@ -31,7 +31,7 @@ comment on column stepwell.key_setting.most is 'How many jobs run at once; null:
 comment on column stepwell.key_setting.spacing is 'Seconds between two tokens of the rate; null: as the code says.';
 comment on column stepwell.key_setting.burst is 'How many tokens the bucket of the rate holds.';
 comment on column stepwell.key_setting.late is
-  'The part of a further token that it holds, by which a smooth rate makes up for late claims; null: none.';
+  'The slack: the part of a further token that it holds, by which a smooth rate makes up for late claims; null: none.';
 comment on column stepwell.key_setting.set_at is 'When it was set.';
 
 comment on table stepwell.queue_setting is
@@ -41,7 +41,7 @@ comment on column stepwell.queue_setting.most is 'How many of its jobs run at on
 comment on column stepwell.queue_setting.spacing is 'Seconds between two tokens of its rate; null: no rate.';
 comment on column stepwell.queue_setting.burst is 'How many tokens the bucket of its rate holds.';
 comment on column stepwell.queue_setting.late is
-  'The part of a further token that it holds, by which a smooth rate makes up for late claims; null: none.';
+  'The slack: the part of a further token that it holds, by which a smooth rate makes up for late claims; null: none.';
 comment on column stepwell.queue_setting.set_at is 'When it was set.';
 comment on column stepwell.queue_setting.seen_at is
   'When a claim first found that all running jobs of the queue have a permit.';
