@@ -1,4 +1,4 @@
-comment on type stepwell.line is 'Where a new job waits that its admission makes wait: its line, and its turn there.';
+comment on type stepwell.line is 'Where a new job waits: the line that it is in, or its turn.';
 comment on column stepwell.line.admission is 'As in stepwell.job.';
 comment on column stepwell.line.blocked_by is 'As in stepwell.job.';
 comment on column stepwell.line.fair is 'As in stepwell.job.';
