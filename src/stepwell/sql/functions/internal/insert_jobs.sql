@@ -46,14 +46,14 @@ declare
   _lined boolean := _policies is not null and _lines is null
     and strpos(array_to_string(_policies, ''), '"admission"') > 0;
 begin
-  if _lined then
+  if _lined or _delays is not null or _run_ats is not null then
     _run_ats := array(
       select coalesce(_now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now)
       from unnest(_ids, _delays, _run_ats) with ordinality as u (id, delay, run_at, n)
       order by u.n
     );
-    _delays := null;
-    _delay := null;
+  end if;
+  if _lined then
     select stepwell.line_up(
         _now, _ids, array_agg(p.policy -> 'admission' order by u.n),
         array_agg(coalesce(u.queue, _one_queue, 'default') order by u.n),
@@ -67,12 +67,7 @@ begin
     cross join lateral (select coalesce(u.policy, _one_policy)::json as policy) p;
     _one_policy := null;
   end if;
-  if _delays is not null or _run_ats is not null then
-    _run_ats := array(
-      select coalesce(_now + coalesce(u.delay, _delay) * interval '1 second', u.run_at, _run_at, _now)
-      from unnest(_ids, _delays, _run_ats) with ordinality as u (id, delay, run_at, n)
-      order by u.n
-    );
+  if _run_ats is not null then
     select array_agg(
         row(
           coalesce(u.queue, _one_queue, 'default'), -coalesce(u.priority, _priority, 0), coalesce(u.turn, u.run_at)
