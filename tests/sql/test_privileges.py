@@ -160,6 +160,7 @@ make_partitions         owner   worker
 mark_beside             caller
 merge_failures          caller
 microseconds            caller
+missing_tokens          caller
 move_jobs               owner   operator
 note_claimed            caller
 note_failures           caller

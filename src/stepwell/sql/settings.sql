@@ -10,7 +10,9 @@ begin
     select p.oid from pg_proc p
     where p.pronamespace = 'stepwell'::regnamespace
       and p.proname <> all (
-        '{expiry, fingerprint, json_size, lone_limit, microseconds, place_text, rules_of, unfold, uuid7}'::text[]
+        '{
+          expiry, fingerprint, json_size, lone_limit, microseconds, missing_tokens, place_text, rules_of, unfold, uuid7
+        }'::text[]
       )
   loop
     execute format('alter function %s set search_path = pg_catalog, pg_temp', _function);

@@ -31,7 +31,7 @@ begin
       set used_at = case when b.used_at <= _now + interval '1 second' then greatest(b.used_at, _now) else _now end,
         used = excluded.used + (
           -- A burst that was set at run time is that of all jobs: see stepwell.room_of.
-          select greatest(0, least(b.used, t.capacity) - greatest(0, extract(epoch from _now - b.used_at)) / t.spacing)
+          select stepwell.missing_tokens(b.used, b.used_at, t.capacity, t.spacing, _now)
           from taken t where t.key = b.key
         )
       returning b.key, b.next_at

@@ -36,14 +36,8 @@ begin
   end if;
   if _set.spacing is not null then
     select b.* into _bucket from stepwell.bucket b where b.key = _key;
-    -- As in stepwell.room_of: more may have been used than the bucket holds now.
     _capacity := _set.burst + coalesce(_set.late, 0);
-    _free := _capacity - case
-      when _bucket.used is null then 0
-      else greatest(
-        0, least(_bucket.used, _capacity) - greatest(0, extract(epoch from _now - _bucket.used_at)) / _set.spacing
-      )
-    end;
+    _free := _capacity - stepwell.missing_tokens(_bucket.used, _bucket.used_at, _capacity, _set.spacing, _now);
     room := least(room, greatest(0, floor(_free + 1e-6)));
     -- Not for each token: 20 ms of them at once, as long as the bucket can hold them.
     next_in := least(

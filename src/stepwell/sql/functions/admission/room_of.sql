@@ -40,14 +40,8 @@ begin
     next_in := least(_longest, extract(epoch from _bucket.closed_until - _now));
     return;
   end if;
-  -- How many tokens are missing from a full bucket. A claim takes the tokens; admitted jobs have theirs reserved. After
-  -- a change to a smaller burst, more may have been used than the bucket holds now: then it was empty at that time.
-  _used := case
-    when _bucket.used is null then 0
-    else greatest(
-      0, least(_bucket.used, _capacity) - greatest(0, extract(epoch from _now - _bucket.used_at)) / _spacing
-    )
-  end;
+  -- A claim takes the tokens; admitted jobs have theirs reserved.
+  _used := stepwell.missing_tokens(_bucket.used, _bucket.used_at, _capacity, _spacing, _now);
   room := greatest(0, floor(_capacity - _used + 1e-6)::integer - _held);
   -- Not for each token: 20 ms of them at once, as long as the bucket can hold them. If jobs that were admitted and not
   -- yet claimed have reserved all that it can hold, time alone makes no room: the next claim does.

@@ -28,11 +28,7 @@ begin
           -- As in stepwell.room_of.
           - floor(1e-6 + s.burst + coalesce(s.late, 0) - coalesce(
             (
-              select greatest(
-                0,
-                least(b.used, s.burst + coalesce(s.late, 0))
-                  - greatest(0, extract(epoch from _now - b.used_at)) / s.spacing
-              )
+              select stepwell.missing_tokens(b.used, b.used_at, s.burst + coalesce(s.late, 0), s.spacing, _now)
               from stepwell.bucket b where b.key = s.key
             ),
             0

@@ -13,11 +13,7 @@ begin
     on conflict (key) do update
     set used = excluded.used + coalesce(
         (
-          select greatest(
-            0,
-            least(b.used, s.burst + coalesce(s.late, 0))
-              - greatest(0, extract(epoch from _now - b.used_at)) / s.spacing
-          )
+          select stepwell.missing_tokens(b.used, b.used_at, s.burst + coalesce(s.late, 0), s.spacing, _now)
           from stepwell.queue_setting s where s.name = _queue
         ),
         0

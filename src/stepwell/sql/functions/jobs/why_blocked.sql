@@ -73,7 +73,7 @@ begin
   select coalesce(s.most, (l.rule ->> 'most')::integer) as most, s.most is not null as most_is_set,
     coalesce(s.spacing, (r.rule ->> 'interval')::double precision) as spacing,
     coalesce(s.burst, (r.rule ->> 'burst')::integer) as burst,
-    coalesce(case when s.spacing is null then (r.rule ->> 'late')::double precision else s.late end, 0) as late,
+    coalesce(case when s.spacing is null then (r.rule ->> 'late')::double precision else s.late end, 0) as slack,
     r.rule is not null as has_rate,
     l.rule is not null as has_limit, b.closed_until, b.used, b.used_at,
     stepwell.shell_word(_job.blocked_by) as key
@@ -144,14 +144,9 @@ begin
       ) p
     );
     -- As stepwell.room_of, which needs the lock of the key, counts it.
-    _room := _found.burst + _found.late - _held + 1e-6 - case
-      when _found.used is null then 0
-      else greatest(
-        0,
-        least(_found.used, _found.burst + _found.late)
-          - greatest(0, extract(epoch from _now - _found.used_at)) / _found.spacing
-      )
-    end;
+    _room := _found.burst + _found.slack - _held + 1e-6 - stepwell.missing_tokens(
+      _found.used, _found.used_at, _found.burst + _found.slack, _found.spacing, _now
+    );
     if floor(_room) <= _ahead then
       cause := 'rate';
       -- Beyond this, the time would not fit.
