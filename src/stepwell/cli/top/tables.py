@@ -13,6 +13,7 @@ from stepwell.web.progress import read_progress
 from stepwell.web.wording import ago, between, count, length
 
 BARS = "▁▂▃▄▅▆▇█"
+_GAP = 2  # between two columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def rows_of(tab: str, view: View, wanted: str = "") -> list[tuple[Record, list[s
     return [(row, cells) for row, cells in rows if any(sought in cell.lower() for cell in cells)]
 
 
-def fitting(columns: Sequence[Cells], rows: Iterable[Sequence[str]], width: int, gap: int = 2) -> list[int]:
+def fitting(columns: Sequence[Cells], rows: Iterable[Sequence[str]], width: int) -> list[int]:
     """The places of the columns that fit into the width. Columns that have no text are left out, if they may be."""
     widths = [len(column.title) for column in columns]
     filled: set[int] = set()
@@ -141,7 +142,7 @@ def fitting(columns: Sequence[Cells], rows: Iterable[Sequence[str]], width: int,
             if cell:
                 filled.add(place)
     kept = [place for place, column in enumerate(columns) if not column.spare or place in filled]
-    while sum(widths[place] + gap for place in kept) > width:
+    while sum(widths[place] + _GAP for place in kept) > width:
         spare = max(kept, key=lambda place: columns[place].spare)
         if not columns[spare].spare:
             break

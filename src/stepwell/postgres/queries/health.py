@@ -58,17 +58,16 @@ def oldest_ready() -> Query[OldestReady]:
 
 @dataclass(frozen=True, slots=True)
 class DeadRows:
-    """Dead rows of stepwell.job, by Postgres' own estimate, and when they were last vacuumed."""
+    """Dead rows of stepwell.job, by Postgres' own estimate, and for how long they have not been vacuumed."""
 
     dead: int
     live: int
-    last_vacuum: datetime | None
     seconds_since: float | None
 
 
 def dead_rows() -> Query[DeadRows]:
     return Query(
-        "select t.n_dead_tup, t.n_live_tup, v.at, extract(epoch from clock_timestamp() - v.at)::double precision"
+        "select t.n_dead_tup, t.n_live_tup, extract(epoch from clock_timestamp() - v.at)::double precision"
         " from pg_catalog.pg_stat_user_tables t, lateral (select greatest(t.last_vacuum, t.last_autovacuum) as at) v"
         " where t.schemaname = 'stepwell' and t.relname = 'job'",
         row=DeadRows,
