@@ -320,25 +320,12 @@ document.getElementById("theme").addEventListener("click", () => {
   localStorage.setItem("stepwell-theme", root.dataset.theme);
 });
 
-// On a phone, a row is a card, and each of its values has the title of its column before it.
-function label() {
-  for (const table of document.querySelectorAll("main table.list:has(thead)")) {
-    const titles = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
-    for (const row of table.querySelectorAll("tbody tr")) {
-      if (row.cells.length !== titles.length) continue;
-      [...row.cells].forEach((cell, place) => (cell.dataset.label = titles[place]));
-      row.cells[["#", ""].includes(titles[0]) ? 1 : 0].classList.add("title");
-    }
-  }
-}
 document.addEventListener("htmx:after:swap", () => {
-  label();
   if (current) document.getElementById(current)?.classList.add("current");
 });
 // Not scrollIntoView, from where the first Tab would go on.
 const here = document.querySelector(".side nav [aria-current]");
 if (here) here.parentElement.scrollLeft = here.offsetLeft + here.offsetWidth / 2 - innerWidth / 2;
 
-label();
 showSelection();
 listen();
