@@ -1,2 +1,2 @@
 -- stepwell: compatible from 6
--- Functions only.
+alter table stepwell.bulk add column chunk_size integer not null default 500 check (chunk_size between 1 and 500);
