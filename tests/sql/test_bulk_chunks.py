@@ -60,3 +60,15 @@ def test_quick_chunks_become_larger_again(conn: Connection) -> None:
         done.append(show(conn, bulk)["done"])
     assert done == [1, 3, 7, 15]
     assert show(conn, bulk)["done"] == 16
+
+
+def test_an_operation_goes_on_when_the_clock_was_set_back_since_its_last_chunk(conn: Connection) -> None:
+    """It waited until the clock was as late again, and seemed to be worked on."""
+    put(conn, 4, "scheduled")
+    begun, new = start(conn, "cancel"), start(conn, "run", {"task": "none"})
+    assert chunk(conn, begun, 2) == (begun, "running")
+    conn.execute("update stepwell.bulk set next_at = next_at + interval '1 hour', worked_at = worked_at + interval '1 h'")
+    assert show(conn, begun)["idle"] > 3000
+    assert show(conn, new)["idle"] > 3000
+    assert sorted([next_chunk(conn), next_chunk(conn)]) == sorted([(begun, "done"), (new, "done")])
+    assert show(conn, begun)["done"] == 4

@@ -5,6 +5,8 @@
 -- _idle: leave an operation alone that another session has worked on in the last so many seconds.
 -- Returns the operation and its state; no id: there was nothing to do. next_in is the number of seconds until there may
 -- be; null: no operation runs.
+-- If the clock of the database was set back since the last chunk, the pause would last until it is as late again. An
+-- operation whose last chunk is in the future is therefore due at once.
 -- A job whose change fails is counted, and the others go on. So is a job that another transaction keeps locked.
 -- A chunk that fails as a whole, such as by a timeout, changes nothing. The error is recorded, and the pause is then
 -- four times as long as the chunk took: an operation whose chunks always fail takes a fifth of the time, and the
@@ -40,18 +42,23 @@ declare
 begin
   select b.* into _bulk
   from stepwell.bulk b
-  where b.state = 'running' and (_id is null or b.id = _id) and b.next_at <= _began - _patience
-  order by b.next_at
+  where b.state = 'running' and (_id is null or b.id = _id)
+    -- Not _began: another session may have ended a chunk since.
+    and (b.next_at <= _began - _patience or coalesce(b.worked_at, b.next_at) > clock_timestamp())
+  order by coalesce(b.worked_at, b.next_at) > clock_timestamp() desc, b.next_at
   limit 1
   for update skip locked;
   if not found then
     -- One that is due is being worked on by another session.
     next_in := (
-      select greatest(extract(epoch from b.next_at + _patience - _began), 0.05)
+      select greatest(min(
+        case when coalesce(b.worked_at, b.next_at) <= clock_timestamp() then
+          extract(epoch from b.next_at + _patience - _began)
+        else 0 end
+      ), 0.05)
       from stepwell.bulk b
       where b.state = 'running' and (_id is null or b.id = _id)
-      order by b.next_at
-      limit 1
+      having count(*) > 0
     );
     state := (select b.state from stepwell.bulk b where b.id = _id);
     return;
