@@ -67,7 +67,9 @@ def test_an_operation_goes_on_when_the_clock_was_set_back_since_its_last_chunk(c
     put(conn, 4, "scheduled")
     begun, new = start(conn, "cancel"), start(conn, "run", {"task": "none"})
     assert chunk(conn, begun, 2) == (begun, "running")
-    conn.execute("update stepwell.bulk set next_at = next_at + interval '1 hour', worked_at = worked_at + interval '1 h'")
+    conn.execute(
+        "update stepwell.bulk set next_at = next_at + interval '1 hour', worked_at = worked_at + interval '1 h'"
+    )
     assert show(conn, begun)["idle"] > 3000
     assert show(conn, new)["idle"] > 3000
     assert sorted([next_chunk(conn), next_chunk(conn)]) == sorted([(begun, "done"), (new, "done")])

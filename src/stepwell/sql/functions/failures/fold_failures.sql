@@ -16,7 +16,7 @@ begin
     return 0;
   end if;
   select array_agg(n.fingerprint) as prints, array_agg(n.task) as tasks, array_agg(n.type) as types,
-    array_agg(n.frame) as frames, array_agg(n.message) as messages, array_agg(n.job_id) as job_ids, min(n.at) as at
+    array_agg(n.frame) as frames, array_agg(n.message) as messages, array_agg(n.job_id) as job_ids, array_agg(n.at) as ats
   into _new
   from (
     select distinct on (t.fingerprint) t.fingerprint, t.task, t.type, t.frame, t.message, t.job_id, t.at
@@ -31,12 +31,22 @@ begin
   ) n;
   if _new.prints is not null then
     perform stepwell.open_failure_groups(
-      _new.prints, _new.tasks, _new.types, _new.frames, _new.messages, _new.job_ids, _new.at
+      _new.prints, _new.tasks, _new.types, _new.frames, _new.messages, _new.job_ids, _new.ats
     );
   end if;
-  select array_agg(t.id order by t.id), array_agg(stepwell.failure_group_of(t.task, t.type, t.frame) order by t.id)
-  into _ids, _prints
+  -- The group is looked up once for each cause, and not for each tally.
+  with cause as materialized (
+    select c.fingerprint, stepwell.failure_group_of(c.task, c.type, c.frame) as print
+    from (
+      select distinct on (t.fingerprint) t.fingerprint, t.task, t.type, t.frame
+      from stepwell.failure_tally t
+      where t.id = any (_ids)
+      order by t.fingerprint
+    ) c
+  )
+  select array_agg(t.id order by t.id), array_agg(c.print order by t.id) into _ids, _prints
   from stepwell.failure_tally t
+  join cause c on c.fingerprint = t.fingerprint
   where t.id = any (_ids);
   _locked := array(
     select g.fingerprint from stepwell.failure_group g
