@@ -352,3 +352,18 @@ def test_pending_failures_are_read_once_and_not_for_each_group(conn: Connection,
         before = calls.one(conn.execute(read))
         conn.execute(f"with groups as (select fingerprint from stepwell.failure_group) select stepwell.{call}".encode())
         assert 0 < calls.one(conn.execute(read)) - before <= 300
+
+
+def test_pending_failures_of_several_causes_in_one_group_find_their_own_groups(conn: Connection) -> None:
+    """While a task has too many groups, all others are counted under one fingerprint."""
+    tally(conn, "Mine", 1, 2)
+    fold(conn)
+    for kind in ("Mine", "Other"):
+        tally(conn, kind, 0, 3)
+    conn.execute("update stepwell.failure_tally set fingerprint = stepwell.fingerprint('work', '(other)', null)")
+    conn.execute(
+        "insert into stepwell.failure_group (fingerprint, task, type, message, first_at, last_at, is_full)"
+        " values (stepwell.fingerprint('work', '(other)', null), 'work', '(other)', '', now(), now(), true)"
+    )
+    assert fold(conn) == 6
+    assert {group["type"]: group["count"] for group in groups(conn)} == {"Mine": 5, "(other)": 3}

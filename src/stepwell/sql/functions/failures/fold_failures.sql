@@ -36,17 +36,15 @@ begin
   end if;
   -- The group is looked up once for each cause, and not for each tally.
   with cause as materialized (
-    select c.fingerprint, stepwell.failure_group_of(c.task, c.type, c.frame) as print
+    select c.task, c.type, c.frame, stepwell.failure_group_of(c.task, c.type, nullif(c.frame, '')) as print
     from (
-      select distinct on (t.fingerprint) t.fingerprint, t.task, t.type, t.frame
-      from stepwell.failure_tally t
+      select distinct t.task, t.type, coalesce(t.frame, '') as frame from stepwell.failure_tally t
       where t.id = any (_ids)
-      order by t.fingerprint
     ) c
   )
   select array_agg(t.id order by t.id), array_agg(c.print order by t.id) into _ids, _prints
   from stepwell.failure_tally t
-  join cause c on c.fingerprint = t.fingerprint
+  join cause c on c.task = t.task and c.type = t.type and c.frame = coalesce(t.frame, '')
   where t.id = any (_ids);
   _locked := array(
     select g.fingerprint from stepwell.failure_group g
