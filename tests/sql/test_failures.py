@@ -367,3 +367,26 @@ def test_pending_failures_of_several_causes_in_one_group_find_their_own_groups(c
     )
     assert fold(conn) == 6
     assert {group["type"]: group["count"] for group in groups(conn)} == {"Mine": 5, "(other)": 3}
+
+
+def test_lost_runs_and_broken_jobs_count_as_failed_runs_of_their_queues(conn: Connection) -> None:
+    """Only workers counted runs, so the charts missed those that no worker was there for."""
+    worker = calls.register_worker(conn)
+    for queue in ("a", "a", "b", "b"):
+        calls.enqueue(conn, "work", queue=queue)
+    held = calls.claim(conn, worker, queues=["a", "b"])
+    assert len(held) == 4
+    # This one has ended as cancelled.
+    calls.cancel(conn, [held[-1].id])
+    conn.execute("update stepwell.worker set lease_until = 'epoch', lock_held = false")
+    conn.execute("select stepwell.rescue()")
+    conn.execute("select stepwell.fail_broken(%s, 'no way')", [held[0].id])
+    before = {group["type"]: (group["count"], group["message"]) for group in groups(conn)}
+    assert {kind: count for kind, (count, _) in before.items()} == {"LeaseLost": 3, "Broken": 1}
+    for _ in range(2):
+        fold(conn)
+        assert {group["type"]: (group["count"], group["message"]) for group in groups(conn)} == before
+        counted = dict(conn.execute("select queue, failed from stepwell.stats").fetchall())
+        assert counted == {"a": 3, "b": 1}
+    chart = calls.one(conn.execute("select stepwell.dashboard_overview(_range => '1h')"))["chart"]
+    assert chart["total"]["failed"] == 4

@@ -1,2 +1,3 @@
 -- stepwell: compatible from 6
 alter table stepwell.bulk add column chunk_size integer not null default 500 check (chunk_size between 1 and 500);
+alter table stepwell.failure_tally add column queue text, add column lost integer not null default 0;

@@ -1,7 +1,7 @@
 -- Work off the next chunk of a bulk operation: of this one, or of the one that has waited longest. A chunk is at most
--- _limit jobs, and no more than the chunk_size of the operation, found within _milliseconds. One transaction changes the
--- jobs and records how far it came, so no job is changed twice, whoever crashes. It is followed by a pause as long as the chunk took, so that other work goes on; the
--- pause is in the row, and therefore holds for all sessions together.
+-- _limit jobs, and no more than the chunk_size of the operation, found within _milliseconds. One transaction changes
+-- the jobs and records how far it came, so no job is changed twice, whoever crashes. It is followed by a pause as long
+-- as the chunk took, so that other work goes on; the pause is in the row, and therefore holds for all sessions together.
 -- _idle: leave an operation alone that another session has worked on in the last so many seconds.
 -- Returns the operation and its state; no id: there was nothing to do. next_in is the number of seconds until there may
 -- be; null: no operation runs.
@@ -147,8 +147,7 @@ begin
       )::integer;
       update stepwell.bulk b
       set error = left(
-          case _failed when 1 then format('job %s: %s', _ids[1], sqlerrm) else format('a chunk failed: %s', sqlerrm) end,
-          1000
+          case _failed when 1 then format('job %s: ', _ids[1]) else 'a chunk failed: ' end || sqlerrm, 1000
         ),
         failed = b.failed + _failed,
         looked = b.looked + case _failed when 1 then (_found ->> 'looked')::integer else 0 end,

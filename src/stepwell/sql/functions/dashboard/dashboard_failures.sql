@@ -1,6 +1,6 @@
 -- A page of groups of failures, as stepwell.list_failures lists them, and how many groups are in each state, of one
--- task or of all, up to 10,000. A resolved group with a later failure that is yet to be added counts as open, as it does
--- in the list.
+-- task or of all, up to 10,000. A resolved group with a later failure that is yet to be added counts as open, as it
+-- does in the list.
 create or replace function stepwell.dashboard_failures(
   _state text default null,
   _task text default null,

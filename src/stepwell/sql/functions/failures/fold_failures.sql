@@ -1,5 +1,6 @@
--- Add the counts of up to _limit rows of stepwell.failure_tally to their groups, and delete these rows. It waits for no
--- lock: the tallies of a group that another session has locked stay for the next call. A resolved group is opened again
+-- Add the counts of up to _limit rows of stepwell.failure_tally to their groups, and those of lost runs to the counters
+-- of this minute, and delete these rows. It waits for no lock but, if there are lost runs, that of such a counter: the
+-- tallies of a group that another session has locked stay for the next call. A resolved group is opened again
 -- if a failure is later than the moment at which it was resolved. Returns how many tallies it has added.
 create or replace function stepwell.fold_failures(_limit integer default 10000) returns integer
 language plpgsql volatile security definer
@@ -16,7 +17,8 @@ begin
     return 0;
   end if;
   select array_agg(n.fingerprint) as prints, array_agg(n.task) as tasks, array_agg(n.type) as types,
-    array_agg(n.frame) as frames, array_agg(n.message) as messages, array_agg(n.job_id) as job_ids, array_agg(n.at) as ats
+    array_agg(n.frame) as frames, array_agg(n.message) as messages, array_agg(n.job_id) as job_ids,
+    array_agg(n.at) as ats
   into _new
   from (
     select distinct on (t.fingerprint) t.fingerprint, t.task, t.type, t.frame, t.message, t.job_id, t.at
@@ -57,7 +59,15 @@ begin
     where u.print in (select l.print from unnest(_locked) as l (print))
   ), gone as (
     delete from stepwell.failure_tally t using mine m where t.id = any (_ids) and t.id = m.id
-    returning m.print, t.id, t.at, t.count, t.message, t.job_id
+    returning m.print, t.id, t.at, t.count, t.message, t.job_id, t.task, t.queue, t.lost
+  ), lost as (
+    insert into stepwell.stat as s (minute, task, queue, failed)
+    select date_trunc('minute', stepwell.now()), g.task, g.queue, least(sum(g.lost), 2147483647) from gone g
+    where g.lost > 0 and length(g.task) between 1 and 200 and length(g.queue) between 1 and 200
+    group by g.task, g.queue
+    -- In the order of stepwell.add_stats.
+    order by g.task, g.queue
+    on conflict on constraint stat_pkey do update set failed = least(s.failed::bigint + excluded.failed, 2147483647)
   ), hours as (
     insert into stepwell.failure_hour as h (fingerprint, hour, count)
     select g.print, date_trunc('hour', g.at, 'UTC'), sum(g.count) from gone g group by 1, 2
