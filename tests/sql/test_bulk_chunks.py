@@ -68,7 +68,8 @@ def test_an_operation_goes_on_when_the_clock_was_set_back_since_its_last_chunk(c
     begun, new = start(conn, "cancel"), start(conn, "run", {"task": "none"})
     assert chunk(conn, begun, 2) == (begun, "running")
     conn.execute(
-        "update stepwell.bulk set next_at = next_at + interval '1 hour', worked_at = worked_at + interval '1 h'"
+        "update stepwell.bulk set next_at = next_at + interval '1 hour', worked_at = worked_at + interval '1 hour',"
+        " started_at = started_at + interval '1 hour'"
     )
     assert show(conn, begun)["idle"] > 3000
     assert show(conn, new)["idle"] > 3000

@@ -31,7 +31,7 @@ begin
             'skipped', b.skipped, 'failed', b.failed, 'became', b.became, 'error', b.error,
             -- Work in the future was done before the clock was set back, and none since: how long ago is not known.
             'idle', case when b.state = 'running' then
-              abs(extract(epoch from clock_timestamp() - coalesce(b.worked_at, b.next_at)))::double precision
+              abs(extract(epoch from clock_timestamp() - coalesce(b.worked_at, b.started_at)))::double precision
             end
           )
           order by b.id desc
