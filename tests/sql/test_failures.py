@@ -283,3 +283,110 @@ def test_many_sessions_fail_and_fold_at_once_without_a_deadlock(conn: Connection
     fold(conn)
     assert sum(group["count"] for group in groups(conn)) == 80
     assert calls.one(conn.execute("select count(*) from stepwell.failure_tally")) == 0
+
+
+def tally(conn: Connection, kind: str, minutes_ago: float, count: int = 1) -> None:
+    """Failures that another transaction has counted, without making or opening their group."""
+    conn.execute(
+        "insert into stepwell.failure_tally (fingerprint, at, count, task, type, message)"
+        " select stepwell.fingerprint('work', %s, null), stepwell.now() - %s * interval '1 minute', 1, 'work', %s, ''"
+        " from generate_series(1, %s)",
+        (kind, minutes_ago, kind, count),
+    )
+
+
+def test_a_group_that_is_opened_late_has_the_times_of_its_own_failures(conn: Connection) -> None:
+    """It had the time of the first failure of all groups."""
+    conn.execute("insert into stepwell.clock (at) values (now())")
+    for kind, minutes_ago in (("Old", 50), ("New", 20), ("New", 10), ("Old", 40)):
+        tally(conn, kind, minutes_ago)
+    fold(conn)
+    ago = {
+        kind: (first, last)
+        for kind, first, last in conn.execute(
+            "select type, extract(epoch from stepwell.now() - first_at)::integer / 60,"
+            " extract(epoch from stepwell.now() - last_at)::integer / 60 from stepwell.failure_group"
+        )
+    }
+    assert ago == {"Old": (50, 40), "New": (20, 10)}
+
+
+def test_the_group_of_all_other_failures_begins_with_the_first_of_them(conn: Connection) -> None:
+    now = calls.one(conn.execute("insert into stepwell.clock (at) values (now()) returning at"))
+    conn.execute(
+        "insert into stepwell.failure_tally (fingerprint, at, count, task, type, message)"
+        " select stepwell.fingerprint('work', n::text, null), stepwell.now() - n * interval '1 second', 1, 'work',"
+        " n::text, '' from generate_series(1, 210) n"
+    )
+    fold(conn)
+    [(first, last, count)] = conn.execute(
+        "select first_at, last_at, count from stepwell.failure_group where type = '(other)'"
+    ).fetchall()
+    assert count == 10
+    # Which ten they are, is decided by their fingerprints.
+    own = conn.execute("select first_at from stepwell.failure_group where type <> '(other)'").fetchall()
+    ages = set(range(1, 211)) - {round((now - at).total_seconds()) for (at,) in own}
+    assert (round((now - first).total_seconds()), round((now - last).total_seconds())) == (max(ages), min(ages))
+
+
+def test_a_group_that_a_pending_failure_opens_again_is_open_on_its_tab_too(conn: Connection) -> None:
+    fail(conn, claimed(conn), types=["Boom"], frames=[None])
+    set_state(conn, groups(conn)[0], "resolved")
+    tally(conn, "Boom", 0)
+    page = calls.one(conn.execute("select stepwell.dashboard_failures(_state => 'open')"))
+    assert [group["state"] for group in page["groups"]] == ["open"]
+    assert page["states"] == {"open": 1, "resolved": 0, "ignored": 0}
+
+
+@pytest.mark.parametrize("call", ["set_failures((select array_agg(fingerprint) from groups), 'resolved')",
+    "prune_failures()"])  # fmt: skip
+def test_pending_failures_are_read_once_and_not_for_each_group(conn: Connection, call: str) -> None:
+    conn.execute(
+        "insert into stepwell.failure_group (fingerprint, task, type, message, first_at, last_at, state, state_at)"
+        " select stepwell.fingerprint('old', n::text, null), 'old', n::text, '', '2020-01-01', '2020-01-01',"
+        " 'resolved', '2020-01-02' from generate_series(1, 50) n"
+    )
+    tally(conn, "Boom", 0, 300)
+    read = "select pg_stat_get_xact_tuples_returned('stepwell.failure_tally'::regclass)"
+    with conn.transaction():
+        before = calls.one(conn.execute(read))
+        conn.execute(f"with groups as (select fingerprint from stepwell.failure_group) select stepwell.{call}".encode())
+        assert 0 < calls.one(conn.execute(read)) - before <= 300
+
+
+def test_pending_failures_of_several_causes_in_one_group_find_their_own_groups(conn: Connection) -> None:
+    """While a task has too many groups, all others are counted under one fingerprint."""
+    tally(conn, "Mine", 1, 2)
+    fold(conn)
+    for kind in ("Mine", "Other"):
+        tally(conn, kind, 0, 3)
+    conn.execute("update stepwell.failure_tally set fingerprint = stepwell.fingerprint('work', '(other)', null)")
+    conn.execute(
+        "insert into stepwell.failure_group (fingerprint, task, type, message, first_at, last_at, is_full)"
+        " values (stepwell.fingerprint('work', '(other)', null), 'work', '(other)', '', now(), now(), true)"
+    )
+    assert fold(conn) == 6
+    assert {group["type"]: group["count"] for group in groups(conn)} == {"Mine": 5, "(other)": 3}
+
+
+def test_lost_runs_and_broken_jobs_count_as_failed_runs_of_their_queues(conn: Connection) -> None:
+    """Only workers counted runs, so the charts missed those that no worker was there for."""
+    worker = calls.register_worker(conn)
+    for queue in ("a", "a", "b", "b"):
+        calls.enqueue(conn, "work", queue=queue)
+    held = calls.claim(conn, worker, queues=["a", "b"])
+    assert len(held) == 4
+    # This one has ended as cancelled.
+    calls.cancel(conn, [held[-1].id])
+    conn.execute("update stepwell.worker set lease_until = 'epoch', lock_held = false")
+    conn.execute("select stepwell.rescue()")
+    conn.execute("select stepwell.fail_broken(%s, 'no way')", [held[0].id])
+    before = {group["type"]: (group["count"], group["message"]) for group in groups(conn)}
+    assert {kind: count for kind, (count, _) in before.items()} == {"LeaseLost": 3, "Broken": 1}
+    for _ in range(2):
+        fold(conn)
+        assert {group["type"]: (group["count"], group["message"]) for group in groups(conn)} == before
+        counted = dict(conn.execute("select queue, failed from stepwell.stats").fetchall())
+        assert counted == {"a": 3, "b": 1}
+    chart = calls.one(conn.execute("select stepwell.dashboard_overview(_range => '1h')"))["chart"]
+    assert chart["total"]["failed"] == 4

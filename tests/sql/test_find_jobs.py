@@ -73,3 +73,23 @@ def test_a_bound_must_be_one(conn: Connection, name: str, value: int | None) -> 
 def test_no_state_at_all_matches_nothing(conn: Connection) -> None:
     calls.enqueue(conn)
     assert find(conn, states="{}") == ([], None)
+
+
+def test_a_job_that_is_tried_again_is_found_by_the_error_of_its_last_attempt(conn: Connection) -> None:
+    """The lists show it, and the filter passed over it."""
+    worker = calls.register_worker(conn)
+    calls.enqueue(conn)
+    [job] = calls.claim(conn, worker)
+    calls.fail(conn, [job], delay=60.0)
+    calls.enqueue(conn)
+    for state in ("scheduled", "ready", "running"):
+        holder = worker if state == "running" else None
+        conn.execute("update stepwell.job set state = %s, worker_id = %s where id = %s", (state, holder, job.id))
+        assert find(conn, error="SUCH Order") == ([job.id], None)
+        assert find(conn, error="such order", states=[state])[0] == [job.id]
+        assert find(conn, error="else") == ([], None)
+        page = calls.one(conn.execute("select stepwell.dashboard_jobs(_error => 'SUCH Order')"))
+        assert [found["id"] for found in page["jobs"]] == [job.id]
+        assert page["jobs"][0]["error"] == "ValueError: no such order"
+        found = calls.one(conn.execute("select stepwell.preview_bulk('cancel', '{\"error\": \"such order\"}')"))
+        assert found["count"] == 1

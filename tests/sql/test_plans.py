@@ -58,6 +58,7 @@ WAYS = {
     "find succeeded jobs": set[str](),
     "find running jobs": {"job_running"},
     "find jobs that are not there": {"job_pkey"},
+    "find jobs by the error of their last attempt": {"job_pkey"},
     "promote": {"job_due", "job_misfit"},
     "unregister_worker": {"job_running", "job_pkey", "job_parent"},
     "rescue": set[str](),
@@ -207,6 +208,8 @@ def take_every_way(conn: Connection) -> dict[str, Way]:
     call("find succeeded jobs", find_jobs, JobMatch(("succeeded",)), look=1000)
     call("find running jobs", find_jobs, JobMatch(("running",)))
     call("find jobs that are not there", find_jobs, JobMatch(task="nobody", newer_than=3600.0), look=1000)
+    conn.execute("update stepwell.job set attempt = 1 where id = any (%s::uuid[])", ([job.id for job in held],))
+    call("find jobs by the error of their last attempt", find_jobs, JobMatch(error="nothing like it"), look=1000)
     call("promote", calls.promote, 50)
     call("unregister_worker", calls.unregister_worker, worker)
     call("rescue", calls.rescue)

@@ -164,6 +164,7 @@ missing_tokens          caller
 move_jobs               owner   operator
 note_claimed            caller
 note_failures           caller
+note_lost               caller
 notify                  caller
 notify_blocked          caller
 notify_done             caller

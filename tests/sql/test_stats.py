@@ -231,3 +231,61 @@ def test_sums_are_forgotten_in_time(conn: Connection) -> None:
         pass
     kept = conn.execute("select minutes, count(*) from stepwell.stat_sum group by 1 order by 1").fetchall()
     assert kept == [(1, 2), (5, 2), (60, 4), (360, 4)]
+
+
+def test_a_clock_that_was_ahead_for_a_while_hides_and_loses_no_counters(conn: Connection) -> None:
+    """The charts were blank until the day came to which the clock had been set, and for good in between."""
+    conn.execute("insert into stepwell.clock (at) values (date_bin('6 hours', now(), '2000-01-01') + interval '50 s')")
+    given: dict[str, Any] = {"succeeded": 1, "runs": histogram(0.1)}
+
+    def set_clock(after: str) -> None:
+        conn.execute("update stepwell.clock set at = at + %s::interval", (after,))
+
+    def ended() -> dict[str, int]:
+        return {name: chart(conn, name)["total"]["ended"] for name in RANGES}
+
+    for ago in (1, 10, 100, 1000):
+        counted(conn, ago, **given)
+    sum_all(conn)
+    # Not added up yet, and older than two days to the clock that is ahead.
+    counted(conn, 0, **given)
+    set_clock("3 days")
+    counted(conn, 1, **given)
+    sum_all(conn)
+    set_clock("-3 days 10 minutes")
+    counted(conn, 1, **given)
+    before = ended()
+    assert before == {"15m": 3, "1h": 4, "6h": 5, "1d": 6, "7d": 6}
+    for _ in range(2):
+        sum_all(conn)
+        assert ended() == before
+        set_clock("7 hours")
+        counted(conn, 400, **given)
+        before = ended()
+        assert (before["6h"], before["1d"]) == (0, 7)  # by now, the oldest is older than a day
+    sum_all(conn)
+    conn.execute("delete from stepwell.stat where minute < date_trunc('minute', stepwell.now())")
+    assert ended()["7d"] == 8
+    # When the clock is there again, its counters are there once.
+    set_clock("3 days")
+    sum_all(conn)
+    assert ended()["7d"] == 9
+
+
+def test_enqueued_jobs_are_counted_again_once_after_the_clock_was_ahead(conn: Connection) -> None:
+    def count(after: str) -> list[Any]:
+        conn.execute("update stepwell.clock set at = at + %s::interval", (after,))
+        one(conn, "select stepwell.count_enqueued()")
+        one(conn, "select stepwell.count_enqueued()")
+        return enqueued(conn)
+
+    conn.execute("insert into stepwell.clock (at) values (now())")
+    enqueue(conn, 5, 100, "before")
+    assert count("0") == [("before", 5)]
+    enqueue(conn, 3, -3600 - 600, "ahead")  # as far as its id tells, too
+    assert count("2 hours") == [("ahead", 3), ("before", 5)]
+    assert count("-2 hours") == [("ahead", 0), ("before", 5)]
+    enqueue(conn, 7, -300, "after")
+    assert count("10 minutes") == [("after", 7), ("ahead", 0), ("before", 5)]
+    assert count("40 minutes") == [("after", 7), ("ahead", 0), ("before", 5)]
+    assert count("1 hour") == [("after", 7), ("ahead", 3), ("before", 5)]

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from process_tasks import register
-from waiting import until
+from waiting import auntil, until
 
 from stepwell import App, Context, Fail, FailureInfo, Retry, Worker
 from stepwell.errors.text import user_frame
@@ -162,3 +162,21 @@ async def test_processes_name_the_function_and_crashes_none(app: App) -> None:
     divided, died = await group_of(app, "divide"), await group_of(app, "die")
     assert (divided.type, divided.frame) == ("ZeroDivisionError", "process_tasks:divide")
     assert (died.type, died.frame) == ("stepwell.errors.ProcessCrashed", None)
+
+
+async def test_the_leader_counts_all_that_is_pending_and_not_one_batch_a_minute(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    conn.execute(
+        "insert into stepwell.failure_tally (fingerprint, at, count, task, type, message)"
+        " select stepwell.fingerprint('work', 'Boom', null), stepwell.now(), 1, 'work', 'Boom', ''"
+        " from generate_series(1, 11000)"
+    )
+
+    @app.task
+    async def work() -> None: ...
+
+    async with Worker(app):
+        # Within the minute that was between two batches.
+        await auntil(lambda: conn.execute("select from stepwell.failure_tally limit 1").fetchone() is None, 30)
+    assert conn.execute("select count from stepwell.failure_group").fetchone() == (11000,)

@@ -61,11 +61,11 @@ begin
             dashboard_bulks, delete_jobs, deliver_events, deliver_late, end_waits, fail_broken, fail_held,
             failure_group_of, forget_waits, has_live_run, job_changes, keeps_by_queue, key_holder, lock_family,
             lock_holders, lock_to_deliver, lock_to_hand_back, look_at_lines, move_jobs, note_failures,
-            open_failure_groups, open_rate, promote_one, prune_bulks, prune_events, prune_groups, prune_keys,
+            note_lost, open_failure_groups, open_rate, promote_one, prune_bulks, prune_events, prune_groups, prune_keys,
             prune_logs, prune_rows, prune_signals, put_schedules, queue_room, read_claimed, read_stack, release,
             remove_worker, renew, rescue_jobs, rescue_unregistered, results, retry, return_permits,
-            return_stray_permits, room_of, run_now, seal_group, send, step_saved, steps_done, still_held,
-            task_settings, tick_one, use_queue_tokens
+            return_stray_permits, room_of, run_now, seal_group, send, set_failures, step_saved, steps_done,
+            still_held, task_settings, tick_one, use_queue_tokens
           }'
         ),
         -- walk: the function follows an index in its order, from a given place on, and stops early.

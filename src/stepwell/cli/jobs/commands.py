@@ -63,7 +63,7 @@ def list_(
     looking = list_matching(which, limit, last, parse.duration(timeout, "--timeout"))
     with open_database(database) as opened:
         found = _read(looking, opened)
-        retried = [str(job.id) for job in found if job.state == "scheduled" and job.attempt and job.error is None]
+        retried = [str(job.id) for job in found if job.state not in FINISHED and job.attempt and job.error is None]
         errors = dict(opened.fetch(queries.reads.last_errors(retried))) if retried else {}
         found = [dataclasses.replace(job, error=errors.get(str(job.id), job.error)) for job in found]
         now = opened.fetch(queries.reads.clock())[0]

@@ -111,9 +111,9 @@ def prune_audit(limit: int) -> Query[int]:
     return Query("select stepwell.prune_audit(_limit => %s::integer)", (limit,))
 
 
-def fold_failures() -> Query[int]:
-    """Add the counts of failures to their groups."""
-    return Query("select stepwell.fold_failures()")
+def fold_failures(limit: int) -> Query[int]:
+    """Add so many counts of failures to their groups."""
+    return Query("select stepwell.fold_failures(%s::integer)", (limit,))
 
 
 def count_enqueued(limit: int) -> Query[int]:

@@ -16,6 +16,8 @@ comment on column stepwell.bulk.finished_at is 'When it was done or stopped; nul
 comment on column stepwell.bulk.worked_at is 'The end of the last chunk, in real time.';
 comment on column stepwell.bulk.next_at is 'The next chunk begins no earlier, in real time.';
 comment on column stepwell.bulk.looked_to is 'The last job that was looked at: the next chunk has older ones.';
+comment on column stepwell.bulk.chunk_size is
+  'How many jobs the next chunk has at most: fewer after a timeout, more after quick chunks.';
 comment on column stepwell.bulk.looked is 'How many jobs were looked at.';
 comment on column stepwell.bulk.done is 'How many were changed.';
 comment on column stepwell.bulk.skipped is 'How many matched, but could not be changed any more or need no change.';

@@ -31,7 +31,8 @@ comment on column stepwell.failure_group.is_full is
 comment on index stepwell.failure_group_task is 'Counts the groups of a task.';
 
 comment on table stepwell.failure_tally is
-  'Counts of failures that are not yet added to their groups: a row for each call of stepwell.fail and group.';
+  'Counts of failures that are not yet added to their groups: a row for each call of stepwell.fail and group. Lost '
+  'runs have rows of their own, by queue.';
 comment on column stepwell.failure_tally.id is 'The order in which they are added.';
 comment on column stepwell.failure_tally.fingerprint is 'The group.';
 comment on column stepwell.failure_tally.at is 'When the failures were recorded.';
@@ -39,6 +40,9 @@ comment on column stepwell.failure_tally.count is 'How many there were.';
 comment on column stepwell.failure_tally.task is 'As in failure_group, which may have to be made.';
 comment on column stepwell.failure_tally.type is 'As in failure_group.';
 comment on column stepwell.failure_tally.frame is 'As in failure_group.';
+comment on column stepwell.failure_tally.queue is 'The queue of lost runs; null: there are none.';
+comment on column stepwell.failure_tally.lost is
+  'How many runs ended without a worker that could count them: stepwell.fold_failures adds them to stepwell.stat.';
 comment on column stepwell.failure_tally.message is 'The message of one of them.';
 comment on column stepwell.failure_tally.job_id is 'The job of one of them.';
 

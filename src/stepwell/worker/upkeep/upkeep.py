@@ -53,7 +53,6 @@ class Upkeep:
             Duty("rescuing jobs of unregistered workers", 600, queries.fleet.rescue_unregistered, self._rescued),
             Duty("admitting stranded runs", 120, queries.upkeep.admit_stranded),
             Duty("returning stray permits", 120, queries.upkeep.return_stray_permits),
-            Duty("counting failures", 60, queries.upkeep.fold_failures),
             Duty("removing stale schedules", 120, queries.schedules.remove_stale_schedules, self._removed),
             self._partitions,
             Duty("dropping expired partitions", 600, queries.upkeep.prune),
@@ -72,6 +71,8 @@ class Upkeep:
             BatchDuty("deleting old statistics", 600, queries.upkeep.prune_stats),
             BatchDuty("deleting old groups of failures", 600, queries.upkeep.prune_failures),
             BatchDuty("deleting old records of acts", 600, queries.upkeep.prune_audit),
+            # Pages add only the oldest of what is not counted yet.
+            BatchDuty("counting failures", 15, queries.upkeep.fold_failures, limit=5_000),
             BatchDuty("counting enqueued jobs", 60, queries.upkeep.count_enqueued),
             BatchDuty("adding up statistics", 60, queries.upkeep.sum_stats, limit=50),
         ]

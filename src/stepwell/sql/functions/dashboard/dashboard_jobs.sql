@@ -4,7 +4,8 @@
 -- The walk is within the chosen state wherever an index or a small number allows that, so that a rare state is found
 -- behind millions of other jobs. Elsewhere it passes over jobs of other states, which count as looked at. _argument
 -- matches the value of an argument, given by name or by a path with dots, as text; without a name, any part of the
--- args. _error matches a part of the error, ignoring case. _failure is the fingerprint of the last failed attempt.
+-- args. _error matches a part of the error that is shown, ignoring case: of a live job without one, of that of its last
+-- attempt. _failure is the fingerprint of the last failed attempt.
 -- _sort is another order: due (the earliest first), priority (the highest first) or runtime (the longest first). Then
 -- the page begins after _offset jobs, and "sorted" tells what the order is over. If "whole" is true, it is over all that
 -- match: a state has few jobs, or an index has this order. Otherwise it is over the newest jobs that match, up to
@@ -238,12 +239,15 @@ begin
           when strpos(u.args::text, ''\u'') > 0 then stepwell.argument_is(u.args, $7, $8)
           else u.args ->> $7 = $8 or u.args #>> string_to_array($7, ''.'') = $8
         end)
-        and ($9 is null or strpos(lower(u.error), lower($9)) > 0)
         and ($10 is null or u.enqueued_at > $10) and ($11 is null or u.enqueued_at <= $11)
         and (u.expires_at is null or u.expires_at > $12)
         and ($17 is null or u.state = any ($17)) and ($18 is null or u.group_id = $18)
         and ($19 is null or u.enqueued_at <= $19 and (u.finished_at is null or u.finished_at <= $19))
         and (not $20 or u.to_retry) and u.state is not null
+        -- Here, so that the last attempt is looked up only if all that is cheaper matches.
+        and ($9 is null or strpos(lower(coalesce(u.error, case when u.attempt > 0 and u.finished_at is null then
+          stepwell.last_error(u.id, u.attempt, u.finished_at)
+        end)), lower($9)) > 0)
         and ($16 is null or stepwell.last_failure(u.id) = $16)
       ) is true as matches, (%s)::double precision as key
     from (%s) u where u.id %s $13 and u.id %s $14%s',

@@ -1,5 +1,6 @@
--- Add the counts of up to _limit rows of stepwell.failure_tally to their groups, and delete these rows. It waits for no
--- lock: the tallies of a group that another session has locked stay for the next call. A resolved group is opened again
+-- Add the counts of up to _limit rows of stepwell.failure_tally to their groups, and those of lost runs to the counters
+-- of this minute, and delete these rows. It waits for no lock but, if there are lost runs, that of such a counter: the
+-- tallies of a group that another session has locked stay for the next call. A resolved group is opened again
 -- if a failure is later than the moment at which it was resolved. Returns how many tallies it has added.
 create or replace function stepwell.fold_failures(_limit integer default 10000) returns integer
 language plpgsql volatile security definer
@@ -16,7 +17,8 @@ begin
     return 0;
   end if;
   select array_agg(n.fingerprint) as prints, array_agg(n.task) as tasks, array_agg(n.type) as types,
-    array_agg(n.frame) as frames, array_agg(n.message) as messages, array_agg(n.job_id) as job_ids, min(n.at) as at
+    array_agg(n.frame) as frames, array_agg(n.message) as messages, array_agg(n.job_id) as job_ids,
+    array_agg(n.at) as ats
   into _new
   from (
     select distinct on (t.fingerprint) t.fingerprint, t.task, t.type, t.frame, t.message, t.job_id, t.at
@@ -31,12 +33,20 @@ begin
   ) n;
   if _new.prints is not null then
     perform stepwell.open_failure_groups(
-      _new.prints, _new.tasks, _new.types, _new.frames, _new.messages, _new.job_ids, _new.at
+      _new.prints, _new.tasks, _new.types, _new.frames, _new.messages, _new.job_ids, _new.ats
     );
   end if;
-  select array_agg(t.id order by t.id), array_agg(stepwell.failure_group_of(t.task, t.type, t.frame) order by t.id)
-  into _ids, _prints
+  -- The group is looked up once for each cause, and not for each tally.
+  with cause as materialized (
+    select c.task, c.type, c.frame, stepwell.failure_group_of(c.task, c.type, nullif(c.frame, '')) as print
+    from (
+      select distinct t.task, t.type, coalesce(t.frame, '') as frame from stepwell.failure_tally t
+      where t.id = any (_ids)
+    ) c
+  )
+  select array_agg(t.id order by t.id), array_agg(c.print order by t.id) into _ids, _prints
   from stepwell.failure_tally t
+  join cause c on c.task = t.task and c.type = t.type and c.frame = coalesce(t.frame, '')
   where t.id = any (_ids);
   _locked := array(
     select g.fingerprint from stepwell.failure_group g
@@ -49,7 +59,15 @@ begin
     where u.print in (select l.print from unnest(_locked) as l (print))
   ), gone as (
     delete from stepwell.failure_tally t using mine m where t.id = any (_ids) and t.id = m.id
-    returning m.print, t.id, t.at, t.count, t.message, t.job_id
+    returning m.print, t.id, t.at, t.count, t.message, t.job_id, t.task, t.queue, t.lost
+  ), lost as (
+    insert into stepwell.stat as s (minute, task, queue, failed)
+    select date_trunc('minute', stepwell.now()), g.task, g.queue, least(sum(g.lost), 2147483647) from gone g
+    where g.lost > 0 and length(g.task) between 1 and 200 and length(g.queue) between 1 and 200
+    group by g.task, g.queue
+    -- In the order of stepwell.add_stats.
+    order by g.task, g.queue
+    on conflict on constraint stat_pkey do update set failed = least(s.failed::bigint + excluded.failed, 2147483647)
   ), hours as (
     insert into stepwell.failure_hour as h (fingerprint, hour, count)
     select g.print, date_trunc('hour', g.at, 'UTC'), sum(g.count) from gone g group by 1, 2

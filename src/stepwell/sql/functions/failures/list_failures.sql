@@ -1,6 +1,7 @@
 -- Groups of failures, the last seen first or, with _sort = 'count', the largest first: at most _limit, of one state and
 -- one task or of all, after the group _after in that order. With _fingerprint, only that group. Counts and states
--- include what stepwell.fold_failures has yet to add; the order does not. hours are the counts of the last 24 hours.
+-- include what stepwell.fold_failures has yet to add, up to the 10,000 oldest tallies; the order does not. hours are
+-- the counts of the last 24 hours.
 create or replace function stepwell.list_failures(
   _state text default null,
   _task text default null,

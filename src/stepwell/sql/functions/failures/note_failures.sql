@@ -36,7 +36,10 @@ begin
     ));
   end if;
   if _known < cardinality(_fingerprints) then
-    perform stepwell.open_failure_groups(_fingerprints, _tasks, _types, _frames, _messages, _job_ids, _now);
+    perform stepwell.open_failure_groups(
+      _fingerprints, _tasks, _types, _frames, _messages, _job_ids,
+      array_fill(_now, array[cardinality(_fingerprints)])
+    );
   end if;
 end
 $$;

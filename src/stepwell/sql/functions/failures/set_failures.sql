@@ -13,15 +13,19 @@ begin
       );
   end if;
   _changed := array(
-    select g.fingerprint from stepwell.failure_group g
-    where g.fingerprint = any (_fingerprints) and (
-      g.state <> _state
-      -- A failure that is yet to be added opens it again.
-      or g.state = 'resolved'
-        and exists (select from stepwell.failure_tally t where t.fingerprint = g.fingerprint and t.at > g.state_at)
+    -- The tallies are read once. Without an index, which each failure would have to maintain, a look for each group
+    -- would read all of them.
+    with pending as materialized (
+      select t.fingerprint, max(t.at) as last_at from stepwell.failure_tally t
+      where _state = 'resolved'
+      group by t.fingerprint
     )
+    select g.fingerprint from stepwell.failure_group g
+    left join pending p on p.fingerprint = g.fingerprint
+    -- A failure that is yet to be added opens it again.
+    where g.fingerprint = any (_fingerprints) and (g.state <> _state or g.state = 'resolved' and p.last_at > g.state_at)
     order by g.fingerprint
-    for no key update
+    for no key update of g
   );
   update stepwell.failure_group g set state = _state, state_at = stepwell.now() where g.fingerprint = any (_changed);
   return _changed;

@@ -18,6 +18,8 @@ declare
   _undoing boolean[];
   _count integer;
   _left uuid[] := '{}';
+  _broken uuid[] := '{}';
+  _lost record;
 begin
   with held as materialized (
     select j.id, j.epoch, j.task, j.queue, j.attempt, j.policy, j.cancelling, j.undoing is not null as undoing
@@ -55,9 +57,16 @@ begin
         when data_exception or integrity_constraint_violation or program_limit_exceeded then
           -- A constraint refuses the row of this job. That must not stop the rescue of the others.
           perform stepwell.fail_broken(_ids[_k], format('%s; and it cannot run again: %s', _message, sqlerrm));
+          _broken := _broken || _ids[_k];
       end;
     end loop;
   end;
+  select array_agg(u.id) as ids, array_agg(u.task) as tasks, array_agg(u.queue) as queues into _lost
+  from unnest(_ids, _names, _queues, _cancelling) as u (id, task, queue, cancelling)
+  where not u.cancelling and u.id <> all (_left) and u.id <> all (_broken);
+  if _lost.ids is not null then
+    perform stepwell.note_lost(_lost.ids, _lost.tasks, _lost.queues, 'LeaseLost', _message);
+  end if;
   -- A job whose cancel was requested has ended as cancelled. A job whose undo begins here has failed.
   return query
     select u.id, u.task, u.queue, u.attempt, _message,

@@ -11,7 +11,7 @@ declare
   _fingerprint uuid;
   _gone record;
 begin
-  select j.epoch, j.attempt, j.claimed_at, j.worker_id, j.task into _job from stepwell.job j where j.id = _id;
+  select j.epoch, j.attempt, j.claimed_at, j.worker_id, j.task, j.queue into _job from stepwell.job j where j.id = _id;
   if not found then
     return false;
   end if;
@@ -23,6 +23,7 @@ begin
   perform stepwell.note_failures(
     array[_fingerprint], array[_job.task], '{Broken}', '{null}', array[left(_message, 500)], array[_id], '{1}'
   );
+  perform stepwell.note_lost(array[_id], array[_job.task], array[_job.queue], 'Broken', _message);
   _gone := stepwell.to_history(
     array[_id], array[_job.epoch], '{failed}', array[_keep], _errors => array[left('Broken: ' || _message, 1000)],
     _failures => array[json_build_object('type', 'Broken', 'message', left(_message, 10000))],

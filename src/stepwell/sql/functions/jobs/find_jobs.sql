@@ -3,7 +3,8 @@
 -- a call is short and holds its snapshot only briefly, even if nothing matches. looked_to is the id at which it
 -- stopped: pass it as _before to continue. Null: no older job matches.
 -- _group: only members of this group. _failure: only jobs whose last failed attempt has this fingerprint. _error
--- matches a part of the error, ignoring case. _to_retry leaves out scheduled jobs that a retry would not change.
+-- matches a part of the error, ignoring case: of a live job without one, of that of its last attempt. _to_retry leaves
+-- out scheduled jobs that a retry would not change.
 create or replace function stepwell.find_jobs(
   _states stepwell.state[] default null,
   _task text default null,
@@ -47,6 +48,10 @@ begin
     -- Each of these jobs is looked up by its id.
     _look := least(_look, 5000);
   end if;
+  if _error is not null and _live then
+    -- So are the last attempts of live jobs.
+    _look := least(_look, 5000);
+  end if;
   -- An id begins with its real time. An hour is longer than an enqueue takes, or than a clock is set back.
   if not exists (select from stepwell.clock) then
     _from := greatest(_from, stepwell.first_uuid_at(_enqueued_after, -3600));
@@ -75,32 +80,39 @@ begin
           and (_worker_id is null or a.worker_id = _worker_id)
           and (_group is null or a.group_id = _group)
           and (_metadata is null or a.metadata @> _metadata)
-          and (_error is null or strpos(lower(a.error), lower(_error)) > 0)
           and (_enqueued_after is null or a.enqueued_at > _enqueued_after)
           and (_enqueued_before is null or a.enqueued_at <= _enqueued_before)
           and (not _to_retry or a.to_retry)
           -- A job of this failure that is gone, or has failed in another way since.
           and a.state is not null
+          -- At the end, so that the last attempt is looked up only if all else matches.
+          and (
+            _error is null
+            or strpos(
+              lower(coalesce(a.error, case when a.attempt > 0 then stepwell.last_error(a.id, a.attempt, null) end)),
+              lower(_error)
+            ) > 0
+          )
           as matches
       from (
         (
           select u.id, u.state, u.task, u.queue, u.owner, u.worker_id, u.metadata, u.enqueued_at, u.error, u.to_retry,
-            u.group_id
+            u.group_id, u.attempt
           from (
             select j.id, j.state, j.task, j.queue, j.owner, j.worker_id, j.metadata, j.enqueued_at,
               coalesce(j.reason, case when j.worker_id is null and j.run_at = j.misfit_until then j.misfit end)
                 as error,
               -- A scheduled job without an attempt was scheduled on purpose.
               j.state <> 'scheduled' or j.attempt > 0 or j.run_at = j.misfit_until as to_retry,
-              j.group_id, null::timestamptz as expires_at, 'live' as part
+              j.group_id, j.attempt, null::timestamptz as expires_at, 'live' as part
             from stepwell.job j
             union all
             select h.id, h.state, h.task, h.queue, h.owner, h.worker_id, h.metadata, h.enqueued_at, h.error, true,
-              h.group_id, h.expires_at, 'history'
+              h.group_id, 0, h.expires_at, 'history'
             from stepwell.history h
             union all
             select h.id, h.state, h.task, h.queue, h.owner, h.worker_id, h.metadata, h.enqueued_at, h.error, true,
-              h.group_id, h.expires_at, 'failed'
+              h.group_id, 0, h.expires_at, 'failed'
             from stepwell.history h
           ) u
           -- The condition is outside the union, as in the view stepwell.jobs: inside, Postgres could not walk along an
@@ -120,9 +132,10 @@ begin
         -- Running jobs are few, and may be anywhere among the others.
         (
           select r.id, r.state, r.task, r.queue, r.owner, r.worker_id, r.metadata, r.enqueued_at, r.reason, true,
-            r.group_id
+            r.group_id, r.attempt
           from (
-            select j.id, j.state, j.task, j.queue, j.owner, j.worker_id, j.metadata, j.enqueued_at, j.reason, j.group_id
+            select j.id, j.state, j.task, j.queue, j.owner, j.worker_id, j.metadata, j.enqueued_at, j.reason,
+              j.group_id, j.attempt
             from stepwell.job j
             where _failure is null and _only_running and j.state = 'running'
             -- The order of the index on running jobs, so that it is used.
@@ -136,7 +149,7 @@ begin
         union all
         (
           select f.job_id, l.state, l.task, l.queue, l.owner, l.worker_id, l.metadata, l.enqueued_at, l.error,
-            l.to_retry, l.group_id
+            l.to_retry, l.group_id, l.attempt
           from (
             select distinct c.job_id from stepwell.failure c
             where _failure is not null and c.fingerprint = _failure and c.job_id < _to and c.job_id >= _from
@@ -145,14 +158,15 @@ begin
           ) f
           left join lateral (
             select u.state, u.task, u.queue, u.owner, u.worker_id, u.metadata, u.enqueued_at, u.error, u.to_retry,
-              u.group_id
+              u.group_id, u.attempt
             from (
               select j.state, j.task, j.queue, j.owner, j.worker_id, j.metadata, j.enqueued_at, j.reason as error,
-                j.state <> 'scheduled' or j.attempt > 0 or j.run_at = j.misfit_until as to_retry, j.group_id
+                j.state <> 'scheduled' or j.attempt > 0 or j.run_at = j.misfit_until as to_retry, j.group_id,
+                j.attempt
               from stepwell.job j where j.id = f.job_id
               union all
               select h.state, h.task, h.queue, h.owner, h.worker_id, h.metadata, h.enqueued_at, h.error, true,
-                h.group_id
+                h.group_id, 0
               from stepwell.history h where h.id = f.job_id and h.expires_at > _now
               limit 1
             ) u

@@ -2,6 +2,8 @@
 -- Returns how many. An enqueue itself counts nothing: this reads each job once, in stepwell.job or stepwell.history,
 -- when its id is half a minute old. So a job is not counted if it was committed later than that, or has ended by then
 -- and is not kept. After an hour in which nobody counted, counting goes on an hour back.
+-- If it has counted ahead of the clock, the clock was set back. Then counting goes on from the next minute, and the
+-- counts of later minutes are dropped: their jobs are counted when the clock is there.
 create or replace function stepwell.count_enqueued(_limit integer default 10000) returns integer
 language plpgsql volatile security definer
 as $$
@@ -12,12 +14,18 @@ declare
   _upto uuid := stepwell.first_uuid_at(_now, -30);
   _counted integer;
   _origin constant timestamptz := '2000-01-01 00:00:00+00';
+  _next_minute timestamptz := date_bin('1 minute', _now, _origin) + interval '1 minute';
 begin
   -- One session at a time: another one counts now, and would count the same.
   select greatest(coalesce(p.counted_to, stepwell.first_uuid_at(_now, -600)), stepwell.first_uuid_at(_now, -3600))
   into _from
   from stepwell.stat_progress p
   for update skip locked;
+  if _from > stepwell.first_uuid_at(_next_minute, 0) and isfinite(_now) then
+    update stepwell.stat_progress p set counted_to = stepwell.first_uuid_at(_next_minute, 0);
+    update stepwell.stat s set enqueued = 0 where s.minute >= _next_minute and s.enqueued > 0;
+    return 0;
+  end if;
   if _from is null or _from >= _upto then
     return 0;
   end if;

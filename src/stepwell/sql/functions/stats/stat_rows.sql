@@ -1,6 +1,7 @@
 -- The counters since _from, which is on the full _sums minutes: as far as there are any, sums over so many minutes,
 -- then over fewer, then the counters of the last minutes. _all: the sums over all tasks and queues, instead of by task
--- and queue; only the last minutes are by task and queue then, too. At most 50,000 rows of each kind.
+-- and queue; only the last minutes are by task and queue then, too. At most 50,000 rows of each kind. Sums that were
+-- made ahead of the clock, which was set back since, are not read until stepwell.sum_stats has made them anew.
 create or replace function stepwell.stat_rows(_from timestamptz, _sums integer, _all boolean) returns table (
   at timestamptz,
   task text,
@@ -17,6 +18,7 @@ create or replace function stepwell.stat_rows(_from timestamptz, _sums integer, 
 language plpgsql stable
 as $$
 declare
+  _now timestamptz := stepwell.now();
   _progress stepwell.stat_progress;
   _at timestamptz := _from;
   _minutes integer;
@@ -32,7 +34,7 @@ begin
       else _progress.minutes_to
     end;
     -- By task and queue, the counters of single minutes are all there is.
-    continue when _minutes > _sums or _to is null or _to <= _at or (_minutes = 1 and not _all);
+    continue when _minutes > _sums or _to is null or _to <= _at or _to > _now or (_minutes = 1 and not _all);
     return query
       select s.since, s.task, s.queue, s.enqueued, s.succeeded, s.failed, s.cancelled, s.ended, s.seconds, s.waits,
         s.runs

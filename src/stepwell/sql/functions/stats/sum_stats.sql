@@ -2,6 +2,8 @@
 -- tasks and queues, of every five minutes, hour and quarter of a day also by task and queue. Writes the sums of at most
 -- _limit times, and returns how many. Enqueued jobs are counted half a minute later than runs, so a minute is over when
 -- they are counted.
+-- If it has added up ahead of the clock, the clock was set back. Then it goes on from the last sum before, and replaces
+-- that and all later ones: they may have been written before all of their counters.
 create or replace function stepwell.sum_stats(_limit integer default 100) returns integer
 language plpgsql volatile security definer
 set timezone = 'UTC'
@@ -41,6 +43,14 @@ begin
       when 60 then _progress.hours_to
       else _progress.quarters_to
     end;
+    if _at > _now then
+      _at := (
+        select s.since from stepwell.stat_sum s
+        where s.minutes = _minutes and s.since < date_bin(_length, _now, _origin)
+        order by s.minutes desc, s.since desc
+        limit 1
+      );
+    end if;
     -- Older sums are not read any more.
     _at := greatest(_at, date_bin(
       _length, _now - case when _minutes < 60 then interval '2 days' else interval '7 days' end, _origin

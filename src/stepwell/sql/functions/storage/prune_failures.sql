@@ -15,7 +15,8 @@ begin
   where g.fingerprint = any (array(
     select o.fingerprint from stepwell.failure_group o
     where o.last_at < _now - least(greatest(_keep, 0), 3155760000) * interval '1 second'
-      and not exists (select from stepwell.failure_tally t where t.fingerprint = o.fingerprint)
+      -- Not "exists": for want of an index, that could read all tallies for each group.
+      and o.fingerprint not in (select t.fingerprint from stepwell.failure_tally t)
     limit _limit
     for update skip locked
   ));
