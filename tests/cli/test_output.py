@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import struct
@@ -43,6 +44,33 @@ def test_very_long_values_are_cut_in_tables_and_whole_elsewhere(run: Run, jobs: 
     job = jobs.failed("long " * 2000, args='{"x": "' + "y" * 5000 + '"}')
     assert max(len(line) for line in run("jobs", "list").out.splitlines()) < 400
     assert "y" * 5000 in run("jobs", "show", job).out
+
+
+def test_json_is_read_by_every_program_whatever_the_values_are(run: Run, jobs: Jobs) -> None:
+    args = '{"a": 1e400, "b": [-1e400, {"c": "\\ud800\\ud83d\\ude00ä"}], "n": 12345678901234567890123}'
+    job = jobs.running(args=args)
+    shown = {"a": "inf", "b": ["-inf", {"c": "\ud800\U0001f600ä"}], "n": 12345678901234567890123}
+    for argv in (("jobs", "list"), ("jobs", "show", job), ("top", "--once")):
+        ran = run(*argv, "--json")
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.out.isascii()
+
+        def refuse(constant: str) -> None:
+            raise AssertionError(constant)
+
+        found = json.loads(ran.out, parse_constant=refuse)
+        [read] = found["running"] if argv[0] == "top" else found if argv[1] == "list" else [found]
+        assert read["args"] == shown
+
+
+@pytest.mark.parametrize("depth", [300, 900, 960, 980, 1100])
+def test_json_is_printed_whole_or_cut_where_it_is_too_deep(run: Run, jobs: Jobs, depth: int) -> None:
+    jobs.ready(args='{"a": ' * depth + "1" + "}" * depth)
+    other = jobs.ready()
+    ran = run("jobs", "list", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert other in ran.out
+    assert ran.out.count('"a"') == depth or "too deep" in ran.out
 
 
 @pytest.mark.slow

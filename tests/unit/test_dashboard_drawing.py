@@ -262,10 +262,6 @@ def test_a_form_says_what_json_an_argument_takes_and_what_its_default_is() -> No
 def test_hidden_fields_are_hidden_at_every_depth() -> None:
     redaction = Redaction(["Token"])
     assert redaction.apply({"a": [{"TOKEN": {"x": 1}}], "b": 2}) == {"a": [{"TOKEN": "[redacted]"}], "b": 2}
-    deep: Any = {"token": 1}
-    for _ in range(100_000):
-        deep = [deep]
-    assert redaction.apply(deep) == "[redacted]"
 
 
 def test_lengths_and_counts_read_well() -> None:

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
 from stepwell.values.duration import describe
+from stepwell.values.json_copy import changed, shallow
 from stepwell.values.redaction import Redaction
+from stepwell.web.sendable import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +31,8 @@ Row = TypeVar("Row")
 _WIDEST_WHEN_PIPED = 200
 _NARROWEST = 8
 _GAP = "  "
+_DEEPEST = 500
+"""How deep a JSON document is nested at least, if not all of it can be written."""
 STYLES = {
     "ok": "green",
     "warning": "yellow",
@@ -122,8 +126,18 @@ def styled(parts: Iterable[tuple[str, str]]) -> None:
 
 
 def dump(value: object) -> None:
-    """Print one JSON document: ASCII only, times in UTC as ISO 8601."""
-    sys.stdout.write(json.dumps(hide(value), indent=2, default=_plain) + "\n")
+    """Print one JSON document: ASCII only, times in UTC as ISO 8601, and numbers that JSON does not have as text."""
+    redaction = hidden_fields()
+
+    def printable(name: str | None, field: Any, depth: int) -> Any:
+        return redaction.hidden(name, _plain(field), depth)
+
+    document = changed(value, printable)
+    try:
+        text = to_json(document, indent=2, only_ascii=True)
+    except RecursionError:
+        text = to_json(shallow(document, _DEEPEST), indent=2, only_ascii=True)
+    sys.stdout.write(text + "\n")
 
 
 def record(value: Any, *without: str) -> dict[str, Any]:
@@ -133,14 +147,23 @@ def record(value: Any, *without: str) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names if name not in without}
 
 
-def compact(value: object) -> str:
-    return json.dumps(hide(value), ensure_ascii=False)
+def compact(value: object, indent: int | None = None) -> str:
+    """A value as JSON for people, in one line unless it is to be indented."""
+    shown = hide(value)
+    try:
+        return json.dumps(shown, ensure_ascii=False, indent=indent)
+    except RecursionError:
+        return json.dumps(shallow(shown, _DEEPEST), ensure_ascii=False, indent=indent)
 
 
 def hide(value: object) -> Any:
     """The value without the fields that STEPWELL_REDACT names, such as "password,token"."""
+    return hidden_fields().apply(value)
+
+
+def hidden_fields() -> Redaction:
     named = os.environ.get("STEPWELL_REDACT", "")
-    return Redaction(name for name in named.split(",") if name.strip()).apply(value)
+    return Redaction(name for name in named.split(",") if name.strip())
 
 
 def ago(at: datetime | None, now: datetime) -> str:
@@ -196,8 +219,11 @@ def _line(columns: Sequence[Column[Any]], widths: Sequence[int], texts: Sequence
 
 
 def _plain(value: object) -> object:
+    """A value as JSON has it, apart from what it contains."""
     if isinstance(value, msgspec.Struct) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
-        return hide(record(value))
+        return record(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
+    if value is None or isinstance(value, bool | int | float | str | dict | list | tuple):
+        return cast("object", value)
     return str(value)

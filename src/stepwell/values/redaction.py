@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
+from stepwell.values.json_copy import changed
 from stepwell.values.sealing import PLAIN, Sealer
 
 HIDDEN = "[redacted]"
@@ -28,22 +29,22 @@ class Redaction:
         return any(self.hides(part) for part in (path, *path.split(".")))
 
     def apply(self, value: Any) -> Any:
-        """Return the value with hidden fields. What is nested too deep to be searched is hidden as a whole."""
-        if not self.names:
-            return value
-        try:
-            return self._apply(value)
-        except RecursionError:
-            return HIDDEN
+        """Return a copy of the value with hidden fields."""
+        return changed(value, self.hidden) if self.names else value
+
+    def hidden(self, name: str | None, value: Any, _depth: int = 0) -> Any:
+        """A field or an item as it may be shown, for `changed`."""
+        return HIDDEN if name is not None and self.hides(name) else value
 
     def touches(self, value: Any) -> bool:
         """Whether something in the value is hidden."""
-        return bool(self.names) and self.apply(value) != value
+        touched = False
 
-    def _apply(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            fields = cast("dict[Any, Any]", value)
-            return {name: HIDDEN if self.hides(str(name)) else self._apply(field) for name, field in fields.items()}
-        if isinstance(value, list):
-            return [self._apply(item) for item in cast("list[Any]", value)]
-        return value
+        def look(name: str | None, field: Any, _depth: int) -> Any:
+            nonlocal touched
+            touched = touched or self.hidden(name, field) != field
+            return field
+
+        if self.names:
+            changed(value, look)
+        return touched

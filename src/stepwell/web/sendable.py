@@ -6,7 +6,9 @@ import json
 import math
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
+
+from stepwell.values.json_copy import changed
 
 # The type json of Postgres takes the escape of half a character. Python joins two halves, so one that is left is alone.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -17,25 +19,25 @@ def sendable(text: str) -> str:
     return LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def to_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
-    """JSON that every program can read: without Infinity, NaN and lone surrogates. Raises `RecursionError` for what is
-    nested too deep, and `ValueError` for an integer of too many digits."""
+def to_json(
+    value: Any, default: Callable[[Any], Any] | None = None, *, indent: int | None = None, only_ascii: bool = False
+) -> str:
+    """JSON that every program can read: without Infinity, NaN and lone surrogates, which in ASCII are escapes. Raises
+    `RecursionError` for what is nested too deep, and `ValueError` for an integer of too many digits."""
+
     # Not msgspec, which refuses integers of more than 64 bits.
+    def dumped(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=only_ascii, default=default, allow_nan=False, indent=indent)
+
     try:
-        text = json.dumps(value, ensure_ascii=False, default=default, allow_nan=False)
+        text = dumped(value)
     except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, default=default, allow_nan=False)
+        text = dumped(changed(value, _finite))
     return sendable(text)
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, dict):
-        return {name: _finite(field) for name, field in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in cast("list[Any]", value)]
-    return value
+def _finite(_name: str | None, value: Any, _depth: int) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def number_of(text: str) -> float | str:

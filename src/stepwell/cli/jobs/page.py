@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from stepwell.cli.jobs.steps import print_steps
-from stepwell.cli.output import clean, compact, fields, hide, say
+from stepwell.cli.output import clean, compact, fields, say
 from stepwell.cli.wording import policy_text
 from stepwell.errors.text import error_line
 from stepwell.jobs.act_by_id import waits_of
@@ -69,7 +67,7 @@ def _state(job: JobInfo) -> str:
 
 def _json(value: object) -> str:
     line = compact(value)
-    return line if len(line) <= _LONGEST_LINE else json.dumps(hide(value), indent=2, ensure_ascii=False)
+    return line if len(line) <= _LONGEST_LINE else compact(value, indent=2)
 
 
 def _lasted(failure: Failure) -> str:
