@@ -10,7 +10,7 @@ import typer
 from stepwell.cli import parse
 from stepwell.cli.database import DatabaseOption, open_database
 from stepwell.cli.options import JsonOption
-from stepwell.cli.output import Column, compact, complain, dump, fields, say, table
+from stepwell.cli.output import Column, compact, complain, dump, fields, hidden_fields, record, say, table
 from stepwell.cli.progress import progress
 from stepwell.errors import StepwellError
 from stepwell.postgres import queries
@@ -18,6 +18,7 @@ from stepwell.postgres.database import Database
 from stepwell.postgres.queries.bulk import Bulk
 from stepwell.telemetry.bus import counted
 from stepwell.values.duration import describe, local_time
+from stepwell.web.reads.bulk import shown_filter
 
 group = typer.Typer(rich_markup_mode=None)
 
@@ -70,7 +71,7 @@ def bulk(
             Column("expected", lambda each: _expected(each), right=True),
             Column("started", lambda each: local_time(each.started_at)),
             Column("by", lambda each: each.asked_by, cut=True),
-            Column("filter", lambda each: compact(each.filter), cut=True),
+            Column("filter", lambda each: compact(_filter(each)), cut=True),
         ],
         empty="there are no bulk operations" if last is None else "there are no older ones",
     )
@@ -90,7 +91,7 @@ def show(id: IdArgument, json: JsonOption = False, database: DatabaseOption = No
         ("id", found.id),
         ("act", found.act),
         ("state", _state(found)),
-        ("filter", compact(found.filter)),
+        ("filter", compact(_filter(found))),
         ("options", compact(found.options) if found.options else None),
         ("expected", _expected(found) or None),
         ("done", found.done),
@@ -189,4 +190,8 @@ def _expected(found: Bulk) -> str:
 
 
 def _record(found: Bulk) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in found.__struct_fields__}
+    return {**record(found), "filter": _filter(found)}
+
+
+def _filter(found: Bulk) -> dict[str, Any]:
+    return shown_filter(found.filter, hidden_fields())

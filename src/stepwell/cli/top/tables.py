@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.cli.output import clean, hide
+from stepwell.cli.output import clean, compact, hide
 from stepwell.cli.top.view import Record, View
+from stepwell.postgres.queries.reads import value_of
 from stepwell.web.progress import read_progress
 from stepwell.web.wording import ago, between, count, length
 
@@ -162,13 +162,10 @@ def sparkline(values: Sequence[float]) -> str:
 
 def progress_text(stored: str | None) -> str:
     """What `ctx.progress` reported: a short bar, the share, and the message."""
-    try:
-        said: Any = hide(json.loads(stored)) if stored else None
-    except (ValueError, RecursionError):
-        return stored or ""
+    said = hide(value_of(stored))
     progress = read_progress(said)
     if progress is None:
-        return stored or ""
+        return "" if said is None else said if isinstance(said, str) else compact(said)
     share = progress.share
     bar = progress.amount if share is None else f"{'█' * round(share * 8):░<8} {share * 100:3.0f}%"
     return " ".join(part for part in (bar, progress.message) if part)

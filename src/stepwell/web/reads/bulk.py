@@ -50,12 +50,17 @@ def bulks(
 
 
 def shown_bulk(found: dict[str, Any], redaction: Redaction) -> dict[str, Any]:
-    """An operation as it may be shown: its filter may name what is hidden here, if it comes from elsewhere."""
-    if redaction:
-        found["filter"] = redaction.apply(found["filter"])
-        if "value" in found["filter"] and _hides(found["filter"].get("argument"), redaction):
-            found["filter"]["value"] = HIDDEN
+    """An operation as it may be shown."""
+    found["filter"] = shown_filter(found["filter"], redaction)
     return found
+
+
+def shown_filter(given: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:
+    """The filter of an operation as it may be shown: it may name what is hidden here, if it comes from elsewhere."""
+    shown = dict(redaction.apply(given))
+    if redaction and "value" in shown and _hides(shown.get("argument"), redaction):
+        shown["value"] = HIDDEN
+    return shown
 
 
 def _hides(argument: str | None, redaction: Redaction) -> bool:
