@@ -12,6 +12,7 @@ import typer
 from stepwell.cli.database import DatabaseOption
 from stepwell.cli.load_app import load_app
 from stepwell.cli.options import AppArgument
+from stepwell.cli.output import hidden_fields
 from stepwell.errors import ConfigError
 from stepwell.errors.text import how_to_install
 from stepwell.postgres.address import ENVIRONMENT
@@ -24,7 +25,10 @@ def mcp(
     redact: Annotated[
         list[str] | None,
         typer.Option(
-            "--redact", metavar="FIELD", help="Hide the values of fields of this name. Repeatable.", show_default=False
+            "--redact",
+            metavar="FIELD",
+            help="Hide the values of fields of this name, besides those that STEPWELL_REDACT names. Repeatable.",
+            show_default=False,
         ),
     ] = None,
     database: DatabaseOption = None,
@@ -42,4 +46,4 @@ def mcp(
 
     from stepwell.web.mcp.server import serve_stdio
 
-    asyncio.run(serve_stdio(loaded, redact=redact or []))
+    asyncio.run(serve_stdio(loaded, redact=[*hidden_fields().names, *(redact or [])]))

@@ -16,7 +16,7 @@ from stepwell.cli.database import DatabaseOption
 from stepwell.cli.load_app import load_app
 from stepwell.cli.logs import check_level, set_up_logging
 from stepwell.cli.options import AppArgument, LogLevelOption
-from stepwell.cli.output import complain, warn
+from stepwell.cli.output import complain, hidden_fields, warn
 from stepwell.cli.parse import UsageError
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.errors.text import how_to_install
@@ -60,7 +60,10 @@ def web(
     redact: Annotated[
         list[str] | None,
         typer.Option(
-            "--redact", metavar="FIELD", help="Hide the values of fields of this name. Repeatable.", show_default=False
+            "--redact",
+            metavar="FIELD",
+            help="Hide the values of fields of this name, besides those that STEPWELL_REDACT names. Repeatable.",
+            show_default=False,
         ),
     ] = None,
     trusted_proxy: Annotated[
@@ -101,7 +104,7 @@ def web(
         port=port,
         auth=token if user is None else _name_and_password(user),
         rights=roles[rights],
-        redact=redact or [],
+        redact=[*hidden_fields().names, *(redact or [])],
         trusted_proxy=trusted_proxy,
         title=title,
         log_level=(log_level or "info").lower(),
