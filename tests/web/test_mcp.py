@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,14 +10,11 @@ from uuid import uuid4
 import psycopg
 import pytest
 from cli.commands import Jobs
-from mcp import Client, StdioServerParameters
+from web.assistant import assistant
 
 from stepwell.postgres import queries
 from stepwell.postgres.fetch import fetch
 from stepwell.values.log_line import LogLine
-from stepwell.web.mcp.bounds import MOST, bounded
-
-SHOP = Path(__file__).parent.parent / "cli"
 
 
 def enqueue(conn: psycopg.Connection[Any], args: Any) -> str:
@@ -35,20 +30,7 @@ async def test_an_assistant_reads_jobs_and_can_change_none(dsn: str, conn: psyco
     lines = [LogLine(failed, 1, 0.0, 20, "shop", "<b>one</b>"), LogLine(failed, 1, 0.0, 40, "shop", "two")]
     fetch(conn, queries.logs.write_logs(lines, {}))
     large = enqueue(conn, {"x": 1, "text": "y" * 60_000})
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "stepwell", "mcp", "shop:app", "--redact", "password"],
-        env={**os.environ, "STEPWELL_DATABASE_URL": dsn},
-        cwd=SHOP,
-    )
-    async with Client(server) as client:
-
-        async def call(name: str, **arguments: Any) -> Any:
-            result: Any = await client.call_tool(name, arguments)
-            text = result.content[0].text
-            assert len(text) < 3 * MOST
-            return text if result.is_error else json.loads(text)
-
+    async with assistant(dsn, "--redact", "password") as (client, call):
         tools = (await client.list_tools()).tools
         assert {"overview", "list_jobs", "job", "why", "failures", "queues", "workers"} <= {tool.name for tool in tools}
         assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
@@ -93,14 +75,30 @@ async def test_an_assistant_reads_jobs_and_can_change_none(dsn: str, conn: psyco
     assert conn.execute("select count(*) from stepwell.jobs where state = 'ready'").fetchone() == (2,)
 
 
-def test_an_answer_is_cut_to_fit_and_says_so() -> None:
-    assert bounded({"a": [1, 2]}) == {"a": [1, 2]}
-    for large in (
-        ["x" * 90] * 5000,
-        {"a": "y" * 10**6},
-        {str(n): "z" * 50 for n in range(9000)},
-        [[["w" * 99] * 99] * 99],
+@pytest.mark.slow
+async def test_what_the_app_prints_is_no_message_and_fields_are_hidden(
+    dsn: str, conn: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    (tmp_path / "loud.py").write_text(
+        "import os, subprocess\n"
+        "from stepwell import App\n"
+        "print('not JSON', flush=True)\n"
+        "print('nor this')\n"
+        "subprocess.run(['echo', 'nor that'])\n"
+        "app = App()\n"
+    )
+    job_id = enqueue(conn, {"password": "hunter2", "card": "hunter2", "x": 1})
+    refused: list[Exception] = []
+
+    async def heard(message: Any) -> None:
+        if isinstance(message, Exception):
+            refused.append(message)
+
+    options = ("--redact", "card")
+    async with assistant(dsn, *options, app="loud:app", cwd=tmp_path, heard=heard, STEPWELL_REDACT="password") as (
+        _,
+        call,
     ):
-        cut = bounded(large)
-        assert len(json.dumps(cut)) <= MOST
-        assert "cut" in json.dumps(cut) or "fields in all" in json.dumps(cut)
+        found = await call("job", job_id=job_id)
+    assert found["args"] == {"password": "[redacted]", "card": "[redacted]", "x": 1}
+    assert refused == []

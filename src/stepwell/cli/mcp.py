@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import sys
+from collections.abc import Generator
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -42,8 +45,24 @@ def mcp(
         raise ConfigError(f"the MCP server needs {' and '.join(missing)}: {how_to_install('mcp,web')}")
     if database is not None:
         os.environ[ENVIRONMENT] = database
-    loaded = load_app(app)
+    with _stdout_to_stderr():
+        loaded = load_app(app)
 
     from stepwell.web.mcp.server import serve_stdio
 
     asyncio.run(serve_stdio(loaded, redact=[*hidden_fields().names, *(redact or [])]))
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr() -> Generator[None]:
+    """What modules print, or programs that they start, must not get between the messages of the protocol: a client may
+    refuse them. While it serves, the library does the same."""
+    sys.stdout.flush()
+    protocol = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(protocol, 1)
+        os.close(protocol)

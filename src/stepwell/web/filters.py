@@ -185,6 +185,14 @@ def asked_number(query: QueryParams, name: str, most: int) -> int | None:
     return int(given)
 
 
+def asked_limit(query: QueryParams, default: int, most: int) -> int:
+    """How many rows a list may have."""
+    try:
+        return to_whole(query.get("limit"), "limit", default, most)
+    except ConfigError as error:
+        raise Refused(400, str(error)) from None
+
+
 def to_whole(given: str | None, what: str, default: int, most: int, *, least: int = 1) -> int:
     if given is None:
         return default

@@ -45,7 +45,10 @@ async def ask(dashboard: Dashboard, path: str, query: Mapping[str, Any] | None =
         body += message.get("body", b"")
 
     await dashboard(scope, receive, send)
-    found = json.loads(body)
+    try:
+        found = json.loads(body)
+    except RecursionError:
+        raise NotAnswered("a value is nested too deep to be read here: read it with psql") from None
     if status >= 400:
         raise NotAnswered(str(found.get("error", found)))
     return found

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from stepwell.errors import ConfigError
 from stepwell.postgres import queries
 from stepwell.postgres.queries.bulk import BulkAct
-from stepwell.web.filters import read_filters, to_uuid
+from stepwell.web.filters import asked_limit, read_filters, to_uuid
 from stepwell.web.reads import bulk
 from stepwell.web.values import SHORT, shown
 from stepwell.web.visit import Refused, Visit, inside
@@ -71,7 +71,8 @@ async def show_all(visit: Visit) -> Response:
         before = to_uuid(visit.request.query_params.get("before"), "before")
     except ConfigError as error:
         raise Refused(400, str(error)) from None
-    found = await visit.read(bulk.bulks(limit=_PAGE, before=before))
+    limit = asked_limit(visit.request.query_params, _PAGE, 500)
+    found = await visit.read(bulk.bulks(limit=limit, before=before))
     operations = [bulk.shown_bulk(each, visit.dashboard.redaction) for each in found["bulks"]]
     return visit.page(
         "bulks.html",

@@ -8,6 +8,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from stepwell.errors import CodecError, no_such_job
+from stepwell.web.filters import asked_limit
 from stepwell.web.pages import logs as log_pages
 from stepwell.web.reads import jobs
 from stepwell.web.timeline import phases_of
@@ -56,11 +57,11 @@ async def show(visit: Visit) -> Response:
 async def steps(visit: Visit) -> Response:
     """A further window of steps."""
     job_id: UUID = visit.request.path_params["id"]
-    offset = _offset(visit)
+    offset, limit = _offset(visit), asked_limit(visit.request.query_params, STEPS, STEPS)
     job = await _job(visit, job_id)
-    found = await _steps(visit, job_id, offset)
+    found = await _steps(visit, job_id, offset, limit)
     rows = waterfall(found, visit.pulse["now"], finished=job["finished_at"] is not None)
-    after = offset + STEPS
+    after = offset + limit
     data = {"id": str(job_id), "steps": found, "next": after if after < job["steps"] else None}
     return visit.fragment("steps.html", data, step_rows=rows, more_steps=data["next"], state=job["state"], kept=True)
 
@@ -68,9 +69,9 @@ async def steps(visit: Visit) -> Response:
 async def children(visit: Visit) -> Response:
     """A further window of children, or the children of a child."""
     job_id: UUID = visit.request.path_params["id"]
-    offset = _offset(visit)
-    found = await visit.read(jobs.children(job_id, offset, CHILDREN))
-    after = offset + len(found) if len(found) == CHILDREN else None
+    offset, limit = _offset(visit), asked_limit(visit.request.query_params, CHILDREN, CHILDREN)
+    found = await visit.read(jobs.children(job_id, offset, limit))
+    after = offset + len(found) if len(found) == limit else None
     data = {"id": str(job_id), "children": found, "next": after}
     return visit.fragment("children.html", data, more_children=after, kept=True)
 
@@ -82,8 +83,8 @@ async def _job(visit: Visit, job_id: UUID) -> dict[str, Any]:
     return job
 
 
-async def _steps(visit: Visit, job_id: UUID, offset: int) -> list[dict[str, Any]]:
-    found = await visit.read(jobs.steps(job_id, offset, STEPS))
+async def _steps(visit: Visit, job_id: UUID, offset: int, limit: int = STEPS) -> list[dict[str, Any]]:
+    found = await visit.read(jobs.steps(job_id, offset, limit))
     for step in found:
         step["value"] = cut(step["value"], step["value_size"], visit.dashboard.redaction)
     return found

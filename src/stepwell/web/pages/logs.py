@@ -10,6 +10,7 @@ from starlette.responses import Response
 from stepwell.errors import no_such_job
 from stepwell.postgres import queries
 from stepwell.values.log_level import LEVELS, level_name
+from stepwell.web.filters import asked_limit
 from stepwell.web.visit import Refused, Visit
 
 LINES = 100
@@ -19,36 +20,40 @@ async def show(visit: Visit) -> Response:
     """A page of lines, or those before it."""
     job_id: UUID = visit.request.path_params["id"]
     level, before, after = _level(visit), _line(visit, "before"), _line(visit, "after")
-    found = await _read(visit, job_id, level, before, after)
-    data = {"id": str(job_id), "level": level, "lines": found["lines"], "next": _older(found), "last": found["last"]}
-    return visit.fragment("log_lines.html", data, **_shown(found, level), kept=True)
+    limit = asked_limit(visit.request.query_params, LINES, LINES)
+    found = await _read(visit, job_id, level, before, after, limit)
+    older = _older(found, limit)
+    data = {"id": str(job_id), "level": level, "lines": found["lines"], "next": older, "last": found["last"]}
+    return visit.fragment("log_lines.html", data, **_shown(found, level, limit), kept=True)
 
 
 async def first_page(visit: Visit, job_id: UUID) -> dict[str, Any]:
     """What the page of a job shows of its logs."""
     level = _level(visit)
-    return _shown(await _read(visit, job_id, level, None, None), level)
+    return _shown(await _read(visit, job_id, level, None, None, LINES), level, LINES)
 
 
-def _shown(found: dict[str, Any], level: str) -> dict[str, Any]:
+def _shown(found: dict[str, Any], level: str, limit: int) -> dict[str, Any]:
     lines = [{**line, "level_name": level_name(line["level"])} for line in found["lines"]]
     return {
         "log": lines,
         "log_level": level,
         "levels": list(LEVELS),
-        "older_lines": _older(found),
+        "older_lines": _older(found, limit),
         "cut_lines": (found["first"] or 1) - 1,
     }
 
 
-def _older(found: dict[str, Any]) -> int | None:
+def _older(found: dict[str, Any], limit: int) -> int | None:
     """The line before which there may be more; None: there are none."""
     lines = found["lines"]
-    return lines[0]["line"] if len(lines) == LINES and lines[0]["line"] > (found["first"] or 1) else None
+    return lines[0]["line"] if len(lines) == limit and lines[0]["line"] > (found["first"] or 1) else None
 
 
-async def _read(visit: Visit, job_id: UUID, level: str, before: int | None, after: int | None) -> dict[str, Any]:
-    found = await visit.read(queries.logs.job_logs(job_id, LEVELS[level], before, after, LINES))
+async def _read(
+    visit: Visit, job_id: UUID, level: str, before: int | None, after: int | None, limit: int
+) -> dict[str, Any]:
+    found = await visit.read(queries.logs.job_logs(job_id, LEVELS[level], before, after, limit))
     if found is None:
         raise no_such_job(job_id)
     return found

@@ -9,16 +9,20 @@ from starlette.responses import Response
 from stepwell.calendar.cron_words import in_words
 from stepwell.calendar.schedule import following, to_timing
 from stepwell.errors import ConfigError
+from stepwell.web.filters import asked_limit
 from stepwell.web.reads import fleet
 from stepwell.web.values import shown
 from stepwell.web.visit import Visit
 from stepwell.web.wording import to_time
 
+_PAGE = 200
+
 
 async def show(visit: Visit) -> Response:
     owner, name = visit.asked("owner"), visit.asked("name")
     after = visit.asked("after_owner"), visit.asked("after")
-    found = await visit.read(fleet.schedules(owner, name, 50 if name else 10, after))
+    limit = asked_limit(visit.request.query_params, _PAGE, 1000)
+    found = await visit.read(fleet.schedules(owner, name, 50 if name else 10, after, limit))
     for schedule in found["schedules"]:
         schedule["args"] = shown(schedule["args"], visit.dashboard.redaction)
         schedule["words"] = in_words(schedule["cron"], schedule["every"])

@@ -13,10 +13,12 @@ from stepwell.postgres import queries
 from stepwell.values.bounds import check_name
 from stepwell.values.setting import Setting
 from stepwell.values.setting_text import text_of
+from stepwell.web.filters import asked_limit
 from stepwell.web.ranges import chosen, spark_of, stats_of
 from stepwell.web.reads import fleet
 from stepwell.web.visit import Refused, Visit
 
+_PAGE = 500
 _EMPTY: dict[str, Any] = {
     "workers": 0,
     "stats": None,
@@ -34,10 +36,15 @@ async def show(visit: Visit) -> Response:
     if name is not None:
         return await _one(visit, check_name(name, "name"))
     span, after = chosen(visit), visit.asked("after")
-    answer = await visit.read(fleet.tasks(span.name, after))
+    limit = asked_limit(visit.request.query_params, _PAGE, 1000)
+    answer = await visit.read(fleet.tasks(span.name, after, limit))
     found, further = {task["name"]: task for task in answer["tasks"]}, answer["next"]
     own = [one for one in visit.app.tasks if one > (after or "") and (further is None or one <= further)]
-    tasks = [_listed(one, found.get(one, {}), visit.app.tasks.get(one)) for one in sorted({*found, *own})]
+    names = sorted({*found, *own})
+    if len(names) > limit:
+        # Tasks that only this process knows stand between the others.
+        names, further = names[:limit], names[limit - 1]
+    tasks = [_listed(one, found.get(one, {}), visit.app.tasks.get(one)) for one in names]
     tasks = [{**task, "stats": stats_of(task, span, visit.pulse["now"])} for task in tasks]
     sparks = {task["name"]: spark_of(task["stats"], span) for task in tasks}
     return visit.page(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from stepwell.web.filters import asked_number
+from stepwell.web.filters import asked_limit, asked_number
 from stepwell.web.reads import fleet
 from stepwell.web.visit import Visit
+
+_PAGE = 100
 
 
 async def show(visit: Visit) -> Response:
     before = asked_number(visit.request.query_params, "before", 2**31 - 1)
-    found = await visit.read(fleet.workers(before))
+    limit = asked_limit(visit.request.query_params, _PAGE, 1000)
+    found = await visit.read(fleet.workers(before, limit))
     return visit.page(
         "workers.html",
         found,

@@ -30,9 +30,11 @@ def queue(span: str, name: str) -> Query[dict[str, Any]]:
     )
 
 
-def tasks(span: str, after: str | None = None) -> Query[dict[str, Any]]:
+def tasks(span: str, after: str | None = None, limit: int = 500) -> Query[dict[str, Any]]:
     return repeatable_query(
-        "select stepwell.dashboard_tasks(_range => %s::text, _after => %s::text)::text", (span, after), loaded
+        "select stepwell.dashboard_tasks(_limit => %s::integer, _range => %s::text, _after => %s::text)::text",
+        (limit, span, after),
+        loaded,
     )
 
 
@@ -41,8 +43,12 @@ def settings(task: str, in_code: str | None = None) -> Query[Setting]:
     return task_settings(task, in_code, None)
 
 
-def workers(before: int | None = None) -> Query[dict[str, Any]]:
-    return repeatable_query("select stepwell.dashboard_workers(_before => %s::integer)::text", (before,), loaded)
+def workers(before: int | None = None, limit: int = 100) -> Query[dict[str, Any]]:
+    return repeatable_query(
+        "select stepwell.dashboard_workers(_limit => %s::integer, _before => %s::integer)::text",
+        (limit, before),
+        loaded,
+    )
 
 
 def schedules(
@@ -50,12 +56,13 @@ def schedules(
     name: str | None = None,
     ticks: int = 10,
     after: tuple[str | None, str | None] = (None, None),
+    limit: int = 200,
 ) -> Query[dict[str, Any]]:
     """Schedules `after` the one with this owner and name."""
     return repeatable_query(
-        "select stepwell.dashboard_schedules(_owner => %s::text, _name => %s::text, _ticks => %s::integer,"
-        " _after_owner => %s::text, _after_name => %s::text)::text",
-        (owner, name, ticks, *after),
+        "select stepwell.dashboard_schedules(_limit => %s::integer, _owner => %s::text, _name => %s::text,"
+        " _ticks => %s::integer, _after_owner => %s::text, _after_name => %s::text)::text",
+        (limit, owner, name, ticks, *after),
         loaded,
     )
 
@@ -72,8 +79,10 @@ def failure(fingerprint: UUID) -> Query[dict[str, Any] | None]:
     return repeatable_query("select stepwell.dashboard_failure(%s::uuid)::text", (fingerprint,), loaded)
 
 
-def limits(after: str | None = None) -> Query[dict[str, Any]]:
-    return repeatable_query("select stepwell.dashboard_limits(_after => %s::text)::text", (after,), loaded)
+def limits(after: str | None = None, limit: int = 50) -> Query[dict[str, Any]]:
+    return repeatable_query(
+        "select stepwell.dashboard_limits(_after => %s::text, _limit => %s::integer)::text", (after, limit), loaded
+    )
 
 
 def database() -> Query[dict[str, Any]]:
