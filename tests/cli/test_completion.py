@@ -66,6 +66,16 @@ def test_a_name_that_a_shell_would_act_on_is_not_completed(complete: Complete, j
     assert complete("pause", "") == ["ok/näme.%1"]
 
 
+def test_a_name_that_is_an_option_is_not_completed(complete: Complete, jobs: Jobs) -> None:
+    for name in ("--all", "-y", "=ls", "~root"):
+        jobs.ready(queue=name)
+    assert complete("pause", "") == []
+    assert complete("jobs", "list", "--queue", "") == []
+    assert complete("pause", "--al") == ["--all"], "the option itself"
+    jobs.ready(queue="a--all=1")
+    assert complete("pause", "") == ["a--all=1"]
+
+
 @pytest.mark.parametrize("url", ["postgresql://nowhere.invalid/x", "nonsense", "embedded:/nowhere/at/all"])
 def test_without_a_database_nothing_is_completed_or_said(
     complete: Complete, monkeypatch: pytest.MonkeyPatch, url: str

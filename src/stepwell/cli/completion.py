@@ -27,8 +27,9 @@ Row = TypeVar("Row")
 Complete = Callable[[typer.Context, str], list[str]]
 
 _PATIENCE = 1.0
-# A completed name becomes part of a command line, and anybody who can enqueue a job can make a name such as $(reboot).
-_SAFE = re.compile(r"[\w@%+=:,./-]+")
+# A completed name becomes part of a command line, and anybody who can enqueue a job can make a name such as $(reboot),
+# or --all, which would be an option. zsh replaces =name by the path of a program.
+_SAFE = re.compile(r"(?![-=])[\w@%+=:,./-]+")
 
 
 def _fixed(values: Iterable[str]) -> Complete:
