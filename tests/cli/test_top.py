@@ -6,80 +6,25 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from cli.commands import Jobs, Run, Start
+from cli.seat import sitting
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from textual.pilot import Pilot
+from rich.cells import cell_len
 from textual.widgets import Input, Static
-from waiting import auntil
 
-from stepwell import App
-from stepwell.cli.database import person
 from stepwell.cli.top.dialogs import Page, Question
-from stepwell.cli.top.screen import Rows, Top
-from stepwell.cli.top.tables import QUEUES, fitting, progress_text
+from stepwell.cli.top.screen import Rows
+from stepwell.cli.top.tables import QUEUES, cut, fitting, progress_text
+from stepwell.cli.top.view import RecentViews, View
+from stepwell.testing import Clock
 
 HOSTILE = "[bold red]a[/]\x1b[31m/%b&"
-
-
-class Seat:
-    """A person in front of the screen."""
-
-    def __init__(self, screen: Top, pilot: Pilot[None]) -> None:
-        self.screen = screen
-        self.pilot = pilot
-
-    async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-        await self.pilot.pause()
-
-    async def sees(self, holds: Callable[[], object]) -> None:
-        """Wait for something, reading again meanwhile."""
-
-        async def now() -> bool:
-            await self.pilot.pause()
-            return bool(holds())
-
-        await auntil(now)
-
-    @property
-    def rows(self) -> list[list[str]]:
-        table = self.screen.query_one(Rows)
-        return [[cell.plain for cell in table.get_row_at(row)] for row in range(table.row_count)]
-
-    @property
-    def titles(self) -> list[str]:
-        return [str(column.label) for column in self.screen.query_one(Rows).ordered_columns]
-
-    def text(self, name: str) -> str:
-        widget = self.screen.query_one(f"#{name}", Static)
-        return str(widget.render()) if widget.display else ""
-
-    async def go(self, tab: str) -> None:
-        await self.press(tab)
-        name = ("queues", "jobs", "workers", "failures", "tasks")[int(tab) - 1]
-        await self.sees(lambda: self.screen.view is not None and name in self.screen.view.rows and self.titles)
-
-    async def asked(self) -> str:
-        await self.sees(lambda: isinstance(self.screen.screen, Question))
-        question = self.screen.screen
-        assert isinstance(question, Question)
-        return question.question
-
-
-@asynccontextmanager
-async def sitting(dsn: str, *, read_only: bool = False, size: tuple[int, int] = (120, 30)) -> AsyncGenerator[Seat]:
-    async with App(dsn, call_timeout="2s") as app:
-        screen = Top(app, "shop", interval=0.2, read_only=read_only)
-        async with screen.run_test(size=size) as pilot:
-            seat = Seat(screen, pilot)
-            await seat.sees(lambda: screen.view is not None or screen.away is not None)
-            yield seat
 
 
 async def test_queues_jobs_workers_failures_and_tasks_are_shown(dsn: str, jobs: Jobs) -> None:
@@ -149,81 +94,6 @@ async def test_names_are_shown_as_they_are(dsn: str, jobs: Jobs) -> None:
 
 
 @pytest.mark.slow
-async def test_an_act_asks_and_only_y_is_a_yes(dsn: str, jobs: Jobs) -> None:
-    first, second = jobs.ready("add"), jobs.ready("add")
-    async with sitting(dsn) as seat:
-        await seat.go("2")
-        await seat.press("s", "s")
-        await seat.sees(lambda: len(seat.rows) == 2)
-        await seat.press("j", "C")
-        assert second in await seat.asked()
-        await seat.press("enter")
-        assert jobs.state(second) == "ready"
-        await seat.press("C")
-        await seat.asked()
-        await seat.press("y")
-        await seat.sees(lambda: len(seat.rows) == 1)
-    assert (jobs.state(first), jobs.state(second)) == ("ready", "cancelled")
-
-
-@pytest.mark.slow
-async def test_the_failed_jobs_of_a_group_are_retried_by_a_bulk_operation(dsn: str, jobs: Jobs, run: Run) -> None:
-    other = jobs.failed("boom", frame="shop.mail:read")
-    failed = [jobs.failed("boom", frame="shop.mail:send") for _ in range(3)]
-    async with sitting(dsn) as seat:
-        await seat.go("4")
-        await seat.sees(lambda: [row[5] for row in seat.rows] == ["shop.mail:send", "shop.mail:read"])
-        await seat.press("j")
-        await seat.sees(lambda: seat.screen.row is not None and seat.screen.row["frame"] == "shop.mail:read")
-        jobs.failed("boom", task="later", frame="shop.mail:send")
-        await seat.sees(lambda: len(seat.rows) == 3)
-        assert seat.screen.row is not None
-        assert seat.screen.row["frame"] == "shop.mail:read", "it stays chosen"
-        await seat.press("k", "R")
-        assert "whose last attempt failed with ValueError in shop.mail:send?" in await seat.asked()
-        await seat.press("y")
-        await seat.sees(lambda: seat.screen._notifications)  # pyright: ignore[reportPrivateUsage]
-        [said] = [each.message for each in seat.screen._notifications]  # pyright: ignore[reportPrivateUsage]
-    [operation] = run("bulk", "--json").json
-    assert said == f"bulk operation {operation['id']} has started: the workers work it off"
-    assert operation["asked_by"] == person()
-    assert run("bulk", "continue", operation["id"]).out == "done: 3 jobs changed, 0 skipped, 0 failed\n"
-    assert ({jobs.state(job) for job in failed}, jobs.state(other)) == ({"ready"}, "failed")
-
-
-@pytest.mark.slow
-async def test_workers_and_everything_are_paused_resumed_and_stopped(dsn: str, jobs: Jobs) -> None:
-    jobs.worker("add")
-    jobs.ready()
-    async with sitting(dsn) as seat:
-        await seat.go("3")
-        await seat.sees(lambda: seat.rows)
-        for key, state in (("P", "paused"), ("P", "alive"), ("S", "stopping")):
-            await seat.press(key)
-            await seat.asked()
-            await seat.press("y")
-            await seat.sees(lambda state=state: seat.rows and seat.rows[0][1] == state)
-        await seat.press("E")
-        assert await seat.asked() == "Pause everything? Running jobs go on."
-        await seat.press("y")
-        await seat.sees(lambda: "Everything is paused" in seat.text("notice"))
-
-
-async def test_read_only_offers_nothing_that_changes(dsn: str, jobs: Jobs) -> None:
-    jobs.ready()
-    async with sitting(dsn, read_only=True) as seat:
-        await seat.sees(lambda: seat.rows)
-        assert "read-only" in seat.text("title")
-        await seat.press("P", "E")
-        assert not isinstance(seat.screen.screen, Question)
-        await seat.press("question_mark")
-        await seat.sees(lambda: isinstance(seat.screen.screen, Page))
-        page = seat.screen.screen
-        assert isinstance(page, Page)
-        assert "for looking only" in page.text.plain
-
-
-@pytest.mark.slow
 async def test_the_row_that_is_chosen_stays_chosen_and_a_filter_stays(dsn: str, jobs: Jobs) -> None:
     for name in ("b", "d"):
         jobs.ready(queue=name)
@@ -272,9 +142,25 @@ async def test_a_narrow_terminal_has_fewer_columns(dsn: str, jobs: Jobs) -> None
         assert seat.titles == ["queue", "ready", "running"]
 
 
+async def test_wide_characters_leave_room_for_the_numbers(dsn: str, jobs: Jobs) -> None:
+    jobs.ready(queue="邮" * 30)
+    async with sitting(dsn, size=(60, 12)) as seat:
+        await seat.sees(lambda: seat.rows)
+        assert seat.titles == ["queue", "ready", "running"]
+        assert seat.screen.query_one(Rows).virtual_size.width <= 60
+        assert seat.rows[0][0].startswith("邮" * 15)
+        assert seat.rows[0][0].endswith("…")
+        assert cell_len(seat.rows[0][0]) <= 60 - 2 * 3 - len("ready" + "running")
+
+
+@pytest.mark.parametrize(("widest", "shown"), [(6, "ab邮邮"), (5, "ab邮…"), (4, "ab …"), (3, "ab…")])
+def test_a_text_is_cut_by_the_cells_that_it_takes(widest: int, shown: str) -> None:
+    assert cut("ab邮邮", widest) == shown
+
+
 def test_columns_that_may_be_spared_go_first_if_the_terminal_is_narrow() -> None:
     row = ["mail", "paused", "1", "2", "3", "4", "5", "6 s", "7", "8", "9"]
-    assert fitting(QUEUES, [row], 200) == list(range(11))
+    assert list(fitting(QUEUES, [row], 200)) == list(range(11))
     assert [QUEUES[place].title for place in fitting(QUEUES, [row], 50)] == [
         "queue", "state", "ready", "running", "oldest", "failed/h",
     ]  # fmt: skip
@@ -317,6 +203,56 @@ async def test_the_mean_run_counts_every_run_that_took_time(dsn: str, conn: psyc
         await seat.go("5")
         await seat.sees(lambda: seat.rows)
         assert dict(zip(seat.titles, seat.rows[0], strict=True))["mean run"] == "10 s"
+
+
+def noticed(run: Run) -> list[str]:
+    return run("top", "--once", "--json").json["notices"]
+
+
+def test_what_needs_a_person_is_said_as_on_the_dashboard(run: Run, jobs: Jobs) -> None:
+    jobs.worker("add")
+    assert noticed(run) == []
+    jobs.ready(queue="mail")
+    jobs.ready()
+    jobs.connection.execute("select stepwell.pause('mail')")
+    jobs.connection.execute("update stepwell.job set run_at = run_at - interval '10 minutes'")
+    jobs.connection.execute("select stepwell.add_stats('{add}', '{default}', '{15}', '{15}', '{0}', '{0}', '{1.0}')")
+    said = noticed(run)
+    assert said[0] == "Queue mail is paused, and jobs are ready in it."
+    assert said[1].startswith("The oldest ready job, in queue default, has waited for 10m")
+    assert said[2:] == ["50% of the runs of the last hour failed."]
+    printed = run("top", "--once").out
+    assert [line for line in said if line not in printed] == []
+
+
+async def test_few_notices_stand_above_the_tables_and_problems_come_first(dsn: str, jobs: Jobs) -> None:
+    for n in range(5):
+        jobs.ready(queue=f"queue{n}")
+        jobs.connection.execute("select stepwell.pause(%s)", (f"queue{n}",))
+    async with sitting(dsn) as seat:
+        await seat.sees(lambda: seat.text("notice"))
+        lines = seat.text("notice").splitlines()
+        assert lines[0] == "Jobs are ready, and no worker is alive."
+        assert lines[3:] == ["And 3 more."]
+
+
+async def test_a_clock_that_is_set_back_keeps_no_old_views(dsn: str, jobs: Jobs) -> None:
+    async with sitting(dsn) as seat, Clock(seat.screen.jobs_app) as clock:
+        recent = seat.screen._recent  # pyright: ignore[reportPrivateUsage]
+        await seat.sees(lambda: len(recent) > 3)
+        before = seat.screen.view
+        assert before is not None
+        await clock.set(before.now - timedelta(hours=1))
+        await seat.sees(lambda: seat.screen.view is not None and seat.screen.view.now < before.now)
+        assert seat.screen.view is not None
+        assert seat.screen.view.before is None or seat.screen.view.before.now < before.now
+
+
+def test_a_clock_that_stands_still_keeps_the_views_of_half_a_minute() -> None:
+    recent, now = RecentViews(), datetime.now(UTC)
+    for second in range(100):
+        recent.add(View(now, read_only=False, overview={}), float(second))
+    assert len(recent) == 31
 
 
 def test_one_view_of_an_empty_database_is_printed(run: Run) -> None:

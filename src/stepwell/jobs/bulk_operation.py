@@ -34,10 +34,10 @@ class Counted(msgspec.Struct, frozen=True):
     """With the times that its ages had then."""
 
 
-def count_bulk(act: JobAct, which: JobMatch) -> QueryPlan[Counted]:
+def count_bulk(act: JobAct, which: JobMatch, milliseconds: int = _COUNTING) -> QueryPlan[Counted]:
     """Count the jobs that a bulk operation would change, for some seconds at most."""
     given = yield from _filter_of(which)
-    [found] = yield queries.bulk.preview(act.verb, given, milliseconds=_COUNTING)
+    [found] = yield queries.bulk.preview(act.verb, given, milliseconds=milliseconds)
     return Counted(found["count"], found["more"], found["looked"], found["as_of"], given)
 
 

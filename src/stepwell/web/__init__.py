@@ -6,9 +6,9 @@ functions of `reads`, each of which is one SQL function with a bound, and render
 An act in `acts` makes one call of the app, or runs one query, and goes back to the page it came from. `live` tells open
 pages when to look again. `wsgi` is for sites on Django and Flask. `mcp` gives the same reads to assistants.
 
-It needs the extra `web`, all but `reads`, `wording`, `progress` and `sendable`, which other commands use: they need
-other extras. So what this exports is imported when it is first used. Nothing here decides about jobs. Only the command
-line, `contrib.django` and `contrib.flask` import this.
+It needs the extra `web`, all but `reads`, `wording`, `notices`, `progress` and `sendable`, which other commands use:
+they need other extras. So what this exports is imported when it is first used. Nothing here decides about jobs. Only
+the command line, `contrib.django` and `contrib.flask` import this.
 """
 
 from importlib import import_module

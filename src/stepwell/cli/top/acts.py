@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from stepwell.app import App
 from stepwell.cli.database import person
 from stepwell.cli.top.tables import worker_state
 from stepwell.cli.top.view import Record, View
-from stepwell.jobs.bulk import retrying
-from stepwell.jobs.bulk_operation import start_bulk
+from stepwell.errors import StepwellError
+from stepwell.jobs.bulk import JobAct, retrying
+from stepwell.jobs.bulk_operation import Counted, count_bulk, start_bulk
 from stepwell.postgres import queries
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import arun
+from stepwell.telemetry.bus import counted
 
 _REASON = "in stepwell top"
+# A person waits for the question, and a call may take no longer than the command allows.
+_COUNTING = 2_000
+_MOST = 10_000
+"""More jobs than these are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +34,31 @@ class Choice:
     do: Callable[[], Awaitable[str]]
 
 
-def retry(app: App, tab: str, row: Record) -> Choice | None:
-    """Run a job again, or all failed jobs of a group; None: there is nothing of the kind in this tab."""
+def retry(app: App, tab: str, row: Record) -> Choice | Coroutine[Any, Any, Choice] | None:
+    """Run a job again, or all failed jobs of a group, which are counted before the question; None: there is nothing of
+    the kind in this tab."""
     if tab == "jobs":
         return Choice(f"Retry job {row['id']} of {row['task']}?", lambda: _retry_job(app, row["id"]))
     if tab == "failures":
-        return Choice(
-            f"Retry all failed jobs of {row['task']} whose last attempt failed with {row['type']}{_place(row)}?",
-            lambda: _retry_group(app, row["id"]),
-        )
+        return _to_retry_group(app, row)
     return None
+
+
+async def _to_retry_group(app: App, group: Record) -> Choice:
+    act = retrying()
+    which = act.narrow(JobMatch(failure=UUID(group["id"])))
+    found = await arun(count_bulk(act, which, _COUNTING), app.database)
+    jobs = f"of {group['task']} whose last attempt failed with {group['type']}{_place(group)}"
+    if not (found.count or found.more):
+        raise StepwellError(f"there are no failed jobs {jobs}")
+    return Choice(f"Retry {_number(found)} {jobs}?", lambda: _retry_group(app, act, which, found))
+
+
+def _number(found: Counted) -> str:
+    if found.count > _MOST:
+        return f"more than {_MOST:,} failed jobs"
+    number = counted(found.count, "failed job")
+    return f"{number} or more (there was time to look at {counted(found.looked, 'job')} only)" if found.more else number
 
 
 def cancel(app: App, tab: str, row: Record) -> Choice | None:
@@ -109,10 +131,8 @@ def _place(group: Record) -> str:
     return f" in {group['frame']}" if group["frame"] else ""
 
 
-async def _retry_group(app: App, failure: str) -> str:
-    act = retrying()
-    which = act.narrow(JobMatch(failure=UUID(failure)))
-    bulk_id = await arun(start_bulk(act, which, person()), app.database)
+async def _retry_group(app: App, act: JobAct, which: JobMatch, confirmed: Counted) -> str:
+    bulk_id = await arun(start_bulk(act, which, person(), confirmed), app.database)
     [found] = await app.database.afetch(queries.bulk.bulks(bulk_id))
     rest = (
         "the workers work it off"

@@ -11,6 +11,7 @@ from stepwell.cli.top.tables import EMPTY, columns_of, cut, fitting, rows_of
 from stepwell.cli.top.view import TABS, Record, View
 from stepwell.postgres.queries.reads import value_of
 
+_NOTICES = 8
 _TITLES = {"jobs": "running jobs", "tasks": "tasks in the last hour"}
 
 
@@ -40,7 +41,7 @@ def print_view(view: View) -> None:
     width = shutil.get_terminal_size((120, 24)).columns
     for line in summary(view, width):
         styled(line)
-    for notice in notices(view):
+    for notice in notices(view, _NOTICES):
         status("warning", notice)
     for tab in TABS:
         say("", _TITLES.get(tab, tab).upper())
@@ -48,7 +49,7 @@ def print_view(view: View) -> None:
         kept = fitting(columns, [cells for _, cells in rows], width)
         table(
             [cells for _, cells in rows],
-            [_column(columns[place].title, place, columns[place].widest, columns[place].right) for place in kept],
+            [_column(columns[place].title, place, widest, columns[place].right) for place, widest in kept.items()],
             empty=EMPTY[tab].format(state=view.state),
         )
         if tab in view.more:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Callable
-from typing import ClassVar
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar
 from uuid import UUID
 
 import psycopg
@@ -25,15 +25,14 @@ from stepwell.cli.top.dialogs import Page, Question, help_page
 from stepwell.cli.top.job_page import job_text
 from stepwell.cli.top.summary import notices, summary
 from stepwell.cli.top.tables import EMPTY, columns_of, cut, fitting, key_of, rows_of
-from stepwell.cli.top.view import STATES, TABS, Record, View, read_view
+from stepwell.cli.top.view import STATES, TABS, RecentViews, Record, View, read_view
 from stepwell.errors import StepwellError
 from stepwell.postgres.query_plan import arun
 from stepwell.values.job import State
 from stepwell.web.reads import jobs
 
 _ERRORS = (StepwellError, psycopg.Error, OSError, TimeoutError)
-# The rate on the screen is that of so many seconds.
-_RATE_OVER = 30.0
+_NOTICES = 3
 _CHANGES = ("retry", "cancel", "run_now", "pause", "stop", "everything")
 _TABS_OF = {
     "retry": ("jobs", "failures"),
@@ -64,7 +63,7 @@ class Top(TextualApp[None]):
     CSS = """
     #title { height: 1; padding: 0 1; }
     #summary { height: 2; padding: 0 1; }
-    #notice { height: auto; max-height: 3; padding: 0 1; color: $text-warning; display: none; }
+    #notice { height: auto; max-height: 4; padding: 0 1; color: $text-warning; display: none; }
     #notice.away { color: $text-error; text-style: bold; }
     #empty { padding: 1 2; color: $text-muted; display: none; }
     #filter { display: none; margin: 0 1; }
@@ -107,7 +106,7 @@ class Top(TextualApp[None]):
         """The rows of the table."""
         self._chosen: dict[str, str] = {}
         self._again = asyncio.Event()
-        self._reads: deque[View] = deque()
+        self._recent = RecentViews()
 
     @property
     def read_only(self) -> bool:
@@ -143,10 +142,7 @@ class Top(TextualApp[None]):
             # What was read before stays on the screen.
             self.away = clean(" ".join(str(error).split()))
         else:
-            self._reads.append(view)
-            while (view.now - self._reads[0].now).total_seconds() > _RATE_OVER:
-                self._reads.popleft()
-            view.before = None if self._reads[0] is view else self._reads[0]
+            self._recent.add(view, time.monotonic())
             self.view, self.away = view, None
         self._show()
 
@@ -170,7 +166,7 @@ class Top(TextualApp[None]):
 
     def _show_notice(self, view: View | None) -> None:
         notice = self.query_one("#notice", Static)
-        lines = [] if view is None else list(notices(view))
+        lines = [] if view is None else list(notices(view, _NOTICES))
         if self.away is not None:
             since = "" if view is None else f" This is from {view.now.astimezone():%H:%M:%S}."
             lines = [f"The database does not answer: {self.away}.{since} Trying again."]
@@ -191,7 +187,7 @@ class Top(TextualApp[None]):
                 column = columns[place]
                 table.add_column(Text(column.title, "bold", justify="right" if column.right else "left"))
             for _, cells in rows:
-                table.add_row(*[_cell(cells[place], columns[place].widest, columns[place].right) for place in places])
+                table.add_row(*[_cell(cells[place], widest, columns[place].right) for place, widest in places.items()])
             self.shown = [row for row, _ in rows]
             keys = [key_of(self.tab, row) for row in self.shown]
             # The row that was chosen stays chosen, wherever it is now.
@@ -270,7 +266,7 @@ class Top(TextualApp[None]):
         return self.tab in _TABS_OF.get(name, TABS)
 
     def action_change(self, name: str) -> None:
-        find: dict[str, Callable[[App, str, Record], Choice | None]] = {
+        find: dict[str, Callable[[App, str, Record], Choice | Coroutine[Any, Any, Choice] | None]] = {
             "retry": acts.retry,
             "cancel": acts.cancel,
             "run_now": acts.run_now,
@@ -282,8 +278,23 @@ class Top(TextualApp[None]):
             choice = None if self.view is None else acts.pause_everything(self.jobs_app, self.view)
         elif self.row is not None:
             choice = find[name](self.jobs_app, self.tab, self.row)
-        if choice is not None and not self.read_only:
-            self.push_screen(Question(choice.question), lambda yes: self._answered(choice, yes))
+        if choice is None or self.read_only:
+            return
+        if isinstance(choice, Choice):
+            self._ask(choice)
+        else:
+            self.run_worker(self._ask_when_known(choice), group="question", exclusive=True)
+
+    async def _ask_when_known(self, choice: Coroutine[Any, Any, Choice]) -> None:
+        try:
+            found = await choice
+        except _ERRORS as error:
+            self._say(str(error), ok=False)
+        else:
+            self._ask(found)
+
+    def _ask(self, choice: Choice) -> None:
+        self.push_screen(Question(choice.question), lambda yes: self._answered(choice, yes))
 
     def _answered(self, choice: Choice, yes: bool | None) -> None:
         if yes:

@@ -8,6 +8,7 @@ from stepwell.cli.output import STYLES
 from stepwell.cli.top.tables import sparkline
 from stepwell.cli.top.view import View
 from stepwell.telemetry.bus import counted
+from stepwell.web import notices as web_notices
 from stepwell.web.wording import compact_number, count
 
 Line = list[tuple[str, str]]
@@ -19,19 +20,12 @@ def summary(view: View, width: int = 80) -> list[Line]:
     return [_states(view, width), _rates(view, width)]
 
 
-def notices(view: View) -> Iterator[str]:
-    """Sentences about what needs a person."""
-    workers, ready = view.overview["workers"], view.overview["states"]["ready"]
-    if view.paused:
-        yield "Everything is paused: no worker claims a job."
-    if not workers["alive"] and ready:
-        yield "Jobs are ready, and no worker is alive."
-    elif workers["alive"] < workers["all"]:
-        dead = workers["all"] - workers["alive"]
-        yield f"{dead} of {workers['all']} workers no longer renew their lease."
-    if workers["alive"]:
-        for queue in view.overview["backlog"]["unclaimed"][:1]:
-            yield f"No live worker claims from queue {queue}, which has ready jobs."
+def notices(view: View, most: int | None = None) -> Iterator[str]:
+    """Sentences about what needs a person, as the dashboard has them, problems first; at most so many of them."""
+    needed = sorted(web_notices.notices(view.overview, view.now), key=lambda notice: notice.level != "problem")
+    yield from [notice.text for notice in needed[:most]]
+    if most is not None and len(needed) > most:
+        yield f"And {len(needed) - most} more."
 
 
 def _states(view: View, width: int) -> Line:

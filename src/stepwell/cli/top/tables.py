@@ -14,6 +14,7 @@ from stepwell.web.wording import ago, between, count, length
 
 BARS = "▁▂▃▄▅▆▇█"
 _GAP = 2  # between two columns
+_NARROWEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +133,16 @@ def rows_of(tab: str, view: View, wanted: str = "") -> list[tuple[Record, list[s
     return [(row, cells) for row, cells in rows if any(sought in cell.lower() for cell in cells)]
 
 
-def fitting(columns: Sequence[Cells], rows: Iterable[Sequence[str]], width: int) -> list[int]:
-    """The places of the columns that fit into the width. Columns that have no text are left out, if they may be."""
+def fitting(columns: Sequence[Cells], rows: Iterable[Sequence[str]], width: int) -> dict[int, int]:
+    """The places of the columns that fit into the width, each with the widest that it may be. Columns that have no text
+    are left out, if they may be. If what must stay is too wide, the widest texts are to be cut."""
+    from rich.cells import cell_len
+
     widths = [len(column.title) for column in columns]
     filled: set[int] = set()
     for row in rows:
         for place, cell in enumerate(row):
-            widths[place] = max(widths[place], min(len(cell), columns[place].widest))
+            widths[place] = max(widths[place], min(cell_len(cell), columns[place].widest))
             if cell:
                 filled.add(place)
     kept = [place for place, column in enumerate(columns) if not column.spare or place in filled]
@@ -147,11 +151,20 @@ def fitting(columns: Sequence[Cells], rows: Iterable[Sequence[str]], width: int)
         if not columns[spare].spare:
             break
         kept.remove(spare)
-    return kept
+    texts = [place for place in kept if not columns[place].right]
+    while texts and sum(widths[place] + _GAP for place in kept) > width:
+        widest = max(texts, key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    return {place: widths[place] for place in kept}
 
 
 def cut(text: str, widest: int) -> str:
-    return text if len(text) <= widest else text[: widest - 1] + "…"
+    """The text in at most so many cells of a terminal, of which some characters take two."""
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= widest else set_cell_size(text, widest - 1) + "…"
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +24,7 @@ _RANGE = "1h"
 _PATIENCE = 150
 # Workers write their counters every ten seconds.
 _SHORTEST = 10.0
+_RATE_OVER = 30.0
 
 Record = dict[str, Any]
 
@@ -67,6 +69,28 @@ class View:
             return sum(self.minutes[-2:]) / (60 + self.now.second)
         then = _ended(self.before.overview)
         return sum(max(number - then.get(at, 0), 0) for at, number in _ended(self.overview).items()) / passed
+
+
+class RecentViews:
+    """The views of the last half minute, to compute the rate from."""
+
+    def __init__(self) -> None:
+        self._views: deque[tuple[float, View]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def add(self, view: View, read_at: float) -> None:
+        """Add a view that was read at this time of the process. The clock of the database may be set back, or stand
+        still."""
+        self._views.append((read_at, view))
+        while not (
+            0 <= (view.now - self._views[0][1].now).total_seconds() <= _RATE_OVER
+            and read_at - self._views[0][0] <= _RATE_OVER
+        ):
+            self._views.popleft()
+        first = self._views[0][1]
+        view.before = None if first is view else first
 
 
 def _ended(overview: Record) -> dict[str, int]:
