@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import uuid
+from contextlib import suppress
 
 import pytest
-from cli.commands import Answer, Jobs, Run
+from cli.commands import Answer, Jobs, Run, Start
 
 from stepwell.cli.bulk import find, work_off
 from stepwell.cli.database import open_database
 from stepwell.jobs.bulk import retrying
 from stepwell.jobs.bulk_operation import count_bulk, start_bulk
 from stepwell.postgres import query_plan as plan
+from stepwell.postgres.address import ENVIRONMENT
 from stepwell.postgres.queries.search import JobMatch
 
 
@@ -121,4 +125,27 @@ def test_a_job_that_could_not_be_changed_is_reported(run: Run, jobs: Jobs, dsn: 
         ran = run("jobs", "retry", "--all", "-y")
     assert (ran.code, ran.out) == (1, "retried 1 job\n")
     assert f"1 job could not be changed, the last because of: job {failed}" in ran.err
+    assert (jobs.state(failed), jobs.state(other)) == ("failed", "ready")
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_how_far_a_bulk_operation_is(start: Start, jobs: Jobs) -> None:
+    failed, other = jobs.failed(), jobs.failed()
+    ours, theirs = pty.openpty()
+    there = {ENVIRONMENT: jobs.connection.info.dsn, "TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"}
+    # The lock keeps the operation for longer than a command is quiet.
+    with jobs.connection.transaction():
+        jobs.connection.execute("select from stepwell.history where id = %s for update", (failed,))
+        process = start("jobs", "retry", "--all", fresh=True, stdin=theirs, stderr=theirs, env={**os.environ, **there})
+        os.close(theirs)
+        os.write(ours, b"y\n")
+        said = b""
+        with suppress(OSError):  # the other end is closed
+            while chunk := os.read(ours, 4096):
+                said += chunk
+        assert process.wait(60) == 1
+    os.close(ours)
+    assert b"retry 2 jobs?" in said
+    assert b"retrying" in said
+    assert b"2 of 2" in said
     assert (jobs.state(failed), jobs.state(other)) == ("failed", "ready")
