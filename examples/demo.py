@@ -34,6 +34,7 @@ console = Console(highlight=False)
 
 BURST, PARCELS = 3000, 20
 """Jobs for each second that the demo shall take."""
+LIVE = ("ready", "running", "scheduled")
 
 
 @app.task(queue="burst", keep="1h")
@@ -79,6 +80,10 @@ async def checkout(ctx: Context, order: str) -> str:
     return await ctx.step(ship, order)
 
 
+class WorkersGone(Exception):
+    """Nobody is left who runs jobs."""
+
+
 @dataclass
 class Demo:
     """The processes and the connection of the demo."""
@@ -90,6 +95,20 @@ class Demo:
     async def one(self, query: Any, *params: Any) -> Any:
         row = await (await self.connection.execute(query, params)).fetchone()
         return None if row is None else row[0]
+
+    async def watch(self) -> None:
+        """Raise `WorkersGone` when both workers have ended."""
+        while True:
+            await asyncio.sleep(0.1)
+            if all(worker.poll() is not None for worker in self.workers):
+                raise WorkersGone
+
+    async def clear(self, queue: str) -> None:
+        """End what a demo that was interrupted has left in a queue."""
+        if left := await app.acancel_jobs(queue):
+            say(f"{left:,} jobs of a demo that was interrupted were cancelled")
+        while await app.acount_jobs(queue=queue, state=LIVE):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
     async def pause(self) -> None:
         """Time to read."""
@@ -124,6 +143,7 @@ def bar(total: int) -> Generator[Callable[[int, str], None]]:
 async def burst(demo: Demo) -> None:
     count = max(int(BURST * demo.seconds), 100)
     heading(f"1. A burst: {count:,} jobs at once")
+    await demo.clear("burst")
     begun = time.monotonic()
     await app.aenqueue_many([ping.call(n) for n in range(count)])
     took = time.monotonic() - begun
@@ -132,7 +152,7 @@ async def burst(demo: Demo) -> None:
     with bar(count) as show:
         while left:
             await asyncio.sleep(0.1)
-            left = await app.acount_jobs(queue="burst", state=("ready", "running", "scheduled"))
+            left = await app.acount_jobs(queue="burst", state=LIVE)
             show(count - left, f"{(count - left) / (time.monotonic() - begun):,.0f} jobs/s")
     took = time.monotonic() - begun
     say(f"two workers finished them in {took:.1f} s: {count / took:,.0f} jobs/s", "green")
@@ -171,6 +191,7 @@ async def durable(demo: Demo) -> None:
 async def killed(demo: Demo) -> None:
     count = max(int(PARCELS * demo.seconds), 60)
     heading(f"3. A crash: {count:,} parcels, two workers, and one of them is killed")
+    await demo.clear("parcels")
     await demo.connection.execute("create table if not exists demo_delivery (run bigint, parcel int, worker int)")
     run = time.time_ns()
     await app.aenqueue_many([deliver.call(run, n) for n in range(count)])
@@ -181,7 +202,7 @@ async def killed(demo: Demo) -> None:
         " where j.state = 'running' and w.pid = %s"
     )
     with bar(count) as show:
-        while await app.acount_jobs(queue="parcels", state=("ready", "running", "scheduled")):
+        while await app.acount_jobs(queue="parcels", state=LIVE):
             await asyncio.sleep(0.1)
             done = await demo.one(delivered, run)
             show(done, "delivered")
@@ -242,6 +263,21 @@ async def answers(url: str, process: subprocess.Popen[bytes]) -> None:
     console.print(Text(f"The dashboard is at {url}", "bold"))
 
 
+async def tell(demo: Demo) -> None:
+    gone = False
+    try:
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(demo.watch())
+            for story in (burst, durable, killed):
+                await story(demo)
+                await demo.pause()
+            watching.cancel()
+    except* WorkersGone:
+        gone = True
+    if gone:
+        raise SystemExit("both workers of the demo have ended, and nobody runs its jobs: start it again")
+
+
 async def show(seconds: float, web: int | None) -> None:
     begun = time.monotonic()
     async with app, processes(web) as workers:
@@ -252,9 +288,8 @@ async def show(seconds: float, web: int | None) -> None:
                 if any(worker.poll() is not None for worker in workers):
                     raise SystemExit("a worker of the demo did not start")
                 await asyncio.sleep(0.05)
-            for story in (burst, durable, killed) if seconds else ():
-                await story(demo)
-                await demo.pause()
+            if seconds:
+                await tell(demo)
         if seconds:
             heading(f"That was Stepwell, in {time.monotonic() - begun:.0f} s: Postgres, and nothing else.")
         if web is None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,38 @@ def test_the_demo_tells_its_stories_and_serves_the_dashboard_on_the_same_data(op
         at += found.end()
 
     _serves_the_same_data_until_control_c(open_dir)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_demo_ends_if_both_workers_die_and_begins_anew_after_control_c(open_dir: Path) -> None:
+    log = open_dir / "log"
+    with _started(log, "--seconds", "20") as demo:
+        until(lambda: "60,000 jobs were enqueued" in log.read_text() or demo.poll() is not None, 60)
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+    with _started(log, "--seconds", "1") as demo:
+        until(lambda: "takes them over" in log.read_text() or demo.poll() is not None, 120)
+        said = log.read_text()
+        assert re.search(r"[1-9][\d,]* jobs of a demo that was interrupted were cancelled", said)
+        other = re.search(r"worker (\d+) takes them over", said)
+        assert other, said
+        os.kill(int(other[1]), signal.SIGKILL)
+        assert demo.wait(60) == 1
+    assert "both workers of the demo have ended" in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+@contextmanager
+def _started(log: Path, *options: str) -> Generator[subprocess.Popen[bytes]]:
+    with log.open("w") as out:
+        demo = subprocess.Popen([sys.executable, "-u", DEMO, *options], cwd=log.parent, stdout=out, stderr=out)
+    try:
+        yield demo
+    finally:
+        demo.kill()
+        demo.wait()
 
 
 def _serves_the_same_data_until_control_c(open_dir: Path) -> None:
