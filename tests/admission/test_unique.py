@@ -542,6 +542,24 @@ async def test_a_list_whose_first_keys_are_new_finds_those_behind_them_that_are_
     assert sorted(rows) == [(n, f'["task","work","{n}"]') for n in range(300)]
 
 
+async def test_a_list_does_not_wait_for_a_transaction_that_may_free_one_of_its_keys(
+    app: App, conn: Connection, dsn: str
+) -> None:
+    @app.task(unique="{n}")
+    async def work(n: int) -> None: ...
+
+    known = await work.aenqueue(250)
+    with psycopg.connect(dsn) as other:
+        other.execute("delete from stepwell.unique_key")
+        other.execute("delete from stepwell.job")
+        # Not within the transaction: it stays open until the list is there.
+        jobs = await asyncio.wait_for(work.aenqueue_many([{"n": n} for n in range(300)]), 30)
+        other.rollback()
+    assert [job.inserted for job in jobs] == [n != 250 for n in range(300)]
+    assert jobs[250] == known
+    assert live(conn) == 300
+
+
 async def test_long_lists_are_unique_over_their_batches_and_in_order(app: App, conn: Connection) -> None:
     @app.task(unique="{n}")
     async def work(n: int) -> None: ...

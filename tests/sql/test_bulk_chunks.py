@@ -75,3 +75,19 @@ def test_an_operation_goes_on_when_the_clock_was_set_back_since_its_last_chunk(c
     assert show(conn, new)["idle"] > 3000
     assert sorted([next_chunk(conn), next_chunk(conn)]) == sorted([(begun, "done"), (new, "done")])
     assert show(conn, begun)["done"] == 4
+
+
+def test_a_search_that_is_cancelled_after_a_failed_chunk_is_recorded(conn: Connection, dsn: str) -> None:
+    """It was not, so the operation was tried again twice a second."""
+    put(conn, 2, "scheduled")
+    bulk = start(conn, "cancel")
+    conn.execute("update stepwell.bulk set error = 'a chunk failed: canceling statement'")
+    with psycopg.connect(dsn) as holder:
+        holder.execute("lock table stepwell.job in access exclusive mode")
+        conn.execute("set statement_timeout = '200ms'")
+        assert next_chunk(conn) == (bulk, "running")
+        conn.execute("set statement_timeout = 0")
+    found = show(conn, bulk)
+    assert (found["failed"], found["error"][:16]) == (0, "a chunk failed: ")
+    assert conn.execute("select next_at > clock_timestamp() from stepwell.bulk").fetchone() == (True,)
+    assert finish(conn, bulk)["done"] == 2

@@ -141,6 +141,21 @@ def test_a_group_that_a_person_has_locked_delays_no_failure(conn: Connection, ds
     assert (opened["state"], opened["reopened"], opened["count"]) == ("open", 1, 2)
 
 
+def test_failures_of_a_locked_group_do_not_hide_those_behind_them(conn: Connection, dsn: str) -> None:
+    fail(conn, claimed(conn))
+    fail(conn, claimed(conn), types=["KeyError"])
+    fold(conn)
+    with psycopg.connect(dsn) as person:
+        person.execute("select from stepwell.failure_group where type = 'ValueError' for update")
+        for type_name in ("ValueError", "ValueError", "ValueError", "KeyError"):
+            fail(conn, claimed(conn), types=[type_name])
+        assert calls.one(conn.execute("select stepwell.fold_failures(2)")) == 1
+        assert calls.one(conn.execute("select count(*) from stepwell.failure_tally")) == 3
+    assert calls.one(conn.execute("select stepwell.fold_failures(2)")) == 2
+    assert fold(conn) == 1
+    assert {group["type"]: group["count"] for group in groups(conn)} == {"ValueError": 4, "KeyError": 2}
+
+
 def test_a_first_failure_does_not_wait_for_another_sessions_first_failure(conn: Connection, dsn: str) -> None:
     held = claimed(conn, 2)
     with psycopg.connect(dsn) as other:

@@ -8,11 +8,13 @@ create or replace function stepwell.take_plain_keys(
   out holders uuid[]
 )
 language plpgsql volatile
+-- An open transaction may be about to free a key: stepwell.take_keys reads whose it is, without a lock.
+set lock_timeout = '20ms'
 as $$
 begin
   all_new := false;
-  -- A look at some of them shows whether keys are taken in most lists that have such, and costs nearly nothing. If
-  -- others are taken, the insert ends at the first of them.
+  -- The first hundred show most lists that have taken keys. Otherwise the insert ends at the first taken one, and is
+  -- undone.
   perform from stepwell.unique_key k where k.key = any (_keys[1:100]) limit 1;
   if not found then
     insert into stepwell.unique_key (key, job_id, live, until_start)
@@ -29,8 +31,8 @@ begin
   if cardinality(holders) is distinct from cardinality(_keys) then
     holders := null;
   end if;
-exception when unique_violation then
-  -- A key that stands twice in the list, or that another session has taken meanwhile.
+exception when unique_violation or lock_not_available then
+  -- A key that stands twice in the list, that is taken, or that another session is taking or freeing.
   all_new := false;
 end
 $$;

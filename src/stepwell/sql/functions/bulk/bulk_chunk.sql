@@ -31,7 +31,7 @@ declare
   _patience interval := least(greatest(coalesce(_idle, 0), 0), 3600) * interval '1 second';
   _bulk stepwell.bulk;
   _found json;
-  _ids uuid[];
+  _ids uuid[] := '{}';
   _job_id uuid;
   _tried integer := 0;
   _failed integer := 0;
@@ -128,7 +128,7 @@ begin
       became = stepwell.add_counts(b.became, _became),
       error = coalesce(_error, case when not starts_with(b.error, 'a chunk failed: ') then b.error end),
       chunk_size = case
-        when clock_timestamp() > _began + interval '2 seconds' then greatest(least(b.chunk_size, _tried) / 2, 1)
+        when _tried > 0 and clock_timestamp() > _began + interval '2 seconds' then greatest(least(b.chunk_size, _tried) / 2, 1)
         when clock_timestamp() < _began + interval '500 ms' and _tried >= _size then least(b.chunk_size * 2, 500)
         else b.chunk_size
       end,

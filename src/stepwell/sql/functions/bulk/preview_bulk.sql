@@ -23,7 +23,8 @@ begin
         select json_agg(
           json_build_object(
             'id', j.id, 'state', j.state, 'task', j.task, 'queue', j.queue, 'enqueued_at', j.enqueued_at,
-            'args', case when octet_length(j.args::text) <= 4000 then j.args::text end, 'error', left(j.error, 300)
+            'args', case when octet_length(j.args::text) <= 4000 then j.args::text end,
+            'error', left(coalesce(j.error, stepwell.last_error(j.id, j.attempt, j.finished_at)), 300)
           )
           order by j.id desc
         )

@@ -9,7 +9,7 @@
 -- not inserted. A blocked job waits until stepwell.admit admits it, or stepwell.start_callbacks starts it. All jobs are
 -- members of the group _group_id, if there is one. Returns _ids.
 -- A caller that has split off the admissions of jobs that need no place in a line passes them as _lines. If they are
--- nothing but unique keys, it passes those as _keys: jobs that have neither policies nor origins.
+-- nothing but unique keys, it passes those as _keys, without policies, origins and a group.
 -- _origins is one array of a row type, because five arrays in its place made an enqueue of one job 3% slower.
 create or replace function stepwell.insert_jobs(
   _now timestamptz,
@@ -100,10 +100,7 @@ begin
       ('{"unique":{"key":' || to_json(u.key)::text || '}}')::json
     from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _keys)
       as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, key);
-    perform stepwell.notify_ready(_places, _due_in);
-    return _ids;
-  end if;
-  if _origins is null and _lines is null and _group_id is null then
+  elsif _origins is null and _lines is null and _group_id is null then
     -- Most jobs. Each array that is left out makes this faster.
     insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, owner,
       policy)
@@ -114,28 +111,27 @@ begin
     from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _policies)
       as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy)
     where u.id is not null;
-    perform stepwell.notify_ready(_places, _due_in);
-    return _ids;
+  else
+    insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, owner,
+      policy, parent_id, parent_key, schedule_id, scheduled_for, admission, lone_limit, blocked_by, fair, group_id)
+    select u.id, coalesce(u.turn, u.run_at, _now), _now, coalesce(u.max_attempts, _max),
+      -coalesce(u.priority, _priority, 0),
+      case
+        when u.blocked then 'blocked'::stepwell.state
+        when u.run_at > _now then 'scheduled'::stepwell.state
+        when u.blocked_by is not null then 'blocked'::stepwell.state
+        else 'ready'::stepwell.state
+      end,
+      coalesce(u.task, _task), coalesce(u.queue, _one_queue, 'default'), u.args::json,
+      coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.policy, _one_policy)::json,
+      u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for, u.admission,
+      stepwell.lone_limit(u.admission), u.blocked_by, u.fair, _group_id
+    from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _policies,
+        _origins, _lines)
+      as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy, parent_id, parent_key,
+        schedule_id, scheduled_for, blocked, admission, blocked_by, fair, turn)
+    where u.id is not null;
   end if;
-  insert into stepwell.job (id, run_at, enqueued_at, max_attempts, rank, state, task, queue, args, metadata, owner,
-    policy, parent_id, parent_key, schedule_id, scheduled_for, admission, lone_limit, blocked_by, fair, group_id)
-  select u.id, coalesce(u.turn, u.run_at, _now), _now, coalesce(u.max_attempts, _max),
-    -coalesce(u.priority, _priority, 0),
-    case
-      when u.blocked then 'blocked'::stepwell.state
-      when u.run_at > _now then 'scheduled'::stepwell.state
-      when u.blocked_by is not null then 'blocked'::stepwell.state
-      else 'ready'::stepwell.state
-    end,
-    coalesce(u.task, _task), coalesce(u.queue, _one_queue, 'default'), u.args::json,
-    coalesce(u.metadata, _one_metadata)::jsonb, coalesce(u.owner, _owner), coalesce(u.policy, _one_policy)::json,
-    u.parent_id, u.parent_key, u.schedule_id, u.scheduled_for, u.admission,
-    stepwell.lone_limit(u.admission), u.blocked_by, u.fair, _group_id
-  from unnest(_ids, _tasks, _queues, _priorities, _run_ats, _args, _metadata, _max_attempts, _owners, _policies,
-      _origins, _lines)
-    as u (id, task, queue, priority, run_at, args, metadata, max_attempts, owner, policy, parent_id, parent_key,
-      schedule_id, scheduled_for, blocked, admission, blocked_by, fair, turn)
-  where u.id is not null;
   if _lined then
     perform stepwell.notify_blocked(
       array(
