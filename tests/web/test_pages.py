@@ -242,7 +242,16 @@ def test_what_is_not_there_is_said(site: Site) -> None:
 
 
 def test_static_files_are_kept_by_browsers(site: Site) -> None:
-    for name in ("htmx.min.js", "dashboard.js", "tables.js", "style.css", "theme.js", "icon.svg", "htmx.LICENSE.txt"):
+    for name in (
+        "htmx.min.js",
+        "dashboard.js",
+        "tables.js",
+        "style.css",
+        "tables.css",
+        "theme.js",
+        "icon.svg",
+        "htmx.LICENSE.txt",
+    ):
         answer = site.get(f"/static/{name}")
         assert answer.status == 200
         assert "immutable" in answer.headers["cache-control"]

@@ -140,6 +140,7 @@ class Codec:
 
     def _given(self, values: Any) -> dict[str, Any]:
         """The arguments that were given, by name."""
+        # If all arguments are needed, all are given.
         if len(self._needed) == len(self._fields):
             return msgspec.structs.asdict(values)
         given: dict[str, Any] = {}

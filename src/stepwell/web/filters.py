@@ -91,7 +91,7 @@ def read_filters(query: QueryParams, now: Any, redaction: Redaction) -> JobFilte
             to_uuid(query.get("before"), "before"),
             _sort(given.get("sort")),
             to_whole(query.get("offset"), "offset", 0, 1000, least=0),
-            to_whole(query.get("limit"), "limit", PAGE, _MOST),
+            asked_limit(query, PAGE, _MOST),
             to_whole(query.get("patience"), "patience", _PATIENCE, 2000),
         )
     except ConfigError as error:

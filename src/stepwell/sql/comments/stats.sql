@@ -1,6 +1,7 @@
 comment on table stepwell.stat is
-  'How runs ended, counted by the minute. Workers count in memory and write every few seconds; the counts that a '
-  'killed worker had not written are lost. The runs that it had not finished are added by stepwell.fold_failures.';
+  'How runs ended, counted by the minute. Workers count in memory and write every few seconds; ended runs that a '
+  'killed worker had not written are not counted. The runs that it had not finished are added by '
+  'stepwell.fold_failures.';
 comment on column stepwell.stat.handed_back is
   'Runs stopped by a shutdown, or that the worker could not begin. They do not count as attempts. Workers of schema 5 '
   'also count snoozed runs here.';

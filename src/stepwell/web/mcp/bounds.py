@@ -13,7 +13,8 @@ MOST = 40_000
 _DEEPEST = 100
 _DEEPER = "… (what is in here was cut)"
 # The longest text and list, and how many objects and lists something is in at most, tried in this order until the
-# answer is short enough. Pages are three to five deep, and what is deeper is a value of a job.
+# answer is short enough. Pages are three to five deep, and what is deeper is a value of a job. Down to 5, only such
+# values are cut; at 3, also what is in a row of a list, such as the jobs of a worker; at 2, the rows themselves.
 _STEPS = (
     (4000, 100, _DEEPEST),
     (1000, 50, 20),

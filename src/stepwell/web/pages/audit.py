@@ -7,7 +7,7 @@ from starlette.responses import Response
 from stepwell.errors import ConfigError
 from stepwell.jobs.filter import check_text
 from stepwell.postgres import queries
-from stepwell.web.filters import asked_number, to_whole
+from stepwell.web.filters import asked_limit, asked_number
 from stepwell.web.visit import Refused, Visit
 
 _PAGE = 50
@@ -20,10 +20,9 @@ async def show(visit: Visit) -> Response:
     try:
         for name, value in given.items():
             check_text(value, name)
-        limit = to_whole(query.get("limit"), "limit", _PAGE, 500)
     except ConfigError as error:
         raise Refused(400, str(error)) from None
-    before = asked_number(query, "before", _MOST)
+    limit, before = asked_limit(query, _PAGE, 500), asked_number(query, "before", _MOST)
     found = await visit.read(queries.audit.acts(given.get("who"), given.get("act"), before, limit))
     return visit.page(
         "audit.html",

@@ -10,7 +10,7 @@ from stepwell.errors import ConfigError
 from stepwell.jobs.filter import check_text
 from stepwell.values.failure_info import FailureState
 from stepwell.web.charts import bars
-from stepwell.web.filters import to_uuid, to_whole
+from stepwell.web.filters import asked_limit, to_uuid
 from stepwell.web.reads import fleet
 from stepwell.web.visit import Refused, Visit
 
@@ -29,9 +29,9 @@ async def show(visit: Visit) -> Response:
             raise ConfigError(f"sort is {sort!r}: it must be last or count")
         task = check_text(given.get("task"), "task")
         after = to_uuid(query.get("after"), "after")
-        limit = to_whole(query.get("limit"), "limit", _PAGE, 200)
     except ConfigError as error:
         raise Refused(400, str(error)) from None
+    limit = asked_limit(query, _PAGE, 200)
     found = await visit.read(fleet.failures(None if state == "all" else state, task, sort, after, limit))
     return visit.page(
         "failures.html",

@@ -1,4 +1,7 @@
-"""The overview, queues, tasks, schedules, workers, failures, limits and the database itself."""
+"""The overview, queues, tasks, schedules, workers, failures, limits and the database itself.
+
+The SQL function knows how many rows a list has if `limit` is None.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def overview(span: str) -> Query[dict[str, Any]]:
     return repeatable_query("select stepwell.dashboard_overview(_range => %s::text)::text", (span,), loaded)
 
 
-def queues(span: str, after: str | None = None, limit: int = 50) -> Query[dict[str, Any]]:
+def queues(span: str, after: str | None = None, limit: int | None = None) -> Query[dict[str, Any]]:
     return repeatable_query(
         "select stepwell.dashboard_queues(_after => %s::text, _limit => %s::integer, _range => %s::text)::text",
         (after, limit, span),
@@ -30,7 +33,7 @@ def queue(span: str, name: str) -> Query[dict[str, Any]]:
     )
 
 
-def tasks(span: str, after: str | None = None, limit: int = 500) -> Query[dict[str, Any]]:
+def tasks(span: str, after: str | None = None, limit: int | None = None) -> Query[dict[str, Any]]:
     return repeatable_query(
         "select stepwell.dashboard_tasks(_limit => %s::integer, _range => %s::text, _after => %s::text)::text",
         (limit, span, after),
@@ -43,7 +46,7 @@ def settings(task: str, in_code: str | None = None) -> Query[Setting]:
     return task_settings(task, in_code, None)
 
 
-def workers(before: int | None = None, limit: int = 100) -> Query[dict[str, Any]]:
+def workers(before: int | None = None, limit: int | None = None) -> Query[dict[str, Any]]:
     return repeatable_query(
         "select stepwell.dashboard_workers(_limit => %s::integer, _before => %s::integer)::text",
         (limit, before),
@@ -56,7 +59,7 @@ def schedules(
     name: str | None = None,
     ticks: int = 10,
     after: tuple[str | None, str | None] = (None, None),
-    limit: int = 200,
+    limit: int | None = None,
 ) -> Query[dict[str, Any]]:
     """Schedules `after` the one with this owner and name."""
     return repeatable_query(
@@ -79,7 +82,7 @@ def failure(fingerprint: UUID) -> Query[dict[str, Any] | None]:
     return repeatable_query("select stepwell.dashboard_failure(%s::uuid)::text", (fingerprint,), loaded)
 
 
-def limits(after: str | None = None, limit: int = 50) -> Query[dict[str, Any]]:
+def limits(after: str | None = None, limit: int | None = None) -> Query[dict[str, Any]]:
     return repeatable_query(
         "select stepwell.dashboard_limits(_after => %s::text, _limit => %s::integer)::text", (after, limit), loaded
     )

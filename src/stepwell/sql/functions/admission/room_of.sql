@@ -18,7 +18,7 @@ declare
   _spacing double precision;
   _burst integer;
   _capacity double precision;
-  _used double precision;
+  _missing double precision;
 begin
   select s.* into _set from stepwell.key_setting s where s.key = _key;
   -- Before the bucket: a claim deletes the permit and fills the bucket in one transaction. If it commits between the two
@@ -41,13 +41,13 @@ begin
     return;
   end if;
   -- A claim takes the tokens; admitted jobs have theirs reserved.
-  _used := stepwell.missing_tokens(_bucket.used, _bucket.used_at, _capacity, _spacing, _now);
-  room := greatest(0, floor(_capacity - _used + 1e-6)::integer - _held);
+  _missing := stepwell.missing_tokens(_bucket.used, _bucket.used_at, _capacity, _spacing, _now);
+  room := greatest(0, floor(_capacity - _missing + 1e-6)::integer - _held);
   -- Not for each token: 20 ms of them at once, as long as the bucket can hold them. If jobs that were admitted and not
   -- yet claimed have reserved all that it can hold, time alone makes no room: the next claim does.
   if _held < _burst then
     next_in := least(_longest, greatest(
-      0.001, (_used + _held + least(_burst - _held, greatest(1, ceil(0.02 / _spacing))) - _capacity) * _spacing
+      0.001, (_missing + _held + least(_burst - _held, greatest(1, ceil(0.02 / _spacing))) - _capacity) * _spacing
     ));
   end if;
 end

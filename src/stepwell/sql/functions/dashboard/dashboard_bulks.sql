@@ -29,7 +29,7 @@ begin
             'expected', b.expected, 'asked_by', b.asked_by, 'as_of', b.as_of, 'started_at', b.started_at,
             'finished_at', b.finished_at, 'worked_at', b.worked_at, 'looked', b.looked, 'done', b.done,
             'skipped', b.skipped, 'failed', b.failed, 'became', b.became, 'error', b.error,
-            -- Work in the future was done before the clock was set back, and none since: how long ago is not known.
+            -- Work in the future was done before the clock was set back, and none since: so the distance is shown.
             'idle', case when b.state = 'running' then
               abs(extract(epoch from clock_timestamp() - coalesce(b.worked_at, b.started_at)))::double precision
             end

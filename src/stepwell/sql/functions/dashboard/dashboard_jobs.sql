@@ -4,8 +4,8 @@
 -- The walk is within the chosen state wherever an index or a small number allows that, so that a rare state is found
 -- behind millions of other jobs. Elsewhere it passes over jobs of other states, which count as looked at. _argument
 -- matches the value of an argument, given by name or by a path with dots, as text; without a name, any part of the
--- args. _error matches a part of the error that is shown, ignoring case: of a live job without one, of that of its last
--- attempt. _failure is the fingerprint of the last failed attempt.
+-- args. _error matches a part of the error, ignoring case: of a live job without one, of that of its last attempt. The
+-- first 1,000 characters are searched, and 300 are returned. _failure is the fingerprint of the last failed attempt.
 -- _sort is another order: due (the earliest first), priority (the highest first) or runtime (the longest first). Then
 -- the page begins after _offset jobs, and "sorted" tells what the order is over. If "whole" is true, it is over all that
 -- match: a state has few jobs, or an index has this order. Otherwise it is over the newest jobs that match, up to

@@ -61,6 +61,7 @@ begin
       end;
     end loop;
   end;
+  -- If the cancel of its job was requested, a lost run is in no counter: a tally counts only what failed.
   select array_agg(u.id) as ids, array_agg(u.task) as tasks, array_agg(u.queue) as queues into _lost
   from unnest(_ids, _names, _queues, _cancelling) as u (id, task, queue, cancelling)
   where not u.cancelling and u.id <> all (_left) and u.id <> all (_broken);

@@ -47,7 +47,7 @@ begin
       _at := (
         select s.since from stepwell.stat_sum s
         where s.minutes = _minutes and s.since < date_bin(_length, _now, _origin)
-        order by s.minutes desc, s.since desc
+        order by s.since desc
         limit 1
       );
     end if;
