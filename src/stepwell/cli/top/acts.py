@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -34,13 +35,17 @@ class Choice:
     do: Callable[[], Awaitable[str]]
 
 
-def retry(app: App, tab: str, row: Record) -> Choice | Coroutine[Any, Any, Choice] | None:
+Counting = Callable[[], Coroutine[Any, Any, Choice]]
+"""Counts jobs, which takes a while, and then has the question."""
+
+
+def retry(app: App, tab: str, row: Record) -> Choice | Counting | None:
     """Run a job again, or all failed jobs of a group, which are counted before the question; None: there is nothing of
     the kind in this tab."""
     if tab == "jobs":
         return Choice(f"Retry job {row['id']} of {row['task']}?", lambda: _retry_job(app, row["id"]))
     if tab == "failures":
-        return _to_retry_group(app, row)
+        return partial(_to_retry_group, app, row)
     return None
 
 
