@@ -169,7 +169,8 @@ class Top(TextualApp[None]):
 
     def _show_notice(self, view: View | None) -> None:
         notice = self.query_one("#notice", Static)
-        lines = [] if view is None else list(notices(view, _NOTICES))
+        # One line each, so that the last one, which says how many more there are, can be seen.
+        lines = [] if view is None else [cut(clean(line), self.size.width - 2) for line in notices(view, _NOTICES)]
         if self.away is not None:
             since = "" if view is None else f" This is from {view.now.astimezone():%H:%M:%S}."
             lines = [f"The database does not answer: {self.away}.{since} Trying again."]
