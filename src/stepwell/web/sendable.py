@@ -23,8 +23,8 @@ def sendable(text: str) -> str:
 def to_json(
     value: Any, default: Callable[[Any], Any] | None = None, *, indent: int | None = None, only_ascii: bool = False
 ) -> str:
-    """JSON that every program can read: without Infinity and NaN, and with U+FFFD for each lone surrogate, of which many
-    refuse the escape, too. Raises `RecursionError` for what is nested too deep, and `ValueError` for an integer of too
+    """JSON that every program can read: without Infinity and NaN, and with U+FFFD for each lone surrogate, whose escape
+    many refuse, too. Raises `RecursionError` for what is nested too deep, and `ValueError` for an integer of too
     many digits."""
 
     # Not msgspec, which refuses integers of more than 64 bits.

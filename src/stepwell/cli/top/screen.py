@@ -34,7 +34,7 @@ from stepwell.web.reads import jobs
 
 _ERRORS = (StepwellError, psycopg.Error, OSError, TimeoutError)
 _NOTICES = 3
-_CHANGES = ("retry", "cancel", "run_now", "pause", "stop", "everything")
+_ACTS = ("retry", "cancel", "run_now", "pause", "stop", "everything")
 _TABS_OF = {
     "retry": ("jobs", "failures"),
     "cancel": ("jobs",),
@@ -78,12 +78,12 @@ class Top(TextualApp[None]):
         Binding("question_mark", "help", "Help"),
         Binding("slash", "filter", "Filter"),
         Binding("s", "next_state", "State"),
-        Binding("R", "change('retry')", "Retry"),
-        Binding("C", "change('cancel')", "Cancel"),
-        Binding("N", "change('run_now')", "Run now"),
-        Binding("P", "change('pause')", "Pause"),
-        Binding("S", "change('stop')", "Stop"),
-        Binding("E", "change('everything')", "Pause all"),
+        Binding("R", "act('retry')", "Retry"),
+        Binding("C", "act('cancel')", "Cancel"),
+        Binding("N", "act('run_now')", "Run now"),
+        Binding("P", "act('pause')", "Pause"),
+        Binding("S", "act('stop')", "Stop"),
+        Binding("E", "act('everything')", "Pause all"),
         Binding("space", "again", show=False),
         Binding("h,left", "tab(-1)", show=False, priority=False),
         Binding("l,right", "tab(1)", show=False, priority=False),
@@ -270,12 +270,12 @@ class Top(TextualApp[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key does something now; the footer shows no others."""
-        name = str(parameters[0]) if action == "change" else action
-        if name in _CHANGES and self.read_only:
+        name = str(parameters[0]) if action == "act" else action
+        if name in _ACTS and self.read_only:
             return False
         return self.tab in _TABS_OF.get(name, TABS)
 
-    def action_change(self, name: str) -> None:
+    def action_act(self, name: str) -> None:
         if self.read_only:
             return
         find: dict[str, Callable[[App, str, Record], Choice | Counting | None]] = {
