@@ -40,10 +40,8 @@ class Counted(msgspec.Struct, frozen=True):
         """The count and its noun, for a question."""
         if self.count > MOST_COUNTED:
             return f"more than {MOST_COUNTED:,} {noun}s"
-        number = counted(self.count, noun)
-        return (
-            f"{number} or more (there was time to look at {counted(self.looked, 'job')} only)" if self.more else number
-        )
+        number, looked = counted(self.count, noun), counted(self.looked, "job")
+        return f"{number} or more (there was time to look at {looked} only)" if self.more else number
 
 
 def count_bulk(act: JobAct, which: JobMatch, milliseconds: int = _COUNTING) -> QueryPlan[Counted]:

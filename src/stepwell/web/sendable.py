@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.values.json_copy import changed
+from stepwell.values.json_copy import copied
 
 # The type json of Postgres takes the escape of half a character. Python joins two halves, so one that is left is alone.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -34,7 +34,7 @@ def to_json(
     try:
         text = dumped(value)
     except ValueError:
-        text = dumped(changed(value, _finite))
+        text = dumped(copied(value, _finite))
     text = sendable(text)
     # Only strings have other characters than ASCII.
     return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text) if only_ascii else text
