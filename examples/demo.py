@@ -27,6 +27,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from stepwell import App, Context, Retry, StepInfo
+from stepwell.telemetry.bus import counted
 
 # The worker processes read the URL of the database from the environment.
 app = App(os.environ.get("STEPWELL_DEMO_DATABASE", "embedded"))
@@ -106,7 +107,7 @@ class Demo:
     async def clear(self, queue: str) -> None:
         """End what a demo that was interrupted has left in a queue."""
         if left := await app.acancel_jobs(queue):
-            say(f"{left:,} jobs of a demo that was interrupted were cancelled")
+            say(f"cancelled {counted(left, 'job')} of a demo that was interrupted")
         while await app.acount_jobs(queue=queue, state=LIVE):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
@@ -264,18 +265,20 @@ async def answers(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 async def tell(demo: Demo) -> None:
-    gone = False
+    errors: Sequence[Exception] = ()
     try:
-        async with asyncio.TaskGroup() as group:
-            watching = group.create_task(demo.watch())
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(demo.watch())
             for story in (burst, durable, killed):
                 await story(demo)
                 await demo.pause()
             watching.cancel()
-    except* WorkersGone:
-        gone = True
-    if gone:
+    except ExceptionGroup as group:
+        errors = group.exceptions
+    if any(isinstance(error, WorkersGone) for error in errors):
         raise SystemExit("both workers of the demo have ended, and nobody runs its jobs: start it again")
+    if errors:
+        raise errors[0]
 
 
 async def show(seconds: float, web: int | None) -> None:

@@ -47,9 +47,10 @@ def test_very_long_values_are_cut_in_tables_and_whole_elsewhere(run: Run, jobs: 
 
 
 def test_json_is_read_by_every_program_whatever_the_values_are(run: Run, jobs: Jobs) -> None:
-    args = '{"a": 1e400, "b": [-1e400, {"c": "\\ud800\\ud83d\\ude00ä"}], "n": 12345678901234567890123}'
+    strings = '{"c": "\\ud800\\ud83d\\ude00ä\\\\ud800", "\\udfff": 1}'
+    args = f'{{"a": 1e400, "b": [-1e400, {strings}], "n": 12345678901234567890123}}'
     job = jobs.running(args=args)
-    shown = {"a": "inf", "b": ["-inf", {"c": "\ud800\U0001f600ä"}], "n": 12345678901234567890123}
+    shown = {"a": "inf", "b": ["-inf", {"c": "\ufffd\U0001f600ä\\ud800", "\ufffd": 1}], "n": 12345678901234567890123}
     for argv in (("jobs", "list"), ("jobs", "show", job), ("top", "--once")):
         ran = run(*argv, "--json")
         assert (ran.code, ran.err) == (0, "")

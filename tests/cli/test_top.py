@@ -20,7 +20,7 @@ from textual.widgets import Input, Static
 
 from stepwell.cli.top.dialogs import Page, Question
 from stepwell.cli.top.screen import Rows
-from stepwell.cli.top.tables import QUEUES, cut, fitting, progress_text
+from stepwell.cli.top.tables import JOBS, QUEUES, cut, fitting, progress_text
 from stepwell.cli.top.view import RecentViews, View
 from stepwell.testing import Clock
 
@@ -167,6 +167,13 @@ def test_columns_that_may_be_spared_go_first_if_the_terminal_is_narrow() -> None
     assert [QUEUES[place].title for place in fitting(QUEUES, [row], 5)] == ["queue", "ready", "running"]
 
 
+def test_a_column_is_as_wide_as_its_title_and_others_are_narrowed_instead() -> None:
+    row = ["a_task_with_a_name", "", "", "in 12 minutes", "", "", "", ""]
+    widths = {JOBS[place].title: widest for place, widest in fitting(JOBS, [row], 26).items()}
+    assert widths == {"task": 10, "due or ended": 12}
+    assert [*fitting(JOBS, [row], 5).values()] == [8, 12]
+
+
 @pytest.mark.parametrize(
     ("stored", "shown"),
     [
@@ -205,6 +212,15 @@ async def test_the_mean_run_counts_every_run_that_took_time(dsn: str, conn: psyc
         assert dict(zip(seat.titles, seat.rows[0], strict=True))["mean run"] == "10 s"
 
 
+async def test_jobs_that_never_ran_have_no_mean_run(dsn: str, conn: psycopg.Connection[Any]) -> None:
+    conn.execute("select stepwell.add_stats('{nap}', '{default}', '{0}', '{2}', '{0}', '{0}', '{0}')")
+    conn.commit()
+    async with sitting(dsn) as seat:
+        await seat.go("5")
+        await seat.sees(lambda: seat.rows)
+        assert "mean run" not in seat.titles
+
+
 def noticed(run: Run) -> list[str]:
     return run("top", "--once", "--json").json["notices"]
 
@@ -234,6 +250,19 @@ async def test_few_notices_stand_above_the_tables_and_problems_come_first(dsn: s
         lines = seat.text("notice").splitlines()
         assert lines[0] == "Jobs are ready, and no worker is alive."
         assert lines[3:] == ["And 3 more."]
+
+
+async def test_a_notice_takes_one_line(dsn: str, jobs: Jobs) -> None:
+    jobs.worker("add")
+    for n in range(5):
+        jobs.ready(queue=f"{n}" + "long" * 40)
+        jobs.connection.execute("select stepwell.pause(%s)", (f"{n}" + "long" * 40,))
+    async with sitting(dsn, size=(60, 30)) as seat:
+        await seat.sees(lambda: seat.text("notice"))
+        lines = seat.text("notice").splitlines()
+        assert [cell_len(line) for line in lines[:3]] == [58] * 3
+        assert (lines[0][:15], lines[0][-1], lines[3][:4]) == ("Queue 0longlong", "…", "And ")
+        assert seat.screen.query_one("#notice").size.height == 4
 
 
 async def test_a_clock_that_is_set_back_keeps_no_old_views(dsn: str, jobs: Jobs) -> None:

@@ -6,10 +6,12 @@ import contextlib
 import os
 import pty
 
+import psycopg
 import pytest
 from cli.commands import Jobs, Run, Start
 from cli.seat import sitting
 from psycopg.conninfo import make_conninfo
+from textual.widgets import Static
 
 from stepwell.cli.database import person
 from stepwell.cli.top.dialogs import Page, Question
@@ -74,6 +76,28 @@ async def test_a_group_without_failed_jobs_has_none_to_retry(dsn: str, jobs: Job
         [said] = [each.message for each in seat.screen._notifications]  # pyright: ignore[reportPrivateUsage]
         assert said == "there are no failed jobs of add whose last attempt failed with ValueError"
         assert not isinstance(seat.screen.screen, Question)
+
+
+@pytest.mark.parametrize(
+    ("keys", "open_now"), [(("E",), "Pause everything"), (("slash", "a"), ""), (("j",), ""), (("1",), "")]
+)
+async def test_a_question_that_took_long_does_not_open_when_the_person_has_gone_on(
+    dsn: str, jobs: Jobs, keys: tuple[str, ...], open_now: str
+) -> None:
+    jobs.failed("boom", task="add")
+    jobs.failed("boom", task="later")
+    async with sitting(dsn) as seat:
+        await seat.go("4")
+        await seat.sees(lambda: len(seat.rows) == 2)
+        with psycopg.connect(dsn) as other:
+            # The count waits for this lock.
+            other.execute("lock table stepwell.history")
+            await seat.press("R")
+            await seat.sees(lambda: "counting" in seat.text("title"))
+            await seat.press(*keys)
+        await seat.sees(lambda: "counting" not in str(seat.screen.screen_stack[0].query_one("#title", Static).render()))
+        questions = [screen.question for screen in seat.screen.screen_stack if isinstance(screen, Question)]
+        assert [text.partition("?")[0] for text in questions] == ([open_now] if open_now else [])
 
 
 @pytest.mark.slow

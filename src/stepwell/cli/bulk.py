@@ -13,6 +13,7 @@ from stepwell.cli.options import JsonOption
 from stepwell.cli.output import Column, compact, complain, dump, fields, hidden_fields, record, say, table
 from stepwell.cli.progress import progress
 from stepwell.errors import StepwellError
+from stepwell.jobs.bulk_operation import MOST_COUNTED
 from stepwell.postgres import queries
 from stepwell.postgres.database import Database
 from stepwell.postgres.queries.bulk import Bulk
@@ -22,8 +23,6 @@ from stepwell.web.reads.bulk import shown_filter
 
 group = typer.Typer(rich_markup_mode=None)
 
-# The most that is counted before a change.
-_COUNTED = 10_000
 _SHORTEST_PAUSE = 0.005
 _LONGEST_PAUSE = 1.0
 _DOING = {"retry": "retrying", "cancel": "cancelling", "run": "making ready", "delete": "deleting", "move": "moving"}
@@ -135,7 +134,7 @@ def stop(id: IdArgument, database: DatabaseOption = None) -> None:  # noqa: A002
 
 def work_off(database: Database, found: Bulk) -> Bulk:
     """Work off an operation until it has ended, together with the workers, and show how far it is."""
-    most = None if found.expected is None or found.expected > _COUNTED else found.expected
+    most = None if found.expected is None or found.expected > MOST_COUNTED else found.expected
     workers: int | None = None
     try:
         with progress(_DOING[found.act], most) as shown:
@@ -186,7 +185,7 @@ def _is_left(found: Bulk, workers: int) -> bool:
 def _expected(found: Bulk) -> str:
     if found.expected is None:
         return ""
-    return f"{_COUNTED}+" if found.expected > _COUNTED else str(found.expected)
+    return f"{MOST_COUNTED}+" if found.expected > MOST_COUNTED else str(found.expected)
 
 
 def _record(found: Bulk) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import msgspec
 
 from stepwell.values.duration import describe
-from stepwell.values.json_copy import changed, shallow
+from stepwell.values.json_copy import copied, shallow
 from stepwell.values.redaction import Redaction
 from stepwell.web.sendable import to_json
 
@@ -132,7 +132,7 @@ def dump(value: object) -> None:
     def printable(name: str | None, field: Any, depth: int) -> Any:
         return redaction.hidden(name, _plain(field), depth)
 
-    document = changed(value, printable)
+    document = copied(value, printable)
     try:
         text = to_json(document, indent=2, only_ascii=True)
     except RecursionError:

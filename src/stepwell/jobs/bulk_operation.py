@@ -10,11 +10,14 @@ import msgspec
 from stepwell.jobs.bulk import JobAct
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan
+from stepwell.telemetry.bus import counted
 
 if TYPE_CHECKING:
     from stepwell.postgres.queries.search import JobMatch
 
 
+MOST_COUNTED = 10_000
+"""More jobs than these are not counted."""
 # Longer than a page may take: a person waits for the question.
 _COUNTING = 5_000
 
@@ -32,6 +35,13 @@ class Counted(msgspec.Struct, frozen=True):
     """An operation changes no newer jobs."""
     filter: dict[str, Any]
     """With the times that its ages had then."""
+
+    def of(self, noun: str) -> str:
+        """The count and its noun, for a question."""
+        if self.count > MOST_COUNTED:
+            return f"more than {MOST_COUNTED:,} {noun}s"
+        number, looked = counted(self.count, noun), counted(self.looked, "job")
+        return f"{number} or more (there was time to look at {looked} only)" if self.more else number
 
 
 def count_bulk(act: JobAct, which: JobMatch, milliseconds: int = _COUNTING) -> QueryPlan[Counted]:

@@ -8,16 +8,16 @@ from typing import Any, cast
 TOO_DEEP = "(nested too deep to be shown)"
 
 
-def changed(value: Any, change: Callable[[str | None, Any, int], Any]) -> Any:
-    """A copy in which `change` has replaced the value itself, its fields and items, and so on inwards. It gets the name
-    of a field, or None, what is there, and how many objects and lists that is in. What it returns is looked into."""
+def copied(value: Any, replace: Callable[[str | None, Any, int], Any]) -> Any:
+    """A copy in which `replace` has replaced the value itself, its fields and items, and so on inwards. It gets the
+    name of a field, or None, what is there, and how many objects and lists hold it. What it returns is looked into."""
     root = [value]
     todo: list[tuple[int, dict[str, Any] | list[Any]]] = [(0, root)]
     while todo:
         depth, inside = todo.pop()
         named = isinstance(inside, dict)
         for place, old in inside.items() if isinstance(inside, dict) else enumerate(inside):
-            new = change(str(place) if named else None, old, depth)
+            new = replace(str(place) if named else None, old, depth)
             if isinstance(new, dict):
                 new = dict(cast("dict[str, Any]", new))
                 todo.append((depth + 1, new))
@@ -30,6 +30,6 @@ def changed(value: Any, change: Callable[[str | None, Any, int], Any]) -> Any:
 
 def shallow(value: Any, most: int) -> Any:
     """A copy in which objects and lists inside of `most` others are replaced by a text."""
-    return changed(
+    return copied(
         value, lambda _, found, depth: TOO_DEEP if depth >= most and isinstance(found, dict | list | tuple) else found
     )

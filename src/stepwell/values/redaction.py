@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from stepwell.values.json_copy import changed
+from stepwell.values.json_copy import copied
 from stepwell.values.sealing import PLAIN, Sealer
 
 HIDDEN = "[redacted]"
@@ -30,10 +30,10 @@ class Redaction:
 
     def apply(self, value: Any) -> Any:
         """Return a copy of the value with hidden fields."""
-        return changed(value, self.hidden) if self.names else value
+        return copied(value, self.hidden) if self.names else value
 
     def hidden(self, name: str | None, value: Any, _depth: int = 0) -> Any:
-        """A field or an item as it may be shown, for `changed`."""
+        """A field or an item as it may be shown, for `copied`."""
         return HIDDEN if name is not None and self.hides(name) else value
 
     def touches(self, value: Any) -> bool:
@@ -46,5 +46,5 @@ class Redaction:
             return field
 
         if self.names:
-            changed(value, look)
+            copied(value, look)
         return touched

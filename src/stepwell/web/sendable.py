@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.values.json_copy import changed
+from stepwell.values.json_copy import copied
 
 # The type json of Postgres takes the escape of half a character. Python joins two halves, so one that is left is alone.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_NOT_ASCII = re.compile("[^\x00-\x7f]+")
 
 
 def sendable(text: str) -> str:
@@ -22,18 +23,21 @@ def sendable(text: str) -> str:
 def to_json(
     value: Any, default: Callable[[Any], Any] | None = None, *, indent: int | None = None, only_ascii: bool = False
 ) -> str:
-    """JSON that every program can read: without Infinity, NaN and lone surrogates, which in ASCII are escapes. Raises
-    `RecursionError` for what is nested too deep, and `ValueError` for an integer of too many digits."""
+    """JSON that every program can read: without Infinity and NaN, and with U+FFFD for each lone surrogate, whose escape
+    many refuse, too. Raises `RecursionError` for what is nested too deep, and `ValueError` for an integer of too
+    many digits."""
 
     # Not msgspec, which refuses integers of more than 64 bits.
     def dumped(value: Any) -> str:
-        return json.dumps(value, ensure_ascii=only_ascii, default=default, allow_nan=False, indent=indent)
+        return json.dumps(value, ensure_ascii=False, default=default, allow_nan=False, indent=indent)
 
     try:
         text = dumped(value)
     except ValueError:
-        text = dumped(changed(value, _finite))
-    return sendable(text)
+        text = dumped(copied(value, _finite))
+    text = sendable(text)
+    # Only strings have other characters than ASCII.
+    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text) if only_ascii else text
 
 
 def _finite(_name: str | None, value: Any, _depth: int) -> Any:

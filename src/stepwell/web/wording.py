@@ -6,6 +6,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from stepwell.values.json_copy import TOO_DEEP
+
 MOST_COUNTED = 10_000
 NOTHING = "\N{EN DASH}"
 _UNITS = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
@@ -134,7 +136,7 @@ def _dump(value: Any, indent: int | None = None) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent)
     except (RecursionError, ValueError):
-        return "(nested too deep to be shown)"
+        return TOO_DEEP
 
 
 FILTERS: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """`stepwell jobs`: its commands, the filters that they share, and how jobs are printed.
 
 `commands`, `delete_and_move` and `live` have one function per command. `filters` turns the filter options into a match,
-`changes` changes jobs and reports the result, and `table`, `page` and `steps` print. The acts themselves are in
+`acts` changes jobs and reports the result, and `table`, `page` and `steps` print. The acts themselves are in
 `stepwell.jobs`.
 """
 

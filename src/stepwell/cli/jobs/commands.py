@@ -10,7 +10,7 @@ import typer
 from stepwell.cli import known_names, parse
 from stepwell.cli.database import DatabaseOption, connect, open_database
 from stepwell.cli.group import new_group
-from stepwell.cli.jobs.changes import change_jobs
+from stepwell.cli.jobs.acts import change_jobs
 from stepwell.cli.jobs.filters import filtered
 from stepwell.cli.jobs.page import print_job
 from stepwell.cli.jobs.table import print_jobs, print_running

@@ -8,7 +8,7 @@ import typer
 
 from stepwell.cli import parse
 from stepwell.cli.database import DatabaseOption
-from stepwell.cli.jobs.changes import change_jobs
+from stepwell.cli.jobs.acts import change_jobs
 from stepwell.cli.jobs.commands import AllOption, IdsArgument, group
 from stepwell.cli.jobs.filters import filtered
 from stepwell.cli.options import YesOption

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -17,13 +18,10 @@ from stepwell.jobs.bulk_operation import Counted, count_bulk, start_bulk
 from stepwell.postgres import queries
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import arun
-from stepwell.telemetry.bus import counted
 
 _REASON = "in stepwell top"
 # A person waits for the question, and a call may take no longer than the command allows.
 _COUNTING = 2_000
-_MOST = 10_000
-"""More jobs than these are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +32,17 @@ class Choice:
     do: Callable[[], Awaitable[str]]
 
 
-def retry(app: App, tab: str, row: Record) -> Choice | Coroutine[Any, Any, Choice] | None:
+Counting = Callable[[], Coroutine[Any, Any, Choice]]
+"""Counts jobs, which takes a while, and then has the question."""
+
+
+def retry(app: App, tab: str, row: Record) -> Choice | Counting | None:
     """Run a job again, or all failed jobs of a group, which are counted before the question; None: there is nothing of
     the kind in this tab."""
     if tab == "jobs":
         return Choice(f"Retry job {row['id']} of {row['task']}?", lambda: _retry_job(app, row["id"]))
     if tab == "failures":
-        return _to_retry_group(app, row)
+        return partial(_to_retry_group, app, row)
     return None
 
 
@@ -51,14 +53,7 @@ async def _to_retry_group(app: App, group: Record) -> Choice:
     jobs = f"of {group['task']} whose last attempt failed with {group['type']}{_place(group)}"
     if not (found.count or found.more):
         raise StepwellError(f"there are no failed jobs {jobs}")
-    return Choice(f"Retry {_number(found)} {jobs}?", lambda: _retry_group(app, act, which, found))
-
-
-def _number(found: Counted) -> str:
-    if found.count > _MOST:
-        return f"more than {_MOST:,} failed jobs"
-    number = counted(found.count, "failed job")
-    return f"{number} or more (there was time to look at {counted(found.looked, 'job')} only)" if found.more else number
+    return Choice(f"Retry {found.of('failed job')} {jobs}?", lambda: _retry_group(app, act, which, found))
 
 
 def cancel(app: App, tab: str, row: Record) -> Choice | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
 from uuid import UUID
 
 import psycopg
@@ -20,7 +21,7 @@ from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 from stepwell.app import App
 from stepwell.cli.output import STYLES, clean
 from stepwell.cli.top import acts
-from stepwell.cli.top.acts import Choice
+from stepwell.cli.top.acts import Choice, Counting
 from stepwell.cli.top.dialogs import Page, Question, help_page
 from stepwell.cli.top.job_page import job_text
 from stepwell.cli.top.summary import notices, summary
@@ -33,7 +34,7 @@ from stepwell.web.reads import jobs
 
 _ERRORS = (StepwellError, psycopg.Error, OSError, TimeoutError)
 _NOTICES = 3
-_CHANGES = ("retry", "cancel", "run_now", "pause", "stop", "everything")
+_ACTS = ("retry", "cancel", "run_now", "pause", "stop", "everything")
 _TABS_OF = {
     "retry": ("jobs", "failures"),
     "cancel": ("jobs",),
@@ -77,12 +78,12 @@ class Top(TextualApp[None]):
         Binding("question_mark", "help", "Help"),
         Binding("slash", "filter", "Filter"),
         Binding("s", "next_state", "State"),
-        Binding("R", "change('retry')", "Retry"),
-        Binding("C", "change('cancel')", "Cancel"),
-        Binding("N", "change('run_now')", "Run now"),
-        Binding("P", "change('pause')", "Pause"),
-        Binding("S", "change('stop')", "Stop"),
-        Binding("E", "change('everything')", "Pause all"),
+        Binding("R", "act('retry')", "Retry"),
+        Binding("C", "act('cancel')", "Cancel"),
+        Binding("N", "act('run_now')", "Run now"),
+        Binding("P", "act('pause')", "Pause"),
+        Binding("S", "act('stop')", "Stop"),
+        Binding("E", "act('everything')", "Pause all"),
         Binding("space", "again", show=False),
         Binding("h,left", "tab(-1)", show=False, priority=False),
         Binding("l,right", "tab(1)", show=False, priority=False),
@@ -105,6 +106,8 @@ class Top(TextualApp[None]):
         self.shown: list[Record] = []
         """The rows of the table."""
         self._chosen: dict[str, str] = {}
+        self._counting = 0
+        """How many questions wait for a count. All but the last are being cancelled."""
         self._again = asyncio.Event()
         self._recent = RecentViews()
 
@@ -150,7 +153,7 @@ class Top(TextualApp[None]):
         if not self.query("#title"):
             return  # the screen is not there yet, or no longer
         view, width = self.view, self.size.width
-        mode = "   read-only" if self.read_only else ""
+        mode = "   read-only" if self.read_only else "   counting ..." if self._counting else ""
         at = "" if view is None else f"   {view.now.astimezone():%H:%M:%S}"
         title = Text(f"stepwell top   {cut(self.where, max(width - 40, 10))}{at}   every {self.interval:g} s{mode}")
         self.query_one("#title", Static).update(title)
@@ -166,7 +169,8 @@ class Top(TextualApp[None]):
 
     def _show_notice(self, view: View | None) -> None:
         notice = self.query_one("#notice", Static)
-        lines = [] if view is None else list(notices(view, _NOTICES))
+        # One line each, so that the last one, which says how many more there are, can be seen.
+        lines = [] if view is None else [cut(clean(line), self.size.width - 2) for line in notices(view, _NOTICES)]
         if self.away is not None:
             since = "" if view is None else f" This is from {view.now.astimezone():%H:%M:%S}."
             lines = [f"The database does not answer: {self.away}.{since} Trying again."]
@@ -218,9 +222,15 @@ class Top(TextualApp[None]):
         at = self.query_one(Rows).cursor_row
         return self.shown[at] if 0 <= at < len(self.shown) else None
 
+    @property
+    def chosen(self) -> tuple[str, str | None]:
+        """The tab, and what names the row."""
+        return self.tab, None if self.row is None else key_of(self.tab, self.row)
+
     def _remember(self) -> None:
-        if self.row is not None:
-            self._chosen[self.tab] = key_of(self.tab, self.row)
+        tab, key = self.chosen
+        if key is not None:
+            self._chosen[tab] = key
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
         self._remember()
@@ -260,13 +270,15 @@ class Top(TextualApp[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key does something now; the footer shows no others."""
-        name = str(parameters[0]) if action == "change" else action
-        if name in _CHANGES and self.read_only:
+        name = str(parameters[0]) if action == "act" else action
+        if name in _ACTS and self.read_only:
             return False
         return self.tab in _TABS_OF.get(name, TABS)
 
-    def action_change(self, name: str) -> None:
-        find: dict[str, Callable[[App, str, Record], Choice | Coroutine[Any, Any, Choice] | None]] = {
+    def action_act(self, name: str) -> None:
+        if self.read_only:
+            return
+        find: dict[str, Callable[[App, str, Record], Choice | Counting | None]] = {
             "retry": acts.retry,
             "cancel": acts.cancel,
             "run_now": acts.run_now,
@@ -278,20 +290,27 @@ class Top(TextualApp[None]):
             choice = None if self.view is None else acts.pause_everything(self.jobs_app, self.view)
         elif self.row is not None:
             choice = find[name](self.jobs_app, self.tab, self.row)
-        if choice is None or self.read_only:
-            return
         if isinstance(choice, Choice):
             self._ask(choice)
-        else:
-            self.run_worker(self._ask_when_known(choice), group="question", exclusive=True)
+        elif choice is not None:
+            # A function, because a coroutine would never be awaited if the next one replaces it before it starts.
+            self.run_worker(partial(self._ask_when_known, choice, self.chosen), group="question", exclusive=True)
 
-    async def _ask_when_known(self, choice: Coroutine[Any, Any, Choice]) -> None:
+    async def _ask_when_known(self, count: Counting, chosen: tuple[str, str | None]) -> None:
+        self._counting += 1
+        self._show()
         try:
-            found = await choice
+            choice = await count()
         except _ERRORS as error:
             self._say(str(error), ok=False)
         else:
-            self._ask(found)
+            # A person who has gone on would answer another question, or type a "y" into this one.
+            elsewhere = len(self.screen_stack) > 1 or isinstance(self.focused, Input)
+            if self.chosen == chosen and not elsewhere:
+                self._ask(choice)
+        finally:
+            self._counting -= 1
+            self._show()
 
     def _ask(self, choice: Choice) -> None:
         self.push_screen(Question(choice.question), lambda yes: self._answered(choice, yes))

@@ -151,12 +151,13 @@ def fitting(columns: Sequence[Cells], rows: Iterable[Sequence[str]], width: int)
         if not columns[spare].spare:
             break
         kept.remove(spare)
-    texts = [place for place in kept if not columns[place].right]
-    while texts and sum(widths[place] + _GAP for place in kept) > width:
-        widest = max(texts, key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
+    # No column is narrower than its title.
+    least = {place: max(_NARROWEST, len(columns[place].title)) for place in kept if not columns[place].right}
+    while sum(widths[place] + _GAP for place in kept) > width:
+        texts = [place for place, narrowest in least.items() if widths[place] > narrowest]
+        if not texts:
             break
-        widths[widest] -= 1
+        widths[max(texts, key=widths.__getitem__)] -= 1
     return {place: widths[place] for place in kept}
 
 
@@ -207,5 +208,5 @@ def _worker_of(job: Record, view: View) -> str:
 
 def _mean(task: Record) -> str:
     runs = task["runs"]
-    # Runs that were suspended or handed back took time, too.
-    return length(runs["seconds"] / runs["ended"]) if runs["ended"] else ""
+    # Runs that were suspended or handed back took time, too. Jobs that were broken or lost count as ended, without one.
+    return length(runs["seconds"] / runs["ended"]) if runs["seconds"] and runs["ended"] else ""

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from stepwell.errors import BadArgs
 from stepwell.jobs.bulk import JobAct, cancelling, deleting, retrying, running_now
+from stepwell.jobs.bulk_operation import MOST_COUNTED
 from stepwell.postgres import queries
 from stepwell.postgres.queries.bulk import BulkAct
 from stepwell.web.acts.form_fields import back, one
@@ -21,7 +22,6 @@ from stepwell.web.reads import bulk
 from stepwell.web.visit import Refused, Visit
 from stepwell.web.wording import count, to_time
 
-_MOST = 10_000
 # Longer than the preview counts: what it has counted whole must not be refused because the machine is busier now.
 _MILLISECONDS = 2000
 
@@ -37,7 +37,7 @@ def start(act: BulkAct) -> Handler:
         which = bulk.filter_of(filters.search)
         confirmed, as_of = _confirmed(form), _as_of(form)
         found = await visit.read(queries.bulk.preview(act, which, as_of, _MILLISECONDS))
-        number = min(found["count"], _MOST)
+        number = min(found["count"], MOST_COUNTED)
         if (number > confirmed or found["more"]) and not form.get("more"):
             at_least = "at least " if found["more"] else ""
             raise Refused(

@@ -41,22 +41,22 @@ async def retry(visit: Visit) -> Response:
     from_start = bool(form.get("from_start"))
     if step and from_start:
         raise Refused(400, "a job starts over, or goes on at a step: choose one")
-    return await _change(visit, form, retrying(step, from_start=from_start))
+    return await _act(visit, form, retrying(step, from_start=from_start))
 
 
 async def cancel(visit: Visit) -> Response:
     form = await visit.form()
     reason = next(iter(form.get("reason") or ()), "") or f"by {visit.user.name}, in the dashboard"
-    return await _change(visit, form, cancelling(reason))
+    return await _act(visit, form, cancelling(reason))
 
 
 async def run(visit: Visit) -> Response:
-    return await _change(visit, await visit.form(), running_now())
+    return await _act(visit, await visit.form(), running_now())
 
 
 async def move(visit: Visit) -> Response:
     form = await visit.form()
-    return await _change(visit, form, moving_to(form))
+    return await _act(visit, form, moving_to(form))
 
 
 async def delete(visit: Visit) -> Response:
@@ -64,7 +64,7 @@ async def delete(visit: Visit) -> Response:
     if "id" in visit.request.path_params and not visit.wants_json:
         # The page of a job that is gone is no page to go back to.
         form["back"] = ["/jobs"]
-    return await _change(visit, form, deleting())
+    return await _act(visit, form, deleting())
 
 
 def moving_to(form: Mapping[str, Sequence[str]]) -> JobAct:
@@ -83,7 +83,7 @@ def moving_to(form: Mapping[str, Sequence[str]]) -> JobAct:
         raise Refused(400, f"priority is {priority[:50]!r}: it must be a whole number") from None
 
 
-async def _change(visit: Visit, form: Mapping[str, Sequence[str]], act: JobAct) -> Response:
+async def _act(visit: Visit, form: Mapping[str, Sequence[str]], act: JobAct) -> Response:
     ids = _ids(visit, form)
     changed = await arun(act_by_id(act, ids), visit.app.database)
     said: list[str] = []

@@ -13,14 +13,11 @@ from stepwell.cli.options import ask, check_can_ask
 from stepwell.cli.output import complain, say
 from stepwell.jobs.act_by_id import act_by_id
 from stepwell.jobs.bulk import Became, JobAct
-from stepwell.jobs.bulk_operation import Counted, count_bulk, start_bulk
+from stepwell.jobs.bulk_operation import count_bulk, start_bulk
 from stepwell.postgres.queries.bulk import Bulk
 from stepwell.postgres.queries.search import JobMatch
 from stepwell.postgres.query_plan import run
 from stepwell.telemetry.bus import counted
-
-_COUNTED = 10_000
-"""More jobs than these are not counted."""
 
 
 def change_jobs(
@@ -68,7 +65,7 @@ def _change_matching(act: JobAct, which: JobMatch, database: str | None, *, yes:
                 known_names.check_filter(found, which, known_names.refuse)
             check_can_ask(f"jobs {act.verb}", yes=yes)
             if confirmed.count or confirmed.more:
-                ask(_question(act, confirmed))
+                ask(f"{act.verb} {confirmed.of('job')}?")
         bulk_id = run(start_bulk(act, which, person(), confirmed), found)
         operation = bulk.work_off(found, bulk.find(found, bulk_id))
         if not operation.done + operation.skipped + operation.failed:
@@ -80,15 +77,6 @@ def _change_matching(act: JobAct, which: JobMatch, database: str | None, *, yes:
     if operation.failed:
         complain(f"{counted(operation.failed, 'job')} could not be changed, the last because of: {operation.error}")
         raise typer.Exit(1)
-
-
-def _question(act: JobAct, counted_jobs: Counted) -> str:
-    if counted_jobs.count > _COUNTED:
-        return f"{act.verb} more than {_COUNTED:,} jobs?"
-    if counted_jobs.more:
-        looked = counted(counted_jobs.looked, "job")
-        return f"{act.verb} {counted(counted_jobs.count, 'job')} or more? There was time to look at {looked} only."
-    return f"{act.verb} {counted(counted_jobs.count, 'job')}?"
 
 
 def _summary(act: JobAct, operation: Bulk) -> str:
