@@ -129,6 +129,15 @@ def test_a_worker_that_claims_by_pattern_covers_the_queues_that_fit(run: Run, jo
     assert examine(run)["unknown tasks"]["status"] == "ok"
 
 
+def test_jobs_without_any_worker_are_of_no_unknown_task(run: Run, jobs: Jobs) -> None:
+    jobs.ready("add")
+    found = examine(run)["unknown tasks"]
+    assert found["status"] == "problem"
+    assert found["text"] == "no worker is alive, and ready jobs wait: 1 of add in queue default: start one"
+    jobs.worker("other")
+    assert examine(run)["unknown tasks"]["text"].startswith("no live worker runs 1 of add")
+
+
 @pytest.mark.parametrize(("waits", "status"), [("2 minutes", "warning"), ("1 hour", "problem")])
 def test_a_job_that_waits_long_is_named(run: Run, jobs: Jobs, waits: str, status: str) -> None:
     job = jobs.ready()

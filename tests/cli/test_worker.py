@@ -54,7 +54,7 @@ def test_it_says_that_the_code_names_another_database_than_the_environment(
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_first_signal_waits_for_the_running_job(
     start: Start, jobs: Jobs, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -117,6 +117,9 @@ def test_three_thousand_elements_take_no_longer_than_their_number_says(
     # The first call of a session also compiles the functions.
     few = min(cost(conn, case, MANY // 10), cost(conn, case, MANY // 10))
     many = cost(conn, case, MANY)
+    if many >= GROWTH * 10 * max(few, LEAST):
+        # A virtual processor may be at a third of its speed for a moment. A quadratic function takes ten times as long.
+        few, many = cost(conn, case, MANY // 10), min(many, cost(conn, case, MANY))
     assert many < GROWTH * 10 * max(few, LEAST)
 
 
@@ -551,6 +554,16 @@ def fail_durable(conn: Connection, count: int) -> Act:
 def fail_for_as_many_causes(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     return lambda: fetch(conn, fail_of(held, 5.0, [f"Made{n}" for n in range(count)]))
+
+
+@case("note_lost", "failure_group_of")
+def lose_runs_of_as_many_tasks(conn: Connection, count: int) -> Act:
+    ids = [str(uuid4()) for _ in range(count)]
+    tasks = [f"task{n}" for n in range(count)]
+    return lambda: conn.execute(
+        "select stepwell.note_lost(%s::uuid[], %s::text[], %s::text[], 'LeaseLost', 'gone')",
+        (ids, tasks, ["default"] * count),
+    )
 
 
 @case("set_failures")

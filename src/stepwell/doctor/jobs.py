@@ -48,6 +48,8 @@ def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Fin
             for found in uncovered
         ]
     )
+    if not any(worker.alive for worker in fetch(connection, queries.reads.workers())):
+        return Finding("problem", f"no worker is alive, and ready jobs wait: {shown}: start one", uncovered)
     named = ", in an App of that name," if any(found.owner is not None for found in uncovered) else ""
     return Finding(
         "problem",

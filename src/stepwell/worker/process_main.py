@@ -79,8 +79,9 @@ def begin(pipe: Pipe, set_up_logging: Callable[[], None] | None) -> None:
     global _pipe, _set_up_logging
     _pipe, _set_up_logging = pipe, set_up_logging
     os.set_blocking(pipe.fileno(), False)
-    # Ctrl-C on a terminal reaches the whole process group. The worker decides what becomes of running jobs.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C on a terminal reaches the whole process group, as does its end. The worker decides what becomes of jobs.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

@@ -110,8 +110,9 @@ def _listen_for_signals(loop: asyncio.AbstractEventLoop, worker: Worker) -> None
         if not loop.is_closed():
             loop.call_soon_threadsafe(step)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, receive)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it
+            signal.signal(number, receive)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -19,11 +19,12 @@ from textual.events import Resize
 from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from stepwell.app import App
-from stepwell.cli.output import STYLES, clean
+from stepwell.cli.output import clean
 from stepwell.cli.top import acts
 from stepwell.cli.top.acts import Choice, Counting
 from stepwell.cli.top.dialogs import Page, Question, help_page
 from stepwell.cli.top.job_page import job_text
+from stepwell.cli.top.rows import Rows, cell
 from stepwell.cli.top.summary import notices, summary
 from stepwell.cli.top.tables import EMPTY, columns_of, cut, fitting, key_of, rows_of
 from stepwell.cli.top.view import STATES, TABS, RecentViews, Record, View, read_view
@@ -44,17 +45,6 @@ _TABS_OF = {
     "everything": TABS,
     "next_state": ("jobs",),
 }
-
-
-class Rows(DataTable[Text]):
-    """The table, with the keys of vi."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", show=False),
-        Binding("k", "cursor_up", show=False),
-        Binding("g", "scroll_top", show=False),
-        Binding("G", "scroll_bottom", show=False),
-    ]
 
 
 class Top(TextualApp[None]):
@@ -191,7 +181,7 @@ class Top(TextualApp[None]):
                 column = columns[place]
                 table.add_column(Text(column.title, "bold", justify="right" if column.right else "left"))
             for _, cells in rows:
-                table.add_row(*[_cell(cells[place], widest, columns[place].right) for place, widest in places.items()])
+                table.add_row(*[cell(cells[place], widest, columns[place].right) for place, widest in places.items()])
             self.shown = [row for row, _ in rows]
             keys = [key_of(self.tab, row) for row in self.shown]
             # The row that was chosen stays chosen, wherever it is now.
@@ -355,8 +345,3 @@ class Top(TextualApp[None]):
 
     def action_tab(self, step: int) -> None:
         self.action_go(TABS[(TABS.index(self.tab) + step) % len(TABS)])
-
-
-def _cell(text: str, widest: int, right: bool) -> Text:
-    # A Text, because the table would read a plain string as markup.
-    return Text(cut(text, widest), STYLES.get(text, ""), justify="right" if right else "left", no_wrap=True)
