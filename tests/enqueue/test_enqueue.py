@@ -26,6 +26,8 @@ from stepwell import (
     SyncContext,
     TaskNotFound,
 )
+from stepwell.jobs.codec import OPTIONS_OF_USING
+from stepwell.jobs.enqueuer import Enqueuer
 from stepwell.postgres.coalesce import batches
 from stepwell.values.job import NewJob
 
@@ -328,6 +330,10 @@ class Odd:
     pass
 
 
+def test_every_option_of_using_is_known_to_the_error_about_unknown_arguments() -> None:
+    assert set(inspect.signature(Enqueuer.using).parameters) - {"self"} == OPTIONS_OF_USING
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs", "said"),
     [
@@ -335,6 +341,11 @@ class Odd:
         ((), {"m": 1}, "it does not know 'm'; it needs 'n'"),
         ((1, "a", 3), {}, "too many positional arguments"),
         ((1,), {"nope": 2}, "'nope'"),
+        (
+            (1,),
+            {"delay": "10s"},
+            r"it does not know 'delay'; an option of the job goes in using: task.using\(delay=...\)",
+        ),
         (("text",), {}, "'n': Expected `int`, got `str`"),
         ((1.5,), {}, "'n': Expected `int`"),
         ((None,), {}, "'n': Expected `int`, got `null`"),

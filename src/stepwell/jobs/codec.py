@@ -32,6 +32,11 @@ from stepwell.values.json import (
 from stepwell.values.sealing import BEGINNING, PLAIN
 
 _CONTEXTS = (Context, SyncContext)
+# Keyword arguments of `Enqueuer.using`, which callers also try on `enqueue`.
+OPTIONS_OF_USING = {
+    "queue", "priority", "delay", "run_at", "metadata", "max_attempts", "retry", "timeout", "keep", "keep_failed",
+    "unique", "connection",
+}  # fmt: skip
 
 
 class Codec:
@@ -309,6 +314,8 @@ class Codec:
         said = say_wrong_names(unknown, missing)
         if "context" in missing and self._signature.parameters["context"].annotation is inspect.Parameter.empty:
             return f"{said}; if 'context' is meant to be the context, annotate it: context: Context"
+        if option := next((name for name in unknown if name in OPTIONS_OF_USING), None):
+            return f"{said}; an option of the job goes in using: task.using({option}=...)"
         return said
 
     def _culprit(self, named: Mapping[str, Any], error: Exception) -> BadArgs:
