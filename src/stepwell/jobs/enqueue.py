@@ -195,25 +195,24 @@ class JobStore:
             await asyncio.sleep(pause)
 
     async def _aenqueue(self, call: Call[Any], connection: object | None) -> JobHandle[Any]:
-        if connection is None:
-            submit = self._coalescer(call.job.unique is not None).submit
-            try:
-                job_id, inserted = await self.database.answer_of(submit, call.job)
-            except KeyBusy:
-                query = self._afetch_with_key(enqueue_query([call.job]))
-            except JobExists as error:
-                # Not `_naming_the_job`, which takes as long as the rest of this function.
-                error.job = JobHandle(error.job_id, self, call.task.codec, inserted=False)
-                raise
+        try:
+            if connection is not None:
+                rows = await afetch_on(self.database, connection, enqueue_query([call.job]))
             else:
-                handle = self._handle(job_id, call, inserted=inserted)
-                if inserted and self.events.wanted(JobEnqueued):
-                    self._tell([handle], [call], connection)
-                return handle
-        else:
-            query = afetch_on(self.database, connection, enqueue_query([call.job]))
-        with self._naming_the_job(call.task.codec):
-            rows = await query
+                submit = self._coalescer(call.job.unique is not None).submit
+                try:
+                    job_id, inserted = await self.database.answer_of(submit, call.job)
+                except KeyBusy:
+                    rows = await self._afetch_with_key(enqueue_query([call.job]))
+                else:
+                    handle = self._handle(job_id, call, inserted=inserted)
+                    if inserted and self.events.wanted(JobEnqueued):
+                        self._tell([handle], [call], connection)
+                    return handle
+        except JobExists as error:
+            # Not `_naming_the_job`, which takes as long as the rest of this function.
+            error.job = JobHandle(error.job_id, self, call.task.codec, inserted=False)
+            raise
         return self._handles(rows, [call], connection)[0]
 
     def _enqueue_many(self, calls: Iterable[Call[Any]], connection: object | None) -> list[JobHandle[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib import import_module
 from typing import cast
 
@@ -59,10 +60,13 @@ def named(connection: object) -> str:
 
 
 def _driver_of(connection: object) -> Driver | None:
-    if isinstance(connection, str):
-        return _django(connection)
+    return _django(connection) if isinstance(connection, str) else _driver_of_class(type(connection))
+
+
+@lru_cache(maxsize=64)
+def _driver_of_class(kind: type) -> Driver | None:
     # A user's own subclass has a base of the driver's.
-    for base in type(connection).__mro__:
+    for base in kind.__mro__:
         name = _DRIVERS.get(base.__module__.partition(".")[0])
         if name is not None:
             return cast("Driver", import_module(f"stepwell.postgres.callers.{name}"))

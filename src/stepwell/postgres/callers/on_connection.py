@@ -6,7 +6,8 @@ defines tasks, or imports those of others, starts without it.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from stepwell.postgres.database_type import Database
 from stepwell.postgres.queries import Query
@@ -21,8 +22,8 @@ def fetch_on(database: Database, connection: object, query: Query[Row]) -> list[
     return fetch.fetch_on(database, connection, query)
 
 
-async def afetch_on(database: Database, connection: object, query: Query[Row]) -> list[Row]:
+def afetch_on(database: Database, connection: object, query: Query[Row]) -> Coroutine[Any, Any, list[Row]]:
     """See `fetch.afetch_on`."""
     from stepwell.postgres.callers import fetch
 
-    return await fetch.afetch_on(database, connection, query)
+    return fetch.afetch_on(database, connection, query)

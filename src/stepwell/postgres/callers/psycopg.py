@@ -73,7 +73,7 @@ def as_psycopg(error: Exception) -> psycopg.Error | None:
 def _checked(connection: AnyConnection) -> AnyConnection:
     if connection.closed:
         raise ConfigError("connection= is closed: give one that is open, inside its transaction")
-    if connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
+    if connection.autocommit and connection.pgconn.transaction_status == TransactionStatus.IDLE:
         raise ConfigError(
             "connection= is in autocommit and not in a transaction, so there is nothing to join: begin one, 'with "
             "connection.transaction()', or leave out connection="
