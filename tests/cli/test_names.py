@@ -18,6 +18,7 @@ from stepwell.errors.text import nearest
     ("typed", "said"),
     [
         (("--task", "chekout"), "the task 'chekout': did you mean 'checkout'?"),
+        (("--task", "shop.jobs:checkout"), "the task 'shop.jobs:checkout': did you mean 'checkout'?"),
         (("--queue", "mial"), "the queue 'mial': did you mean 'mail'?"),
         (("--owner", "shpo"), "the owner 'shpo': did you mean 'shop'?"),
         (("--queue", "\x1b[31m" * 20), "no live worker, schedule or recent job has the queue"),

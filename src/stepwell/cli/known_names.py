@@ -54,7 +54,10 @@ def doubts(connection: psycopg.Connection[Any], typed: Typed, *, served: bool = 
     for kind, name in given:
         known = {found.name for found in names if found.kind == kind and (found.served or not served)}
         if not _has(known, kind, name):
-            hint = nearest(name, known) or ": check the spelling, or start a worker that has it"
+            # A task's name has no module: "jobs:add" and "jobs.add" are meant to be "add".
+            own = name.replace(".", ":").rpartition(":")[2]
+            hint = nearest(own if own in known else name, known)
+            hint = hint or ": check the spelling, or start a worker that has it"
             said.append(f"no live worker, schedule or recent job has the {kind} {name!r}{hint}")
     return said
 
