@@ -301,3 +301,9 @@ def one(cursor: psycopg.Cursor[Any]) -> Any:
 def blocked(conn: Connection, other: Connection) -> bool:
     """Whether the other session waits for a lock."""
     return one(conn.execute("select cardinality(pg_blocking_pids(%s)) > 0", (other.info.backend_pid,)))
+
+
+def sleeping(conn: Connection, other: Connection) -> bool:
+    """Whether the other session is in pg_sleep."""
+    query = "select wait_event is not distinct from 'PgSleep' from pg_stat_activity where pid = %s"
+    return one(conn.execute(query, (other.info.backend_pid,)))

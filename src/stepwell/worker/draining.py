@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from contextlib import suppress
 
 from stepwell.errors import StepwellError
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import WorkerStopping
+from stepwell.worker.loops import end_loops
 from stepwell.worker.options import WorkerOptions
 from stepwell.worker.worker_run import WorkerRun
 
@@ -14,6 +17,7 @@ from stepwell.worker.worker_run import WorkerRun
 # cancelled, and most of them do not look at `ctx.cancelled`.
 _CANCEL_PATIENCE = 5.0
 _THREAD_PATIENCE = 1.0
+_LOOP_PATIENCE = 1.0
 
 
 async def drain(run: WorkerRun, options: WorkerOptions, events: EventBus, now_asked: asyncio.Event) -> None:
@@ -40,6 +44,17 @@ async def drain(run: WorkerRun, options: WorkerOptions, events: EventBus, now_as
         await asyncio.wait_for(run.outcomes.written(), options.lease)
     except TimeoutError:
         raise StepwellError(_unwritten(run.outcomes.count, run.outcomes.locked)) from None
+
+
+async def end_at_once(run: WorkerRun, loops: Collection[asyncio.Task[None]]) -> None:
+    """Hand back all jobs without waiting for their handlers, end the loops, and write the outcomes that are left."""
+    run.slots.hand_back()
+    run.slots.stop_all("shutdown")
+    run.slots.abandon_all()
+    # If Ctrl-C was raised just before asyncio would have woken a loop, that loop never ends.
+    with suppress(TimeoutError):
+        await asyncio.wait_for(end_loops(loops), _LOOP_PATIENCE)
+    await run.write_last()
 
 
 def _stopping(run: WorkerRun, grace: float) -> WorkerStopping:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import suppress
+from typing import Any
 
 from stepwell.errors import StepwellError
 from stepwell.errors.text import error_line_of, format_traceback
@@ -48,6 +50,16 @@ async def end_loops(loops: Collection[asyncio.Task[None]]) -> None:
         for loop in left:
             loop.cancel()
         await asyncio.wait(left, timeout=_CANCEL_AGAIN)
+
+
+async def whatever_cancels(act: Coroutine[Any, Any, None]) -> None:
+    """Await something to its end, however often this task is cancelled meanwhile. A task group cancels it once more if
+    Ctrl-C was raised in one of its loops."""
+    acting = asyncio.create_task(act)
+    while not acting.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([acting])
+    acting.result()
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

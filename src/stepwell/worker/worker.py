@@ -20,9 +20,9 @@ from stepwell.values.duration import Duration, seconds
 from stepwell.values.public_call import public_call
 from stepwell.worker.claiming.balance import Balance, BalanceOption
 from stepwell.worker.claiming.pools import check_concurrency, read_pools
-from stepwell.worker.draining import drain
+from stepwell.worker.draining import drain, end_at_once
 from stepwell.worker.hooks import Hooks
-from stepwell.worker.loops import end_loops, first_error
+from stepwell.worker.loops import end_loops, first_error, whatever_cancels
 from stepwell.worker.options import WorkerOptions
 from stepwell.worker.starting import once_database_is_there
 from stepwell.worker.status import WorkerStatus
@@ -285,22 +285,19 @@ class Worker:
                             raise  # one of them failed, and the group is coming down
                         cancelled = True
                         self._now_asked.set()
-                    run.slots.stop_fetching()
-                    if self._now_asked.is_set():
-                        # Before anything else: a second Ctrl-C may cancel the handlers, too, and that of a job that was
-                        # not asked to stop would have failed.
-                        run.slots.stop_all("shutdown")
                     try:
+                        run.slots.stop_fetching()
+                        if self._now_asked.is_set():
+                            # Before anything else: a second Ctrl-C may cancel the handlers, too, and that of a job that
+                            # was not asked to stop would have failed.
+                            run.slots.stop_all("shutdown")
                         await asyncio.gather(*claiming)
                         await run.claims.hand_back_last()
                         await drain(run, self._options, self._events, self._now_asked)
-                    except asyncio.CancelledError:
-                        # After a second Ctrl-C in a script, asyncio cancels every task, also those of our loops.
-                        run.slots.hand_back()
-                        run.slots.stop_all("shutdown")
-                        run.slots.abandon_all()
-                        await end_loops([*loops, *claiming])
-                        await run.write_last()
+                    except (asyncio.CancelledError, KeyboardInterrupt):
+                        # A second Ctrl-C in a script is raised in whatever task runs at that moment, and then asyncio
+                        # cancels every task, also those of our loops.
+                        await whatever_cancels(end_at_once(run, [*loops, *claiming]))
                         raise
                     await run.stats.write()
                     await run.logs.finish()

@@ -53,6 +53,10 @@ class WorkerConnection:
             if self._database.switchovers.notice(error):
                 await connection.close()
             raise
+        except KeyboardInterrupt:
+            # Raised in the midst of psycopg, which may hold its lock for ever now.
+            await connection.close()
+            raise
         finally:
             self._connections.take_back(connection)
 
