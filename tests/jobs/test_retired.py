@@ -42,7 +42,7 @@ async def test_jobs_of_a_retired_task_end_as_cancelled_and_are_counted(
     assert "old (retired)" in started.text()
     drained = heard.of(RetiredDrained)
     assert (sum(event.count for event in drained), ran) == (6, [])
-    assert "of the retired task 'old', which ended as cancelled" in drained[0].text()
+    assert "of the retired task 'old' as cancelled, without running any" in drained[0].text()
     [row] = conn.execute("select sum(cancelled), sum(succeeded) from stepwell.stats where task = 'old'").fetchall()
     assert row == (6, 0)
     assert conn.execute("select distinct state::text, error from stepwell.jobs where task = 'old'").fetchall() == [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from stepwell.durable.keys import Caller
+from stepwell.durable.keys import StepTaker
 from stepwell.plugins.step import StepRun
 from stepwell.telemetry.bus import EventBus
 from stepwell.values.job import ClaimedJob
@@ -97,4 +97,4 @@ class Durability(msgspec.Struct, frozen=True):
     drift: Drift = "warn"
     always_replay: bool = False
     events: EventBus = msgspec.field(default_factory=EventBus)
-    caller: Caller = msgspec.field(default_factory=Caller)
+    taker: StepTaker = msgspec.field(default_factory=StepTaker)

@@ -70,7 +70,7 @@ class Journal:
         self.job = job
         self.always_replay = durability.always_replay
         self._events = events = durability.events
-        self._caller = durability.caller
+        self._taker = durability.taker
         self._drift = durability.drift
         self._root = Branch()
         self._branches: list[Branch] = []
@@ -120,7 +120,7 @@ class Journal:
             if key is not None:
                 full = branch.prefix + check_own_key(key)
             elif name != "<lambda>":
-                full = branch.prefix + number(branch, name, self._caller.current(), self.job.task)
+                full = branch.prefix + number(branch, name, self._taker.current(), self.job.task)
                 # The second step of the new name was the second step of the old name.
                 was = None if was is None else was + full[len(branch.prefix) + len(name) :]
             else:
@@ -187,7 +187,7 @@ class Journal:
         branch = self.branch
         with self._lock:
             self._keep_caught(branch)
-            return number(branch, f"{name}[]", self._caller.current(), self.job.task).replace("[]", "")
+            return number(branch, f"{name}[]", self._taker.current(), self.job.task).replace("[]", "")
 
     def prefix_of(self, name: str) -> str:
         return f"{self.branch.prefix}{name}/"

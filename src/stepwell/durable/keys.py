@@ -40,7 +40,7 @@ class Branch(msgspec.Struct):
     """The suspension that left this branch, even if the handler caught it."""
 
 
-class Caller:
+class StepTaker:
     """Finds the asyncio task or the thread that is taking a step. Made on the event loop of most handlers."""
 
     __slots__ = ("_loop", "_thread")

@@ -193,11 +193,14 @@ class Enqueuer(Generic[P, R]):
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[Any]:
         task, options = self._task, self._options
         most = task.job_store.max_args_size
+        admission = None
         if task.rules:
             encoded, named = task.codec.encode_named_args(args, kwargs, most)
+            admission = task.admission(named, options)
         else:
-            encoded, named = task.codec.encode_args(args, kwargs, most), None
-        admission = task.admission(named, options)
+            encoded = task.codec.encode_args(args, kwargs, most)
+            if options.unique is not None:
+                admission = task.admission(None, options)
         return Call(
             task,
             NewJob(
@@ -210,7 +213,7 @@ class Enqueuer(Generic[P, R]):
                 options.metadata,
                 options.max_attempts,
                 task.job_store.owner,
-                options.job_policy(admission),
+                options.stored_policy if admission is None else options.job_policy(admission),
                 None if admission is None else admission.unique,
             ),
         )

@@ -40,7 +40,7 @@ class RetiredDrained(Telemetry, frozen=True):
     count: int
 
     def text(self) -> str:
-        return f"drained {counted(self.count, 'job')} of the retired task {self.task!r}, which ended as cancelled"
+        return f"ended {counted(self.count, 'job')} of the retired task {self.task!r} as cancelled, without running any"
 
 
 class TasksShared(Telemetry, frozen=True):

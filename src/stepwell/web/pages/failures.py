@@ -1,4 +1,4 @@
-"""Failures: attempts that failed for the same cause, as groups; and one group with an example."""
+"""Failures: attempts that failed alike, as groups; and one group with an example."""
 
 from __future__ import annotations
 

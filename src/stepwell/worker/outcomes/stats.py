@@ -1,5 +1,5 @@
 """Count in memory how runs ended, how long they had waited and how long they took. Write the sums every ten seconds:
-counting then adds no write to a job. Announce the jobs of retired tasks that were drained, which would fill the log one
+counting then adds no write to a job. Announce the jobs of retired tasks that were ended, which would fill the log one
 by one."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stats:
         self._duties = duties
         self._events = events
         self._retired = frozenset(retired)
-        self._drained: Counter[str] = Counter()
+        self._retired_ended: Counter[str] = Counter()
         self._sums: dict[tuple[str, str], Sums] = {}
         self._to_clock = _to_clock()
 
@@ -62,7 +62,7 @@ class Stats:
                 sums.waits[bin_of(waited)] += 1
             setattr(sums, column, getattr(sums, column) + 1)
             if retired and column != REFUSED:
-                self._drained[job.task] += 1
+                self._retired_ended[job.task] += 1
 
     async def run(self) -> None:
         while True:
@@ -72,9 +72,9 @@ class Stats:
     async def write(self) -> None:
         """Write the counts since the last time. Counts that cannot be written are kept."""
         self._to_clock = _to_clock()  # the machine's clock may have been set
-        for task, count in sorted(self._drained.items()):
+        for task, count in sorted(self._retired_ended.items()):
             self._events.emit(RetiredDrained(task, count))
-        self._drained.clear()
+        self._retired_ended.clear()
         unwritten, self._sums = list(self._sums.values()), {}
         if unwritten and await self._duties.do("writing statistics", queries.outcomes.add_stats(unwritten)) is None:
             for sums in unwritten:
