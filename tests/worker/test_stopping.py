@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import time
-from pathlib import Path
 
-import psutil
 import pytest
-from waiting import Heard, auntil, until
+from waiting import Heard, auntil
 
 from stepwell import App, Context, JobCancelled, JobFailed, Retry, Worker
 from stepwell.telemetry.jobs import HandlerAbandoned
-from tests.forked import ForkedProcess
 
 ONCE = Retry(max_attempts=1)
 
@@ -192,120 +188,3 @@ async def test_a_second_ctrl_c_right_after_the_first_burns_no_attempt(app: App, 
     info = await job.ainfo()
     assert info is not None
     assert (info.state, info.attempt, len(info.failures)) == ("ready", 0, 0)
-
-
-@pytest.mark.crash
-@pytest.mark.parametrize("interrupts", [1, 2])
-def test_ctrl_c_ends_a_script_although_a_thread_of_a_handler_goes_on(
-    app: App, dsn: str, tmp_path: Path, interrupts: int
-) -> None:
-    (tmp_path / "script.py").write_text(_SCRIPT)
-    said = tmp_path / "log"
-    with said.open("w") as log:
-        script = ForkedProcess(["script.py", dsn], cwd=tmp_path, stdout=log, stderr=log)
-    until(lambda: "running now" in said.read_text())
-    script.send_signal(signal.SIGINT)
-    if interrupts == 2:
-        # Not earlier: Python raises the second one wherever the script is, and if that is in asyncio itself, a task may
-        # never be woken again.
-        until(lambda: "handing back 1 running job" in said.read_text())
-        until(lambda: psutil.Process(script.pid).status() == "sleeping")
-        script.send_signal(signal.SIGINT)
-    assert script.wait(timeout=60) == -signal.SIGINT
-    [job] = app.jobs()
-    assert (job.state, job.attempt) == ("ready", 0)
-
-
-_SCRIPT = """
-import asyncio, logging, sys, threading
-from stepwell import App, Worker
-
-logging.basicConfig(level=logging.INFO)
-app = App(sys.argv[1])
-
-
-@app.task
-def endless() -> None:
-    print("running now", flush=True)
-    threading.Event().wait()
-
-
-async def main() -> None:
-    async with app, Worker(app):
-        job = await endless.aenqueue()
-        await job.aresult()
-
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.crash
-@pytest.mark.parametrize("interrupted", ["worker", "loop", "psycopg"])
-def test_a_second_ctrl_c_in_the_midst_of_the_worker_burns_no_attempt(
-    app: App, dsn: str, tmp_path: Path, interrupted: str
-) -> None:
-    (tmp_path / "script.py").write_text(_INTERRUPTED)
-    script = ForkedProcess(["script.py", dsn, interrupted], cwd=tmp_path)
-    assert script.wait(timeout=60) == -signal.SIGINT
-    assert [(job.state, job.attempt) for job in app.jobs()] == [("ready", 0)] * 2
-
-
-_INTERRUPTED = """
-import asyncio, signal, sys, threading
-from stepwell import App, Worker
-from stepwell.telemetry.jobs import OutcomesWritten
-from stepwell.telemetry.worker import WorkerStopping
-from stepwell.worker.outcomes.writer import OutcomeWriter
-
-app = App(sys.argv[1])
-running = threading.Semaphore(0)
-
-
-@app.task
-def deaf() -> None:
-    running.release()
-    threading.Event().wait()
-
-
-@app.task
-async def endless() -> None:
-    running.release()
-    await asyncio.Event().wait()
-
-
-def interrupt() -> None:
-    sys.setprofile(None)
-    signal.raise_signal(signal.SIGINT)
-
-
-def told(event: object) -> None:
-    if isinstance(event, {"worker": WorkerStopping, "loop": OutcomesWritten, "psycopg": ()}[sys.argv[2]]):
-        interrupt()
-    elif sys.argv[2] == "psycopg" and isinstance(event, WorkerStopping):
-        sys.setprofile(called)
-
-
-def called(frame, event, _) -> None:
-    # The connection that writes outcomes gives back psycopg's lock: now it never will.
-    code = frame.f_code
-    if event == "call" and code.co_name == "__aexit__" and code.co_filename.endswith("asyncio/locks.py"):
-        while frame := frame.f_back:
-            if frame.f_code is OutcomeWriter._flush.__code__:
-                interrupt()
-                return
-
-
-async def main() -> None:
-    async with app, (worker := Worker(app)):
-        await deaf.aenqueue()
-        await endless.aenqueue()
-        for _ in range(2):
-            await asyncio.to_thread(running.acquire)
-        worker.subscribe(told)
-        signal.raise_signal(signal.SIGINT)
-        await asyncio.Event().wait()
-
-
-asyncio.run(main())
-"""

@@ -24,6 +24,12 @@ async def in_thread(call: Callable[[], T]) -> T:
         # An app that is left as the interpreter ends, after a second Ctrl-C: no thread starts any more, and `start`
         # would wait for ever.
         return call()
+    # A thread cannot be cancelled: if the caller stops waiting, the thread runs on until the call ends.
+    return await asyncio.shield(begin_in_thread(call))
+
+
+def begin_in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
+    """The same, begun at once. No task waits for it, so asyncio does not cancel it at the end of a script."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -33,8 +39,7 @@ async def in_thread(call: Callable[[], T]) -> T:
             future.set_exception(error)
 
     threading.Thread(target=run, name="stepwell-in-thread", daemon=True).start()
-    # A thread cannot be cancelled: if the caller stops waiting, the thread runs on until the call ends.
-    return await asyncio.shield(asyncio.wrap_future(future))
+    return asyncio.wrap_future(future)
 
 
 def refuse_in_event_loop(name: str, instead: str) -> None:

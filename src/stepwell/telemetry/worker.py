@@ -102,6 +102,24 @@ class WorkerStopped(Telemetry, frozen=True):
         return f"stopped: {counted(self.succeeded, 'job')} succeeded, {counted(self.failed, 'attempt')} failed"
 
 
+class OutcomesUnwritten(Telemetry, frozen=True):
+    """The worker has stopped, and could not write the outcomes of these jobs before."""
+
+    level = logging.ERROR
+    count: int
+    locked: int
+    """How many of the jobs are locked by other sessions."""
+
+    def text(self) -> str:
+        outcomes, jobs = ("1 outcome", "its job") if self.count == 1 else (f"{self.count} outcomes", "those jobs")
+        if self.locked < self.count:
+            return f"stopped with {outcomes} that could not be written, the database being away: {jobs} will run again"
+        return (
+            f"stopped with {outcomes} that could not be written, {jobs} being locked by other sessions, which the log "
+            "names: those jobs run again when these sessions let go"
+        )
+
+
 class StopAsked(Telemetry, frozen=True):
     line = "stopping: a stop command asked for it"
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from stepwell.errors import StepwellError
 from stepwell.telemetry.bus import EventBus
-from stepwell.telemetry.worker import WorkerStopping
+from stepwell.telemetry.worker import OutcomesUnwritten, WorkerStopping
 from stepwell.worker.loops import end_loops
 from stepwell.worker.options import WorkerOptions
 from stepwell.worker.worker_run import WorkerRun
@@ -34,38 +34,42 @@ async def drain(run: WorkerRun, options: WorkerOptions, events: EventBus, now_as
         run.slots.stop_all("shutdown")
         await asyncio.wait([idle, now], timeout=_CANCEL_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         if now.done():
-            await asyncio.wait([idle], timeout=_THREAD_PATIENCE)
-            if not run.slots.only_threads_run:
-                await asyncio.wait([idle], timeout=_CANCEL_PATIENCE - _THREAD_PATIENCE)
+            await _wait_a_little(idle, run)
         run.slots.abandon_all()
     now.cancel()
     idle.cancel()
     try:
         await asyncio.wait_for(run.outcomes.written(), options.lease)
     except TimeoutError:
-        raise StepwellError(_unwritten(run.outcomes.count, run.outcomes.locked)) from None
+        raise StepwellError(OutcomesUnwritten(run.outcomes.count, run.outcomes.locked).text()) from None
+
+
+def stop_at_once(run: WorkerRun) -> None:
+    """Claim no more, hand back the jobs that have not started, and ask all others to stop."""
+    run.slots.stop_fetching()
+    run.slots.hand_back()
+    run.slots.stop_all("shutdown")
 
 
 async def end_at_once(run: WorkerRun, loops: Collection[asyncio.Task[None]]) -> None:
-    """Hand back all jobs without waiting for their handlers, end the loops, and write the outcomes that are left."""
-    run.slots.hand_back()
-    run.slots.stop_all("shutdown")
-    run.slots.abandon_all()
+    """After `stop_at_once`: end the loops, wait a little for handlers, and write the outcomes that are left."""
     # If Ctrl-C was raised just before asyncio would have woken a loop, that loop never ends.
     with suppress(TimeoutError):
         await asyncio.wait_for(end_loops(loops), _LOOP_PATIENCE)
+    stop_at_once(run)  # once more: a claim that was under way may have brought jobs
+    idle = asyncio.ensure_future(run.slots.idle())
+    await _wait_a_little(idle, run)
+    idle.cancel()
+    run.slots.abandon_all()
     await run.write_last()
+
+
+async def _wait_a_little(idle: asyncio.Future[None], run: WorkerRun) -> None:
+    """Wait for handlers that were asked to stop, and for processes until they are dead."""
+    await asyncio.wait([idle], timeout=_THREAD_PATIENCE)
+    if not run.slots.only_threads_run:
+        await asyncio.wait([idle], timeout=_CANCEL_PATIENCE - _THREAD_PATIENCE)
 
 
 def _stopping(run: WorkerRun, grace: float) -> WorkerStopping:
     return WorkerStopping(run.slots.running, grace, tuple(f"{job.task} {job.id}" for job in run.slots.jobs[:3]))
-
-
-def _unwritten(count: int, locked: int) -> str:
-    outcomes, jobs = ("1 outcome", "its job") if count == 1 else (f"{count} outcomes", "those jobs")
-    if locked < count:
-        return f"stopped with {outcomes} that could not be written, the database being away: {jobs} will run again"
-    return (
-        f"stopped with {outcomes} that could not be written, {jobs} being locked by other sessions, which the log "
-        "names: those jobs run again when these sessions let go"
-    )

@@ -33,6 +33,8 @@ from stepwell.worker.stack_requests import StackRequests
 _TICK = 0.25
 # A lease that could not be renewed is given up after this part of it, well before other workers may take the jobs.
 _SAFE = 0.8
+# For the last renewal and for unregistering together.
+_STOP_PATIENCE = 5.0
 # Seconds for each host, so that the next one is tried well before the lease ends.
 _RECONNECT_TIMEOUT = 3
 
@@ -126,8 +128,7 @@ class Lease:
         """Give the lease up in time when its renewal hangs, on a network without answers. For the event loop."""
         if self._overdue():
             self._lose(unanswered=True)
-            if self._connection is not None:
-                sever(self._connection)
+            self._sever()
 
     def hurry(self, hurried: bool) -> None:
         """Renew every second, or as usual: renewals also bring orders, when notifications do not arrive."""
@@ -139,6 +140,10 @@ class Lease:
         with self._gate:
             self._stopping = True
         self._kick.set()
+        # A server that does not answer must not keep the worker from ending.
+        timer = threading.Timer(_STOP_PATIENCE, self._sever)
+        timer.daemon = True
+        timer.start()
         if self._thread.ident is not None:
             self._thread.join()
         if self._connection is not None:
@@ -149,6 +154,11 @@ class Lease:
                 pass  # the lease expires by itself
             finally:
                 self._connection.close()
+        timer.cancel()
+
+    def _sever(self) -> None:
+        if self._connection is not None:
+            sever(self._connection)
 
     def _run(self) -> None:
         watch = _LoopWatch(self._loop, self._loop_thread, self._blocked_after, self._callbacks.blocked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -52,14 +52,12 @@ async def end_loops(loops: Collection[asyncio.Task[None]]) -> None:
         await asyncio.wait(left, timeout=_CANCEL_AGAIN)
 
 
-async def whatever_cancels(act: Coroutine[Any, Any, None]) -> None:
-    """Await something to its end, however often this task is cancelled meanwhile. A task group cancels it once more if
-    Ctrl-C was raised in one of its loops."""
-    acting = asyncio.create_task(act)
-    while not acting.done():
+async def until_done(future: asyncio.Future[Any]) -> None:
+    """Wait, however often this task is cancelled meanwhile. A task group cancels it once more if Ctrl-C was raised in
+    one of its loops."""
+    while not future.done():
         with suppress(asyncio.CancelledError):
-            await asyncio.wait([acting])
-    acting.result()
+            await asyncio.wait([future])
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -25,10 +25,11 @@ from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.errors import ProcessCrashed
 from stepwell.execution.step_task import StepTask
 from stepwell.jobs.task import Task
-from stepwell.postgres.threads import in_thread
+from stepwell.postgres.threads import begin_in_thread, in_thread
 from stepwell.values.job import ClaimedJob
 from stepwell.values.log_line import LogLine
 from stepwell.values.outcome import HandedBack, Outcome
+from stepwell.worker.loops import until_done
 from stepwell.worker.process_main import Began, Logged, Pipe, Reported, RunRequest, begin, do_nothing, run_request
 
 if TYPE_CHECKING:
@@ -169,20 +170,24 @@ class Processes:
             killer.cancel()
 
     async def _outcome(self, key: tuple[str, int], future: Future[str], stopping: asyncio.Event) -> Outcome:
+        """Wait for the process. At the end of a script asyncio cancels every task: that asks this one to stop, too."""
         ended = asyncio.wrap_future(future)
         stopped = asyncio.ensure_future(stopping.wait())
         while not (ended.done() or stopped.done()):
             # Looked at before the wait: a process that has ended may have sent its answer first.
             gone = self._is_gone(key)
-            await asyncio.wait([ended, stopped], timeout=_CHECK, return_when=asyncio.FIRST_COMPLETED)
+            try:
+                await asyncio.wait([ended, stopped], timeout=_CHECK, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                break
             if gone and not ended.done():
                 stopped.cancel()
                 future.cancel()
                 raise ProcessCrashed(0)
         stopped.cancel()
         if not ended.done():
-            await in_thread(lambda: self._end(key, future))
-            await asyncio.wait([ended])
+            await until_done(begin_in_thread(lambda: self._end(key, future)))
+            await until_done(ended)
         return HandedBack() if ended.cancelled() else msgspec.json.decode(ended.result(), type=Outcome)
 
     def _end(self, key: tuple[str, int], future: Future[str]) -> None:

@@ -18,13 +18,14 @@ from stepwell.execution.step_task import for_run
 from stepwell.plugins.run import Run
 from stepwell.telemetry.jobs import HandlerAbandoned, JobStarted, JobStopAsked
 from stepwell.values.job import ClaimedJob
-from stepwell.values.outcome import Misfit, Outcome
+from stepwell.values.outcome import Failed, Misfit, Outcome
 from stepwell.worker.batches.batch_runs import BatchRuns, RunningBatch
 from stepwell.worker.batches.batches import Batches
 from stepwell.worker.batches.gathering import Batch
 from stepwell.worker.handler_calls import HandlerCalls
 from stepwell.worker.live_stack import stack_of
 from stepwell.worker.outcomes.outcome_table import EndedRun, unstarted
+from stepwell.worker.program_end import ProgramEnd
 from stepwell.worker.running_job import RunningJob, StopReason, outcome_of_stop, stands, stopped_outcome
 from stepwell.worker.shared_parts import SharedParts
 from stepwell.worker.wrapped_run import execute_wrapped
@@ -46,6 +47,7 @@ class Runner:
         self._processes = shared.processes
         self._calls = HandlerCalls(shared, slots, self._ready_again)
         self._context = contextvars.copy_context()
+        self._program_end = ProgramEnd()
         self._loop = asyncio.get_running_loop()
         self.freed = asyncio.Event()
         """Set whenever there may be room for more jobs: a slot is free, or outcomes were written."""
@@ -55,7 +57,13 @@ class Runner:
         self.unstarted: deque[ClaimedJob | Batch] = deque()
         """Jobs and batches that start as soon as there is a slot."""
         runs = BatchRuns(
-            shared.outcomes, shared.events, self._plugins, self._calls.in_thread, app.max_result_size, self._batch_ended
+            shared.outcomes,
+            shared.events,
+            self._plugins,
+            self._calls.in_thread,
+            app.max_result_size,
+            self._program_end,
+            self._batch_ended,
         )
         self._batches = Batches(app.tasks, runs, shared.events, self._batch_due, waits=shared.batches_wait)
         # By id and epoch: a job can come back while its lost or abandoned run still goes on here.
@@ -138,6 +146,9 @@ class Runner:
     def stop_all(self, reason: StopReason) -> None:
         for run in list(self.running.values()):
             self._stop(run, reason)
+            if run.handler is not None and run.handler.done():
+                # At the end of a script, asyncio has cancelled it before its first step.
+                self._leave(run, stopped_outcome(run))
         self._batches.stop_all(reason)
 
     def abandon_all(self) -> None:
@@ -241,12 +252,18 @@ class Runner:
                 outcome = await self._calls.execute(run)
         except BaseException as error:  # around the handler, not in it
             outcome = outcome_of(error, run.task, run_of(run.ctx).counted_attempt)
+        if type(outcome) is Failed and self._program_end.caused(outcome.error) and run.stop_reason is None:
+            run.stop_reason = "shutdown"
         if run.stop_reason is not None and not stands(outcome, saw_cancelled=run_of(run.ctx).saw_cancelled):
             outcome = stopped_outcome(run, outcome)
         if type(outcome) is Misfit and run.task.job_store.misfit_grace == 0:
             outcome = outcome.failed
         if run.timer is not None:
             run.timer.cancel()
+        self._leave(run, outcome)
+
+    def _leave(self, run: RunningJob, outcome: Outcome) -> None:
+        """Free the slot of a run."""
         del self.running[run.job.id, run.job.epoch]
         self.ended += 1
         if not run.abandoned:

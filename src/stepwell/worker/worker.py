@@ -20,9 +20,9 @@ from stepwell.values.duration import Duration, seconds
 from stepwell.values.public_call import public_call
 from stepwell.worker.claiming.balance import Balance, BalanceOption
 from stepwell.worker.claiming.pools import check_concurrency, read_pools
-from stepwell.worker.draining import drain, end_at_once
+from stepwell.worker.draining import drain, end_at_once, stop_at_once
 from stepwell.worker.hooks import Hooks
-from stepwell.worker.loops import end_loops, first_error, whatever_cancels
+from stepwell.worker.loops import end_loops, first_error, until_done
 from stepwell.worker.options import WorkerOptions
 from stepwell.worker.starting import once_database_is_there
 from stepwell.worker.status import WorkerStatus
@@ -183,7 +183,7 @@ class Worker:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         running, self._task = self._task, None
         assert running is not None
-        if kind is not None and issubclass(kind, asyncio.CancelledError):
+        if kind is not None and issubclass(kind, asyncio.CancelledError | KeyboardInterrupt):
             self.stop_now()
         self.stop()
         try:
@@ -191,6 +191,8 @@ class Worker:
         except asyncio.CancelledError:
             self.stop_now()
             await asyncio.wait([running])
+            if not running.cancelled():
+                running.exception()  # looked at, so that asyncio does not report it, too
             raise
         body = asyncio.current_task()
         if self._took_body_down and body is not None:
@@ -268,7 +270,7 @@ class Worker:
             self._current = None
 
     async def _work(self, run: WorkerRun, worker_id: str) -> None:
-        cancelled = False
+        cancelled = failed = False
         try:
             run.logs.open()
             await run.prepare()
@@ -279,25 +281,29 @@ class Worker:
                 self._started.set()
                 try:
                     try:
-                        await self._stop_asked.wait()
-                    except asyncio.CancelledError:
-                        if any(loop.done() for loop in [*loops, *claiming]):
-                            raise  # one of them failed, and the group is coming down
-                        cancelled = True
-                        self._now_asked.set()
-                    try:
-                        run.slots.stop_fetching()
+                        try:
+                            await self._stop_asked.wait()
+                        except asyncio.CancelledError:
+                            # If one of them failed, the group is coming down. At the end of a script, asyncio cancels
+                            # every task, and so these, too.
+                            failed = any(loop.done() and not loop.cancelled() for loop in [*loops, *claiming])
+                            if failed:
+                                raise
+                            cancelled = True
+                            self._now_asked.set()
                         if self._now_asked.is_set():
-                            # Before anything else: a second Ctrl-C may cancel the handlers, too, and that of a job that
-                            # was not asked to stop would have failed.
-                            run.slots.stop_all("shutdown")
+                            stop_at_once(run)
+                        run.slots.stop_fetching()
                         await asyncio.gather(*claiming)
                         await run.claims.hand_back_last()
                         await drain(run, self._options, self._events, self._now_asked)
                     except (asyncio.CancelledError, KeyboardInterrupt):
-                        # A second Ctrl-C in a script is raised in whatever task runs at that moment, and then asyncio
-                        # cancels every task, also those of our loops.
-                        await whatever_cancels(end_at_once(run, [*loops, *claiming]))
+                        # A second Ctrl-C in a script is raised in whatever task runs at that moment.
+                        if not failed:
+                            stop_at_once(run)
+                            ending = asyncio.create_task(end_at_once(run, [*loops, *claiming]))
+                            await until_done(ending)
+                            ending.result()
                         raise
                     await run.stats.write()
                     await run.logs.finish()

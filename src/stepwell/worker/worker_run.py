@@ -12,7 +12,14 @@ from stepwell.errors.text import nearest
 from stepwell.postgres import queries
 from stepwell.postgres.queries.fleet import Orders
 from stepwell.telemetry.bus import EventBus
-from stepwell.telemetry.worker import LeaseLost, PauseChanged, QueueUnknown, StopAsked, TasksShared
+from stepwell.telemetry.worker import (
+    LeaseLost,
+    OutcomesUnwritten,
+    PauseChanged,
+    QueueUnknown,
+    StopAsked,
+    TasksShared,
+)
 from stepwell.values.job import ClaimedJob
 from stepwell.values.policy import DEFAULT_KEEPS
 from stepwell.worker.claiming.claims import Claims
@@ -46,7 +53,7 @@ from stepwell.worker.worker_connection import WorkerConnection
 
 _LEASE_LOOK = 0.25
 _ARRIVAL_PAUSE = 0.5
-_LAST_WRITE = 2.0
+_LAST_WRITE = 5.0
 
 
 class WorkerRun:
@@ -205,12 +212,16 @@ class WorkerRun:
         await self._upkeep.prepare()
 
     async def write_last(self) -> None:
-        """Write the outcomes that are left, after the loop that writes them has ended. If that takes long, the jobs are
-        rescued by other workers."""
+        """Hand back the jobs of a claim that was cut off, and write the outcomes that are left, after the loops that do
+        so have ended. If that takes long, other workers rescue the jobs."""
         writing = asyncio.create_task(self.outcomes.run())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.outcomes.written(), _LAST_WRITE)
+            async with asyncio.timeout(_LAST_WRITE):
+                await self.claims.hand_back_last(cut_off=True)
+                await self.outcomes.written()
         await end_loops([writing])
+        if self.outcomes.count:
+            self._events.emit(OutcomesUnwritten(self.outcomes.count, self.outcomes.locked))
 
     def claiming(self) -> list[Coroutine[Any, Any, None]]:
         """A loop for each pool that claims until `slots.stop_fetching`."""

@@ -23,11 +23,12 @@ from stepwell.plugins.run_plugins import RunPlugins
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.jobs import HandlerAbandoned, JobStarted, JobStopAsked
 from stepwell.values.job import ClaimedJob
-from stepwell.values.outcome import Cancelled, Misfit, Outcome
+from stepwell.values.outcome import Cancelled, Failed, Misfit, Outcome
 from stepwell.worker.batches.gathering import Batch
 from stepwell.worker.live_stack import stack_of
 from stepwell.worker.outcomes.outcome_table import EndedRun
 from stepwell.worker.outcomes.writer import OutcomeWriter
+from stepwell.worker.program_end import ProgramEnd
 from stepwell.worker.running_job import StopReason, outcome_of_stop, stands
 from stepwell.worker.waited import waited_until
 from stepwell.worker.wrapped_run import execute_batch_wrapped
@@ -82,6 +83,7 @@ class BatchRuns:
         plugins: RunPlugins,
         in_thread: InThread,
         max_result_size: int,
+        program_end: ProgramEnd,
         ended: Callable[[RunningBatch], None],
     ) -> None:
         self._outcomes = outcomes
@@ -89,6 +91,7 @@ class BatchRuns:
         self._plugins = plugins
         self._in_thread = in_thread
         self._max_result_size = max_result_size
+        self._program_end = program_end
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
@@ -113,6 +116,9 @@ class BatchRuns:
     def stop_all(self, reason: StopReason) -> None:
         for run in list(self.running):
             self._stop(run, range(len(run.jobs)), reason)
+            if run.handler is not None and run.handler.done():
+                # At the end of a script, asyncio has cancelled it before its first step.
+                self._leave(run, None)
 
     def abandon_all(self) -> None:
         """Write for every job still running that it was stopped, and no longer wait for its function."""
@@ -155,8 +161,15 @@ class BatchRuns:
                     outcomes = await call()
         except BaseException as error:  # around the function, not in it
             outcomes = [outcome_of(error, own_task(task, job), job.attempt) for job in jobs]
+        first = outcomes[0] if outcomes else None
+        if isinstance(first, Failed) and self._program_end.caused(first.error):
+            run.stops = {**dict.fromkeys(range(len(jobs)), "shutdown"), **run.stops}
         if run.timer is not None:
             run.timer.cancel()
+        self._leave(run, outcomes)
+
+    def _leave(self, run: RunningBatch, outcomes: list[Outcome] | None) -> None:
+        """Free the slot of a batch."""
         self.running.discard(run)
         if not run.abandoned:
             self._end(run, outcomes)

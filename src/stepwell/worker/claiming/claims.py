@@ -93,9 +93,9 @@ class Claims:
         """The same at once, for a claim whose answer could not be decoded. Call it while holding the lock."""
         await self.ask(worker_id, self._hand_back_unknown(worker_id))
 
-    async def hand_back_last(self) -> None:
-        """The same, once, after the last claim."""
-        if self.worker_id is not None and self._connection.losses != self._losses:
+    async def hand_back_last(self, *, cut_off: bool = False) -> None:
+        """The same, once, after the last claim. `cut_off`: that may have been cancelled before its answer came."""
+        if self.worker_id is not None and (cut_off or self._connection.losses != self._losses):
             with contextlib.suppress(psycopg.Error, OSError):
                 await self._connection.fetch(self._hand_back_unknown(self.worker_id))
 

@@ -58,6 +58,8 @@ class OutcomeWriter:
         self._waiting: list[_Ended] = []
         self._under_way: list[_Ended] = []
         self._kept: list[_Ended] = []
+        self._cut_off: set[int] = set()
+        """The id() of runs whose last flush was cut off: it may have written them."""
         self._come = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -140,7 +142,9 @@ class OutcomeWriter:
         if self._under_way:
             # An error ended the last flush midway. The fence refuses what it has written.
             kept = set(map(id, self._kept))
-            self._waiting[:0] = [run for run in self._under_way if id(run) not in kept]
+            again = [run for run in self._under_way if id(run) not in kept]
+            self._cut_off = set(map(id, again))
+            self._waiting[:0] = again
             self._under_way = []
             self._come.set()
         while True:
@@ -157,6 +161,7 @@ class OutcomeWriter:
                     self._events.emit(OutcomesWritten(len(batch), loop.time() - began))
                 for wake in self.wakes:
                     wake.set()
+            self._cut_off.clear()
             if not self._kept:
                 self._empty.set()
             if (again_at := await self._progress.flush()) is not None:
@@ -225,7 +230,8 @@ class OutcomeWriter:
                     self.add(run._replace(outcome=replace(run.outcome.failed, delay=None)))
             runs = [run for run in runs if run.job.id not in expired]
         if answer:
-            ids = {str(job_id) for job_id in answer}
+            cut_off = {run.job.id for run in runs if id(run) in self._cut_off}
+            ids = {str(job_id) for job_id in answer} - cut_off
             refused = [run for run in runs if run.job.id in ids]
             runs = [run for run in runs if run.job.id not in ids]
             for run in refused:

@@ -1,0 +1,283 @@
+"""The end of a script, by Ctrl-C or by itself, while its worker runs jobs: no attempt is used, and none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from process_tasks import stubborn
+from waiting import auntil, until
+
+from stepwell import App, Retry, Worker
+from tests.forked import ForkedProcess
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_ctrl_c_ends_a_script_although_a_thread_of_a_handler_goes_on(
+    app: App, dsn: str, tmp_path: Path, interrupts: int
+) -> None:
+    (tmp_path / "script.py").write_text(_SCRIPT)
+    said = tmp_path / "log"
+    with said.open("w") as log:
+        script = ForkedProcess(["script.py", dsn], cwd=tmp_path, stdout=log, stderr=log)
+    until(lambda: "running now" in said.read_text())
+    script.send_signal(signal.SIGINT)
+    if interrupts == 2:
+        # Not earlier: Python raises the second one wherever the script is, and if that is in asyncio itself, a task may
+        # never be woken again.
+        until(lambda: "handing back 1 running job" in said.read_text())
+        until(lambda: psutil.Process(script.pid).status() == "sleeping")
+        script.send_signal(signal.SIGINT)
+    assert script.wait(timeout=60) == -signal.SIGINT
+    [job] = app.jobs()
+    assert (job.state, job.attempt) == ("ready", 0)
+
+
+_SCRIPT = """
+import asyncio, logging, sys, threading
+from stepwell import App, Worker
+
+logging.basicConfig(level=logging.INFO)
+app = App(sys.argv[1])
+
+
+@app.task
+def endless() -> None:
+    print("running now", flush=True)
+    threading.Event().wait()
+
+
+async def main() -> None:
+    async with app, Worker(app):
+        job = await endless.aenqueue()
+        await job.aresult()
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("interrupted", ["worker", "loop", "psycopg"])
+def test_a_second_ctrl_c_in_the_midst_of_the_worker_burns_no_attempt(
+    app: App, dsn: str, tmp_path: Path, interrupted: str
+) -> None:
+    (tmp_path / "script.py").write_text(_INTERRUPTED)
+    script = ForkedProcess(["script.py", dsn, interrupted], cwd=tmp_path)
+    assert script.wait(timeout=60) == -signal.SIGINT
+    assert [(job.state, job.attempt) for job in app.jobs()] == [("ready", 0)] * 2
+
+
+_INTERRUPTED = """
+import asyncio, signal, sys, threading
+from stepwell import App, Worker
+from stepwell.telemetry.jobs import OutcomesWritten
+from stepwell.telemetry.worker import WorkerStopping
+from stepwell.worker.outcomes.writer import OutcomeWriter
+
+app = App(sys.argv[1])
+running = threading.Semaphore(0)
+
+
+@app.task
+def deaf() -> None:
+    running.release()
+    threading.Event().wait()
+
+
+@app.task
+async def endless() -> None:
+    running.release()
+    await asyncio.Event().wait()
+
+
+def interrupt() -> None:
+    sys.setprofile(None)
+    signal.raise_signal(signal.SIGINT)
+
+
+def told(event: object) -> None:
+    if isinstance(event, {"worker": WorkerStopping, "loop": OutcomesWritten, "psycopg": ()}[sys.argv[2]]):
+        interrupt()
+    elif sys.argv[2] == "psycopg" and isinstance(event, WorkerStopping):
+        sys.setprofile(called)
+
+
+def called(frame, event, _) -> None:
+    # The connection that writes outcomes gives back psycopg's lock: now it never will.
+    code = frame.f_code
+    if event == "call" and code.co_name == "__aexit__" and code.co_filename.endswith("asyncio/locks.py"):
+        while frame := frame.f_back:
+            if frame.f_code is OutcomeWriter._flush.__code__:
+                interrupt()
+                return
+
+
+async def main() -> None:
+    async with app, (worker := Worker(app)):
+        await deaf.aenqueue()
+        await endless.aenqueue()
+        for _ in range(2):
+            await asyncio.to_thread(running.acquire)
+        worker.subscribe(told)
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.Event().wait()
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    "ending", ["handler", "batch", "transaction", "body", "own task", "return", "return while draining", "claim"]
+)
+def test_the_end_of_a_script_burns_no_attempt(app: App, dsn: str, tmp_path: Path, ending: str) -> None:
+    (tmp_path / "script.py").write_text(_ENDING)
+    said = tmp_path / "log"
+    began = time.monotonic()
+    with said.open("w") as log:
+        script = ForkedProcess(["script.py", dsn, ending], cwd=tmp_path, stdout=log, stderr=log)
+    assert script.wait(timeout=60) == (0 if ending.startswith("return") else -signal.SIGINT), said.read_text()
+    assert time.monotonic() - began < 20  # it has not waited for the jobs
+    jobs = app.jobs(limit=1000)
+    assert {(job.state, job.attempt) for job in jobs if job.task in ("endless", ending)} == {("ready", 0)}
+    assert {(job.state, job.attempt) for job in jobs} <= {("ready", 0), ("succeeded", 1)}
+    assert "did not stop when asked" not in said.read_text()
+    assert "came too late" not in said.read_text()
+    assert "never retrieved" not in said.read_text()
+
+
+# `asyncio.run` cancels its main task at the first SIGINT, and raises the second wherever that finds it.
+_ENDING = """
+import asyncio, logging, os, signal, sys
+from stepwell import App, Context, Retry, Worker
+from stepwell.telemetry.worker import WorkerStopping
+from stepwell.worker.worker_connection import WorkerConnection
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+logging.basicConfig(level=logging.INFO)
+app = App(sys.argv[1])
+ending = sys.argv[2]
+running = asyncio.Semaphore(0)
+once = Retry(max_attempts=1)
+
+
+@app.task(retry=once)
+async def endless() -> None:
+    running.release()
+    await asyncio.Event().wait()
+
+
+@app.task(retry=once)
+async def quick() -> None:
+    running.release()
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def interrupt_twice() -> None:
+    interrupt()
+    interrupt()
+
+
+if ending == "batch":
+
+    @app.task(retry=once, batch=2)
+    async def batch(items: list[int]) -> None:
+        interrupt_twice()
+
+elif ending == "transaction":
+
+    @app.task(retry=once, transaction=True)
+    async def transaction(ctx: Context) -> None:
+        await ctx.connection.execute("select 1")
+        interrupt_twice()
+
+elif ending == "handler":
+
+    @app.task(retry=once)
+    async def handler() -> None:
+        interrupt_twice()
+
+
+async def with_worker() -> None:
+    async with app, Worker(app):
+        await endless.aenqueue()
+        await running.acquire()
+        if ending == "batch":
+            await app.tasks[ending].aenqueue_many([{"items": 1}, {"items": 2}])
+        elif ending in app.tasks:
+            await app.tasks[ending].aenqueue()
+        elif ending == "claim":
+            await quick.aenqueue_many([{}] * 300)
+            for _ in range(20):
+                await running.acquire()
+            WorkerConnection.fetch = fetch
+        else:
+            asyncio.get_running_loop().call_soon(interrupt)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if ending == "body":
+                interrupt()
+
+
+real_fetch = WorkerConnection.fetch
+
+
+async def fetch(connection, query):
+    # The second one comes while the claim is under way.
+    if connection.name == "claim":
+        WorkerConnection.fetch = real_fetch
+        loop = asyncio.get_running_loop()
+        loop.call_soon(interrupt)
+        loop.call_later(0.001, interrupt)
+    return await real_fetch(connection, query)
+
+
+async def with_task() -> None:
+    async with app:
+        worker = Worker(app)
+        task = asyncio.create_task(worker.run())
+        await endless.aenqueue()
+        await running.acquire()
+        if ending == "own task":
+            asyncio.get_running_loop().call_soon(interrupt)
+            await asyncio.Event().wait()
+        if ending == "return while draining":
+            drains = asyncio.Event()
+            worker.subscribe(lambda event: drains.set() if isinstance(event, WorkerStopping) else None)
+            worker.stop()
+            await drains.wait()
+
+
+asyncio.run(with_task() if ending in ("own task", "return", "return while draining") else with_worker())
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("cancels", [1, 2])
+async def test_a_worker_that_is_cancelled_ends_after_its_processes(app: App, tmp_path: Path, cancels: int) -> None:
+    task = app.task(process=True, retry=Retry(max_attempts=1))(stubborn.fn)
+    place = tmp_path / "pid"
+    job = await task.aenqueue(str(place))
+    running = asyncio.create_task(Worker(app).run())
+    await auntil(lambda: place.exists() and place.read_text() != "")
+    pid = int(place.read_text().split()[0])
+    for _ in range(cancels):
+        running.cancel()
+        await asyncio.sleep(0.1)
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert not psutil.pid_exists(pid)
+    info = await job.ainfo()
+    assert info is not None
+    assert (info.state, info.attempt, len(info.failures)) == ("ready", 0, 0)
