@@ -207,10 +207,11 @@ async def killed(demo: Demo) -> None:
             await asyncio.sleep(0.1)
             done = await demo.one(delivered, run)
             show(done, "delivered")
-            if victim.poll() is None and done > count / 5 and (lost := await demo.one(held, victim.pid)):
+            if victim.poll() is None and done > count / 5 and await demo.one(held, victim.pid):
                 victim.send_signal(signal.SIGKILL)
                 victim.wait()
-                say(f"kill -9 {victim.pid}: this worker held {lost} jobs", "red")
+                # Counted only now: up to its end it claimed jobs and finished others.
+                say(f"kill -9 {victim.pid}: this worker held {await demo.one(held, victim.pid)} jobs", "red")
                 say(f"worker {other.pid} takes them over when the lease of the dead one ends")
     once: Any = "select count(distinct parcel) from demo_delivery where run = %s"
     rows, parcels = await demo.one(delivered, run), await demo.one(once, run)

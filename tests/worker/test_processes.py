@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -173,3 +175,44 @@ async def test_processes_that_were_killed_from_outside_are_replaced(app: App) ->
 async def _runs(job: Any) -> bool:
     info = await job.ainfo()
     return info is not None and info.state == "running"
+
+
+@pytest.mark.crash
+def test_a_script_without_a_main_guard_is_told_so(app: App, dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(_NO_GUARD)
+    done = subprocess.run([sys.executable, "script.py", dsn], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert 'put the code that starts it under: if __name__ == "__main__":' in done.stderr
+    assert "end while they start: standard error says why" in done.stdout
+    [job] = app.jobs()
+    assert (job.task, job.state) == ("add", "scheduled")  # tried again when the script is mended
+
+
+_NO_GUARD = """
+import asyncio, sys
+from stepwell import App, Worker
+from stepwell.telemetry.jobs import AttemptFailed
+
+app = App(sys.argv[1])
+
+
+@app.task(process=True)
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def main() -> None:
+    failed = asyncio.Event()
+
+    def told(event: object) -> None:
+        if isinstance(event, AttemptFailed):
+            print(event.message, flush=True)
+            failed.set()
+
+    async with app, (worker := Worker(app)):
+        worker.subscribe(told)
+        await add.aenqueue(1, 2)
+        await failed.wait()
+
+
+asyncio.run(main())
+"""

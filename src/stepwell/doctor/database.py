@@ -23,9 +23,9 @@ _OLD_XIDS = 1_000_000
 _MANY_DEFAULT_ROWS = 100_000
 
 
-def check_schema(connection: psycopg.Connection[Any], _: Database) -> Finding:
+def check_schema(connection: psycopg.Connection[Any], database: Database) -> Finding:
     try:
-        migrate.check(connection)
+        migrate.check(connection, database.address.migrate_command)
     except SchemaMismatch as error:
         return Finding("problem", str(error))
     version, needed = migrate.current(connection), migrate.newest()
@@ -63,8 +63,8 @@ def check_dead_rows(connection: psycopg.Connection[Any], _: Database) -> Finding
         return Finding("ok", text, found)
     return Finding(
         "warning" if rows.dead < _FAR_TOO_MANY_DEAD else "problem",
-        f"{text}: end the session that holds the oldest snapshot, check that autovacuum is on, or run "
-        '"vacuum stepwell.job"',
+        f'{text}: check that autovacuum is on, and what is said here of the oldest snapshot, or run "vacuum '
+        'stepwell.job"',
         found,
     )
 

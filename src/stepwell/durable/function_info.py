@@ -55,7 +55,9 @@ def _info(fn: Callable[..., Any]) -> FunctionInfo:
         fn.close()
         raise ConfigError(f"a step takes a function and its arguments: ctx.step({fn.__name__}, ...), not a call of it")
     if not callable(function):
-        raise ConfigError(f"a step takes a function and its arguments, not {fn!r}")
+        raise ConfigError(
+            f"a step takes a function and its arguments, ctx.step(fn, ...), not the value {fn!r}: do not call it here"
+        )
     name = getattr(function, "__name__", type(function).__name__)
     return FunctionInfo(name, inspect.iscoroutinefunction(fn), _returns(function))
 

@@ -30,6 +30,9 @@ class Address:
     """The address of one database, resolved when it is first needed. Safe to use from any thread. Unless it may
     `create` one, an embedded Postgres must already exist."""
 
+    migrate_command = "stepwell migrate"
+    """The command that creates or upgrades the schema there."""
+
     def __init__(self, url: str | None, *, create: bool = True) -> None:
         self.given = url
         """The URL that the app names; None: the environment names it."""

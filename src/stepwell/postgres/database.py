@@ -147,12 +147,12 @@ class Database:
             try:
                 with warning, pool.connection(limit) as connection:
                     connection.patience = deadline.patience
-                    migrate.check(connection)
+                    migrate.check(connection, self.address.migrate_command)
             finally:
                 pool.close()
         else:
             with self._open(deadline) as connection:
-                migrate.check(connection)
+                migrate.check(connection, self.address.migrate_command)
         self._checked = True
 
     @contextmanager

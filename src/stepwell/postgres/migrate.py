@@ -116,16 +116,14 @@ def current(connection: psycopg.Connection[Any]) -> int:
             ) from error
 
 
-def check(connection: psycopg.Connection[Any]) -> None:
-    """Raise `SchemaMismatch`, which names the next act, unless this code works with this schema."""
+def check(connection: psycopg.Connection[Any], command: str = "stepwell migrate") -> None:
+    """Raise `SchemaMismatch`, which names the next act, unless this code works with this schema. `command` migrates."""
     version, needed = current(connection), newest()
     where = f"database {connection.info.dbname!r}"
     if version == 0:
-        raise SchemaMismatch(f'{where} has no stepwell schema yet: run "stepwell migrate"')
+        raise SchemaMismatch(f'{where} has no stepwell schema yet: run "{command}"')
     if version < needed:
-        raise SchemaMismatch(
-            f'the schema in {where} is at {version}, this stepwell needs {needed}: run "stepwell migrate"'
-        )
+        raise SchemaMismatch(f'the schema in {where} is at {version}, this stepwell needs {needed}: run "{command}"')
     with connection.cursor(row_factory=scalar_row) as cursor:
         if version > needed and not cursor.execute("select stepwell.accepts(%s::integer)", (needed,)).fetchone():
             raise SchemaMismatch(

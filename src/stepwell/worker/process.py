@@ -22,7 +22,7 @@ import msgspec
 
 from stepwell.durable import log_filter
 from stepwell.durable.time_limit import TimeLimitExpired
-from stepwell.errors import ProcessCrashed
+from stepwell.errors import ConfigError, ProcessCrashed, StepwellError
 from stepwell.execution.step_task import StepTask
 from stepwell.jobs.task import Task
 from stepwell.postgres.threads import begin_in_thread, in_thread
@@ -41,6 +41,16 @@ _TERM_GRACE = 1.0
 _LOOK = 0.02
 # How often to see whether a process still runs.
 _CHECK = 0.5
+
+
+def refuse_in_process() -> None:
+    """Raise `ConfigError` in a process that imports the script of its worker, which would start another worker here."""
+    # As multiprocessing itself finds it out, to refuse further processes.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise ConfigError(
+            "a process of a task with process=True imports this script, and the script starts a worker: put the code "
+            'that starts it under: if __name__ == "__main__":'
+        )
 
 
 class Processes:
@@ -157,7 +167,12 @@ class Processes:
             initargs=(self._pipes[1], log_filter.set_up_in_processes),
         )
         # The pool starts its processes with the first call.
-        await in_thread(lambda: pool.schedule(do_nothing).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
+        try:
+            await in_thread(lambda: pool.schedule(do_nothing).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
+        except BrokenProcessPool:
+            raise StepwellError(
+                "the processes for tasks with process=True end while they start: standard error says why"
+            ) from None
         return pool
 
     async def _close_pool(self, pool: ProcessPool) -> None:

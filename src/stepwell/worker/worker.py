@@ -24,6 +24,7 @@ from stepwell.worker.draining import drain, end_at_once, stop_at_once
 from stepwell.worker.hooks import Hooks
 from stepwell.worker.loops import end_loops, first_error, until_done
 from stepwell.worker.options import WorkerOptions
+from stepwell.worker.process import refuse_in_process
 from stepwell.worker.starting import once_database_is_there
 from stepwell.worker.status import WorkerStatus
 from stepwell.worker.worker_run import WorkerRun
@@ -213,6 +214,7 @@ class Worker:
                 event.clear()
 
     async def _run(self) -> None:
+        refuse_in_process()
         tasks = self._app.tasks
         for task in tasks.values():
             task.prepare()

@@ -16,6 +16,8 @@ from stepwell.postgres.address import Address
 class SiteAddress(Address):
     """One of DATABASES. It is read when a connection is first needed: Django's test runner changes its name before."""
 
+    migrate_command = "python manage.py migrate"
+
     def __init__(self, alias: str) -> None:
         self.alias = alias
         super().__init__(None)

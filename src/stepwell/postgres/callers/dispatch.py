@@ -60,7 +60,12 @@ def named(connection: object) -> str:
 
 
 def _driver_of(connection: object) -> Driver | None:
-    return _django(connection) if isinstance(connection, str) else _driver_of_class(type(connection))
+    if not isinstance(connection, str):
+        return _driver_of_class(type(connection))
+    if "=" in connection or "://" in connection:
+        # Not shown: it may have a password.
+        raise ConfigError(f"connection= is a text that says where to connect, and not a connection: {GIVE}")
+    return _django(connection)
 
 
 @lru_cache(maxsize=64)
