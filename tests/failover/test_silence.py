@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from waiting import auntil
 
-from stepwell import App, DatabaseTimeout, JobHandle
+from stepwell import App, DatabaseTimeout, JobHandle, Worker
 from stepwell.postgres.threads import in_thread
 
 from .server import Server
@@ -174,3 +175,36 @@ def test_a_limit_must_be_some_time_or_none() -> None:
     for wrong in (0, -1, "soon"):
         with pytest.raises(Exception, match="call_timeout is"):
             App("embedded", call_timeout=wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_worker_that_is_told_twice_to_stop_ends_although_the_server_is_silent(
+    primary: Server, busy: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with app_on(primary) as app:
+
+        @app.task
+        async def endless() -> None:
+            await asyncio.Event().wait()
+
+        worker = Worker(app)
+        running = asyncio.create_task(worker.run())
+        await worker.started()
+        if busy:
+            await endless.aenqueue()
+            await auntil(lambda: (status := worker.status()) is not None and status.running == 1)
+        primary.pause()
+        began = time.monotonic()
+        if busy:
+            running.cancel()
+            await asyncio.sleep(0.5)
+            running.cancel()
+        else:
+            worker.stop_now()
+        _, late = await asyncio.wait([running], timeout=18)
+        seconds = time.monotonic() - began
+        primary.resume()
+        assert not late, seconds
+        assert running.cancelled() == busy
+        assert ("stopped with 1 outcome that could not be written" in caplog.text) == busy

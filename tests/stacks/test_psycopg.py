@@ -51,3 +51,13 @@ async def test_connections_that_cannot_be_used_are_refused_by_name(app: App, ser
     with psycopg.connect(app.dsn) as blocking, pytest.raises(ConfigError, match="which blocks"):
         await note.using(connection=blocking).aenqueue(1)
     assert await app.acount_jobs() == 0
+
+
+@pytest.mark.parametrize("given", ["postgresql://shop:hunter2@127.0.0.1/shop", "host=127.0.0.1 password=hunter2"])
+def test_a_connection_string_in_place_of_a_connection_is_refused_and_not_shown(app: App, given: str) -> None:
+    @app.task
+    def noop() -> None: ...
+
+    with pytest.raises(ConfigError, match="connection= is a text that says where to connect") as raised:
+        noop.using(connection=given).enqueue()
+    assert "hunter2" not in str(raised.value)

@@ -72,4 +72,6 @@ async def _wait_a_little(idle: asyncio.Future[None], run: WorkerRun) -> None:
 
 
 def _stopping(run: WorkerRun, grace: float) -> WorkerStopping:
-    return WorkerStopping(run.slots.running, grace, tuple(f"{job.task} {job.id}" for job in run.slots.jobs[:3]))
+    # A job can be here twice: it came back while its lost run goes on.
+    jobs = dict.fromkeys(f"{job.task} {job.id}" for job in run.slots.jobs[:4])
+    return WorkerStopping(run.slots.running, grace, tuple(jobs)[:3])

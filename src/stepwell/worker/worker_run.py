@@ -215,10 +215,13 @@ class WorkerRun:
         """Hand back the jobs of a claim that was cut off, and write the outcomes that are left, after the loops that do
         so have ended. If that takes long, other workers rescue the jobs."""
         writing = asyncio.create_task(self.outcomes.run())
+        # First cut: psycopg would wait five more seconds for a silent server to cancel the statement.
+        cutting = asyncio.get_running_loop().call_later(_LAST_WRITE, self._connections.sever)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WRITE):
+            async with asyncio.timeout(_LAST_WRITE + 0.1):
                 await self.claims.hand_back_last(cut_off=True)
                 await self.outcomes.written()
+        cutting.cancel()
         await end_loops([writing])
         if self.outcomes.count:
             self._events.emit(OutcomesUnwritten(self.outcomes.count, self.outcomes.locked))
