@@ -135,7 +135,8 @@ asyncio.run(main())
 
 @pytest.mark.crash
 @pytest.mark.parametrize(
-    "ending", ["handler", "batch", "transaction", "body", "own task", "return", "return while draining", "claim"]
+    "ending",
+    ["handler", "batch", "transaction", "body", "loop", "own task", "return", "return while draining", "claim"],
 )
 def test_the_end_of_a_script_burns_no_attempt(app: App, dsn: str, tmp_path: Path, ending: str) -> None:
     (tmp_path / "script.py").write_text(_ENDING)
@@ -157,6 +158,7 @@ def test_the_end_of_a_script_burns_no_attempt(app: App, dsn: str, tmp_path: Path
 _ENDING = """
 import asyncio, logging, os, signal, sys
 from stepwell import App, Context, Retry, Worker
+from stepwell.telemetry.jobs import JobsClaimed
 from stepwell.telemetry.worker import WorkerStopping
 from stepwell.worker.worker_connection import WorkerConnection
 
@@ -209,10 +211,13 @@ elif ending == "handler":
 
 
 async def with_worker() -> None:
-    async with app, Worker(app):
+    async with app, (worker := Worker(app)):
         await endless.aenqueue()
         await running.acquire()
-        if ending == "batch":
+        if ending == "loop":
+            worker.subscribe(lambda event: interrupt_twice() if isinstance(event, JobsClaimed) else None)
+            await endless.aenqueue()
+        elif ending == "batch":
             await app.tasks[ending].aenqueue_many([{"items": 1}, {"items": 2}])
         elif ending in app.tasks:
             await app.tasks[ending].aenqueue()

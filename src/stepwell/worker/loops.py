@@ -44,6 +44,12 @@ def report_failure(events: EventBus, name: str, error: Exception, pause: float =
     events.emit(LoopFailed(name, error_line_of(error), pause, trace))
 
 
+def any_failed(loops: Collection[asyncio.Task[None]]) -> bool:
+    """Whether one has raised an error. Ctrl-C is none, and at the end of a script asyncio cancels every task."""
+    ended = [loop for loop in loops if loop.done() and not loop.cancelled()]
+    return any(isinstance(loop.exception(), Exception) for loop in ended)
+
+
 async def end_loops(loops: Collection[asyncio.Task[None]]) -> None:
     """Cancel loops until they end: before Python 3.12 `asyncio.wait_for`, which psycopg uses, may swallow a cancel."""
     while left := [loop for loop in loops if not loop.done()]:

@@ -22,7 +22,7 @@ from stepwell.worker.claiming.balance import Balance, BalanceOption
 from stepwell.worker.claiming.pools import check_concurrency, read_pools
 from stepwell.worker.draining import drain, end_at_once, stop_at_once
 from stepwell.worker.hooks import Hooks
-from stepwell.worker.loops import end_loops, first_error, until_done
+from stepwell.worker.loops import any_failed, end_loops, first_error, until_done
 from stepwell.worker.options import WorkerOptions
 from stepwell.worker.process import refuse_in_process
 from stepwell.worker.starting import once_database_is_there
@@ -286,10 +286,8 @@ class Worker:
                         try:
                             await self._stop_asked.wait()
                         except asyncio.CancelledError:
-                            # If one of them failed, the group is coming down. At the end of a script, asyncio cancels
-                            # every task, and so these, too.
-                            failed = any(loop.done() and not loop.cancelled() for loop in [*loops, *claiming])
-                            if failed:
+                            failed = any_failed([*loops, *claiming])
+                            if failed:  # and the group is coming down
                                 raise
                             cancelled = True
                             self._now_asked.set()
