@@ -53,7 +53,8 @@ def check_unknown_tasks(connection: psycopg.Connection[Any], _: Database) -> Fin
     named = ", in an App of that name," if any(found.owner is not None for found in uncovered) else ""
     return Finding(
         "problem",
-        f"no live worker runs {shown}: start one that has the task{named} and claims from the queue, or cancel them",
+        f"no live worker runs {shown}: start one that has the task{named} and claims from the queue; or move them, if "
+        'the name of the queue is mistyped: "stepwell jobs move"; or cancel them',
         uncovered,
     )
 
