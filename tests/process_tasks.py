@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import time
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -105,6 +106,12 @@ def stubborn(place: str) -> None:
         with open(place, "w") as file:  # noqa: PTH123
             file.write(f"{os.getpid()} {n}")
         time.sleep(0.005)
+
+
+def writer(place: Path) -> int:
+    """The process of `stubborn` that writes to this file, or 0."""
+    text = place.read_text() if place.exists() else ""
+    return int(text.split()[0]) if text else 0
 
 
 @_app.task(process=True, retry=_once)

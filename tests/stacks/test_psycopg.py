@@ -58,6 +58,6 @@ def test_a_connection_string_in_place_of_a_connection_is_refused_and_not_shown(a
     @app.task
     def noop() -> None: ...
 
-    with pytest.raises(ConfigError, match="connection= is a text that says where to connect") as raised:
+    with pytest.raises(ConfigError, match="connection= is a connection string, not a connection") as raised:
         noop.using(connection=given).enqueue()
     assert "hunter2" not in str(raised.value)

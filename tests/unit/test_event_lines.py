@@ -9,7 +9,7 @@ from string import Formatter
 from stepwell import telemetry
 from stepwell.telemetry.bus import Telemetry
 from stepwell.telemetry.jobs import AttemptFailed
-from stepwell.telemetry.worker import WorkerStopped, WorkerStopping
+from stepwell.telemetry.worker import OutcomesUnwritten, WorkerStopped, WorkerStopping
 
 
 def events(kind: type[Telemetry]) -> list[type[Telemetry]]:
@@ -41,6 +41,13 @@ def test_lines_count_jobs_and_durations_as_people_do() -> None:
         "and ends the worker within seconds"
     )
     assert WorkerStopping(1, 0.0, ("a 1",)).text() == "stopping: handing back 1 running job: a 1"
+    assert OutcomesUnwritten(1, 0).text() == (
+        "stopped with 1 outcome that could not be written in time, the database being away: its job will run again"
+    )
+    assert OutcomesUnwritten(3, 2).text() == (
+        "stopped with 3 outcomes that could not be written in time, their jobs being locked by other sessions, which "
+        "the log names: their jobs will run again when those let go"
+    )
     assert WorkerStopped(1, 2).text() == "stopped: 1 job succeeded, 2 attempts failed"
     failed = AttemptFailed("7", "work", "default", 1, 3, "error", "ValueError", "no", None, 0.00934)
     assert failed.text().endswith("; next try in 9.34ms")

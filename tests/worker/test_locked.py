@@ -256,7 +256,7 @@ async def test_a_worker_that_cannot_wait_for_a_lock_any_longer_says_why(app: App
         go.set()
         await heard.wait_for(JobLocked)
         worker.stop()
-        with pytest.raises(StepwellError, match="1 outcome that could not be written, its job being locked"):
+        with pytest.raises(StepwellError, match="1 outcome that could not be written in time, its job being locked"):
             await running
     # Nobody has written anything of it: it runs again.
     async with Worker(app):

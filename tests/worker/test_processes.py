@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from process_tasks import die, register, stubborn
+from process_tasks import die, register, stubborn, writer
 from waiting import Heard, auntil, until
 
 from stepwell import App, JobCancelled, JobFailed, ProcessCrashed, Retry, Worker
@@ -76,12 +76,6 @@ async def test_a_process_that_ends_as_if_all_were_well_fails_its_job_and_frees_i
             with pytest.raises(JobFailed, match="ended with exit code 0"):
                 await (await tasks["leave"].aenqueue()).aresult(timeout="30s")
         assert (await (await tasks["square"].aenqueue(3)).aresult(timeout="30s"))[1] == 9
-
-
-def writer(place: Path) -> int:
-    """The process that writes to a file, or 0."""
-    text = place.read_text() if place.exists() else ""
-    return int(text.split()[0]) if text else 0
 
 
 def lives(pid: int) -> bool:
@@ -182,7 +176,7 @@ def test_a_script_without_a_main_guard_is_told_so(app: App, dsn: str, tmp_path: 
     (tmp_path / "script.py").write_text(_NO_GUARD)
     done = subprocess.run([sys.executable, "script.py", dsn], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert 'put the code that starts it under: if __name__ == "__main__":' in done.stderr
-    assert "end while they start: standard error says why" in done.stdout
+    assert "died while they started: standard error says why" in done.stdout
     [job] = app.jobs()
     assert (job.task, job.state) == ("add", "scheduled")  # tried again when the script is mended
 

@@ -42,7 +42,7 @@ def set_up_logging(level: str | None, *, one_of_many: bool = False, as_json: boo
     who = "[%(process)d]" if one_of_many else ""
     if not root.handlers:
         handler = _json_handler() if as_json else _handler(who)
-        handler.addFilter(lambda record: not _is_shown(record))
+        handler.addFilter(lambda record: not _is_written_already(record))
         root.addHandler(handler)
         root.setLevel((level or "info").upper())
     if level is not None:
@@ -66,9 +66,9 @@ def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
         logger = logger.parent if logger.propagate else None
 
 
-def _is_shown(record: logging.LogRecord) -> bool:
-    """Whether a handler of a logger below the root writes a record to the terminal, as Django's own does."""
-    return any(
+def _is_written_already(record: logging.LogRecord) -> bool:
+    """Whether a handler of a logger below the root writes a record to stdout or stderr, as Django's own does."""
+    return isinstance(record.name, str) and any(
         getattr(handler, "stream", None) in (sys.stdout, sys.stderr)
         and record.levelno >= handler.level
         and handler.filter(record)

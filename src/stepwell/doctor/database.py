@@ -63,8 +63,7 @@ def check_dead_rows(connection: psycopg.Connection[Any], _: Database) -> Finding
         return Finding("ok", text, found)
     return Finding(
         "warning" if rows.dead < _FAR_TOO_MANY_DEAD else "problem",
-        f'{text}: check that autovacuum is on, and what is said here of the oldest snapshot, or run "vacuum '
-        'stepwell.job"',
+        f'{text}: check that autovacuum is on and how old the oldest snapshot is, or run "vacuum stepwell.job"',
         found,
     )
 

@@ -22,7 +22,7 @@ class Finding:
     """The name of the check, set by `examine`."""
 
 
-NOT_CHECKED = Finding("warning", 'not checked: the stepwell schema is missing or incomplete: run "stepwell migrate"')
+NOT_CHECKED = Finding("warning", 'not checked: the stepwell schema is missing or incomplete: see the check "schema"')
 
 
 def listed(parts: Sequence[str]) -> str:

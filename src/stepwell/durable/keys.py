@@ -58,20 +58,20 @@ class StepTaker:
         return threading.current_thread() if loop is None else asyncio.current_task(loop)
 
 
-def number(branch: Branch, name: str, caller: Any, task: str) -> str:
+def number(branch: Branch, name: str, taker: Any, task: str) -> str:
     """A name that is unique in its branch: `name`, then `name#2` and so on. Raises `AmbiguousKey` if concurrent tasks
     or threads use the same name, since their order may differ in the next run."""
     used = branch.names.get(name)
     if used is None:
-        branch.names[name] = NameInUse(caller)
+        branch.names[name] = NameInUse(taker)
         return name
-    if used.user is not caller:
+    if used.user is not taker:
         if _is_alive(used.user):
             raise AmbiguousKey(
                 f"two steps named {name!r} of task {task!r} run concurrently, and a replay could not tell them apart: "
                 "run them with ctx.gather or ctx.map, or give each a key="
             )
-        used.user = caller
+        used.user = taker
     used.count += 1
     return f"{name}#{used.count}"
 

@@ -103,7 +103,7 @@ class WorkerStopped(Telemetry, frozen=True):
 
 
 class OutcomesUnwritten(Telemetry, frozen=True):
-    """The worker has stopped, and could not write the outcomes of these jobs before."""
+    """The worker stopped before it could write the outcomes of these jobs."""
 
     level = logging.ERROR
     count: int
@@ -111,12 +111,13 @@ class OutcomesUnwritten(Telemetry, frozen=True):
     """How many of the jobs are locked by other sessions."""
 
     def text(self) -> str:
-        outcomes, jobs = ("1 outcome", "its job") if self.count == 1 else (f"{self.count} outcomes", "those jobs")
-        if self.locked < self.count:
-            return f"stopped with {outcomes} that could not be written, the database being away: {jobs} will run again"
+        jobs = "its job" if self.count == 1 else "their jobs"
+        said = f"stopped with {counted(self.count, 'outcome')} that could not be written in time"
+        if not self.locked:
+            return f"{said}, the database being away: {jobs} will run again"
         return (
-            f"stopped with {outcomes} that could not be written, {jobs} being locked by other sessions, which the log "
-            "names: those jobs run again when these sessions let go"
+            f"{said}, {jobs} being locked by other sessions, which the log names: {jobs} will run again when those let "
+            "go"
         )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import suppress
-from typing import Any
 
 from stepwell.errors import StepwellError
 from stepwell.errors.text import error_line_of, format_traceback
@@ -50,20 +48,17 @@ def any_failed(loops: Collection[asyncio.Task[None]]) -> bool:
     return any(isinstance(loop.exception(), Exception) for loop in ended)
 
 
+def is_of(error: BaseException, loops: Collection[asyncio.Task[None]]) -> bool:
+    """Whether one of them has raised this error."""
+    return any(loop.exception() is error for loop in loops if loop.done() and not loop.cancelled())
+
+
 async def end_loops(loops: Collection[asyncio.Task[None]]) -> None:
     """Cancel loops until they end: before Python 3.12 `asyncio.wait_for`, which psycopg uses, may swallow a cancel."""
     while left := [loop for loop in loops if not loop.done()]:
         for loop in left:
             loop.cancel()
         await asyncio.wait(left, timeout=_CANCEL_AGAIN)
-
-
-async def until_done(future: asyncio.Future[Any]) -> None:
-    """Wait, however often this task is cancelled meanwhile. A task group cancels it once more if Ctrl-C was raised in
-    one of its loops."""
-    while not future.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([future])
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -29,8 +29,8 @@ from stepwell.postgres.threads import begin_in_thread, in_thread
 from stepwell.values.job import ClaimedJob
 from stepwell.values.log_line import LogLine
 from stepwell.values.outcome import HandedBack, Outcome
-from stepwell.worker.loops import until_done
 from stepwell.worker.process_main import Began, Logged, Pipe, Reported, RunRequest, begin, do_nothing, run_request
+from stepwell.worker.script_end import outlast_cancels
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
@@ -170,8 +170,9 @@ class Processes:
         try:
             await in_thread(lambda: pool.schedule(do_nothing).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
         except BrokenProcessPool:
+            await self._close_pool(pool)
             raise StepwellError(
-                "the processes for tasks with process=True end while they start: standard error says why"
+                "the processes for tasks with process=True died while they started: standard error says why"
             ) from None
         return pool
 
@@ -185,7 +186,8 @@ class Processes:
             killer.cancel()
 
     async def _outcome(self, key: tuple[str, int], future: Future[str], stopping: asyncio.Event) -> Outcome:
-        """Wait for the process. At the end of a script asyncio cancels every task: that asks this one to stop, too."""
+        """Wait for the process. If this is cancelled, as by asyncio at the end of a script, end the process first."""
+        cancel: asyncio.CancelledError | None = None
         ended = asyncio.wrap_future(future)
         stopped = asyncio.ensure_future(stopping.wait())
         while not (ended.done() or stopped.done()):
@@ -193,7 +195,8 @@ class Processes:
             gone = self._is_gone(key)
             try:
                 await asyncio.wait([ended, stopped], timeout=_CHECK, return_when=asyncio.FIRST_COMPLETED)
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as cancelled:
+                cancel = cancelled
                 break
             if gone and not ended.done():
                 stopped.cancel()
@@ -201,9 +204,14 @@ class Processes:
                 raise ProcessCrashed(0)
         stopped.cancel()
         if not ended.done():
-            await until_done(begin_in_thread(lambda: self._end(key, future)))
-            await until_done(ended)
-        return HandedBack() if ended.cancelled() else msgspec.json.decode(ended.result(), type=Outcome)
+            await outlast_cancels(begin_in_thread(lambda: self._end(key, future)))
+            with contextlib.suppress(asyncio.CancelledError):
+                await outlast_cancels(ended)
+        if not ended.cancelled():
+            return msgspec.json.decode(ended.result(), type=Outcome)
+        if cancel is not None:
+            raise cancel
+        return HandedBack()
 
     def _end(self, key: tuple[str, int], future: Future[str]) -> None:
         """Have the pool end a process, and wait until it has ended. Blocks: call it in a thread."""

@@ -25,7 +25,6 @@ from stepwell.worker.batches.gathering import Batch
 from stepwell.worker.handler_calls import HandlerCalls
 from stepwell.worker.live_stack import stack_of
 from stepwell.worker.outcomes.outcome_table import EndedRun, unstarted
-from stepwell.worker.program_end import ProgramEnd
 from stepwell.worker.running_job import RunningJob, StopReason, outcome_of_stop, stands, stopped_outcome
 from stepwell.worker.shared_parts import SharedParts
 from stepwell.worker.wrapped_run import execute_wrapped
@@ -47,7 +46,7 @@ class Runner:
         self._processes = shared.processes
         self._calls = HandlerCalls(shared, slots, self._ready_again)
         self._context = contextvars.copy_context()
-        self._program_end = ProgramEnd()
+        self._script_end = shared.script_end
         self._loop = asyncio.get_running_loop()
         self.freed = asyncio.Event()
         """Set whenever there may be room for more jobs: a slot is free, or outcomes were written."""
@@ -62,7 +61,7 @@ class Runner:
             self._plugins,
             self._calls.in_thread,
             app.max_result_size,
-            self._program_end,
+            self._script_end,
             self._batch_ended,
         )
         self._batches = Batches(app.tasks, runs, shared.events, self._batch_due, waits=shared.batches_wait)
@@ -146,8 +145,7 @@ class Runner:
     def stop_all(self, reason: StopReason) -> None:
         for run in list(self.running.values()):
             self._stop(run, reason)
-            if run.handler is not None and run.handler.done():
-                # At the end of a script, asyncio has cancelled it before its first step.
+            if run.never_started:
                 self._leave(run, stopped_outcome(run))
         self._batches.stop_all(reason)
 
@@ -252,8 +250,9 @@ class Runner:
                 outcome = await self._calls.execute(run)
         except BaseException as error:  # around the handler, not in it
             outcome = outcome_of(error, run.task, run_of(run.ctx).counted_attempt)
-        if type(outcome) is Failed and self._program_end.caused(outcome.error) and run.stop_reason is None:
-            run.stop_reason = "shutdown"
+        if type(outcome) is Failed and self._script_end.ended(outcome.error, on_loop=run.kind == "async"):
+            run.stop_reason = run.stop_reason or "shutdown"
+            self._script_end.pass_on(outcome.error)
         if run.stop_reason is not None and not stands(outcome, saw_cancelled=run_of(run.ctx).saw_cancelled):
             outcome = stopped_outcome(run, outcome)
         if type(outcome) is Misfit and run.task.job_store.misfit_grace == 0:

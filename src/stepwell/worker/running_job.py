@@ -65,6 +65,11 @@ class RunningJob:
         return self.ctx.attempt
 
     @property
+    def never_started(self) -> bool:
+        """Whether it never will: at the end of a script, asyncio has cancelled it before its first step."""
+        return not self.started and self.handler is not None and self.handler.done()
+
+    @property
     def kind(self) -> TaskKind:
         return self.task.kind
 

@@ -10,6 +10,7 @@ from stepwell.telemetry.bus import EventBus
 from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.process import Processes
 from stepwell.worker.run_log_writer import RunLogWriter
+from stepwell.worker.script_end import ScriptEnd
 from stepwell.worker.steps.step_store import StepStore
 from stepwell.worker.worker_connection import WorkerConnection
 
@@ -29,5 +30,6 @@ class SharedParts:
     connection: WorkerConnection
     """To look up commits that are in doubt."""
     always_replay: bool
+    script_end: ScriptEnd
     batches_wait: bool
     """Whether batches that are not full wait for more jobs."""

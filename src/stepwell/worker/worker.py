@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
@@ -20,9 +20,9 @@ from stepwell.values.duration import Duration, seconds
 from stepwell.values.public_call import public_call
 from stepwell.worker.claiming.balance import Balance, BalanceOption
 from stepwell.worker.claiming.pools import check_concurrency, read_pools
-from stepwell.worker.draining import drain, end_at_once, stop_at_once
+from stepwell.worker.draining import drain, end_interrupted
 from stepwell.worker.hooks import Hooks
-from stepwell.worker.loops import any_failed, end_loops, first_error, until_done
+from stepwell.worker.loops import any_failed, end_loops, first_error, is_of
 from stepwell.worker.options import WorkerOptions
 from stepwell.worker.process import refuse_in_process
 from stepwell.worker.starting import once_database_is_there
@@ -165,8 +165,7 @@ class Worker:
         try:
             await asyncio.wait([running, started], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self.stop_now()
-            await asyncio.wait([running])
+            await self._end_now(running)
             raise
         finally:
             started.cancel()
@@ -190,15 +189,18 @@ class Worker:
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
-            self.stop_now()
-            await asyncio.wait([running])
-            if not running.cancelled():
-                running.exception()  # looked at, so that asyncio does not report it, too
+            await self._end_now(running)
             raise
         body = asyncio.current_task()
         if self._took_body_down and body is not None:
             body.uncancel()
         await running
+
+    async def _end_now(self, running: asyncio.Task[None]) -> None:
+        self.stop_now()
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # looked at, so that asyncio does not report it, too
 
     async def run(self) -> None:
         """Run jobs until stopped. Raises only errors that a person must fix, with a message that says what to do."""
@@ -272,52 +274,57 @@ class Worker:
             self._current = None
 
     async def _work(self, run: WorkerRun, worker_id: str) -> None:
-        cancelled = failed = False
+        stopped_by: BaseException | None = None
+        loops: list[asyncio.Task[None]] = []
         try:
             run.logs.open()
             await run.prepare()
             async with asyncio.TaskGroup() as group:
-                loops = [group.create_task(loop) for loop in run.loops()]
+                loops += [group.create_task(loop) for loop in run.loops()]
                 claiming = [group.create_task(loop) for loop in run.claiming()]
+                loops += claiming
                 self._announce(run, worker_id)
                 self._started.set()
                 try:
+                    stopped_by = await self._until_stop_asked(loops)
                     try:
-                        try:
-                            await self._stop_asked.wait()
-                        except asyncio.CancelledError:
-                            failed = any_failed([*loops, *claiming])
-                            if failed:  # and the group is coming down
-                                raise
-                            cancelled = True
-                            self._now_asked.set()
-                        if self._now_asked.is_set():
-                            stop_at_once(run)
-                        run.slots.stop_fetching()
-                        await asyncio.gather(*claiming)
-                        await run.claims.hand_back_last()
-                        await drain(run, self._options, self._events, self._now_asked)
+                        if isinstance(stopped_by, KeyboardInterrupt):
+                            raise stopped_by
+                        await drain(run, claiming, self._options, self._events, self._now_asked)
                     except (asyncio.CancelledError, KeyboardInterrupt):
-                        # A second Ctrl-C in a script is raised in whatever task runs at that moment.
-                        if not failed:
-                            stop_at_once(run)
-                            ending = asyncio.create_task(end_at_once(run, [*loops, *claiming]))
-                            await until_done(ending)
-                            ending.result()
+                        await end_interrupted(run, loops)
                         raise
                     await run.stats.write()
                     await run.logs.finish()
                 finally:
                     # Also when one of them failed: the group cancels the others only once, and waits for loops that
                     # swallowed the cancel, while the lease is renewed.
-                    await end_loops([*loops, *claiming])
+                    await end_loops(loops)
         except BaseExceptionGroup as failed:
             raise first_error(failed) from None
+        except KeyboardInterrupt as error:
+            if is_of(error, loops):
+                # The script has it already: raised again, it would end the script before that has cleaned up.
+                raise asyncio.CancelledError from None
+            raise
         finally:
             run.logs.close()
         self._events.emit(WorkerStopped(run.outcomes.succeeded, run.outcomes.failed))
-        if cancelled:
-            raise asyncio.CancelledError
+        if stopped_by is not None:
+            raise stopped_by
+
+    async def _until_stop_asked(self, loops: Collection[asyncio.Task[None]]) -> BaseException | None:
+        """Wait until the worker is asked to stop. Returns the cancel or the Ctrl-C that asked it; None: a call did. If
+        one of the loops has failed, raises the cancel of the task group: jobs are not handed back then, because a
+        worker that cannot go on has most likely lost its database."""
+        try:
+            await self._stop_asked.wait()
+        except (asyncio.CancelledError, KeyboardInterrupt) as error:
+            if any_failed(loops):
+                raise
+            self._now_asked.set()
+            return error
+        return None
 
     def _announce(self, run: WorkerRun, worker_id: str) -> None:
         pools = run.pools

@@ -38,6 +38,7 @@ from stepwell.worker.outcomes.writer import OutcomeWriter
 from stepwell.worker.process import Processes
 from stepwell.worker.registration import register_query
 from stepwell.worker.run_log_writer import RunLogWriter
+from stepwell.worker.script_end import ScriptEnd
 from stepwell.worker.shared_parts import SharedParts
 from stepwell.worker.slots import Slots
 from stepwell.worker.status import WorkerStatus
@@ -102,6 +103,7 @@ class WorkerRun:
             self._transactions,
             self._connection("settle"),
             options.always_replay,
+            ScriptEnd(),
             options.batches_wait,
         )
         self.claims = Claims(self._connection("claim"), self._known_jobs, self._renew_lease, events)
@@ -211,8 +213,8 @@ class WorkerRun:
         """Do what must be done before the first claim."""
         await self._upkeep.prepare()
 
-    async def write_last(self) -> None:
-        """Hand back the jobs of a claim that was cut off, and write the outcomes that are left, after the loops that do
+    async def write_and_hand_back_last(self) -> None:
+        """Write the outcomes that are left, and hand back the jobs of a claim that was cut off, when the loops that do
         so have ended. If that takes long, other workers rescue the jobs."""
         writing = asyncio.create_task(self.outcomes.run())
         # First cut: psycopg would wait five more seconds for a silent server to cancel the statement.

@@ -64,7 +64,7 @@ def _driver_of(connection: object) -> Driver | None:
         return _driver_of_class(type(connection))
     if "=" in connection or "://" in connection:
         # Not shown: it may have a password.
-        raise ConfigError(f"connection= is a text that says where to connect, and not a connection: {GIVE}")
+        raise ConfigError(f"connection= is a connection string, not a connection: {GIVE}")
     return _django(connection)
 
 

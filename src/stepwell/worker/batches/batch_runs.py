@@ -28,8 +28,8 @@ from stepwell.worker.batches.gathering import Batch
 from stepwell.worker.live_stack import stack_of
 from stepwell.worker.outcomes.outcome_table import EndedRun
 from stepwell.worker.outcomes.writer import OutcomeWriter
-from stepwell.worker.program_end import ProgramEnd
 from stepwell.worker.running_job import StopReason, outcome_of_stop, stands
+from stepwell.worker.script_end import ScriptEnd
 from stepwell.worker.waited import waited_until
 from stepwell.worker.wrapped_run import execute_batch_wrapped
 
@@ -59,6 +59,11 @@ class RunningBatch:
         self.abandoned = False
 
     @property
+    def never_started(self) -> bool:
+        """Whether it never will: at the end of a script, asyncio has cancelled it before its first step."""
+        return not self.started and self.handler is not None and self.handler.done()
+
+    @property
     def kind(self) -> TaskKind:
         return self.task.kind
 
@@ -83,7 +88,7 @@ class BatchRuns:
         plugins: RunPlugins,
         in_thread: InThread,
         max_result_size: int,
-        program_end: ProgramEnd,
+        script_end: ScriptEnd,
         ended: Callable[[RunningBatch], None],
     ) -> None:
         self._outcomes = outcomes
@@ -91,7 +96,7 @@ class BatchRuns:
         self._plugins = plugins
         self._in_thread = in_thread
         self._max_result_size = max_result_size
-        self._program_end = program_end
+        self._script_end = script_end
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
@@ -116,8 +121,7 @@ class BatchRuns:
     def stop_all(self, reason: StopReason) -> None:
         for run in list(self.running):
             self._stop(run, range(len(run.jobs)), reason)
-            if run.handler is not None and run.handler.done():
-                # At the end of a script, asyncio has cancelled it before its first step.
+            if run.never_started:
                 self._leave(run, None)
 
     def abandon_all(self) -> None:
@@ -162,8 +166,9 @@ class BatchRuns:
         except BaseException as error:  # around the function, not in it
             outcomes = [outcome_of(error, own_task(task, job), job.attempt) for job in jobs]
         first = outcomes[0] if outcomes else None
-        if isinstance(first, Failed) and self._program_end.caused(first.error):
+        if isinstance(first, Failed) and self._script_end.ended(first.error, on_loop=run.kind == "async"):
             run.stops = {**dict.fromkeys(range(len(jobs)), "shutdown"), **run.stops}
+            self._script_end.pass_on(first.error)
         if run.timer is not None:
             run.timer.cancel()
         self._leave(run, outcomes)

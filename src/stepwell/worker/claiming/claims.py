@@ -94,7 +94,8 @@ class Claims:
         await self.ask(worker_id, self._hand_back_unknown(worker_id))
 
     async def hand_back_last(self, *, cut_off: bool = False) -> None:
-        """The same, once, after the last claim. `cut_off`: that may have been cancelled before its answer came."""
+        """After the last claim, hand back jobs that this worker does not know, if the answer of a claim was lost or the
+        last one was `cut_off`."""
         if self.worker_id is not None and (cut_off or self._connection.losses != self._losses):
             with contextlib.suppress(psycopg.Error, OSError):
                 await self._connection.fetch(self._hand_back_unknown(self.worker_id))

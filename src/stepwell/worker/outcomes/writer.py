@@ -58,8 +58,8 @@ class OutcomeWriter:
         self._waiting: list[_Ended] = []
         self._under_way: list[_Ended] = []
         self._kept: list[_Ended] = []
-        self._cut_off: set[int] = set()
-        """The id() of runs whose last flush was cut off: it may have written them."""
+        self._cut_off: set[tuple[str, int]] = set()
+        """The ids and epochs of runs whose last flush was cut off: it may have written them."""
         self._come = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -143,7 +143,7 @@ class OutcomeWriter:
             # An error ended the last flush midway. The fence refuses what it has written.
             kept = set(map(id, self._kept))
             again = [run for run in self._under_way if id(run) not in kept]
-            self._cut_off = set(map(id, again))
+            self._cut_off |= {(run.job.id, run.job.epoch) for run in again}
             self._waiting[:0] = again
             self._under_way = []
             self._come.set()
@@ -220,7 +220,8 @@ class OutcomeWriter:
                 return
 
     def _take_answer(self, runs: list[_Ended], answer: list[Any] | HeldMisfits) -> None:
-        """Count the runs that are written, and those that the fence refused."""
+        """Count the runs that are written, and those that the fence refused. A refused run whose last flush was cut off
+        counts as written, because that flush may have written it."""
         if isinstance(answer, HeldMisfits):
             expired = {str(job_id) for job_id in answer.expired}
             answer = answer.refused
@@ -230,7 +231,7 @@ class OutcomeWriter:
                     self.add(run._replace(outcome=replace(run.outcome.failed, delay=None)))
             runs = [run for run in runs if run.job.id not in expired]
         if answer:
-            cut_off = {run.job.id for run in runs if id(run) in self._cut_off}
+            cut_off = {run.job.id for run in runs if (run.job.id, run.job.epoch) in self._cut_off}
             ids = {str(job_id) for job_id in answer} - cut_off
             refused = [run for run in runs if run.job.id in ids]
             runs = [run for run in runs if run.job.id not in ids]

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from pathlib import Path
 
 import psutil
 import pytest
-from process_tasks import stubborn
-from waiting import auntil, until
+from process_tasks import stubborn, writer
+from waiting import Heard, auntil, until
 
 from stepwell import App, Retry, Worker
+from stepwell.telemetry.worker import WorkerStopping
 from tests.forked import ForkedProcess
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("interrupts", [1, 2])
-def test_ctrl_c_ends_a_script_although_a_thread_of_a_handler_goes_on(
-    app: App, dsn: str, tmp_path: Path, interrupts: int
-) -> None:
+def test_ctrl_c_ends_a_script_although_a_thread_of_a_handler_goes_on(app: App, dsn: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(_SCRIPT)
     said = tmp_path / "log"
     with said.open("w") as log:
         script = ForkedProcess(["script.py", dsn], cwd=tmp_path, stdout=log, stderr=log)
     until(lambda: "running now" in said.read_text())
     script.send_signal(signal.SIGINT)
-    if interrupts == 2:
-        # Not earlier: Python raises the second one wherever the script is, and if that is in asyncio itself, a task may
-        # never be woken again.
-        until(lambda: "handing back 1 running job" in said.read_text())
-        until(lambda: psutil.Process(script.pid).status() == "sleeping")
-        script.send_signal(signal.SIGINT)
     assert script.wait(timeout=60) == -signal.SIGINT
     [job] = app.jobs()
     assert (job.state, job.attempt) == ("ready", 0)
@@ -68,8 +59,11 @@ def test_a_second_ctrl_c_in_the_midst_of_the_worker_burns_no_attempt(
     app: App, dsn: str, tmp_path: Path, interrupted: str
 ) -> None:
     (tmp_path / "script.py").write_text(_INTERRUPTED)
-    script = ForkedProcess(["script.py", dsn, interrupted], cwd=tmp_path)
+    said = tmp_path / "log"
+    with said.open("w") as log:
+        script = ForkedProcess(["script.py", dsn, interrupted], cwd=tmp_path, stdout=log, stderr=log)
     assert script.wait(timeout=60) == -signal.SIGINT
+    assert said.read_text().count("sprung") == 1
     assert [(job.state, job.attempt) for job in app.jobs()] == [("ready", 0)] * 2
 
 
@@ -97,11 +91,19 @@ async def endless() -> None:
 
 
 def interrupt() -> None:
+    global interrupted
+    interrupted = True
+    print("sprung", flush=True)
     sys.setprofile(None)
     signal.raise_signal(signal.SIGINT)
 
 
+interrupted = False
+
+
 def told(event: object) -> None:
+    if interrupted:
+        return
     if isinstance(event, {"worker": WorkerStopping, "loop": OutcomesWritten, "psycopg": ()}[sys.argv[2]]):
         interrupt()
     elif sys.argv[2] == "psycopg" and isinstance(event, WorkerStopping):
@@ -141,16 +143,14 @@ asyncio.run(main())
 def test_the_end_of_a_script_burns_no_attempt(app: App, dsn: str, tmp_path: Path, ending: str) -> None:
     (tmp_path / "script.py").write_text(_ENDING)
     said = tmp_path / "log"
-    began = time.monotonic()
     with said.open("w") as log:
         script = ForkedProcess(["script.py", dsn, ending], cwd=tmp_path, stdout=log, stderr=log)
+    # It does not wait for the jobs: the grace is longer than this.
     assert script.wait(timeout=60) == (0 if ending.startswith("return") else -signal.SIGINT), said.read_text()
-    assert time.monotonic() - began < 20  # it has not waited for the jobs
     jobs = app.jobs(limit=1000)
     assert {(job.state, job.attempt) for job in jobs if job.task in ("endless", ending)} == {("ready", 0)}
     assert {(job.state, job.attempt) for job in jobs} <= {("ready", 0), ("succeeded", 1)}
-    assert "did not stop when asked" not in said.read_text()
-    assert "came too late" not in said.read_text()
+    assert "wrong:" not in said.read_text()
     assert "never retrieved" not in said.read_text()
 
 
@@ -158,8 +158,8 @@ def test_the_end_of_a_script_burns_no_attempt(app: App, dsn: str, tmp_path: Path
 _ENDING = """
 import asyncio, logging, os, signal, sys
 from stepwell import App, Context, Retry, Worker
-from stepwell.telemetry.jobs import JobsClaimed
-from stepwell.telemetry.worker import WorkerStopping
+from stepwell.telemetry.jobs import HandlerAbandoned, JobsClaimed, OutcomeRefused
+from stepwell.telemetry.worker import OutcomesUnwritten, WorkerStopping
 from stepwell.worker.worker_connection import WorkerConnection
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -168,6 +168,15 @@ app = App(sys.argv[1])
 ending = sys.argv[2]
 running = asyncio.Semaphore(0)
 once = Retry(max_attempts=1)
+
+
+def watched(worker: Worker) -> Worker:
+    def told(event: object) -> None:
+        if isinstance(event, (HandlerAbandoned, OutcomeRefused, OutcomesUnwritten)):
+            print("wrong:", event.text(), flush=True)
+
+    worker.subscribe(told)
+    return worker
 
 
 @app.task(retry=once)
@@ -211,7 +220,7 @@ elif ending == "handler":
 
 
 async def with_worker() -> None:
-    async with app, (worker := Worker(app)):
+    async with app, (worker := watched(Worker(app, grace="10m"))):
         await endless.aenqueue()
         await running.acquire()
         if ending == "loop":
@@ -250,7 +259,7 @@ async def fetch(connection, query):
 
 async def with_task() -> None:
     async with app:
-        worker = Worker(app)
+        worker = watched(Worker(app, grace="10m"))
         task = asyncio.create_task(worker.run())
         await endless.aenqueue()
         await running.acquire()
@@ -274,12 +283,14 @@ async def test_a_worker_that_is_cancelled_ends_after_its_processes(app: App, tmp
     task = app.task(process=True, retry=Retry(max_attempts=1))(stubborn.fn)
     place = tmp_path / "pid"
     job = await task.aenqueue(str(place))
-    running = asyncio.create_task(Worker(app).run())
-    await auntil(lambda: place.exists() and place.read_text() != "")
-    pid = int(place.read_text().split()[0])
-    for _ in range(cancels):
+    worker = Worker(app)
+    heard = Heard(worker)
+    running = asyncio.create_task(worker.run())
+    pid = await auntil(lambda: writer(place))
+    running.cancel()
+    if cancels == 2:
+        await auntil(lambda: heard.of(WorkerStopping))
         running.cancel()
-        await asyncio.sleep(0.1)
     await asyncio.wait([running])
     assert running.cancelled()
     assert not psutil.pid_exists(pid)
