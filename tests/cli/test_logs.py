@@ -7,7 +7,6 @@ import json
 import logging
 import logging.config
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -96,25 +95,6 @@ def test_a_worker_that_the_app_has_silenced_is_heard_at_the_level_of_the_command
     set_up_logging("info")
     say_all()
     assert re.findall(r"(\w+) stepwell: ours", capsys.readouterr().err) == ["INFO", "WARNING"]
-
-
-def test_what_a_logger_of_the_app_shows_itself_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """As Django configures logging: its logger has a handler, and the root has none."""
-    root, shown, filtered = logging.getLogger(), logging.getLogger("shown"), logging.getLogger("filtered")
-    root.handlers = []
-    shown.addHandler(logging.StreamHandler(sys.stderr))
-    off = logging.StreamHandler(sys.stderr)
-    off.addFilter(lambda _: False)
-    filtered.addHandler(off)
-    try:
-        set_up_logging("info")
-        shown.getChild("tasks").info("first")
-        filtered.info("second")
-    finally:
-        shown.handlers.clear()
-        filtered.handlers.clear()
-    said = capsys.readouterr().err
-    assert (said.count("first"), said.count("second")) == (1, 1)
 
 
 def test_the_handlers_of_the_app_are_given_the_filter_once() -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
+from typing import Any
 
 import psutil
+import psycopg
 import pytest
 from process_tasks import stubborn, writer
 from waiting import Heard, auntil, until
 
-from stepwell import App, Retry, Worker
+from stepwell import App, JobFailed, Retry, Worker
 from stepwell.telemetry.worker import WorkerStopping
+from stepwell.worker.process import Processes
 from tests.forked import ForkedProcess
 
 
@@ -138,7 +141,19 @@ asyncio.run(main())
 @pytest.mark.crash
 @pytest.mark.parametrize(
     "ending",
-    ["handler", "batch", "transaction", "body", "loop", "own task", "return", "return while draining", "claim"],
+    [
+        "handler",
+        "sub-task",
+        "batch",
+        "transaction",
+        "stubborn",
+        "body",
+        "loop",
+        "own task",
+        "return",
+        "return while draining",
+        "claim",
+    ],
 )
 def test_the_end_of_a_script_burns_no_attempt(app: App, dsn: str, tmp_path: Path, ending: str) -> None:
     (tmp_path / "script.py").write_text(_ENDING)
@@ -218,6 +233,26 @@ elif ending == "handler":
     async def handler() -> None:
         interrupt_twice()
 
+elif ending == "sub-task":
+
+    @app.task(retry=once, name=ending)
+    async def with_sub_task() -> None:
+        async def sub_task() -> None:
+            interrupt_twice()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sub_task())
+
+elif ending == "stubborn":
+
+    @app.task(retry=once, name=ending)
+    async def makes_an_error_of_it() -> None:
+        running.release()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise RuntimeError("stopped") from None
+
 
 async def with_worker() -> None:
     async with app, (worker := watched(Worker(app, grace="10m"))):
@@ -230,6 +265,9 @@ async def with_worker() -> None:
             await app.tasks[ending].aenqueue_many([{"items": 1}, {"items": 2}])
         elif ending in app.tasks:
             await app.tasks[ending].aenqueue()
+            if ending == "stubborn":
+                await running.acquire()
+                asyncio.get_running_loop().call_soon(interrupt)
         elif ending == "claim":
             await quick.aenqueue_many([{}] * 300)
             for _ in range(20):
@@ -297,3 +335,58 @@ async def test_a_worker_that_is_cancelled_ends_after_its_processes(app: App, tmp
     info = await job.ainfo()
     assert info is not None
     assert (info.state, info.attempt, len(info.failures)) == ("ready", 0, 0)
+
+
+@pytest.mark.parametrize("own", [asyncio.CancelledError, KeyboardInterrupt])
+async def test_what_a_handler_raises_itself_counts_although_its_caller_was_cancelled_before(
+    app: App, own: type[BaseException]
+) -> None:
+    @app.task(retry=Retry(max_attempts=2, initial=0))
+    async def raises() -> None:
+        raise own
+
+    worker = Worker(app)
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await worker.run()  # in a task that still counts that cancel
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    working.cancel()
+    await worker.started()
+    job = await raises.aenqueue()
+    with pytest.raises(JobFailed):
+        await job.aresult(timeout="30s")
+    worker.stop()
+    await working
+    info = await job.ainfo()
+    assert info is not None
+    assert info.attempt == 2
+
+
+async def test_a_worker_that_is_cancelled_again_while_it_closes_ends_its_lease(
+    app: App, conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing, go = asyncio.Event(), asyncio.Event()
+
+    async def close(processes: Processes) -> None:
+        closing.set()
+        await go.wait()
+
+    @app.task
+    def noop() -> None: ...
+
+    monkeypatch.setattr(Processes, "close", close)
+    worker = Worker(app)
+    running = asyncio.create_task(worker.run())
+    await worker.started()
+    running.cancel()
+    await closing.wait()
+    running.cancel()
+    go.set()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert conn.execute("select * from stepwell.worker").fetchall() == []

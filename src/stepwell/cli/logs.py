@@ -41,9 +41,7 @@ def set_up_logging(level: str | None, *, one_of_many: bool = False, as_json: boo
     ours.disabled = False
     who = "[%(process)d]" if one_of_many else ""
     if not root.handlers:
-        handler = _json_handler() if as_json else _handler(who)
-        handler.addFilter(lambda record: not _is_written_already(record))
-        root.addHandler(handler)
+        root.addHandler(_json_handler() if as_json else _handler(who))
         root.setLevel((level or "info").upper())
     if level is not None:
         ours.setLevel(level.upper())
@@ -64,17 +62,6 @@ def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
     while logger is not None:
         yield from [handler for handler in logger.handlers if not isinstance(handler, logging.NullHandler)]
         logger = logger.parent if logger.propagate else None
-
-
-def _is_written_already(record: logging.LogRecord) -> bool:
-    """Whether a handler of a logger below the root writes a record to stdout or stderr, as Django's own does."""
-    return isinstance(record.name, str) and any(
-        getattr(handler, "stream", None) in (sys.stdout, sys.stderr)
-        and record.levelno >= handler.level
-        and handler.filter(record)
-        for handler in _handlers(logging.getLogger(record.name))
-        if handler not in logging.getLogger().handlers
-    )
 
 
 class _Formatter(logging.Formatter):

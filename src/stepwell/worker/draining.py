@@ -7,6 +7,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from stepwell.errors import StepwellError
+from stepwell.postgres.threads import begin_in_thread
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.worker import OutcomesUnwritten, WorkerStopping
 from stepwell.worker.loops import end_loops
@@ -90,6 +91,25 @@ async def _wait_for_stopped(idle: asyncio.Future[None], run: WorkerRun) -> None:
     await asyncio.wait([idle], timeout=_THREAD_PATIENCE)
     if not run.slots.only_threads_run:
         await asyncio.wait([idle], timeout=_CANCEL_PATIENCE - _THREAD_PATIENCE)
+
+
+async def leave(run: WorkerRun) -> None:
+    """End the processes and then the lease, also if this is cancelled: a lease that goes on would keep the jobs that
+    this worker still holds from all others."""
+    leaving = asyncio.create_task(_leave(run))
+    try:
+        await asyncio.shield(leaving)
+    except asyncio.CancelledError:
+        await outlast_cancels(leaving)
+        raise
+
+
+async def _leave(run: WorkerRun) -> None:
+    try:
+        # First: when the lease has ended, other workers may claim the jobs of these processes.
+        await run.processes.close()
+    finally:
+        await outlast_cancels(begin_in_thread(run.lease.stop))
 
 
 def _stopping(run: WorkerRun, grace: float) -> WorkerStopping:

@@ -83,6 +83,8 @@ class Lease:
         self._stopping = False
         self._gate = threading.Lock()
         self._connection: psycopg.Connection[Any] | None = None
+        self._opened: psycopg.Connection[Any] | None = None
+        """A connection that is being set up."""
         self._worker_id: str | None = None
         self._thread = threading.Thread(target=self._run, name="stepwell-lease", daemon=True)
         self._every = renew
@@ -137,13 +139,13 @@ class Lease:
     def stop(self) -> None:
         """Stop renewing and unregister the worker. Blocks: call it in a thread. Also safe when `start` failed, or still
         runs or has yet to begin, because its caller no longer waits for it."""
-        with self._gate:
-            self._stopping = True
-        self._kick.set()
         # A server that does not answer must not keep the worker from ending.
         timer = threading.Timer(_STOP_PATIENCE, self._sever)
         timer.daemon = True
         timer.start()
+        with self._gate:
+            self._stopping = True
+        self._kick.set()
         if self._thread.ident is not None:
             self._thread.join()
         if self._connection is not None:
@@ -157,8 +159,9 @@ class Lease:
         timer.cancel()
 
     def _sever(self) -> None:
-        if self._connection is not None:
-            sever(self._connection)
+        for connection in (self._connection, self._opened):
+            if connection is not None:
+                sever(connection)
 
     def _run(self) -> None:
         watch = _LoopWatch(self._loop, self._loop_thread, self._blocked_after, self._callbacks.blocked)
@@ -206,12 +209,14 @@ class Lease:
     def _connect(self, timeout: int | None = None) -> psycopg.Connection[Any]:
         """Connect without the app's `call_timeout`: after one slow renewal it would close the session, which holds the
         worker's advisory lock. `check` gives up a renewal that hangs."""
-        connection = open_within(make_conninfo(self._database.dsn, connect_timeout=timeout), None)
+        connection = self._opened = open_within(make_conninfo(self._database.dsn, connect_timeout=timeout), None)
         try:
             self._stacks.listen(connection)
         except BaseException:
             connection.close()
             raise
+        finally:
+            self._opened = None
         return connection
 
     def _overdue(self) -> bool:

@@ -174,6 +174,10 @@ class Processes:
             raise StepwellError(
                 "the processes for tasks with process=True died while they started: standard error says why"
             ) from None
+        except asyncio.CancelledError:
+            pool.stop()
+            begin_in_thread(pool.join)
+            raise
         return pool
 
     async def _close_pool(self, pool: ProcessPool) -> None:

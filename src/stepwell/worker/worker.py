@@ -12,7 +12,6 @@ from stepwell.app import App
 from stepwell.errors import ConfigError
 from stepwell.errors.text import how_to_install
 from stepwell.postgres.errors import where
-from stepwell.postgres.threads import in_thread
 from stepwell.resources.opened import WorkerResources, use
 from stepwell.telemetry.bus import EventBus, Telemetry
 from stepwell.telemetry.worker import WorkerStarted, WorkerStopped
@@ -20,7 +19,7 @@ from stepwell.values.duration import Duration, seconds
 from stepwell.values.public_call import public_call
 from stepwell.worker.claiming.balance import Balance, BalanceOption
 from stepwell.worker.claiming.pools import check_concurrency, read_pools
-from stepwell.worker.draining import drain, end_interrupted
+from stepwell.worker.draining import drain, end_interrupted, leave
 from stepwell.worker.hooks import Hooks
 from stepwell.worker.loops import any_failed, end_loops, first_error, is_of
 from stepwell.worker.options import WorkerOptions
@@ -266,9 +265,7 @@ class Worker:
                     await run.warn_of_queues()
                     await self._work(run, worker_id)
             finally:
-                # Before the lease ends: then other workers may claim the jobs of these processes.
-                await run.processes.close()
-                await in_thread(run.lease.stop)
+                await leave(run)
         finally:
             await run.close()
             self._current = None

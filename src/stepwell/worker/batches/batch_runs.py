@@ -165,10 +165,12 @@ class BatchRuns:
                     outcomes = await call()
         except BaseException as error:  # around the function, not in it
             outcomes = [outcome_of(error, own_task(task, job), job.attempt) for job in jobs]
-        first = outcomes[0] if outcomes else None
-        if isinstance(first, Failed) and self._script_end.ended(first.error, on_loop=run.kind == "async"):
-            run.stops = {**dict.fromkeys(range(len(jobs)), "shutdown"), **run.stops}
-            self._script_end.pass_on(first.error)
+        for failed in (outcome for outcome in outcomes or () if isinstance(outcome, Failed)):
+            # Another of its jobs may have failed by itself, before the call.
+            if self._script_end.ended(failed.error, on_loop=run.kind == "async"):
+                run.stops = {**dict.fromkeys(range(len(jobs)), "shutdown"), **run.stops}
+                self._script_end.pass_on(failed.error)
+                break
         if run.timer is not None:
             run.timer.cancel()
         self._leave(run, outcomes)
