@@ -167,14 +167,17 @@ class Processes:
             initargs=(self._pipes[1], log_filter.set_up_in_processes),
         )
         # The pool starts its processes with the first call.
+        starting = begin_in_thread(lambda: pool.schedule(do_nothing).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
         try:
-            await in_thread(lambda: pool.schedule(do_nothing).result())  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
+            await asyncio.shield(starting)
         except BrokenProcessPool:
             await self._close_pool(pool)
             raise StepwellError(
                 "the processes for tasks with process=True died while they started: standard error says why"
             ) from None
         except asyncio.CancelledError:
+            # Nobody waits for either any more: that the pool is broken then is no news.
+            starting.add_done_callback(lambda done: done.cancelled() or done.exception())
             pool.stop()
             begin_in_thread(pool.join)
             raise
