@@ -17,7 +17,7 @@ from waiting import auntil
 
 from stepwell import App, Context, JobHandle, JobNotFound, Worker
 from stepwell.jobs.stack import LiveStack, astack_of, stack_of
-from stepwell.postgres.threads import in_thread
+from stepwell.postgres.threads import begin_in_thread
 
 SECRET = "hunter2"
 
@@ -132,14 +132,16 @@ async def test_it_shows_the_tasks_that_a_handler_has_started(app: App) -> None:
 @pytest.mark.usefixtures("patient")
 async def test_a_handler_that_blocks_the_event_loop_is_shown(app: App) -> None:
     answers: list[LiveStack] = []
+    running: list[UUID] = []
     begun = threading.Event()
 
-    def ask(job_id: UUID) -> None:
+    def ask() -> None:
         begun.wait()
-        answers.append(stack_of(job_id, app.database))
+        answers.append(stack_of(running[0], app.database))
 
     @app.task
-    async def blocks(job_id: str) -> None:
+    async def blocks(ctx: Context) -> None:
+        running.append(UUID(ctx.id))
         inner(lambda: bool(answers))
 
     def inner(holds: Callable[[], bool]) -> None:
@@ -151,9 +153,9 @@ async def test_a_handler_that_blocks_the_event_loop_is_shown(app: App) -> None:
             pause.wait(0.02)
 
     async with Worker(app):
-        job = await blocks.using(delay=0).aenqueue("x")
-        asker = asyncio.create_task(in_thread(lambda: ask(job.id)))
-        await job.aresult(timeout=60)
+        # Before the job: once its handler blocks the loop, no task could start the thread.
+        asker = begin_in_thread(ask)
+        await (await blocks.aenqueue()).aresult(timeout=60)
         await asker
     [answer] = answers
     assert answer.found, answer.text
