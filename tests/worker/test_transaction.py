@@ -182,17 +182,21 @@ def in_process(ctx: Context) -> None:
 async def test_a_handler_whose_end_met_a_deadlock_is_run_again_and_no_attempt_is_used(
     app: App, dsn: str, effects: psycopg.Connection[Any], plain: bool
 ) -> None:
-    go, runs = threading.Event(), list[int]()
+    go, free, runs = threading.Event(), threading.Event(), list[int]()
+
+    def wait() -> None:
+        # The second run must not end before the other session has let go: they could meet again.
+        (go if len(runs) == 1 else free).wait(20)
 
     async def settle(ctx: Context) -> None:
         runs.append(ctx.attempt)
         await ctx.connection.execute("insert into effect values (1)")
-        await asyncio.to_thread(go.wait, 20)
+        await asyncio.to_thread(wait)
 
     def settle_plain(ctx: Context) -> None:
         runs.append(ctx.attempt)
         ctx.sync_connection.execute("insert into effect values (1)")
-        go.wait(20)
+        wait()
 
     @app.task(queue="elsewhere")
     async def nothing() -> None: ...
@@ -220,6 +224,7 @@ async def test_a_handler_whose_end_met_a_deadlock_is_run_again_and_no_attempt_is
             )
             await asyncio.to_thread(other.execute, "select from stepwell.job where id = %s for update", (parent.id,))
             other.rollback()
+        free.set()
         await job.aresult(timeout="10s")
     info = await job.ainfo()
     assert info is not None
