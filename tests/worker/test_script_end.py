@@ -13,7 +13,8 @@ import pytest
 from process_tasks import stubborn, writer
 from waiting import Heard, auntil, until
 
-from stepwell import App, JobFailed, Retry, Worker
+from stepwell import App, Context, Fail, JobFailed, Retry, Worker
+from stepwell.telemetry.jobs import HandlerAbandoned, JobsClaimed, JobStarted
 from stepwell.telemetry.worker import WorkerStopping
 from stepwell.worker.process import Processes
 from tests.forked import ForkedProcess
@@ -316,17 +317,19 @@ asyncio.run(with_task() if ending in ("own task", "return", "return while draini
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("cancels", [1, 2])
-async def test_a_worker_that_is_cancelled_ends_after_its_processes(app: App, tmp_path: Path, cancels: int) -> None:
+@pytest.mark.parametrize("cancelled", ["once", "twice", "with all tasks"])
+async def test_a_worker_that_is_cancelled_ends_after_its_processes(app: App, tmp_path: Path, cancelled: str) -> None:
     task = app.task(process=True, retry=Retry(max_attempts=1))(stubborn.fn)
     place = tmp_path / "pid"
     job = await task.aenqueue(str(place))
     worker = Worker(app)
     heard = Heard(worker)
+    others = asyncio.all_tasks()
     running = asyncio.create_task(worker.run())
     pid = await auntil(lambda: writer(place))
-    running.cancel()
-    if cancels == 2:
+    for task_of_worker in asyncio.all_tasks() - others if cancelled == "with all tasks" else {running}:
+        task_of_worker.cancel()
+    if cancelled == "twice":
         await auntil(lambda: heard.of(WorkerStopping))
         running.cancel()
     await asyncio.wait([running])
@@ -390,3 +393,55 @@ async def test_a_worker_that_is_cancelled_again_while_it_closes_ends_its_lease(
     await asyncio.wait([running])
     assert running.cancelled()
     assert conn.execute("select * from stepwell.worker").fetchall() == []
+
+
+async def test_a_job_whose_task_was_cancelled_before_its_first_step_is_handed_back_at_once(app: App) -> None:
+    @app.task
+    async def noop() -> None: ...
+
+    worker = Worker(app)
+    heard = Heard(worker)
+    others = asyncio.all_tasks()
+
+    def cancel_all() -> None:
+        for task in asyncio.all_tasks() - others:
+            task.cancel()
+
+    def told(event: object) -> None:
+        if isinstance(event, JobsClaimed):  # the tasks of its handlers are made after this
+            asyncio.get_running_loop().call_soon(cancel_all)
+
+    worker.subscribe(told)
+    job = await noop.aenqueue()
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert not heard.of(JobStarted)
+    assert not heard.of(HandlerAbandoned)
+    info = await job.ainfo()
+    assert info is not None
+    assert (info.state, info.attempt) == ("ready", 0)
+
+
+async def test_ctrl_c_in_a_replay_that_collects_undos_leaves_them_to_the_next_one(app: App) -> None:
+    undone: list[str] = []
+    runs = 0
+
+    def save(name: str) -> str:
+        return name
+
+    @app.task(retry=Retry(max_attempts=1, initial=0))
+    async def order(ctx: Context) -> None:
+        nonlocal runs
+        runs += 1
+        await ctx.step(save, "a", key="a", undo=undone.append)
+        if runs == 2:
+            raise KeyboardInterrupt
+        await ctx.step(save, "b", key="b", undo=undone.append)
+        raise Fail("no seats")
+
+    async with Worker(app):
+        job = await order.aenqueue()
+        with pytest.raises(JobFailed, match="no seats"):
+            await job.aresult(timeout="30s")
+    assert (undone, runs) == (["b", "a"], 3)

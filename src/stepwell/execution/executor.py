@@ -78,7 +78,8 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
     if (unawaited := run.unawaited) is not None:
         unawaited.close()
     try:
-        if _must_undo(run, error):
+        # Ctrl-C has cut the replay off: the steps behind that place would not be compensated.
+        if _must_undo(run, error) and not isinstance(error, KeyboardInterrupt):
             await undo_all(run.effects, max_result_size, task.retry)
             return Undone()
         # Children that the handler has spawned are enqueued however the run ends, unless it was told to end now.
