@@ -114,6 +114,14 @@ def writer(place: Path) -> int:
     return int(text.split()[0]) if text else 0
 
 
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 @_app.task(process=True, retry=_once)
 def polite(place: str) -> None:
     """Ends with the exit code 0 when it is asked to, of which nobody else hears."""

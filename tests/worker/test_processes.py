@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from process_tasks import die, register, stubborn, writer
+from process_tasks import die, lives, register, stubborn, writer
 from waiting import Heard, auntil, until
 
 from stepwell import App, JobCancelled, JobFailed, ProcessCrashed, Retry, Worker
@@ -76,14 +76,6 @@ async def test_a_process_that_ends_as_if_all_were_well_fails_its_job_and_frees_i
             with pytest.raises(JobFailed, match="ended with exit code 0"):
                 await (await tasks["leave"].aenqueue()).aresult(timeout="30s")
         assert (await (await tasks["square"].aenqueue(3)).aresult(timeout="30s"))[1] == 9
-
-
-def lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def state(conn: psycopg.Connection[Any], job_id: object) -> str:

@@ -7,14 +7,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import psutil
 import psycopg
 import pytest
-from process_tasks import stubborn, writer
+from process_tasks import lives, stubborn, writer
 from waiting import Heard, auntil, until
 
 from stepwell import App, Context, Fail, JobFailed, Retry, Worker
-from stepwell.telemetry.jobs import HandlerAbandoned, JobsClaimed, JobStarted
+from stepwell.telemetry.jobs import HandlerAbandoned, JobHandedBack, JobsClaimed, JobStarted
 from stepwell.telemetry.worker import WorkerStopping
 from stepwell.worker.process import Processes
 from tests.forked import ForkedProcess
@@ -327,6 +326,8 @@ async def test_a_worker_that_is_cancelled_ends_after_its_processes(app: App, tmp
     others = asyncio.all_tasks()
     running = asyncio.create_task(worker.run())
     pid = await auntil(lambda: writer(place))
+    lived: list[bool] = []
+    worker.subscribe(lambda event: lived.append(lives(pid)) if isinstance(event, JobHandedBack) else None)
     for task_of_worker in asyncio.all_tasks() - others if cancelled == "with all tasks" else {running}:
         task_of_worker.cancel()
     if cancelled == "twice":
@@ -334,7 +335,7 @@ async def test_a_worker_that_is_cancelled_ends_after_its_processes(app: App, tmp
         running.cancel()
     await asyncio.wait([running])
     assert running.cancelled()
-    assert not psutil.pid_exists(pid)
+    assert lived == [False]  # when it was handed back
     info = await job.ainfo()
     assert info is not None
     assert (info.state, info.attempt, len(info.failures)) == ("ready", 0, 0)
