@@ -40,7 +40,8 @@ async def test_a_job_is_on_the_bus_from_its_enqueue_to_its_end(dsn: str) -> None
             assert await job.aresult(timeout="20s") == 2
     mine = [event for event in heard if isinstance(event, JobEvent) and event.job_id == str(job.id)]
     assert all((event.task, event.queue) == ("work", "default") for event in mine)
-    assert mine[-1] == JobSucceeded(str(job.id), "work", "default", 1, mine[-1].seconds)  # pyright: ignore
+    of_runs = [event for event in mine if not isinstance(event, JobEnqueued)]  # which may come late
+    assert of_runs[-1] == JobSucceeded(str(job.id), "work", "default", 1, of_runs[-1].seconds)  # pyright: ignore
     kinds = [type(event) for event in mine]
     assert kinds.count(JobEnqueued) == 1
     order = [kinds.index(kind) for kind in (JobClaimed, JobStarted, StepSaved, JobSucceeded)]
