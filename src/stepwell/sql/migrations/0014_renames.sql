@@ -1,0 +1,2 @@
+-- stepwell: compatible from 6
+-- Functions only.
