@@ -22,7 +22,7 @@ from stepwell.errors.text import nearest
 from stepwell.telemetry.steps import BackoffFailed
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.json import encode_value
-from stepwell.values.outcome import OUTCOME_EXCEPTIONS
+from stepwell.values.outcome import OUTCOME_EXCEPTIONS, RetryIn
 from stepwell.values.policy import check_retry
 from stepwell.values.retry import Retry, pause_after
 from stepwell.values.sealing import PLAIN, Sealer
@@ -147,18 +147,20 @@ async def call_with_retry(
     while True:
         try:
             return await effects.call(fn, args, entry.key, limit, is_async=is_async)
-        except OUTCOME_EXCEPTIONS:
-            raise
         except Exception as error:
+            # A step leaves the retry to its job. An undo does not: the job's attempts are for finding all undos.
+            retry_in = kind == "undo" and isinstance(error, RetryIn)
+            if isinstance(error, OUTCOME_EXCEPTIONS) and not retry_in:
+                raise
             described = describe_error(error)
-            allowed = retry.allows(error) or isinstance(error, TimeLimitExpired)
+            allowed = retry_in or retry.allows(error) or isinstance(error, TimeLimitExpired)
             if attempt >= retry.max_attempts or not allowed:
                 final = msgspec.structs.replace(described, final=True)
                 step = NewStep(entry.key, entry.n, kind, error=final, replaced=entry.saved is not None)
                 await effects.save(journal.notes.and_steps(step))
                 tag_error(error, entry.key, final=True)
                 raise
-            delay, wrong = pause_after(error, retry, attempt)
+            delay, wrong = (error.delay, None) if isinstance(error, RetryIn) else pause_after(error, retry, attempt)
             if wrong is not None:
                 journal.tell(BackoffFailed, f"step {entry.key!r} of {journal.job.task}", wrong, delay)
             again = NewStep(f"{tries}~{attempt}", journal.next_n(), "retry", error=described)

@@ -25,6 +25,7 @@
     ├── StepNotFound         the job has no such step
     ├── StepFailed           the saved error of a step, raised again on replay
     ├── NotAwaited           a handler returned without awaiting a step or wait that it had made
+    ├── NotUndone            the replay that compensates a job did not reach all of its steps
     ├── AmbiguousKey         two steps of a job could be confused on replay
     ├── StepChanged          a saved step is now of another kind, or has other arguments and `drift` is "fail"
     └── TooManySteps         a job has saved more steps than it may: end with `Restart`
@@ -213,6 +214,11 @@ class StepFailed(StepwellError):
 
 class NotAwaited(StepwellError):
     """A handler made a step or a wait and returned without awaiting it, so it did not run. The attempt fails."""
+
+
+class NotUndone(StepwellError):
+    """A job that failed or was cancelled has ended without compensating these steps: the replay did not reach them. It
+    is in the job's error, and nothing raises it."""
 
 
 class AmbiguousKey(StepwellError):

@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from stepwell.durable.effects import ThreadEffects, finish
+from stepwell.durable.effects import Effects, ThreadEffects, finish
 from stepwell.durable.exits import Lost, StopReplay, Suspend
 from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.journal import Journal
@@ -16,8 +16,15 @@ from stepwell.durable.saved_error import ErrorOrigin, origin_of
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.durable.unawaited import Unawaited
 from stepwell.durable.undo import undo_all
-from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, TooManySteps
-from stepwell.errors.text import error_message, error_name, format_traceback, frames_of_handler, user_frame
+from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, NotUndone, TooManySteps
+from stepwell.errors.text import (
+    error_line_of,
+    error_message,
+    error_name,
+    format_traceback,
+    frames_of_handler,
+    user_frame,
+)
 from stepwell.jobs.task import Task
 from stepwell.resources.opened import injected
 from stepwell.values.outcome import (
@@ -36,7 +43,7 @@ from stepwell.values.outcome import (
     Undone,
 )
 from stepwell.values.retry import Retry, pause_after
-from stepwell.values.step import NewStep
+from stepwell.values.step import LEAST_UNDO_ATTEMPTS, NewStep, is_undoing
 
 _TURNS = 5
 
@@ -64,10 +71,9 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
     run = run_of(ctx)
     try:
         result = await task.fn(*positional, **named)
-        error = None
         if run.took_steps:
             await run.all_spawned()
-            error = _left_early(run.journal)
+        error = _left_early(run)
         if error is None:
             if (unawaited := run.unawaited) is not None:
                 await _refuse_open(unawaited, run.job.task)
@@ -78,10 +84,8 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
     if (unawaited := run.unawaited) is not None:
         unawaited.close()
     try:
-        # Ctrl-C has cut the replay off: the steps behind that place would not be compensated.
-        if _must_undo(run, error) and not isinstance(error, KeyboardInterrupt):
-            await undo_all(run.effects, max_result_size, task.retry)
-            return Undone()
+        if _must_undo(run, error):
+            return await _compensate(run, run.effects, task, error, max_result_size)
         # Children that the handler has spawned are enqueued however the run ends, unless it was told to end now.
         if run.took_steps and not isinstance(error, Lost | asyncio.CancelledError):
             await run.all_spawned()
@@ -100,7 +104,7 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
     run = run_of(ctx)
     try:
         result = task.fn(*positional, **named)
-        error = _left_early(run.journal) if run.took_steps else None
+        error = _left_early(run)
         if error is None:
             if (unawaited := run.unawaited) is not None:
                 unawaited.refuse_unused(run.job.task)
@@ -110,8 +114,8 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         error = raised
     try:
         if _must_undo(run, error):
-            finish(undo_all(ThreadEffects(run.journal, run.effects.backend), max_result_size, task.retry))
-            return Undone()
+            effects = ThreadEffects(run.journal, run.effects.backend)
+            return finish(_compensate(run, effects, task, error, max_result_size))
     except BaseException as raised:
         error = raised
     finally:
@@ -128,9 +132,11 @@ def _arguments(task: Task[..., Any], args: str, ctx: JobContext) -> tuple[tuple[
     return positional, named
 
 
-def _left_early(journal: Journal) -> BaseException | None:
+def _left_early(run: RunState) -> BaseException | None:
     """Why the return of a handler is not its result: it is being undone, or caught the exception that suspends it."""
-    return journal.leaving or (StopReplay() if journal.undoing else None)
+    if not run.took_steps and not is_undoing(run.job.journal):
+        return None
+    return run.journal.leaving or (StopReplay() if run.journal.undoing else None)
 
 
 async def _refuse_open(unawaited: Unawaited, task: str) -> None:
@@ -143,8 +149,45 @@ async def _refuse_open(unawaited: Unawaited, task: str) -> None:
 
 
 def _must_undo(run: RunState, error: BaseException) -> bool:
-    """Whether the replay has come to its end, so that the undos it collected run now."""
-    return run.took_steps and run.journal.undoing and not isinstance(error, Lost | Suspend | asyncio.CancelledError)
+    """Whether this replay only collects undos, and has come to its end. Ctrl-C only cuts it off."""
+    cut_off = isinstance(error, Lost | Suspend | asyncio.CancelledError | KeyboardInterrupt)
+    return run.took_steps and run.journal.undoing and not cut_off
+
+
+async def _compensate(
+    run: RunState, effects: Effects, task: HasRetry, error: BaseException, max_result_size: int
+) -> Outcome:
+    """Run the undos that the replay has collected. If an error ended it before it had found them all, it is tried again
+    like any attempt: only then do the undos run in their order."""
+    lost = run.journal.lost_undos
+    if not lost:
+        await undo_all(effects, max_result_size, task.retry)
+        return Undone()
+    why = "the code does not get that far any more"
+    if not _stopped_at_new_step(error):
+        outcome = outcome_of(error, task, run.counted_attempt, run.journal)
+        if run.stop_asked or isinstance(outcome, Snoozed) or _is_tried_again(run, task, outcome):
+            # Without the step: its saved error stays, since the next replay needs it.
+            return msgspec.structs.replace(outcome, step=None, beside=()) if isinstance(outcome, Failed) else outcome
+        why = f"the replay ended with {error_line_of(error)}"
+    await undo_all(effects, max_result_size, task.retry, lost=lost, why_lost=why)
+    not_undone = NotUndone(f"{', '.join(map(repr, lost))}: {why}")
+    not_undone.__cause__ = error
+    failed = _failed("error", not_undone.with_traceback(error.__traceback__), None)
+    return msgspec.structs.replace(failed, attempt=run.counted_attempt)
+
+
+def _stopped_at_new_step(error: BaseException) -> bool:
+    """Whether the replay has gone as far as the saved steps go. An `asyncio.TaskGroup` raises what ends its branches as
+    a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_stopped_at_new_step, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+    return isinstance(error, StopReplay | Suspend)
+
+
+def _is_tried_again(run: RunState, task: HasRetry, outcome: Outcome) -> bool:
+    most = max(run.job.max_attempts or task.retry.max_attempts, LEAST_UNDO_ATTEMPTS)
+    return isinstance(outcome, Failed) and outcome.delay is not None and run.counted_attempt < most
 
 
 def _close(run: RunState) -> None:
