@@ -172,7 +172,9 @@ class NewGroup:
         self._count = len(calls)
         self._calls: Iterable[Call[Any]] = check_calls(calls, "app.group")
         self._made: list[Call[Any]] = []
-        self._then, self._parameter = (None, None) if then is None else _callback(then, self._id, len(calls))
+        self._then, self._parameter = (
+            (None, None) if then is None else callback_of(then, GroupSummary(UUID(self._id), len(calls), 0, 0, 0))
+        )
 
     def enqueue(self, connection: object | None) -> Group[Any]:
         if connection is None:
@@ -255,8 +257,11 @@ def _small_or_lazy(made: Iterator[Query[Any]]) -> list[Query[Any]] | Iterator[Qu
     return first if len(first) < 4 else chain(first, made)
 
 
-def _callback(then: Enqueuer[..., Any], group_id: str, total: int) -> tuple[Call[Any], str | None]:
-    """Return the call of the callback, and the name of the argument that gets the summary; None: it takes none."""
+def callback_of(then: Enqueuer[..., Any], summary: GroupSummary) -> tuple[Call[Any], str | None]:
+    """Return the call of the callback, and the name of the argument that gets the summary; None: it takes none.
+
+    The keys of its limits and unique key are made from this, when the group is enqueued: the counts are not known yet.
+    """
     if not isinstance(then, Enqueuer):
         raise ConfigError(f"then={then!r}: give a task, such as then=publish, or publish.using(...)")
     if then.connection is not None:
@@ -264,10 +269,8 @@ def _callback(then: Enqueuer[..., Any], group_id: str, total: int) -> tuple[Call
     names = then.task.codec.arguments
     if not names:
         return then.call(), None
-    # The keys of its limits and unique key are made from this, when the group is enqueued.
-    example = GroupSummary(UUID(group_id), total, 0, 0, 0)
     try:
-        call = then.call(example)
+        call = then.call(summary)
     except BadArgs as error:
         raise ConfigError(
             f"then={then.task.name!r} is called with a GroupSummary as its only argument: {error}"

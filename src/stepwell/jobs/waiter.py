@@ -69,6 +69,7 @@ class Waiter:
 
     def wait(self, job_id: str) -> Future[Ended]:
         """Return a future for the end of this job. Cancel it to give up."""
+        self._database.check_use()
         future: Future[Ended] = Future()
         self._forget_after_fork()
         with self._lock:
@@ -79,6 +80,7 @@ class Waiter:
 
     def watch(self, job_id: str) -> Watch:
         """Watch a job: `next_state` returns a future for each of its states. End with `unwatch`."""
+        self._database.check_use()
         watch = Watch(job_id)
         self._forget_after_fork()
         with self._lock:

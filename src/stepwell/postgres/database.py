@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import psycopg
 
+from stepwell.errors import ConfigError
 from stepwell.postgres import migrate
 from stepwell.postgres.address import Address
 from stepwell.postgres.coalesce import Overdue, answer_within
@@ -28,9 +29,9 @@ from stepwell.postgres.connection import (
     is_read_only_now,
     open_within,
 )
-from stepwell.postgres.errors import NoConnection, Unanswered, is_permanent, is_transient, stepwell_error
+from stepwell.postgres.errors import NoConnection, Unanswered
 from stepwell.postgres.fetch import afetch, afetch_each, fetch, fetch_each, may_retry, refuse_stale_answer
-from stepwell.postgres.hints import aexplain, explain
+from stepwell.postgres.hints import aexplain, explain, has_a_hint
 from stepwell.postgres.pool import LoopPool, SyncPool
 from stepwell.postgres.queries import Query
 from stepwell.postgres.silent import warning_if_silent
@@ -73,6 +74,8 @@ class Database:
         self._checking = threading.Lock()
         self._checked = False
         self._is_for_handlers = False
+        self.refusal: str | None = None
+        """Why every call is refused, as in a test that runs without a database; None: calls are welcome."""
         self.home = self
         """The app's own, if this is the same database with other pools."""
         self._pool: SyncPool | None = None
@@ -103,8 +106,13 @@ class Database:
         other.home = self.home
         return other
 
+    def check_use(self) -> None:
+        if self.refusal is not None:
+            raise ConfigError(self.refusal)
+
     def connect(self) -> SyncConnection:
         """Open a connection in autocommit mode, outside the pool. The caller owns it."""
+        self.check_use()
         try:
             connection = self._open(Deadline(self.call_timeout))
         except psycopg.Error as error:
@@ -158,6 +166,7 @@ class Database:
     @contextmanager
     def connection(self, deadline: Deadline | None = None) -> Generator[SyncConnection]:
         """Lend a pooled connection in autocommit mode. Raises `NoConnection` if there is none by the deadline."""
+        self.check_use()
         self._forget_after_fork()
         deadline = deadline or Deadline(self.call_timeout)
         self.ensure_ready(deadline)
@@ -177,6 +186,7 @@ class Database:
     @asynccontextmanager
     async def aconnection(self, deadline: Deadline | None = None) -> AsyncGenerator[AsyncConnection]:
         """The same as `connection`, from the pool of the running event loop."""
+        self.check_use()
         self._forget_after_fork()
         deadline = deadline or Deadline(self.call_timeout)
         if not self._checked:
@@ -222,7 +232,7 @@ class Database:
         try:
             yield
         except psycopg.Error as error:
-            if _has_a_hint(error):
+            if has_a_hint(error):
                 raise explain(self._with_limit(error), self.dsn) from error
             raise
 
@@ -231,7 +241,7 @@ class Database:
         try:
             yield
         except psycopg.Error as error:
-            if _has_a_hint(error):
+            if has_a_hint(error):
                 raise await aexplain(self._with_limit(error), self.dsn) from error
             raise
 
@@ -335,7 +345,3 @@ def _pause_or_raise(error: psycopg.Error, pause: float | None, deadline: Deadlin
     if pause is None or deadline.left == 0.0 or not may_retry(error, repeatable=repeatable):
         raise error
     return pause * random.uniform(0.5, 1)  # noqa: S311
-
-
-def _has_a_hint(error: Exception) -> bool:
-    return is_permanent(error) or is_transient(error) or stepwell_error(error) is not None

@@ -20,7 +20,9 @@ from stepwell.postgres.errors import (
     Unanswered,
     in_short,
     is_own,
+    is_permanent,
     is_read_only_error,
+    is_transient,
     refusal,
     stepwell_error,
     where,
@@ -37,6 +39,10 @@ _SETTING = "(App(call_timeout=...) sets this limit)"
 # If several kinds of role have a right, the hint names the first of these, which has the fewest other rights.
 _SMALLEST_FIRST = ("producer", "viewer", "operator", "worker")
 _ENTRY = re.compile(r"'\{([a-z,]+)\}'(?:::text\[\])?,\s*'(function|view)',\s*'\{([^}]*)\}'")
+
+
+def has_a_hint(error: Exception) -> bool:
+    return is_permanent(error) or is_transient(error) or stepwell_error(error) is not None
 
 
 def explain(error: BaseException, dsn: str | None) -> StepwellError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -16,14 +16,21 @@ from stepwell.app import App
 from stepwell.errors import ConfigError
 from stepwell.jobs.batch_task import BatchTask
 from stepwell.jobs.enqueue import JobStore
-from stepwell.jobs.enqueuer import Call
+from stepwell.jobs.enqueuer import Call, Enqueuer, check_calls
+from stepwell.jobs.group import Group, callback_of
 from stepwell.jobs.handle import JobHandle
 from stepwell.postgres.threads import refuse_in_event_loop
 from stepwell.testing.unit_context import context, sync_context
 from stepwell.values.duration import Duration
+from stepwell.values.group import GroupSummary
 from stepwell.values.json import LARGEST_VALUE
 
 R = TypeVar("R", covariant=True)
+
+_REFUSED = (
+    "this call needs the database, which eager(app) does without: it only runs the handlers of enqueued jobs and of "
+    "groups. Test this on a database instead, with drain(app) or the fixture drain"
+)
 
 
 class EagerHandle(JobHandle[R]):
@@ -44,16 +51,34 @@ class EagerHandle(JobHandle[R]):
         return self._result
 
 
+class EagerGroup(Group[R]):
+    """A group whose members have run already, inline. It is in no database."""
+
+    __slots__ = ("_summary",)
+
+    def __init__(self, store: JobStore, summary: GroupSummary, then: JobHandle[R] | None) -> None:
+        super().__init__(str(summary.id), store, then)
+        self._summary = summary
+
+    def result(self, timeout: Duration | None = None) -> GroupSummary:  # noqa: ARG002
+        """The summary."""
+        return self._summary
+
+    async def aresult(self, timeout: Duration | None = None) -> GroupSummary:  # noqa: ARG002
+        """The same as `result`, for async code."""
+        return self._summary
+
+
 @contextmanager
 def eager(app: App, *, resources: Iterable[object] = ()) -> Generator[None]:
-    """Within this block, `enqueue`, `enqueue_many` and their async twins of the app's tasks call the handler at once.
-    What it raises is raised there. There are no retries, delays, limits or unique keys, and waits end at once: see
-    `context`. `resources` are what handlers ask for."""
+    """Within this block, `enqueue`, `enqueue_many`, `app.group` and their async twins call the handlers at once. What
+    they raise is raised there. There are no retries, delays, limits or unique keys, and waits end at once: see
+    `context`. `resources` are what handlers ask for. Any other call that needs the database raises `ConfigError`."""
     # A Django site has two stores: one for Django's tasks, one for the tasks of the app.
     stores = {task.job_store for task in app.tasks.values()}
     if not stores:
         raise ConfigError("the app has no tasks: import the modules that define them before eager(app)")
-    given = list(resources)
+    some_store, given = next(iter(stores)), list(resources)
 
     async def aenqueue(call: Call[Any], connection: object | None) -> JobHandle[Any]:  # noqa: ARG001
         return EagerHandle(call.task.job_store, await _run(call, given))
@@ -70,15 +95,44 @@ def eager(app: App, *, resources: Iterable[object] = ()) -> Generator[None]:
         refuse_in_event_loop("enqueue_many", "aenqueue_many")
         return [enqueue(call, connection) for call in list(calls)]
 
+    async def agroup(
+        calls: Iterable[Call[Any]], *, then: Enqueuer[..., Any] | None = None, connection: object | None = None
+    ) -> Group[Any]:
+        members = list(check_calls(list(calls), "app.group"))
+        summary = GroupSummary(uuid4(), len(members), len(members), 0, 0)
+        callback = None if then is None else callback_of(then, summary)[0]
+        await aenqueue_many(members, connection)
+        ran = None if callback is None else await aenqueue(callback, connection)
+        return EagerGroup(some_store, summary, ran)
+
+    def group(
+        calls: Iterable[Call[Any]], *, then: Enqueuer[..., Any] | None = None, connection: object | None = None
+    ) -> Group[Any]:
+        refuse_in_event_loop("group", "agroup")
+        return asyncio.run(agroup(calls, then=then, connection=connection))
+
     replaced = {each.__name__: each for each in (enqueue, aenqueue, enqueue_many, aenqueue_many)}
-    for store in stores:
-        vars(store).update(replaced)
+    with ExitStack() as stack:
+        stack.enter_context(_replacing(app, group=group, agroup=agroup))
+        for store in stores:
+            stack.enter_context(_replacing(store, **replaced))
+        for database in {app.database, *(store.database for store in stores)}:
+            stack.enter_context(_replacing(database, refusal=_REFUSED))
+        yield
+
+
+@contextmanager
+def _replacing(owner: object, **replaced: Any) -> Generator[None]:
+    """Replace methods or values of one object, and restore at the end what was there: blocks may be nested."""
+    attributes = vars(owner)
+    before = {name: attributes[name] for name in replaced if name in attributes}
+    attributes.update(replaced)
     try:
         yield
     finally:
-        for store in stores:
-            for name in replaced:
-                vars(store).pop(name, None)
+        for name in replaced:
+            attributes.pop(name, None)
+        attributes.update(before)
 
 
 async def _awaited(made: Any) -> Any:

@@ -24,6 +24,7 @@ Row = TypeVar("Row")
 def fetch_on(database: Database, connection: object, query: Query[Row]) -> list[Row]:
     """Run a query in the caller's transaction. `database` is the app's, which the connection must be to. An error that
     the caller has to handle in any case, such as a deadlock, is raised as the driver raised it."""
+    database.check_use()
     caller = caller_of(connection)
     with explaining(caller, lambda: _dsn(connection)):
         refuse_elsewhere(database, caller)
@@ -52,6 +53,7 @@ def explaining(caller: Caller, dsn: Callable[[], str | None]) -> Generator[None]
 
 
 async def afetch_on(database: Database, connection: object, query: Query[Row]) -> list[Row]:
+    database.check_use()
     caller = async_caller_of(connection)
     try:
         await arefuse_elsewhere(database, caller)
