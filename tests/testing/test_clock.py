@@ -134,3 +134,35 @@ def test_a_time_without_a_zone_is_refused(app_of: App) -> None:
         Clock(app_of, at=datetime(2031, 5, 1))  # noqa: DTZ001
     with Clock(app_of) as clock, pytest.raises(ConfigError, match="time zone"):
         clock.set(datetime(2031, 5, 1))  # noqa: DTZ001
+
+
+def test_a_clock_within_another_gives_it_its_time_back(app_of: App, conn: psycopg.Connection[Any]) -> None:
+    start = datetime(2031, 5, 1, 12, tzinfo=UTC)
+    stopped = "select at from stepwell.clock"
+    with Clock(app_of, at=start) as outer:
+        with Clock(app_of) as inner:
+            assert inner.now() == start
+            inner.advance("30d")
+        assert conn.execute(stopped).fetchall() == [(start,)]
+        assert outer.advance("1h") == start + timedelta(hours=1)
+    assert conn.execute(stopped).fetchall() == []
+
+
+def test_a_clock_that_a_killed_process_left_stopped_goes_on_after_the_next_one(
+    app_of: App, conn: psycopg.Connection[Any]
+) -> None:
+    conn.execute("insert into stepwell.clock values ('2031-05-01')")
+    with Clock(app_of):
+        pass
+    assert conn.execute("select at from stepwell.clock").fetchall() == []
+
+
+async def test_a_clock_within_another_gives_it_its_time_back_in_async_code(
+    app: App, conn: psycopg.Connection[Any]
+) -> None:
+    start = datetime(2031, 5, 1, 12, tzinfo=UTC)
+    async with Clock(app, at=start) as clock:
+        async with Clock(app, at=start + timedelta(days=1)):
+            pass
+        assert await clock.now() == start
+        assert conn.execute("select at from stepwell.clock").fetchall() == [(start,)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 
@@ -15,13 +16,17 @@ from stepwell.postgres.queries.reads import clock
 from stepwell.postgres.query_plan import QueryPlan, arun, rows_of, run
 from stepwell.values.duration import Duration, seconds
 
+# How many clocks of this process are open, by database. A clock that a killed process left stopped is none of these,
+# and goes on at the end of the next one.
+_open: Counter[str] = Counter()
+
 
 class Clock:
     """Stops the clock of a test database, for everybody who uses it, and lets the test set it.
 
     `with Clock(app) as clock: clock.advance("30d")`, or in async code `async with Clock(app) as clock: await
     clock.advance("30d")`. Running workers keep their leases and run at once the jobs that became due. At the end the
-    clock goes on with the real time.
+    clock goes on with the real time, or within another `Clock` stands still again at the time that it had there.
     """
 
     def __init__(self, app: App, *, at: datetime | None = None) -> None:
@@ -29,22 +34,25 @@ class Clock:
             raise ConfigError(f"Clock(at={at!r}): give a datetime with a time zone")
         self._database = app.database
         self._at = at
+        self._before: list[tuple[str, datetime | None]] = []
 
     def __enter__(self) -> StoppedClock:
-        run(_set(self._at), self._database)
+        self._before.append(run(_stop(self._at, self._database), self._database))
         return StoppedClock(self._database)
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        before = self._before.pop()
         with _keeping(error):
-            run(_start(), self._database)
+            run(_restore(*before), self._database)
 
     async def __aenter__(self) -> AsyncStoppedClock:
-        await arun(_set(self._at), self._database)
+        self._before.append(await arun(_stop(self._at, self._database), self._database))
         return AsyncStoppedClock(self._database)
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        before = self._before.pop()
         with _keeping(error):
-            await arun(_start(), self._database)
+            await arun(_restore(*before), self._database)
 
 
 class StoppedClock:
@@ -107,7 +115,22 @@ def _set(at: datetime | None, by: float = 0.0) -> QueryPlan[datetime]:
     return moment
 
 
-def _start() -> QueryPlan[None]:
+def _stop(at: datetime | None, database: Database) -> QueryPlan[tuple[str, datetime | None]]:
+    """Stop the clock. Returns its database, and the time at which another `Clock` had stopped it; None: there is no
+    other."""
+    found = yield queries.stopped_clock()
+    place = database.dsn  # only now: the query has started an embedded Postgres
+    before = found[0] if found and _open[place] else None
+    yield from _set(at)
+    _open[place] += 1
+    return place, before
+
+
+def _restore(place: str, before: datetime | None) -> QueryPlan[None]:
+    _open[place] -= 1
+    if before is not None:
+        yield from _set(before)
+        return
     yield queries.start_clock()
     yield queries.wake_workers()
 

@@ -60,6 +60,11 @@ def set_clock(at: datetime | None, by: float = 0.0) -> Query[datetime]:
     return Query(_SET_CLOCK, (at, by, True))
 
 
+def stopped_clock() -> Query[datetime]:
+    """The time at which the clock stands still; no row: it runs."""
+    return Query("select c.at from stepwell.clock c")
+
+
 def start_clock() -> Query[datetime]:
     return Query(_SET_CLOCK, (None, None, False))
 
