@@ -310,6 +310,57 @@ async def test_a_step_in_a_session_is_done_once_and_its_value_is_kept(
     assert await app.acount_jobs(task="confirm") == 1
 
 
+async def test_a_step_in_a_scoped_session_leaves_the_handlers_own_work_alone(
+    app: App, orders: psycopg.Connection[Any]
+) -> None:
+    scoped = scoped_session(sessionmaker(engine(app)))
+    ascoped = async_scoped_session(async_sessionmaker(async_engine(app)), asyncio.current_task)
+
+    @app.task(retry=ONCE)
+    def work(ctx: SyncContext) -> None:
+        own = scoped()
+        own.add(Order(id=2))
+        with ctx.transaction("a", scoped) as tx:
+            assert scoped() is tx.session is not own
+            scoped().add(Order(id=3))
+        assert paid(orders) == [(1, False), (3, False)]
+        with pytest.raises(ValueError, match="in the block"), ctx.transaction("b", scoped):
+            raise ValueError("in the block")
+        assert scoped() is own
+        scoped.commit()
+        scoped.remove()
+
+    @app.task(retry=ONCE)
+    async def awork(ctx: Context) -> None:
+        ascoped().add(Order(id=4))
+        async with ctx.transaction("a", ascoped) as tx:
+            tx.session.add(Order(id=5))
+        await ascoped.commit()
+        await ascoped.remove()
+
+    async with Worker(app):
+        await (await work.aenqueue()).aresult(timeout="60s")
+        await (await awork.aenqueue()).aresult(timeout="60s")
+    assert [order_id for order_id, _ in paid(orders)] == [1, 2, 3, 4, 5]
+
+
+async def test_a_leftover_of_an_earlier_run_does_not_join_a_job(app: App, orders: psycopg.Connection[Any]) -> None:
+    scoped = scoped_session(sessionmaker(engine(app)))
+
+    @app.task(retry=ONCE)
+    def forgets() -> None:
+        scoped().add(Order(id=2))
+
+    @app.task(transaction=scoped, retry=ONCE)
+    def pay(ctx: Context) -> bool:
+        return not scoped().new
+
+    async with Worker(app, concurrency=1):
+        await (await forgets.aenqueue()).aresult(timeout="60s")
+        assert await (await pay.aenqueue()).aresult(timeout="60s")
+    assert paid(orders) == [(1, False)]
+
+
 async def test_a_step_of_a_plain_function_has_a_session_that_blocks(app: App, orders: psycopg.Connection[Any]) -> None:
     sessions = sessionmaker(engine(app, "psycopg2"))
 

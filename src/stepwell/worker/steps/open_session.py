@@ -24,13 +24,9 @@ async def open_session(
     database: Database, sessions: Sessions, *, blocking: bool, mark: str | None
 ) -> AsyncGenerator[OpenTransaction]:
     check_sessions(sessions, is_async=not blocking)
-    mark = mark or str(uuid4())
-    # A scoped session may be in use in this thread or task: this one must not join its transaction.
-    remove = getattr(sessions, "remove", None)
-    if blocking:
-        if remove is not None:
-            remove()
-        try:
+    async with _apart(sessions, blocking=blocking, is_step=mark is None):
+        mark = mark or str(uuid4())
+        if blocking:
             with sessions() as session:
                 caller = caller_of(session)
                 refuse_elsewhere(database, caller)
@@ -39,13 +35,7 @@ async def open_session(
                 committed = about_to_write("transaction", "commit")
                 session.commit()
                 committed(())
-        finally:
-            if remove is not None:
-                remove()
-    else:
-        if remove is not None:
-            await remove()
-        try:
+        else:
             async with sessions() as session:
                 acaller = async_caller_of(session)
                 await arefuse_elsewhere(database, acaller)
@@ -54,9 +44,37 @@ async def open_session(
                 committed = about_to_write("transaction", "commit")
                 await session.commit()
                 committed(())
-        finally:
-            if remove is not None:
-                await remove()
+
+
+@asynccontextmanager
+async def _apart(sessions: Any, *, blocking: bool, is_step: bool) -> AsyncGenerator[None]:
+    """Have a scoped session make a new one in this block: one in use in this thread or task has its own transaction.
+
+    Before a step, the handler may have work in it that it commits itself, so it gets it back. Before a handler begins,
+    it is a leftover of an earlier run in this thread, and is removed.
+    """
+    registry = getattr(sessions, "registry", None)
+    if registry is None:
+        yield
+        return
+    in_use = registry() if is_step and registry.has() else None
+    if in_use is not None:
+        registry.clear()
+    else:
+        await _remove(sessions, blocking=blocking)
+    try:
+        yield
+    finally:
+        await _remove(sessions, blocking=blocking)
+        if in_use is not None:
+            registry.set(in_use)
+
+
+async def _remove(sessions: Any, *, blocking: bool) -> None:
+    if blocking:
+        sessions.remove()
+    else:
+        await sessions.remove()
 
 
 class _InSession:
