@@ -14,12 +14,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from flask import Flask
+from flask import Flask, appcontext_pushed, current_app
 from waiting import until
 from werkzeug.serving import make_server
 
 from stepwell import App, ConfigError, Worker
 from stepwell.contrib.flask import Stepwell
+from stepwell.testing import drain
 
 from .http import events
 
@@ -90,6 +91,36 @@ def test_an_app_takes_the_database_of_the_site(dsn: str) -> None:
         Stepwell(site, App("postgresql:///other"))
     with pytest.raises(ConfigError, match=r"give the stepwell\.App"):
         Stepwell(site)
+
+
+def test_a_factory_makes_sites_with_databases_of_their_own(dsn: str, empty_dsn: str) -> None:
+    jobs = App()
+    contexts: list[tuple[str, int]] = []
+
+    @jobs.task
+    def note() -> None:
+        contexts.append((current_app.name, len(entered)))
+
+    entered: list[str] = []
+
+    def enter(site: Flask) -> None:
+        entered.append(site.name)
+
+    def create_app(name: str, url: str | None) -> Flask:
+        site = Flask(name)
+        site.config["STEPWELL_DATABASE_URL"] = url
+        appcontext_pushed.connect(enter, site)
+        Stepwell(site, jobs)
+        return site
+
+    create_app("first", empty_dsn)
+    create_app("second", dsn)
+    create_app("third", None)
+    note.enqueue()
+    drain(jobs)
+    jobs.close()
+    assert contexts == [("third", 1)], "in the last context, and in no other around it"
+    assert jobs.database.address.given == dsn
 
 
 async def test_a_worker_without_a_site_says_so(app: App) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stepwell.app import App
 from stepwell.errors import ConfigError, StepwellError
 from stepwell.errors.text import how_to_install
+from stepwell.plugins.plugin import Plugin
 from stepwell.plugins.run import Run
 from stepwell.postgres import migrate as schema
 from stepwell.values.duration import seconds
@@ -30,6 +31,30 @@ if TYPE_CHECKING:
 _CONFIG = "STEPWELL_DATABASE_URL"
 
 
+class _SiteContext(Plugin):
+    """Runs the handlers of an app in the context of the site that was tied to it last. An app has one, however many
+    sites it is tied to."""
+
+    site: Flask | None = None
+    url: str | None = None
+    """The database that the app has from a site."""
+
+    @classmethod
+    def of(cls, jobs: App) -> _SiteContext:
+        for plugin in jobs.plugins.all:
+            if isinstance(plugin, cls):
+                return plugin
+        made = cls()
+        jobs.plugins.add(made, jobs)
+        return made
+
+    async def wrap_run(self, run: Run, call: Callable[[], Awaitable[None]]) -> None:  # noqa: ARG002
+        if self.site is None:
+            raise ConfigError("the site is unknown: call init_app(site) before a worker starts")
+        with self.site.app_context():
+            await call()
+
+
 class Stepwell:
     """`Stepwell(site, jobs)`, or `Stepwell(jobs=jobs)` and later `init_app(site)`: ties a Stepwell app to a Flask site.
 
@@ -43,23 +68,25 @@ class Stepwell:
             raise ConfigError(f"Stepwell(site, jobs): jobs is {jobs!r}: give the stepwell.App that has the tasks")
         self.jobs = jobs
         self._site: Flask | None = None
-        jobs.middleware(self._in_context)
+        self._context = _SiteContext.of(jobs)
         if app is not None:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Tie the jobs to this site. If several sites are made, as in tests, handlers run in the context of the last
-        one."""
+        """Tie the jobs to this site. If several sites are made, as in tests, the jobs are in the database of the last
+        one, and handlers run in its context."""
         url: str | None = cast("dict[str, Any]", app.config).get(_CONFIG)
-        if url and self.jobs.database.address.given != url:
-            if self.jobs.database.address.given is not None and self._site is None:
+        given = self.jobs.database.address.given
+        if url and given != url:
+            if given not in (None, self._context.url):
                 raise ConfigError(
                     f"the app names its database in the code, and {_CONFIG} of the site names another: leave one of "
                     "them out"
                 )
             self.jobs.close()
             self.jobs.database.move_to(url)
-        self._site = app
+            self._context.url = url
+        self._site = self._context.site = app
         app.extensions["stepwell"] = self
         app.cli.add_command(self._commands())
 
@@ -109,12 +136,6 @@ class Stepwell:
         for rule in (f"{path}/", f"{path}/<path:rest>"):
             self._site.add_url_rule(rule, "stepwell_dashboard", view, methods=["GET", "POST"])
         return view
-
-    async def _in_context(self, _: Run, call: Callable[[], Awaitable[None]]) -> None:
-        if self._site is None:
-            raise ConfigError("the site is unknown: call init_app(site) before a worker starts")
-        with self._site.app_context():
-            await call()
 
     def _commands(self) -> AppGroup:
         group = AppGroup("stepwell", help="Run background jobs.")
