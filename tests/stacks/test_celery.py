@@ -130,6 +130,18 @@ def test_a_chain_passes_results_on(shop: Shop) -> None:
     assert shop.add.s(2)(1) == 3
 
 
+def test_a_call_takes_further_arguments_before_its_own(shop: Shop) -> None:
+    @shop.celery.task
+    def minus(x: int, y: int, z: int = 0) -> int:
+        return x - y - z
+
+    assert ran(shop, minus.s(1).delay(5)) == 4
+    assert ran(shop, minus.s(1, z=9).apply_async((5,), {"z": 1}, countdown=0)) == 3
+    assert ran(shop, minus.si(7, 1).delay(5)) == minus.si(7, 1)(5) == 6
+    assert ran(shop, chain(minus.s(1), minus.s(2)).delay(5)) == 2
+    assert ran(shop, group(minus.s(1), minus.s(2))(5)) == [4, 3]
+
+
 def test_a_group_gives_a_list_in_order(shop: Shop) -> None:
     result = group(shop.add.s(n, n) for n in range(5)).apply_async(queue="many")
     assert ran(shop, result) == [0, 2, 4, 6, 8]
@@ -219,6 +231,8 @@ def test_wrong_values_are_refused_where_they_are_given(shop: Shop, dsn: str) -> 
         (lambda: task(name="a", max_retries="3")(fn), "max_retries is '3'"),
         (lambda: task(name="a", autoretry_for=["OSError"])(fn), "give a tuple of exception types"),
         (lambda: task(name="a", retry_backoff="fast")(fn), "initial. is 'fast'"),
+        (lambda: chain(add.s(1), add.s(2)).delay(x=1), "takes no kwargs"),
+        (lambda: Celery(shop.app), "has a Celery.* already"),
         (lambda: task(5), "made of a function, not of 5"),
     ):
         with pytest.raises(ConfigError, match=hint):

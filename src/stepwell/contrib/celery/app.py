@@ -42,6 +42,10 @@ class Celery:
         global _current
         if not isinstance(app, App):
             raise ConfigError(f"Celery takes an App of Stepwell, not {app!r}: Celery(App('postgresql://...'))")
+        if NAME in app.tasks:
+            raise ConfigError(
+                "this App has a Celery(...) already: make one, in a module that the others import it from"
+            )
         self.app = app
         self.tasks: dict[str, CeleryTask] = {}
 

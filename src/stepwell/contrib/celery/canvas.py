@@ -6,12 +6,13 @@ A canvas is written down as JSON, a tree of nodes, and enqueued as one durable j
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from stepwell.contrib.celery.options import (
     CallOptions,
     call_options,
+    check_arguments,
     check_names,
     options_as_json,
     options_from_json,
@@ -38,14 +39,21 @@ class Canvas(ABC):
     def node(self, inherited: Mapping[str, Any]) -> dict[str, Any]:
         """Write it down. Tasks without options of their own get the inherited ones."""
 
-    def apply_async(self, **options: Unpack[CallOptions]) -> AsyncResult:
-        """Enqueue it as one job, which spawns the others. `queue` and `priority` are for all of them."""
+    def apply_async(
+        self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> AsyncResult:
+        """Enqueue it as one job, which spawns the others. `args` come before the arguments of the first task, or of
+        each task of a group. `queue` and `priority` are for all of them."""
+        check_arguments("apply_async", args, kwargs)
+        if kwargs:
+            raise ConfigError(f"apply_async: {self!r} takes no kwargs: give them to its signatures")
         inherited = {name: value for name, value in options.items() if name in _INHERITED}
         enqueuer = self.celery.canvas.using(**call_options("apply_async", options))
-        return self._result(enqueuer.enqueue(node=self.node(inherited)))
+        return self._result(enqueuer.enqueue(node=self.node(inherited), given=list(args or ())))
 
-    def delay(self) -> AsyncResult:
-        return self.apply_async()
+    def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+        """The same without options."""
+        return self.apply_async(args, kwargs)
 
     def _result(self, handle: Any) -> AsyncResult:
         return AsyncResult(handle)
@@ -78,13 +86,21 @@ class Signature(Canvas):
         self.options |= options
         return self
 
-    def apply_async(self, **options: Unpack[CallOptions]) -> AsyncResult:
+    def apply_async(
+        self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> AsyncResult:
+        """Enqueue the call. `args` come before its own; an immutable signature ignores `args` and `kwargs`."""
+        check_arguments("apply_async", args, kwargs)
         given: Any = {**self.options, **options}
-        return self.task.apply_async(self.args, self.kwargs, **given)
+        return self.task.apply_async(*self._with(args or (), kwargs or {}), **given)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the task here, as Celery does."""
-        return self.task(*args, *self.args, **{**self.kwargs, **kwargs})
+        args, kwargs = self._with(args, kwargs)
+        return self.task(*args, **kwargs)
+
+    def _with(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.args, self.kwargs) if self.immutable else ((*args, *self.args), {**self.kwargs, **kwargs})
 
     def node(self, inherited: Mapping[str, Any]) -> dict[str, Any]:
         options = options_as_json({**inherited, **self.options})
@@ -110,8 +126,8 @@ class _Several(Canvas):
                 raise ConfigError(f"{task!r} is of another app than {self.tasks[0]!r}: a canvas has tasks of one app")
         return celery
 
-    def __call__(self) -> AsyncResult:
-        return self.apply_async()
+    def __call__(self, *args: Any, **kwargs: Any) -> AsyncResult:
+        return self.apply_async(args, kwargs)
 
     def _nested(self, node: dict[str, Any], inherited: Mapping[str, Any]) -> dict[str, Any]:
         """The node, with the options of its own job: a canvas inside another may be one."""
