@@ -29,6 +29,7 @@ from stepwell import (
 from stepwell.contrib.codecs import Encrypted, Zlib
 from stepwell.testing import adrain, assert_enqueued
 from stepwell.values.redaction import Redaction
+from stepwell.values.sealing import Sealer
 
 OLD, NEW = Fernet.generate_key(), Fernet.generate_key()
 SECRET = "4111-1111"
@@ -43,6 +44,33 @@ def stored(conn: psycopg.Connection[Any]) -> str:
         for row in conn.execute(f"select (to_jsonb(t) - 'admission')::text from stepwell.{table} t")  # type: ignore[arg-type]  # pyright: ignore
     ]
     return "\n".join(parts)
+
+
+class Text:
+    """A codec that returns text, in one direction."""
+
+    name = "text"
+
+    def __init__(self, wrong: str) -> None:
+        self._wrong = wrong
+
+    def encode(self, data: bytes) -> Any:
+        return data.decode() if self._wrong == "encode" else data
+
+    def decode(self, data: bytes) -> Any:
+        return data.decode() if self._wrong == "decode" else data
+
+
+@pytest.mark.parametrize("wrong", ["encode", "decode"])
+def test_a_codec_that_returns_text_is_named(wrong: str) -> None:
+    sealer = Sealer([Text(wrong)])
+    with pytest.raises(CodecError, match=f"codec 'text' could not {wrong} a value: .*returned str"):
+        sealer.open(sealer.seal("{}"))
+
+
+def test_a_key_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"not 'int': Fernet\.generate_key\(\) makes a key"):
+        Encrypted(123)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def new_app(dsn: str, *codecs: Any) -> App:

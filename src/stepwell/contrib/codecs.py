@@ -53,7 +53,7 @@ class Encrypted:
             raise ConfigError("Encrypted(...) needs a key: Fernet.generate_key() makes one")
         try:
             self._fernet: MultiFernet = MultiFernet([Fernet(key) for key in keys])
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise ConfigError(f"Encrypted(...): {error}: Fernet.generate_key() makes a key") from None
 
     def encode(self, data: bytes) -> bytes:

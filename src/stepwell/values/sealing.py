@@ -37,6 +37,10 @@ class ValueCodec(Protocol):
         ...
 
 
+# The types that Python's own libraries return.
+_BYTES = (bytes, bytearray, memoryview)
+
+
 class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
     by: str = msgspec.field(name=_MARK)
     data: str
@@ -67,6 +71,8 @@ class Sealer:
         for codec in self._codecs:
             try:
                 encoded = codec.encode(data)
+                if encoded is not None and not isinstance(encoded, _BYTES):
+                    raise _returned(encoded)
             except Exception as error:
                 raise CodecError(f"codec {codec.name!r} could not encode a value: {error_line_of(error)}") from error
             if encoded is not None:
@@ -115,7 +121,9 @@ class Sealer:
                         "App(codecs=[...])"
                     )
                 data = codec.decode(data)
-            return data.decode()
+                if not isinstance(data, _BYTES):
+                    raise CodecError(f"codec {name!r} could not decode a value: {_returned(data)}")
+            return bytes(data).decode()
         except CodecError:
             raise
         except Exception as error:
@@ -123,6 +131,10 @@ class Sealer:
                 f"a stored value that is sealed by {by!r} could not be opened: {error_line_of(error)}: does this app "
                 "lack a key?"
             ) from error
+
+
+def _returned(given: object) -> TypeError:
+    return TypeError(f"it returned {type(given).__name__}, and must return bytes")
 
 
 def sealed_by(value: Any) -> str | None:
