@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
@@ -97,6 +98,9 @@ async def test_handlers_of_every_kind_share_what_the_worker_opened(app: App) -> 
     with pytest.raises(ConfigError, match="pass it by name"):
         await injected(1, model=Model())
     assert await injected(1, Client(), model=Model()) == "asked 1"
+    # Whoever looks at defaults finds nothing, and does not fail.
+    assert not hasattr(Injected, "ask")
+    assert not inspect.iscoroutinefunction(Injected)
 
 
 async def test_a_resource_that_fails_to_open_stops_the_start_and_closes_the_others(app: App) -> None:

@@ -7,6 +7,10 @@ from typing import Any, Final, NoReturn
 from stepwell.errors import ConfigError
 
 
+class _UsedHere(ConfigError, AttributeError):
+    """Also an `AttributeError`, so that `hasattr` and whoever inspects defaults find nothing, and not an error."""
+
+
 class _Injected:
     """Stands in for a resource until a worker fills it in. Nothing else can be done with it."""
 
@@ -18,7 +22,7 @@ class _Injected:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise ConfigError(
+        raise _UsedHere(
             f"a resource was used (.{name}) that only a worker fills in: where you call the function yourself, pass it "
             "by name"
         )
