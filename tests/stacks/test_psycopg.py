@@ -48,6 +48,13 @@ async def test_connections_that_cannot_be_used_are_refused_by_name(app: App, ser
         note.using(connection=autocommit).enqueue(1)
     with psycopg.connect(server_dsn) as other, pytest.raises(ConfigError, match="another database"):
         note.using(connection=other).enqueue(1)
+    with psycopg.connect(app.dsn, client_encoding="sql_ascii") as raw:
+        for _ in range(2):
+            with pytest.raises(ConfigError, match="run \"set client_encoding to 'UTF8'\""):
+                note.using(connection=raw).enqueue(1)
+        raw.execute("set client_encoding to 'UTF8'")
+        note.using(connection=raw).enqueue(1)
+        raw.rollback()
     with psycopg.connect(app.dsn) as blocking, pytest.raises(ConfigError, match="which blocks"):
         await note.using(connection=blocking).aenqueue(1)
     assert await app.acount_jobs() == 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import cast
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -45,7 +46,7 @@ def refuse_elsewhere(database: Database, caller: Caller) -> None:
         ours = _learn(database)
     if ours.identity is None or _of_sessions.get(session) == ours.identity:
         return
-    theirs = _of_sessions[session] = caller.run(identity())[0]
+    theirs = _of_sessions[session] = _as_text(caller.run(identity())[0])
     if theirs != ours.identity:
         _refuse(database, theirs, _learn(database))
 
@@ -57,9 +58,18 @@ async def arefuse_elsewhere(database: Database, caller: AsyncCaller) -> None:
         ours = await _alearn(database)
     if ours.identity is None or _of_sessions.get(session) == ours.identity:
         return
-    theirs = _of_sessions[session] = (await caller.run(identity()))[0]
+    theirs = _of_sessions[session] = _as_text((await caller.run(identity()))[0])
     if theirs != ours.identity:
         _refuse(database, theirs, await _alearn(database))
+
+
+def _as_text(theirs: Identity) -> Identity:
+    if not isinstance(cast("object", theirs.id), str):
+        raise ConfigError(
+            'connection= has the client encoding SQL_ASCII, with which its driver reads text as bytes: run "set '
+            "client_encoding to 'UTF8'\" on it first"
+        )
+    return theirs
 
 
 def _known(database: Database) -> _Own | None:
