@@ -31,7 +31,7 @@ from stepwell.postgres.coalesce import Coalescer, batches
 from stepwell.postgres.database_type import Database
 from stepwell.postgres.queries import Query
 from stepwell.postgres.queries.jobs import Enqueued
-from stepwell.postgres.threads import refuse_in_event_loop
+from stepwell.postgres.threads import refuse_in_event_loop, running_loop
 from stepwell.resources.declared import Resources
 from stepwell.telemetry.bus import EventBus
 from stepwell.telemetry.enqueue import JobEnqueued
@@ -298,7 +298,7 @@ class JobStore:
 
     def _coalescer(self, keyed: bool) -> Coalescer[NewJob, tuple[str, bool]]:
         """Jobs with a unique key are sent apart: they may have to wait, and others must not wait for them."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         known = self._coalescers.get((loop, keyed))
         if known is None:
             for closed in [key for key in self._coalescers if key[0].is_closed()]:

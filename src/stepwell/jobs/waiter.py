@@ -29,6 +29,7 @@ from stepwell.postgres.connection import is_read_only_now
 from stepwell.postgres.database import Database
 from stepwell.postgres.errors import is_read_only_error, is_transient, where
 from stepwell.postgres.fetch import fetch
+from stepwell.postgres.threads import running_loop
 from stepwell.values.change import JobSnapshot
 from stepwell.values.duration import describe
 from stepwell.values.job import Ended
@@ -120,6 +121,7 @@ class Waiter:
             self._check_time(began, timeout)
 
     async def await_for(self, future: Future[T], timeout: float | None) -> T:
+        running_loop()
         began = time.monotonic()
         ended = asyncio.wrap_future(future)
         try:

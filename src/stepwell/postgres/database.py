@@ -36,7 +36,7 @@ from stepwell.postgres.pool import LoopPool, SyncPool
 from stepwell.postgres.queries import Query
 from stepwell.postgres.silent import warning_if_silent
 from stepwell.postgres.switchover import Switchovers
-from stepwell.postgres.threads import in_thread
+from stepwell.postgres.threads import in_thread, running_loop
 from stepwell.telemetry.bus import EventBus
 
 Row = TypeVar("Row")
@@ -191,7 +191,7 @@ class Database:
         deadline = deadline or Deadline(self.call_timeout)
         if not self._checked:
             await in_thread(lambda: self.ensure_ready(deadline))
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         pool = self._async_pools.get(loop)
         if pool is None:
             self._close_pools_of_closed_loops()

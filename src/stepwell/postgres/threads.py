@@ -24,8 +24,21 @@ async def in_thread(call: Callable[[], T]) -> T:
         # An app that is left as the interpreter ends, after a second Ctrl-C: no thread starts any more, and `start`
         # would wait for ever.
         return call()
+    running_loop()
     # A thread cannot be cancelled: if the caller stops waiting, the thread runs on until the call ends.
     return await asyncio.shield(begin_in_thread(call))
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of this thread. Raises `ConfigError` if there is none, as on trio."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigError(
+            "this async call needs a running event loop of asyncio: on trio, call its blocking twin in a thread, such "
+            "as 'await trio.to_thread.run_sync(task.enqueue, ...)'; under anyio's pytest plugin, have anyio_backend "
+            'return "asyncio"'
+        ) from None
 
 
 def begin_in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
