@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 from stepwell import App
 from stepwell.embedded import EmbeddedPostgres
+from stepwell.postgres.address import Address
 from stepwell.postgres.migrate import migrate
 
 
@@ -33,8 +34,12 @@ class DatabaseServer:
     def open(cls, url: str | None) -> Generator[DatabaseServer]:
         """Use the server of this URL, or start one."""
         if url is not None:
-            with cls._made(url) as server:
-                yield server
+            address = Address(url)
+            try:
+                with cls._made(address.dsn) as server:
+                    yield server
+            finally:
+                address.leave()
             return
         # A short path, which every user may enter: root's Postgres runs as another user.
         place = Path(tempfile.mkdtemp(prefix="sw"))

@@ -6,12 +6,14 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from pytest_stepwell.databases import DatabaseServer
 from stepwell import App, BadArgs, BadValue, ConfigError, Context, Injected, JobProgress, SyncContext
 from stepwell.testing import assert_enqueued, context, eager, sync_context
 
@@ -81,6 +83,21 @@ def test_the_fixtures_give_each_test_a_database_a_clock_and_drain(
     assert [report.nodeid.rpartition(":")[2] for report in passed] == ["test_plain", "test_async"]
     assert "no job remind(order=2) was enqueued; jobs of this task:" in failed.longreprtext
     assert "remind(order=1) in queue 'default'" in failed.longreprtext
+
+
+@pytest.mark.slow
+def test_the_database_of_the_tests_may_be_an_embedded_one() -> None:
+    with tempfile.TemporaryDirectory(prefix="sw") as made:
+        place = Path(made)
+        place.chmod(0o755)  # root's Postgres runs as another user
+        app = App()
+        with DatabaseServer.open(f"embedded:{place / 'pg'}") as server, server.used_by(app):
+            assert app.count_jobs() == 0
+
+
+def test_a_url_that_names_no_database_for_tests_is_explained() -> None:
+    with pytest.raises(ConfigError, match='no "\\+driver"'), DatabaseServer.open("postgresql+psycopg:///shop"):
+        pass
 
 
 def test_the_plugin_is_declared_and_loads_nothing() -> None:
