@@ -22,17 +22,13 @@ def a_version(name: str, *was: str, sync: bool = False, batch: bool = False) -> 
     """Code whose task `parent` spawns a task of this name, and waits twice in between."""
 
     def version(app: App) -> Any:
-        if batch:
+        async def one(to: str) -> str:
+            return to
 
-            @app.task(name=name, was=was, batch=2)
-            async def mail(to: list[str]) -> list[str]:
-                return to
+        async def several(to: list[str]) -> list[str]:
+            return to
 
-        else:
-
-            @app.task(name=name, was=was)
-            async def mail(to: str) -> str:
-                return to
+        mail: Any = app.task(name=name, was=was, batch=2)(several) if batch else app.task(name=name, was=was)(one)
 
         if sync:
 

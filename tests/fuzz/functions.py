@@ -188,6 +188,8 @@ class Arguments:
             "put_schedules._tzs": lambda: None,
             "put_schedules._nexts": self._soon,
             "put_schedules._names": lambda: dice.one(SCHEDULES),
+            "rename_schedules._from": lambda: dice.one(SCHEDULES),
+            "rename_schedules._to": lambda: dice.one(SCHEDULES),
             "emit.name": lambda: dice.one(EVENTS),
             "emit.key": lambda: dice.one(EVENT_KEYS),
             "emit.keep": lambda: dice.one(("1 hour", "1 second", "0")),

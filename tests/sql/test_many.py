@@ -180,7 +180,8 @@ def schedules(conn: Connection, count: int, overlap: Overlap = "allow") -> None:
     [now] = fetch(conn, queries.reads.clock())
     timing = Interval(60.0)
     new = [NewSchedule(f"s{n}", "work", "{}", "default", 0, timing, overlap, 1, 0.0) for n in range(count)]
-    fetch(conn, queries.schedules.put_schedules("shop", new, [timing.after(now)] * count, declared=True))
+    nexts = [timing.after(now)] * count
+    fetch(conn, queries.schedules.put_schedules("shop", new, nexts, declared=True))
 
 
 @case("enqueue_many", "insert_jobs", "check_options", "check_policies", "check_sizes", "notify_ready")
@@ -874,6 +875,14 @@ def put_schedules(conn: Connection, count: int) -> Act:
 def put_schedules_again(conn: Connection, count: int) -> Act:
     schedules(conn, count)
     return lambda: schedules(conn, count)
+
+
+@case("rename_schedules")
+def rename_schedules(conn: Connection, count: int) -> Act:
+    schedules(conn, count)
+    conn.execute("update stepwell.schedule set task = name")
+    old, new = [[f"{letter}{n}" for n in range(count)] for letter in "sr"]
+    return lambda: fetch(conn, queries.schedules.rename_schedules("shop", old, new, declared=True))
 
 
 @case("remove_schedules")

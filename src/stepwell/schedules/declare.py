@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
 import msgspec
@@ -60,6 +60,9 @@ class Declaration(msgspec.Struct, frozen=True):
     jitter: float
     options: Options
     """The options of its jobs."""
+    later_names: tuple[str, ...]
+    """The names that it may have had instead, if its task was renamed: it has the first name of the task, so that code
+    from before and after the change means one schedule."""
 
     def schedule(self) -> NewSchedule:
         """Return the schedule to write. Raises `BadArgs` if the args do not fit the task's signature."""
@@ -90,13 +93,14 @@ def new_declaration(caller: str, task: Task[..., Any], when: When, options: Sche
     of_jobs: Any = {word: value for word, value in options.items() if word in JobOptions.__annotations__}
     return Declaration(
         task,
-        check_name(task.name if name is None else name, "name"),
+        check_name(task.names[0] if name is None else name, "name"),
         dict(args or {}),
         parse_timing(when, options.get("tz")),
         check_choice(options.get("overlap", "skip"), "overlap", OVERLAPS),
         check_catchup(options.get("catchup", "once")),
         seconds(options.get("jitter", 0), "jitter"),
         task.using(**of_jobs).options,
+        task.names[1:] if name is None else (),
     )
 
 
@@ -155,7 +159,11 @@ class Scheduler:
         [now] = await database.afetch(queries.reads.clock())
         nexts = [schedule.timing.after(now) for schedule in schedules]
         # A transaction of a user may hold a lock on a schedule for any time.
-        changes: list[queries.Query[Any]] = [queries.locks.limit_lock_wait(_PATIENCE)]
+        patience: queries.Query[Any] = queries.locks.limit_lock_wait(_PATIENCE)
+        # In a transaction of its own: the next one locks all schedules in the order of their ids.
+        if renames := self._renames(self._declared.values(), declared=True):
+            await database.afetch_each([patience, renames])
+        changes = [patience]
         if schedules:
             changes.append(
                 queries.schedules.put_schedules(self._owner, schedules, nexts, declared=True, named=self._named)
@@ -176,6 +184,8 @@ class Scheduler:
             schedule = msgspec.structs.replace(schedule, policy=add_headers(schedule.policy, headers))
         [now] = yield queries.reads.clock()
         nexts = [schedule.timing.after(now)]
+        if renames := self._renames([declaration], declared=False):
+            yield renames
         yield queries.schedules.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
         made = yield queries.schedules.schedules(self._owner, schedule.name)
         if not made:
@@ -183,3 +193,16 @@ class Scheduler:
                 f"schedule {schedule.name!r} of {self._owner!r} was made, but has been deleted since: make it again"
             )
         return made[0]
+
+    def _renames(self, declarations: Iterable[Declaration], *, declared: bool) -> queries.Query[None] | None:
+        """The query that gives schedules of renamed tasks their names, if they were put in under a later one."""
+        pairs = [
+            (later, declaration.name)
+            for declaration in declarations
+            for later in declaration.later_names
+            if later not in self._declared
+        ]
+        if not pairs:
+            return None
+        old, new = zip(*pairs, strict=True)
+        return queries.schedules.rename_schedules(self._owner, old, new, declared=declared)

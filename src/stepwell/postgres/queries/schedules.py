@@ -57,6 +57,13 @@ def put_schedules(
     )
 
 
+def rename_schedules(owner: str, old_names: Sequence[str], names: Sequence[str], *, declared: bool) -> Query[None]:
+    return Query(
+        "select stepwell.rename_schedules(%s::text, %s::text[], %s::text[], %s::boolean)",
+        (owner, list(old_names), list(names), declared),
+    )
+
+
 def remove_schedules(owner: str, names: Sequence[str], *, except_these: bool = False) -> Query[list[str]]:
     return Query(
         "select stepwell.remove_schedules(%s::text, %s::text[], %s::boolean)",
