@@ -188,6 +188,7 @@ class Arguments:
             "put_schedules._tzs": lambda: None,
             "put_schedules._nexts": self._soon,
             "put_schedules._names": lambda: dice.one(SCHEDULES),
+            "put_schedules._regained_by": lambda: known.pick(dice, known.workers) if dice.chance(0.3) else None,
             "rename_schedules._from": lambda: dice.one(SCHEDULES),
             "rename_schedules._to": lambda: dice.one(SCHEDULES),
             "emit.name": lambda: dice.one(EVENTS),

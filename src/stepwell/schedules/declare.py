@@ -152,14 +152,22 @@ class Scheduler:
             declaration.schedule()  # so that bad args raise where they are declared
         self._declared[name] = declaration
 
-    async def put_declared(self, database: Database) -> list[str]:
+    async def put_declared(self, database: Database, regained_by: str | None = None) -> list[str]:
         """Write the declared schedules, and remove stale ones if the app wants that. Returns the removed schedules,
-        which may belong to other apps whose grace has passed. `database` is the app's, with the caller's pools."""
+        which may belong to other apps whose grace has passed. `database` is the app's, with the caller's pools.
+        `regained_by` is a worker that had lost its lease: it only creates what is missing, because meanwhile newer code
+        may have changed the schedules."""
         schedules = [declaration.schedule() for declaration in self._declared.values()]
         [now] = await database.afetch(queries.reads.clock())
         nexts = [schedule.timing.after(now) for schedule in schedules]
         # A transaction of a user may hold a lock on a schedule for any time.
         patience: queries.Query[Any] = queries.locks.limit_lock_wait(_PATIENCE)
+        if regained_by is not None:
+            missing = queries.schedules.put_schedules(
+                self._owner, schedules, nexts, declared=True, named=self._named, regained_by=regained_by
+            )
+            await database.afetch_each([patience, missing])
+            return []
         # In a transaction of its own: the next one locks all schedules in the order of their ids.
         if renames := self._renames(self._declared.values(), declared=True):
             await database.afetch_each([patience, renames])

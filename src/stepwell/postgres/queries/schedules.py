@@ -28,12 +28,13 @@ def put_schedules(
     *,
     declared: bool,
     named: bool = False,
+    regained_by: str | None = None,
 ) -> Query[None]:
     timings = [from_timing(schedule.timing) for schedule in schedules]
     return Query(
         "select stepwell.put_schedules(%s::text, %s::boolean, %s::text[], %s::text[], %s::text[], %s::text[],"
         " %s::integer[], %s::text[], %s::text[], %s::double precision[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::timestamptz[], %s::boolean, %s::text[], %s::integer[], %s::text[])",
+        " %s::double precision[], %s::timestamptz[], %s::boolean, %s::text[], %s::integer[], %s::text[], %s::uuid)",
         (
             owner,
             declared,
@@ -53,6 +54,7 @@ def put_schedules(
             [schedule.metadata for schedule in schedules],
             [schedule.max_attempts for schedule in schedules],
             [schedule.policy for schedule in schedules],
+            regained_by,
         ),
     )
 
