@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
+from deploying import deployed, waits
 from waiting import auntil
 
 from stepwell import App, Context, JobFailed, Restart, Retry, Worker
@@ -19,27 +19,6 @@ from stepwell.testing import Clock
 
 SOON = Retry(max_attempts=5, initial="5ms", jitter=0)
 ONCE = Retry(max_attempts=1)
-
-
-async def deployed(dsn: str, *versions: Callable[[App], Any]) -> Any:
-    """Run one job through versions of its code, each until it waits; the last to its end."""
-    job: Any = None
-    for version in versions:
-        async with App(dsn) as app:
-            task = version(app)
-            if job is None:
-                job = await task.aenqueue()
-            async with Worker(app):
-                if version is versions[-1]:
-                    return await app.job(job.id).aresult(timeout="10s")
-                await auntil(lambda app=app, job=job: waits(app.job(job.id)))
-            await app.aemit("deployed")
-    raise AssertionError
-
-
-async def waits(job: Any) -> bool:
-    info = await job.ainfo()
-    return info is not None and info.state == "waiting"
 
 
 def one() -> str:

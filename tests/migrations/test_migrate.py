@@ -322,7 +322,17 @@ def test_a_call_of_version_7_that_waits_for_the_migration_finds_the_functions_th
     # They have more parameters now, all with defaults, so a call by position or by name finds them.
     assert {name.partition("(")[0] for (name,) in gone} == {
         f"stepwell.{name}"
-        for name in ("add_stats", "enqueue", "fail", "find_jobs", "finish", "promote", "register_worker", "snooze")
+        for name in (
+            "add_stats",
+            "enqueue",
+            "fail",
+            "find_jobs",
+            "finish",
+            "promote",
+            "put_schedules",
+            "register_worker",
+            "snooze",
+        )
     }
 
 

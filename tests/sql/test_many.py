@@ -176,11 +176,12 @@ def spawn_from(parents: list[Held]) -> queries.Query[Any]:
     )
 
 
-def schedules(conn: Connection, count: int, overlap: Overlap = "allow") -> None:
+def schedules(conn: Connection, count: int, overlap: Overlap = "allow", regained_by: str | None = None) -> None:
     [now] = fetch(conn, queries.reads.clock())
     timing = Interval(60.0)
     new = [NewSchedule(f"s{n}", "work", "{}", "default", 0, timing, overlap, 1, 0.0) for n in range(count)]
-    fetch(conn, queries.schedules.put_schedules("shop", new, [timing.after(now)] * count, declared=True))
+    nexts = [timing.after(now)] * count
+    fetch(conn, queries.schedules.put_schedules("shop", new, nexts, declared=True, regained_by=regained_by))
 
 
 @case("enqueue_many", "insert_jobs", "check_options", "check_policies", "check_sizes", "notify_ready")
@@ -874,6 +875,23 @@ def put_schedules(conn: Connection, count: int) -> Act:
 def put_schedules_again(conn: Connection, count: int) -> Act:
     schedules(conn, count)
     return lambda: schedules(conn, count)
+
+
+@case("put_schedules")
+def put_schedules_after_a_lost_lease(conn: Connection, count: int) -> Act:
+    workers = [
+        fetch(conn, queries.fleet.register_worker("host", 1, "0", [], '{"work": {}}', 1, 60, age, owner="shop"))[0]
+        for age in (60, 0)
+    ]
+    return lambda: schedules(conn, count, regained_by=workers[0])
+
+
+@case("rename_schedules")
+def rename_schedules(conn: Connection, count: int) -> Act:
+    schedules(conn, count)
+    conn.execute("update stepwell.schedule set task = name")
+    old, new = [[f"{letter}{n}" for n in range(count)] for letter in "sr"]
+    return lambda: fetch(conn, queries.schedules.rename_schedules("shop", old, new, declared=True))
 
 
 @case("remove_schedules")

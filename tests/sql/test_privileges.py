@@ -210,6 +210,7 @@ release_misfits         caller
 remove_schedules        owner   worker operator
 remove_stale_schedules  owner   worker
 remove_worker           caller
+rename_schedules        owner   worker operator
 renew                   owner   worker
 replace_jobs            caller
 replace_taken           caller

@@ -88,6 +88,7 @@ _SAMPLES: dict[str, Any] = {
     "owner": "o",
     "name": "n",
     "names": ["n"],
+    "old_names": ["o"],
     "without": [_ID],
     "schedule_id": _ID,
     "schedules": [NewSchedule("n", "t", "{}", "q", 0, Interval(60.0), "skip", 1, 0.0)],

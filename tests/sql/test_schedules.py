@@ -45,11 +45,16 @@ def put(
     task: str = "work",
     declared: bool = False,
     cron: str | None = None,
+    regained_by: str | None = None,
 ) -> None:
     timing = Cron(cron) if cron else Interval(every)
     [now] = fetch(conn, queries.reads.clock())
     schedule = NewSchedule(name, task, '{"n": 1}', "default", 0, timing, overlap, catchup, jitter)
-    fetch(conn, queries.schedules.put_schedules(owner, [schedule], [timing.after(now)], declared=declared))
+    nexts = [timing.after(now)]
+    fetch(
+        conn,
+        queries.schedules.put_schedules(owner, [schedule], nexts, declared=declared, regained_by=regained_by),
+    )
 
 
 def look(conn: Connection) -> list[DueSchedule]:
@@ -503,8 +508,17 @@ def test_what_stands_in_code_is_not_changed_from_elsewhere(conn: Connection) -> 
     assert refused.value.sqlstate == "SW002"
 
 
-def register(conn: Connection, *schedules: str, owner: str = "shop", grace: float | None = 600.0) -> str:
-    query = queries.fleet.register_worker("h", 1, "v", ["default"], "{}", 1, 3600.0, 0.0, None, owner, schedules, grace)
+def register(
+    conn: Connection,
+    *schedules: str,
+    owner: str = "shop",
+    grace: float | None = 600.0,
+    task: str = "work",
+    lease: float = 3600.0,
+    age: float = 0.0,
+) -> str:
+    tasks = f'{{"{task}": {{}}}}'
+    query = queries.fleet.register_worker("h", 1, "v", ["default"], tasks, 1, lease, age, None, owner, schedules, grace)
     return fetch(conn, query)[0]
 
 
@@ -684,3 +698,34 @@ def test_a_schedule_that_no_row_can_hold_is_refused_in_so_many_words(conn: Conne
         with pytest.raises(psycopg.errors.InvalidParameterValue, match=r"stepwell: .*schedule.* is not valid"):
             conn.execute(f"select stepwell.put_schedules({good.replace(right, wrong)})".encode())
     conn.execute(f"select stepwell.put_schedules({good})".encode())
+
+
+def test_a_worker_that_regains_its_lease_creates_missing_schedules_and_changes_none(conn: Connection) -> None:
+    put(conn, "beat", declared=True, cron="0 5 * * *")
+    before = find(conn)
+    put(conn, "beat", declared=True, regained_by=register(conn, "beat", "missing", age=60))
+    put(conn, "missing", declared=True, regained_by=register(conn, "beat", "missing", age=60))
+    assert find(conn) == before
+    assert find(conn, "missing").next_run_at == START + MINUTE
+
+
+@pytest.mark.parametrize(
+    ("other", "comes_back"),
+    [
+        pytest.param({}, False, id="removed by newer code"),
+        pytest.param({"age": 120}, True, id="not yet in older code"),
+        pytest.param({"lease": 0}, True, id="the newer code was rolled back"),
+        pytest.param({"task": "another"}, True, id="another service of that name"),
+        pytest.param({"owner": "another"}, True, id="another app"),
+    ],
+)
+def test_a_schedule_that_newer_code_has_removed_does_not_come_back_with_a_lease(
+    conn: Connection, other: dict[str, Any], comes_back: bool
+) -> None:
+    register(conn, "kept", **other)
+    register(conn, "kept", "beat")  # of the same code as the one below, and later
+    mine = register(conn, "kept", "beat", age=60)
+    for name in ("kept", "beat"):
+        put(conn, name, declared=True, regained_by=mine)
+    names = [schedule.name for schedule in fetch(conn, queries.schedules.schedules("shop"))]
+    assert names == (["beat", "kept"] if comes_back else ["kept"])

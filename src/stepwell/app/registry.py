@@ -184,7 +184,8 @@ class TaskRegistry:
         key, at most so many at once or per second, keys that take turns. They hold over all workers.
 
         `was` names what the task was called before: workers run the jobs of these names, too, with this function. The
-        keys of the task belong to the first of these names, so a rename does not change them.
+        keys of the task, the steps that spawn it, and a schedule without a name belong to the first of these names, so
+        a rename does not change them.
 
         With `batch`, the function takes a list: up to so many jobs share a call. Each is enqueued with one element, and
         ends with its element of the list that the function returns, or fails if that is an exception. A batch that is

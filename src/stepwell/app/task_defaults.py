@@ -103,6 +103,7 @@ class TaskDefaults(msgspec.Struct, frozen=True):
             "logs": False if batch else check_flag(self.logs if logs is None else logs, "logs"),
             "maintainer": check_label(maintainer, "maintainer", _LONGEST_MAINTAINER),
             "runbook": check_label(runbook, "runbook", _LONGEST_RUNBOOK),
+            "was": was,
             "sources": {name: "task" if own else self._source(name) for name, own in given.items()},
         }
 

@@ -31,6 +31,8 @@ class _Task(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
     def codec(self) -> _Codec: ...
 
 
@@ -137,7 +139,9 @@ class Spawner:
 def spawn(run: RunState, call: SpawnCall) -> Child[Any]:
     """Reach a child: enqueue it, unless an earlier run did."""
     journal = run.journal
-    entry = journal.enter("child", call.task.name)
+    # By its first name, so that workers with the code from before and after a rename find each other's children.
+    first, *later = call.task.names
+    entry = journal.enter("child", first, later_names=later)
     spawned = Spawned(entry.key, call.task.name, call.task.codec.decode_result, entry.saved)
     if entry.saved is not None:
         spawned.child_id = entry.saved.child_id

@@ -103,9 +103,16 @@ class Journal:
     def tell(self, event: Callable[..., Telemetry], *fields: Any) -> None:
         self._events.emit(event(self.job.id, self.job.task, self.job.queue, self.attempt, *fields))
 
-    def enter(self, kind: StepKind, name: str, key: str | None = None, was: str | None = None) -> StepEntry:
-        """Reach a step: find its key and its saved record. Raises the `Suspend` that this branch was left by, if the
-        handler caught it."""
+    def enter(
+        self,
+        kind: StepKind,
+        name: str,
+        key: str | None = None,
+        was: str | None = None,
+        later_names: Sequence[str] = (),
+    ) -> StepEntry:
+        """Reach a step: find its key and its saved record, which other code may have saved under one of `later_names`.
+        Raises the `Suspend` that this branch was left by, if the handler caught it."""
         with self._lock:
             if self._closed:
                 raise StepwellError(
@@ -144,6 +151,15 @@ class Journal:
                     self._used.add(full)
                     full = full if saved is None else old
                 self._used.add(old)
+            elif saved is None and later_names:
+                number_of = full[len(branch.prefix) + len(name) :]
+                for later in later_names:
+                    known = branch.prefix + later + number_of
+                    # Another step may have this name, too.
+                    if known not in self._used and (found := self._memo.get(known)) and found.kind == kind:
+                        self._used.add(full)
+                        saved, full = found, known
+                        break
             self._used.add(full)
             branch.last = full
             if saved is None:

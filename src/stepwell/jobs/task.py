@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar
 
@@ -80,11 +80,14 @@ class Task(Enqueuer[P, R]):
         logs: bool = False,
         maintainer: str | None = None,
         runbook: str | None = None,
+        was: Sequence[str] = (),
     ) -> None:
         super().__init__(self, Options())
         self.job_store = job_store
         self.fn = fn
         self.name = check_name(name, "the task's name")
+        self.names = (*was, name)
+        """The names that it had before, the oldest first, and its own. What outlives a rename belongs to the first."""
         self.queue = check_name(queue, "queue")
         self.priority = check_priority(priority)
         self.retry = retry

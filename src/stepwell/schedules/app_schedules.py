@@ -33,7 +33,8 @@ class AppSchedules:
     @public_call("app.schedule", ScheduleOptions)
     def schedule(self, when: When, **options: Unpack[ScheduleOptions]) -> Callable[[AnyTask], AnyTask]:
         """Enqueue a task by cron or at an interval: `@app.schedule("0 9 * * mon-fri", tz="Europe/Paris")`, above
-        `@app.task`. A task may have several schedules, each with a `name`; without one, a schedule has the task's name.
+        `@app.task`. A task may have several schedules, each with a `name`; without one, a schedule has the task's name,
+        the first of them if the task was renamed.
 
         `when` is cron text of five fields, or six with seconds first, in the time zone `tz` (default UTC), or an
         interval such as "15m", whose ticks are counted from 1970. `overlap` says what a tick does while the previous

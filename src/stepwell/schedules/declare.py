@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
 import msgspec
@@ -60,6 +60,9 @@ class Declaration(msgspec.Struct, frozen=True):
     jitter: float
     options: Options
     """The options of its jobs."""
+    later_names: tuple[str, ...]
+    """The names that it may have had instead, if its task was renamed: it has the first name of the task, so that code
+    from before and after the change means one schedule."""
 
     def schedule(self) -> NewSchedule:
         """Return the schedule to write. Raises `BadArgs` if the args do not fit the task's signature."""
@@ -90,13 +93,14 @@ def new_declaration(caller: str, task: Task[..., Any], when: When, options: Sche
     of_jobs: Any = {word: value for word, value in options.items() if word in JobOptions.__annotations__}
     return Declaration(
         task,
-        check_name(task.name if name is None else name, "name"),
+        check_name(task.names[0] if name is None else name, "name"),
         dict(args or {}),
         parse_timing(when, options.get("tz")),
         check_choice(options.get("overlap", "skip"), "overlap", OVERLAPS),
         check_catchup(options.get("catchup", "once")),
         seconds(options.get("jitter", 0), "jitter"),
         task.using(**of_jobs).options,
+        task.names[1:] if name is None else (),
     )
 
 
@@ -148,14 +152,26 @@ class Scheduler:
             declaration.schedule()  # so that bad args raise where they are declared
         self._declared[name] = declaration
 
-    async def put_declared(self, database: Database) -> list[str]:
+    async def put_declared(self, database: Database, regained_by: str | None = None) -> list[str]:
         """Write the declared schedules, and remove stale ones if the app wants that. Returns the removed schedules,
-        which may belong to other apps whose grace has passed. `database` is the app's, with the caller's pools."""
+        which may belong to other apps whose grace has passed. `database` is the app's, with the caller's pools.
+        `regained_by` is a worker that had lost its lease: it only creates what is missing, because meanwhile newer code
+        may have changed the schedules."""
         schedules = [declaration.schedule() for declaration in self._declared.values()]
         [now] = await database.afetch(queries.reads.clock())
         nexts = [schedule.timing.after(now) for schedule in schedules]
         # A transaction of a user may hold a lock on a schedule for any time.
-        changes: list[queries.Query[Any]] = [queries.locks.limit_lock_wait(_PATIENCE)]
+        patience: queries.Query[Any] = queries.locks.limit_lock_wait(_PATIENCE)
+        if regained_by is not None:
+            missing = queries.schedules.put_schedules(
+                self._owner, schedules, nexts, declared=True, named=self._named, regained_by=regained_by
+            )
+            await database.afetch_each([patience, missing])
+            return []
+        # In a transaction of its own: the next one locks all schedules in the order of their ids.
+        if renames := self._renames(self._declared.values(), declared=True):
+            await database.afetch_each([patience, renames])
+        changes = [patience]
         if schedules:
             changes.append(
                 queries.schedules.put_schedules(self._owner, schedules, nexts, declared=True, named=self._named)
@@ -176,6 +192,8 @@ class Scheduler:
             schedule = msgspec.structs.replace(schedule, policy=add_headers(schedule.policy, headers))
         [now] = yield queries.reads.clock()
         nexts = [schedule.timing.after(now)]
+        if renames := self._renames([declaration], declared=False):
+            yield renames
         yield queries.schedules.put_schedules(self._owner, [schedule], nexts, declared=False, named=self._named)
         made = yield queries.schedules.schedules(self._owner, schedule.name)
         if not made:
@@ -183,3 +201,16 @@ class Scheduler:
                 f"schedule {schedule.name!r} of {self._owner!r} was made, but has been deleted since: make it again"
             )
         return made[0]
+
+    def _renames(self, declarations: Iterable[Declaration], *, declared: bool) -> queries.Query[None] | None:
+        """The query that gives schedules of renamed tasks their names, if they were put in under a later one."""
+        pairs = [
+            (later, declaration.name)
+            for declaration in declarations
+            for later in declaration.later_names
+            if later not in self._declared
+        ]
+        if not pairs:
+            return None
+        old, new = zip(*pairs, strict=True)
+        return queries.schedules.rename_schedules(self._owner, old, new, declared=declared)

@@ -23,7 +23,8 @@ from (
         forget_waits, large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit,
         admit_keys, lines, return_stray_permits,
         add_stats, count_enqueued, sum_stats,
-        put_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times, rewind_schedules, tick,
+        put_schedules, rename_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times,
+        rewind_schedules, tick,
         bulk_chunk, prune_bulks,
         make_partitions, prune, prune_events, prune_groups, prune_keys, prune_logs, prune_rows, prune_signals,
         prune_stats, prune_ticks, deliver_late, fold_failures, prune_failures, prune_audit
@@ -54,7 +55,7 @@ from (
         cancel, cancel_group, retry, key_holder, run_now, edit_args, delete_jobs, move_jobs, fork,
         start_bulk, continue_bulk, stop_bulk, pause, resume, stop, set_limit, set_rate,
         set_queue, set_failures, save_view, delete_view,
-        put_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule,
+        put_schedules, rename_schedules, remove_schedules, pause_schedule, resume_schedule, trigger_schedule,
         backfill_schedule
       }'
     )

@@ -63,7 +63,7 @@ begin
             lock_holders, lock_to_deliver, lock_to_hand_back, look_at_lines, move_jobs, note_failures,
             note_lost, open_failure_groups, open_rate, promote_one, prune_bulks, prune_events, prune_groups, prune_keys,
             prune_logs, prune_rows, prune_signals, put_schedules, queue_room, read_claimed, read_stack, release,
-            remove_worker, renew, rescue_jobs, rescue_unregistered, results, retry, return_permits,
+            remove_worker, rename_schedules, renew, rescue_jobs, rescue_unregistered, results, retry, return_permits,
             return_stray_permits, room_of, run_now, seal_group, send, set_failures, step_saved, steps_done,
             still_held, task_settings, tick_one, use_queue_tokens
           }'

@@ -1,4 +1,4 @@
-"""Put the schedules that are in the app's code into the database: at the start, and whenever the lease was lost."""
+"""Put the schedules that are in the app's code into the database at the start, and missing ones after a lost lease."""
 
 from __future__ import annotations
 
@@ -24,23 +24,30 @@ class DeclaredSchedules:
         self._app = app
         self._duties = duties
         self._events = events
-        self._missing = asyncio.Event()
-        self.may_be_gone()
+        self._wanted = asyncio.Event()
+        self._were_put = False
+        self._worker_id: str | None = None
+        if not app.scheduler.is_idle:
+            self._wanted.set()
 
-    def may_be_gone(self) -> None:
-        """Put them in: at the start, and after the worker had lost its lease."""
-        if not self._app.scheduler.is_idle:
-            self._missing.set()
+    def lease_regained(self, worker_id: str) -> None:
+        """Put in those that were removed while the worker had no lease."""
+        self._worker_id = worker_id
+        if self._app.scheduler.names:
+            self._wanted.set()
 
     async def put(self) -> None:
         """Put them in. If another session has locked one, `run` tries again later."""
-        if not self._missing.is_set():
+        if not self._wanted.is_set():
             return
+        self._wanted.clear()  # before the call, during which the lease may be lost and regained
         # Not the app's own pool, which would keep a connection that only handlers need again.
         database = self._app.database.with_pool_of(1)
         try:
-            removed = await self._app.scheduler.put_declared(database)
+            removed = await self._app.scheduler.put_declared(database, self._worker_id if self._were_put else None)
+            self._were_put = True
         except (psycopg.Error, StepwellError) as error:
+            self._wanted.set()
             cause = error if isinstance(error, psycopg.Error) else error.__cause__
             if cause is None or not is_transient(cause):
                 raise
@@ -49,13 +56,12 @@ class DeclaredSchedules:
         finally:
             await database.aclose()
         self._duties.recovered(_DUTY)
-        self._missing.clear()
         if removed:
             self._events.emit(SchedulesRemoved(tuple(removed)))
 
     async def run(self) -> None:
         while True:
-            await self._missing.wait()
+            await self._wanted.wait()
             await asyncio.sleep(1)
             try:
                 await self.put()

@@ -287,7 +287,7 @@ class WorkerRun:
 
     def _lease_gained(self, worker_id: str) -> None:
         self.worker_id = worker_id
-        self.schedules.may_be_gone()
+        self.schedules.lease_regained(worker_id)
         self.slots.lease_gained()
         self._poller.look()
 

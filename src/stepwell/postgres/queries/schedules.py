@@ -28,12 +28,13 @@ def put_schedules(
     *,
     declared: bool,
     named: bool = False,
+    regained_by: str | None = None,
 ) -> Query[None]:
     timings = [from_timing(schedule.timing) for schedule in schedules]
     return Query(
         "select stepwell.put_schedules(%s::text, %s::boolean, %s::text[], %s::text[], %s::text[], %s::text[],"
         " %s::integer[], %s::text[], %s::text[], %s::double precision[], %s::text[], %s::integer[],"
-        " %s::double precision[], %s::timestamptz[], %s::boolean, %s::text[], %s::integer[], %s::text[])",
+        " %s::double precision[], %s::timestamptz[], %s::boolean, %s::text[], %s::integer[], %s::text[], %s::uuid)",
         (
             owner,
             declared,
@@ -53,7 +54,15 @@ def put_schedules(
             [schedule.metadata for schedule in schedules],
             [schedule.max_attempts for schedule in schedules],
             [schedule.policy for schedule in schedules],
+            regained_by,
         ),
+    )
+
+
+def rename_schedules(owner: str, old_names: Sequence[str], names: Sequence[str], *, declared: bool) -> Query[None]:
+    return Query(
+        "select stepwell.rename_schedules(%s::text, %s::text[], %s::text[], %s::boolean)",
+        (owner, list(old_names), list(names), declared),
     )
 
 

@@ -2,7 +2,10 @@
 -- tick: ticks missed while no worker ran are still due. Otherwise it is _nexts[k], computed from stepwell.now().
 -- _declared: the schedules are declared in code. A declared schedule cannot be changed by a call without it. _named:
 -- the jobs belong to the owner; otherwise any worker that knows the task runs them. _metadata, _max_attempts and
--- _policies are options of the jobs, as in stepwell.enqueue_many, one element for each or null.
+-- _policies are options of the jobs, as in stepwell.enqueue_many, one element for each or null. _regained_by: a worker
+-- that had lost its lease. Then only missing schedules are created, because newer code may have changed the others, and
+-- none that newer code has removed: a live worker of the owner that has started later, and shares a task with this one,
+-- no longer has it. (A service that took the owner's name by accident shares no task.)
 create or replace function stepwell.put_schedules(
   _owner text,
   _declared boolean,
@@ -21,7 +24,8 @@ create or replace function stepwell.put_schedules(
   _named boolean default false,
   _metadata text[] default null,
   _max_attempts integer[] default null,
-  _policies text[] default null
+  _policies text[] default null,
+  _regained_by uuid default null
 ) returns void
 language plpgsql volatile security definer
 as $$
@@ -29,6 +33,7 @@ declare
   _now timestamptz := stepwell.now();
   _in_code text;
   _wrong text;
+  _removed text[] := '{}';
 begin
   select format(
     'stepwell: schedule %s of %s is not valid: owner, name, task and queue must have 1 to 200 characters, cron and tz '
@@ -69,6 +74,21 @@ begin
         );
     end if;
   end if;
+  if _regained_by is not null then
+    _removed := array(
+      select g.name
+      from (
+        select distinct w.schedules
+        from stepwell.worker w
+        join stepwell.worker m on m.owner = w.owner and m.started_at < w.started_at
+        where m.id = _regained_by and m.owner = _owner and w.lease_until > _now
+          and w.tasks ?| array(select t.name from jsonb_object_keys(m.tasks) as t (name))
+      ) c
+      cross join lateral (
+        select n.name from unnest(_names) as n (name) except select n.name from unnest(c.schedules) as n (name)
+      ) g
+    );
+  end if;
   insert into stepwell.schedule as s (id, owner, name, task, args, queue, rank, cron, tz, every, overlap, catchup,
     jitter, declared, declared_at, created_at, next_tick_at, named, metadata, max_attempts, policy)
   select stepwell.uuid7(), _owner, u.name, u.task, u.args::json, u.queue, -u.priority, u.cron, u.tz, u.every, u.overlap,
@@ -77,6 +97,7 @@ begin
       _nexts, _metadata, _max_attempts, _policies)
     as u (name, task, args, queue, priority, cron, tz, every, overlap, catchup, jitter, next, metadata,
       max_attempts, policy)
+  where u.name not in (select r.name from unnest(_removed) as r (name))
   order by u.name
   on conflict on constraint schedule_name do update
   set task = excluded.task, args = excluded.args, queue = excluded.queue, rank = excluded.rank, cron = excluded.cron,
@@ -97,7 +118,8 @@ begin
       when (s.cron, s.tz, s.every) is not distinct from (excluded.cron, excluded.tz, excluded.every)
         then coalesce(s.next_tick_at, excluded.next_tick_at)
       else excluded.next_tick_at
-    end;
+    end
+  where _regained_by is null;
   perform stepwell.notify('stepwell_tick', '');
 exception when not_null_violation or check_violation or cardinality_violation then
   raise exception using errcode = 'invalid_parameter_value', message = 'stepwell: a schedule is not valid: ' || sqlerrm;
