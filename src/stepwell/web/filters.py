@@ -23,6 +23,8 @@ from stepwell.web.wording import to_time
 
 STATES: tuple[str, ...] = (*LIVE, *FINISHED)
 NAMES = ("state", "queue", "task", "owner", "worker", "metadata", "arg", "error", "failure", "since", "until", "sort")
+_TEXT = ("queue", "task", "owner", "metadata", "arg", "error")
+"""Filters whose spaces count, also at the ends: names may begin or end with one."""
 AGES = ("newest", "oldest")
 """Orders by age: a list in such an order has no last page."""
 SORTS = {"due": "due first", "priority": "highest priority first", "runtime": "longest run first"}
@@ -37,7 +39,7 @@ class JobFilters:
     """The filters of one view."""
 
     given: dict[str, str]
-    """As they were typed; empty ones are left out."""
+    """As they were given; empty ones are left out."""
     search: Search
     before: UUID | None
     sort: str
@@ -56,6 +58,11 @@ class JobFilters:
         return self.sort if self.sort in SORTS else None
 
     @property
+    def spaced(self) -> list[str]:
+        """The filters that begin or end with a space: a person may not have meant to type it."""
+        return [name for name, value in self.given.items() if any(part != part.strip() for part in value.split("="))]
+
+    @property
     def narrowed(self) -> bool:
         """Whether there is a filter besides the state and the order."""
         return bool(set(self.given) - {"state", "sort"})
@@ -63,7 +70,7 @@ class JobFilters:
 
 def read_filters(query: QueryParams, now: Any, redaction: Redaction) -> JobFilters:
     """Read the filters of a URL. Raises `Refused` with the name of a wrong one."""
-    given = {name: query[name].strip() for name in NAMES if query.get(name, "").strip()}
+    given = {name: query[name] if name in _TEXT else query[name].strip() for name in NAMES if query.get(name)}
     try:
         for name, value in given.items():
             check_text(value, name)
@@ -114,10 +121,10 @@ def _argument(given: str | None, redaction: Redaction) -> tuple[str | None, str 
             raise ConfigError(f"arg is {given!r}: some fields are hidden here, so write it as name=value")
         return None, given
     # Stripped before it is checked: what is checked must be what is searched.
-    name, value = name.strip(), value.strip()
+    name = name.strip()
     if redaction.hides_path(name):
         raise ConfigError(f"arg names {name!r}, which is hidden here")
-    if redaction and value[:1] in ("{", "["):
+    if redaction and value.lstrip()[:1] in ("{", "["):
         raise ConfigError("arg has a value of several fields: some are hidden here, so name one of them")
     return name, value
 
@@ -126,7 +133,7 @@ def _metadata(given: str | None, redaction: Redaction) -> str | None:
     """A JSON object, or name=value. The value is JSON, or else text."""
     if given is None:
         return None
-    if given.startswith("{"):
+    if given.lstrip().startswith("{"):
         try:
             wanted = json.loads(given)
         except (ValueError, RecursionError):
@@ -138,7 +145,7 @@ def _metadata(given: str | None, redaction: Redaction) -> str | None:
         try:
             wanted = {name.strip(): json.loads(value)}
         except (ValueError, RecursionError):
-            wanted = {name.strip(): value.strip()}
+            wanted = {name.strip(): value}
     if redaction.touches(wanted):
         raise ConfigError("metadata names a field that is hidden here")
     try:

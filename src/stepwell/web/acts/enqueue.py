@@ -27,7 +27,7 @@ async def enqueue(visit: Visit) -> Response:
     form = await visit.form()
     task = task_named(visit, one(form, "task"))
     fields = fields_of(task)
-    options = {name: form[name][0].strip() for name in OPTIONS if form.get(name, [""])[0].strip()}
+    options = {name: form[name][0] for name in OPTIONS if form.get(name, [""])[0]}
     like = next(iter(form.get("like") or ()), "")
     own = own_settings(await job_like(visit, like), task) if like else None
     try:

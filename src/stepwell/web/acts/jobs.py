@@ -69,7 +69,9 @@ async def delete(visit: Visit) -> Response:
 
 def moving_to(form: Mapping[str, Sequence[str]]) -> JobAct:
     """The act that the fields `to` (a queue), `priority` and `run_at` of a form ask for."""
-    to, priority, run_at = (next(iter(form.get(name) or ()), "").strip() for name in ("to", "priority", "run_at"))
+    to, priority, run_at = (next(iter(form.get(name) or ()), "") for name in ("to", "priority", "run_at"))
+    # The name of a queue may begin or end with a space.
+    priority, run_at = priority.strip(), run_at.strip()
     try:
         # A browser sends a time without its zone. Every time on the pages is in UTC.
         at = None if not run_at else in_utc(datetime.fromisoformat(run_at))

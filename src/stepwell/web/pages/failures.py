@@ -20,7 +20,8 @@ _PAGE = 50
 
 async def show(visit: Visit) -> Response:
     query = visit.request.query_params
-    given = {name: query[name].strip() for name in ("state", "task", "sort") if query.get(name, "").strip()}
+    # The name of a task may begin or end with a space.
+    given = {name: query[name] for name in ("state", "task", "sort") if query.get(name)}
     state, sort = given.get("state", "open"), given.get("sort", "last")
     try:
         if state not in STATES:
