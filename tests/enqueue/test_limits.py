@@ -89,7 +89,7 @@ async def test_a_call_with_a_limit_of_its_own_names_that_limit_and_no_setting(
             await call
         return str(refused.value)
 
-    silent = Query("select pg_sleep(60)", {}, str)
+    silent = Query("select pg_sleep(60)", (), str)
     away = App(f"postgresql:///postgres?host={tmp_path}", call_timeout="250ms")
     assert "no connection within 150ms: " in await said(away, silent, 0.15)
     assert "no connection within 250ms (App(call_timeout=...) sets this limit): " in await said(away, silent, None)
