@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import threading
+import weakref
 from typing import Any
 
 import psycopg
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 from scraping import get, samples_in, scrape
 
 from stepwell import App, ConfigError, Context, JobFailed, Retry, Worker
@@ -18,6 +20,7 @@ from stepwell.contrib.prometheus import Prometheus
 from stepwell.contrib.prometheus.run_counts import MOST_LABELS, RunCounts
 from stepwell.telemetry.enqueue import JobEnqueued
 from stepwell.telemetry.jobs import EndedRunFacts, RunsEnded
+from stepwell.worker.gauges import DatabaseGauge
 
 
 async def test_metrics_count_runs_by_task_queue_and_outcome(dsn: str) -> None:
@@ -204,6 +207,78 @@ def test_a_registry_of_ones_own_has_all_metrics() -> None:
     Counter("orders", "Orders.", registry=registry).inc()
     assert Prometheus(registry=registry).registry is registry
     assert {family.name for family in registry.collect()} >= {"orders", "stepwell_jobs"}
+
+
+async def test_apps_that_share_a_registry_are_added_up(dsn: str) -> None:
+    registry = CollectorRegistry()
+
+    def made(name: str) -> App:
+        app = App(dsn, name=name, plugins=[Prometheus(registry=registry)])
+
+        @app.task(name="send")
+        async def send() -> None: ...  # pyright: ignore[reportUnusedFunction]
+
+        return app
+
+    async with made("one") as one, made("two") as two:
+        # An app's worker may be started again, and counts on.
+        for app, number in ((one, 1), (two, 2), (one, 3)):
+            async with Worker(app):
+                for _ in range(number):
+                    await (await app.tasks["send"].aenqueue()).aresult(timeout="60s")
+                found = await asyncio.to_thread(samples, registry)
+                assert found[("stepwell_registered", ())] == 1
+    labels = (("queue", "default"), ("task", "send"))
+    found = samples(registry)
+    assert found[("stepwell_enqueued_total", labels)] == 6
+    assert found[("stepwell_jobs_total", (("outcome", "succeeded"), *labels))] == 6
+    assert found[("stepwell_run_seconds_count", labels)] == 6
+    assert found[("stepwell_flush_jobs_sum", ())] == 6
+
+
+def samples(registry: CollectorRegistry) -> dict[Any, float]:
+    """The values of all series; each may be there once."""
+    families = list(registry.collect())
+    assert len({family.name for family in families}) == len(families)
+    found = [((one.name, tuple(sorted(one.labels.items()))), one.value) for each in families for one in each.samples]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def test_a_registry_that_was_cleared_has_only_the_apps_that_come_later() -> None:
+    registry = CollectorRegistry()
+    Prometheus(registry=registry).on_event(JobEnqueued("1", "old", "default", 0))
+    for collector in list(registry._collector_to_names):  # pyright: ignore[reportPrivateUsage]
+        registry.unregister(collector)
+    Prometheus(registry=registry).on_event(JobEnqueued("2", "new", "default", 0))
+    enqueued = [labels for name, labels in samples(registry) if name == "stepwell_enqueued_total"]
+    assert enqueued == [(("queue", "default"), ("task", "new"))]
+
+
+def test_a_registry_and_its_metrics_are_not_kept_for_ever() -> None:
+    kept = weakref.ref(Prometheus().registry)
+    gc.collect()
+    assert kept() is None
+
+
+def test_apps_on_several_databases_are_added_up() -> None:
+    class Leading(Prometheus):
+        def database_gauges(self) -> list[DatabaseGauge]:
+            return [("workers", None, 2.0), ("ready", "mail", 5.0), ("oldest", "mail", float(leading.index(self)))]
+
+    registry, leading = CollectorRegistry(), list[Prometheus]()
+    leading += [Leading(registry=registry) for _ in range(3)]
+    found = samples(registry)
+    mail = (("queue", "mail"),)
+    assert (found["stepwell_workers", ()], found["stepwell_queue_depth", mail]) == (6, 15)
+    assert found["stepwell_queue_oldest_seconds", mail] == 2
+
+
+def test_a_registry_with_a_metric_of_the_same_name_is_refused() -> None:
+    registry = CollectorRegistry()
+    Gauge("stepwell_worker_info", "Somebody else's.", registry=registry)
+    with pytest.raises(ConfigError, match="stepwell_worker_info"):
+        Prometheus(registry=registry)
 
 
 def test_invented_names_do_not_make_new_series() -> None:

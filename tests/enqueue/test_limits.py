@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from stepwell import App, DatabaseTimeout
 from stepwell.postgres import database as db
 from stepwell.postgres import switchover
+from stepwell.postgres.queries import Query
 from stepwell.postgres.switchover import Switchovers
 
 
@@ -73,3 +77,22 @@ def test_switchovers_are_counted_while_other_threads_register(monkeypatch: pytes
             over.set()
         registering.result()
     assert switchovers.count == 400
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_call_with_a_limit_of_its_own_names_that_limit_and_no_setting(
+    dsn: str, tmp_path: Path, is_async: bool
+) -> None:
+    async def said(app: App, query: Query[Any], within: float | None) -> str:
+        call = app.database.afetch(query, within) if is_async else asyncio.to_thread(app.database.fetch, query, within)
+        with pytest.raises(DatabaseTimeout) as refused:
+            await call
+        return str(refused.value)
+
+    silent = Query("select pg_sleep(60)", (), str)
+    away = App(f"postgresql:///postgres?host={tmp_path}", call_timeout="250ms")
+    assert "no connection within 150ms: " in await said(away, silent, 0.15)
+    assert "no connection within 250ms (App(call_timeout=...) sets this limit): " in await said(away, silent, None)
+    async with App(dsn, call_timeout="300ms") as app:
+        assert "has not answered for 200ms. " in await said(app, silent, 0.2)
+        assert "has not answered for 300ms (App(call_timeout=...) sets this limit). " in await said(app, silent, None)

@@ -44,7 +44,7 @@ async def asking(app: App) -> AsyncGenerator[Call]:
 
 
 def _caller(client: Client) -> Call:
-    async def call(name: str, **arguments: Any) -> Any:
+    async def call(name: str, /, **arguments: Any) -> Any:
         result: Any = await client.call_tool(name, arguments)
         text = result.content[0].text
         assert len(text) < 3 * MOST

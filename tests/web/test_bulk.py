@@ -257,3 +257,48 @@ def test_a_filter_from_elsewhere_shows_nothing_that_is_hidden(site: Site, shop: 
     assert HOSTILE not in page
     assert "hunter2" not in site.get("/bulk").text + site.get("/jobs").text
     assert "hunter2" not in str(site.json("/bulk"))
+
+
+def test_a_bulk_operation_leaves_the_queue_alone_whose_name_differs_by_a_space(site: Site, shop: App) -> None:
+    name = uuid4().hex
+    greet = shop.tasks["greet"]
+    kept = [greet.using(queue=queue, delay="1h").enqueue("x") for queue in (name, f"{name} ")]
+    spaced = greet.using(queue=f" {name}", delay="1h").enqueue("x")
+    page = site.get("/queues?" + _query(name=f" {name}")).text
+    [link] = set(re.findall(r'href="(/jobs\?[^"]*state=scheduled[^"]*)"', page))
+    listed = site.get(html.unescape(link)).text
+    assert re.findall(r'id="job-([^"]*)"', listed) == [str(spaced.id)]
+    [preview] = re.findall(r'id="all-cancel" href="([^"]*)"', listed)
+    fields = fields_of(site.get(html.unescape(preview)).text)
+    answer = site.post("/bulk/cancel", {**fields, "count": "1"})
+    work_off(shop, answer.headers["location"].removeprefix("/bulk/").partition("?")[0])
+    assert (state_of(spaced), *map(state_of, kept)) == ("cancelled", "scheduled", "scheduled")
+
+
+def test_a_filter_of_nothing_but_spaces_is_no_missing_filter(site: Site, new: New) -> None:
+    new()
+    for name in ("queue", "task", "owner", "error"):
+        assert site.json("/jobs?" + _query(**{name: "   "}))["jobs"] == [], name
+    for name in ("state", "since", "worker", "failure", "metadata", "arg"):
+        assert site.get("/jobs?" + _query(**{name: "   "})).status == 400, name
+
+
+def test_the_values_of_arguments_and_metadata_are_compared_with_their_spaces(site: Site, queue: str, new: New) -> None:
+    spaced = new(" ada", metadata={"customer": " ada"})
+    new("ada", metadata={"customer": "ada"})
+    for filters in ({"arg": "name= ada"}, {"metadata": "customer= ada"}):
+        found = site.json("/jobs?" + _query(queue=queue, **filters))["jobs"]
+        assert [job["id"] for job in found] == [str(spaced.id)]
+    page = site.get("/jobs?" + _query(queue=queue, arg="name=ada ")).text
+    assert "The filter arg has a space at an end" in page
+    assert "has a space" not in site.get("/jobs?" + _query(queue=queue, arg="name=eve")).text
+
+
+def test_a_job_is_moved_to_and_enqueued_into_the_queue_of_exactly_that_name(
+    site: Site, shop: App, queue: str, new: New
+) -> None:
+    moved, there = new(), f" {queue} "
+    assert site.post(f"/jobs/{moved.id}/move", {"to": there}).status == 303
+    site.post("/tasks/enqueue", {"task": "greet", "arg.name": "x", "queue": there})
+    assert {job["queue"] for job in site.json("/jobs?" + _query(queue=there))["jobs"]} == {there}
+    assert shop.count_jobs(queue=there) == 2

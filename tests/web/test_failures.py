@@ -233,3 +233,14 @@ def test_deleting_and_moving_jobs_are_recorded(site: Site, failing: App) -> None
     assert site.post(f"/jobs/{failed.id}/delete", {}, JSON).json["ok"]
     assert acts(site)[:2] == [("ada", "delete", f"job {failed.id}", 1), ("ada", "move", f"job {waits.id}", 1)]
     waits.cancel()
+
+
+def test_a_task_and_a_person_are_found_by_exactly_their_names(site: Site, bad: list[JobHandle[Any]]) -> None:
+    assert bad
+    assert [len(site.json(f"/failures?state=all&task={task}")["groups"]) for task in ("price", "+price", "+")] == [
+        1,
+        0,
+        0,
+    ]
+    site.post("/queues/pause", {"queue": "spaced"})
+    assert [bool(acts(site, f"?who={who}")) for who in ("ada", "+ada", "+")] == [True, False, False]

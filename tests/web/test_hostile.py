@@ -193,3 +193,32 @@ def test_what_an_act_says_fits_in_a_cookie(site: Site) -> None:
     job = uuid4()
     said = site.post(f"/jobs/{job}/signal", {"name": "x", "value": '"' + "\N{GRINNING FACE}" * 5000 + '"'})
     assert len(said.headers.get("set-cookie", "")) < 4000
+
+
+def test_an_answer_quotes_no_more_than_the_beginning_of_a_value(site: Site) -> None:
+    long = "x" * 1_000_000
+    job = str(uuid4())
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("/bulk/cancel", {"queue": long, "count": 1}),
+        ("/bulk/cancel", {"count": long}),
+        ("/bulk/cancel", {"count": 1, "as_of": long}),
+        ("/bulk/cancel", {"count": 1, "arg": f"name={long}", "metadata": long}),
+        ("/bulk/move", {"to": long, "count": 1}),
+        ("/queues/pause", {"queue": long}),
+        ("/schedules/backfill", {"owner": "shop", "name": long, "since": "1h"}),
+        ("/views/delete", {"name": long}),
+        ("/views/save", {"name": long, "state": "ready"}),
+        ("/tasks/enqueue", {"task": long}),
+        ("/tasks/enqueue", {"task": "greet", "arg.name": "x", "delay": long}),
+        ("/tasks/enqueue", {"task": "greet", "arg.name": "x", "arg.tone": long}),
+        ("/tasks/enqueue", {"task": "greet", "arg.name": "x", "arg.times": long}),
+        (f"/jobs/{job}/signal", {"name": long, "value": "1"}),
+        (f"/jobs/{job}/signal", {"name": "x", "value": long}),
+        (f"/jobs/{job}/fork", {"step": long}),
+        (f"/jobs/{job}/retry", {"step": long}),
+        (f"/jobs/{job}/retry", {long: "1"}),
+    ]
+    for path, fields in asked:
+        answer = send(site, path, fields)
+        assert 400 <= answer.status < 500, (path, answer.text[:200])
+        assert len(answer.text) < 5000, (path, [name[:20] for name in fields])

@@ -9,6 +9,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from cli.commands import Jobs
+from mcp import Client
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from waiting import auntil
@@ -19,6 +20,7 @@ from stepwell.postgres import queries, rights
 from stepwell.postgres.fetch import fetch
 from stepwell.values.log_line import LogLine
 from stepwell.web.mcp.bounds import MOST, bounded
+from stepwell.web.mcp.server import make_mcp_server
 
 
 @pytest.fixture
@@ -157,3 +159,27 @@ async def test_a_role_that_may_only_view_is_enough(dsn: str, jobs: Jobs) -> None
     finally:
         jobs.connection.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
         jobs.connection.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
+
+
+async def test_an_argument_with_a_wrong_name_is_refused_by_name(app: App, jobs: Jobs) -> None:
+    jobs.ready()
+    async with Client(make_mcp_server(app)) as client:
+        tools = (await client.list_tools()).tools
+        assert all(tool.input_schema["additionalProperties"] is False for tool in tools)
+    async with asking(app) as call:
+        assert "'status' is no argument here: it takes state, queue" in await call("list_jobs", status="scheduled")
+        assert "'name' is no argument here: it takes after, limit" in await call("tasks", name="add")
+        assert "'state' is no argument here: it takes none" in await call("overview", state="ready")
+        assert (await call("list_jobs", state="scheduled"))["jobs"] == []
+
+
+async def test_an_error_quotes_no_more_than_the_beginning_of_a_value(app: App) -> None:
+    long = "x" * 1_000_000
+    async with asking(app) as call:
+        for tool, given in [
+            ("list_jobs", {name: long}) for name in ("queue", "state", "metadata", "since", "before", long)
+        ] + [("job", {"job_id": long}), (long, {})]:
+            said = await call(tool, **given)
+            assert isinstance(said, str)
+            assert len(said) < 5000, (tool[:20], str(given)[:20])
+        assert "(1,000,002 characters)" in await call("list_jobs", queue=long)

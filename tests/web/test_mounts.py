@@ -158,6 +158,17 @@ def test_rights_in_flask_are_those_of_the_token(shop: App, flask_site: Flask) ->
         assert site.post("/desk/queues/pause", {"queue": "flask"}, {**OURS, **TOKEN}).status == 403
 
 
+def test_a_flask_site_has_several_dashboards_at_several_paths(shop: App, flask_site: Flask) -> None:
+    extension = Stepwell(flask_site, shop)
+    extension.mount_dashboard("/desk", auth="secret")
+    extension.mount_dashboard("/board", auth="another")
+    with pytest.raises(ConfigError, match="pages there already"):
+        extension.mount_dashboard("/desk", auth="another")
+    with served_by_wsgi(flask_site) as site:
+        assert [site.get(f"/{path}/jobs", **TOKEN).status for path in ("desk", "board")] == [200, 401]
+        assert site.get("/board/jobs", Authorization="Bearer another").status == 200
+
+
 def test_the_flask_site_says_who_it_is(shop: App, flask_site: Flask) -> None:
     def who() -> User | None:
         name = flask_request.headers.get("X-User")

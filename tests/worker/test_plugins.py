@@ -9,14 +9,16 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from process_tasks import divide
+from waiting import auntil
 
-from stepwell import App, Cancel, ConfigError, DatabaseError, JobCancelled, JobFailed, Plugin, Retry, Worker
+from stepwell import App, Cancel, ConfigError, Context, DatabaseError, JobCancelled, JobFailed, Plugin, Retry, Worker
 from stepwell.plugins import Enqueue, Run
 from stepwell.telemetry.bus import Telemetry
+from stepwell.telemetry.plugins import PluginFailed
 from stepwell.values.job import ClaimedJob
 
 locale: contextvars.ContextVar[str] = contextvars.ContextVar("locale", default="none")
@@ -183,6 +185,40 @@ async def test_an_exception_of_a_plugin_is_the_runs(dsn: str) -> None:
     assert "ValueError: own" in said["kept"], "swallowing an exception does not make a run succeed"
     assert "RuntimeError: on the way out" in said["late"]
     assert "found raised ZeroDivisionError" in outer.lines, "the first plugin is the outermost"
+
+
+@pytest.mark.parametrize("options", [{}, {"batch": 2}])
+async def test_a_middleware_that_calls_not_once_is_named(dsn: str, options: dict[str, Any]) -> None:
+    app = App(dsn, retry=Retry(max_attempts=1))
+
+    @app.middleware
+    async def meddle(run: Run, call: Callable[[], Awaitable[None]]) -> None:
+        for _ in range(2 if run.task == "twice" else 0):
+            await call()
+
+    async def work(ns: list[int]) -> None: ...
+
+    never, twice = (app.task(name=name, **options)(work) for name in ("never", "twice"))
+    async with app, Worker(app):
+        for task, said in ((never, "returned without 'await call()'"), (twice, "called the handler twice")):
+            job = await task.aenqueue(cast("Any", 1) if options else [1])
+            with pytest.raises(JobFailed) as failed:
+                await job.aresult(timeout="60s")
+            assert f"@app.middleware {meddle.__qualname__} {said}" in str(failed.value)
+
+
+async def test_what_a_plugin_raises_after_a_transaction_is_only_logged(dsn: str) -> None:
+    app = App(dsn, plugins=[Meddler()], retry=Retry(max_attempts=1))
+    reported: list[Telemetry] = []
+    app.subscribe(reported.append)
+
+    @app.task(transaction=True)
+    async def late(ctx: Context) -> int:
+        return 1
+
+    async with app, Worker(app):
+        assert await (await late.aenqueue()).aresult(timeout="60s") == 1
+        await auntil(lambda: any(isinstance(event, PluginFailed) for event in reported))
 
 
 class Broken(Plugin):

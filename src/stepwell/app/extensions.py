@@ -10,7 +10,7 @@ from stepwell.errors import ConfigError
 from stepwell.jobs.task import Task
 from stepwell.plugins.event_hooks import EventHooks
 from stepwell.plugins.loaded import LoadedPlugins
-from stepwell.plugins.plugin import Plugin
+from stepwell.plugins.plugin import MiddlewarePlugin
 from stepwell.plugins.run import Run
 from stepwell.resources.declared import Resources
 from stepwell.telemetry.bus import EventBus, Telemetry
@@ -49,7 +49,7 @@ class AppExtensions:
         """
         if not inspect.iscoroutinefunction(_function("app.middleware", fn)):
             raise ConfigError(f"@app.middleware: {fn!r} must be an 'async def' that takes (run, call)")
-        self.plugins.add(_Middleware(fn), self)
+        self.plugins.add(MiddlewarePlugin(fn), self)
         return fn
 
     def on_event(self, *kinds: type[Event]) -> Callable[[Callable[[Event], object]], Callable[[Event], object]]:
@@ -74,16 +74,6 @@ class AppExtensions:
             return fn
 
         return register
-
-
-class _Middleware(Plugin):
-    """A function of the user's as a plugin."""
-
-    def __init__(self, fn: Callable[[Run, Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
-        self._fn = fn
-
-    async def wrap_run(self, run: Run, call: Callable[[], Awaitable[None]]) -> None:
-        await self._fn(run, call)
 
 
 def _function(who: str, fn: Any) -> Any:

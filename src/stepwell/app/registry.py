@@ -15,7 +15,7 @@ from stepwell.durable.backend import Drift
 from stepwell.durable.context import Context
 from stepwell.durable.sync_context import SyncContext
 from stepwell.errors import ConfigError, DuplicateTask, TaskNotFound
-from stepwell.errors.text import nearest
+from stepwell.errors.text import nearest, quoted
 from stepwell.flows.chain import Chain, Step
 from stepwell.flows.chain_types import ChainOptions, MakeChain
 from stepwell.flows.machine import Machine
@@ -57,7 +57,7 @@ class TasksByName(dict[str, Task[..., Any]]):
     def __missing__(self, name: object) -> NoReturn:
         hint = nearest(name, self) if isinstance(name, str) else ""
         raise TaskNotFound(
-            f"the app has no task {name!r}{hint or ': import the module that defines it, or check the name'}"
+            f"the app has no task {quoted(name)}{hint or ': import the module that defines it, or check the name'}"
         )
 
 

@@ -57,14 +57,14 @@ def read_queues(typed: list[str], concurrency: int | None) -> list[str] | dict[s
 def read_balance(typed: str) -> BalanceOption:
     """Weights as a dict; the worker checks anything else."""
     if "=" in typed:
-        return _numbers(typed.split(","), "--balance", "mail=3,default=1")
+        return _numbers([each.strip() for each in typed.split(",")], "--balance", "mail=3,default=1")
     return cast("BalanceOption", typed)
 
 
 def _numbers(typed: list[str], option: str, example: str) -> dict[str, int]:
     numbers: dict[str, int] = {}
     for each in typed:
-        name, _, number = each.strip().rpartition("=")
+        name, _, number = each.rpartition("=")
         if not name or not (number.isascii() and number.isdecimal() and len(number) < 10):
             raise UsageError(f"{option} is {each!r}: write it as {example}")
         if name in numbers:

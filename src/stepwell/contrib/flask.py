@@ -116,6 +116,8 @@ class Stepwell:
             raise ConfigError("mount_dashboard(auth=...): give a token, a name and a password, or a function")
         if not path.startswith("/") or path.endswith("/"):
             raise ConfigError(f"mount_dashboard({path!r}): the path must begin with a slash and not end with one")
+        if any(rule.rule == f"{path}/" for rule in self._site.url_map.iter_rules()):
+            raise ConfigError(f"mount_dashboard({path!r}): the site has pages there already: give another path")
         by_site = auth if callable(auth) else None
         by_header = None if callable(auth) else auth
         if by_site and rights is not None:
@@ -133,8 +135,11 @@ class Stepwell:
                 response.make_sequence()
             return response
 
+        # Of several dashboards, each needs a name of its own.
+        first = "stepwell_dashboard" not in self._site.view_functions
+        endpoint = "stepwell_dashboard" if first else f"stepwell_dashboard:{path}"
         for rule in (f"{path}/", f"{path}/<path:rest>"):
-            self._site.add_url_rule(rule, "stepwell_dashboard", view, methods=["GET", "POST"])
+            self._site.add_url_rule(rule, endpoint, view, methods=["GET", "POST"])
         return view
 
     def _commands(self) -> AppGroup:

@@ -24,6 +24,7 @@ _FRAMES = 4
 _LONGEST_MESSAGE = 10_000
 _LONGEST_TRACEBACK = 60_000
 _LONGEST_FRAME = 300
+_LONGEST_QUOTED = 200
 
 
 def error_name(error: BaseException) -> str:
@@ -81,6 +82,12 @@ def describe_exit(code: int) -> str:
 
 def article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+def quoted(value: object) -> str:
+    """Return a value as Python writes it, cut: somebody gave it, and may have given a megabyte."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_QUOTED else f"{text[:_LONGEST_QUOTED]}... ({len(text):,} characters)"
 
 
 def storable(text: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from shlex import quote
 
 from stepwell.errors import WHY_NO_JOB, StepNotFound
+from stepwell.errors.text import quoted
 from stepwell.jobs.bulk import CHUNK, Became, JobAct
 from stepwell.postgres import queries
 from stepwell.postgres.query_plan import QueryPlan
@@ -52,10 +53,10 @@ def no_such_step(job_id: str, step: str) -> QueryPlan[str]:
     """A predicate for a job without this step: it names the steps that the job has."""
     keys = [found.key for found in (yield queries.reads.steps(job_id))]
     if not keys:
-        return f"has no step {step!r}, because it has saved none: leave out the step"
+        return f"has no step {quoted(step)}, because it has saved none: leave out the step"
     named = ", ".join(keys[:_MOST_NAMED])
     more = f' and {len(keys) - _MOST_NAMED} more: see "stepwell jobs show {job_id}"' if len(keys) > _MOST_NAMED else ""
-    return f"has no step {step!r}: it has {named}{more}"
+    return f"has no step {quoted(step)}: it has {named}{more}"
 
 
 def waits_of(job_id: str, steps: Sequence[StepInfo]) -> list[str]:

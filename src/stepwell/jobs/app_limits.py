@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from stepwell.errors import BadArgs, ConfigError
+from stepwell.errors.text import quoted
 from stepwell.postgres import queries
 from stepwell.postgres.database_type import Database
 from stepwell.postgres.queries import Query
@@ -113,7 +114,7 @@ def _set_rate(key: str, rate: Rate | None) -> Query[None]:
 def _checked_key(key: str) -> str:
     """Return a key as its jobs have it, which may be long and unprintable."""
     if not isinstance(key, str):
-        raise ConfigError(f"key is {key!r}: give text, such as 'tenant-acme'")
+        raise ConfigError(f"key is {quoted(key)}: give text, such as 'tenant-acme'")
     try:
         return as_stored(key, "key")
     except BadArgs as error:

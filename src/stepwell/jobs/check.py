@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from stepwell.errors import BadArgs, BadValue, ConfigError
+from stepwell.errors.text import quoted
 from stepwell.values.job import JobInfo
 from stepwell.values.json import LARGEST_VALUE, encode_value
 from stepwell.values.sealing import PLAIN, Sealer
@@ -34,7 +35,9 @@ def encode_event(name: str, value: Any, sealer: Sealer = PLAIN) -> str:
 
 def check_step(step: str) -> str:
     if not _is_storable(step):
-        raise ConfigError(f"step is {step!r}: it must be text, without NUL; info().steps lists the steps of a job")
+        raise ConfigError(
+            f"step is {quoted(step)}: it must be text, without NUL; info().steps lists the steps of a job"
+        )
     return step
 
 
@@ -42,7 +45,7 @@ def check_reason(reason: str | None) -> str | None:
     if reason is None:
         return None
     if not _is_storable(reason):
-        raise BadArgs(f"reason is {reason!r}: it must be text, without NUL")
+        raise BadArgs(f"reason is {quoted(reason)}: it must be text, without NUL")
     if len(reason) > _LONGEST_REASON:
         raise BadArgs(f"reason has {len(reason)} characters: the limit is {_LONGEST_REASON}")
     return reason

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from uuid import UUID
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import quoted
 from stepwell.jobs.metadata import encode_metadata
 from stepwell.jobs.task import Task
 from stepwell.postgres import queries
@@ -85,21 +86,21 @@ def check_worker(worker: UUID | str, what: str = "worker") -> UUID:
     try:
         return worker if isinstance(worker, UUID) else UUID(worker)
     except (ValueError, AttributeError, TypeError):
-        raise ConfigError(f"{what} is {worker!r}: give its id, as 'stepwell workers' shows it") from None
+        raise ConfigError(f"{what} is {quoted(worker)}: give its id, as 'stepwell workers' shows it") from None
 
 
 def check_failure(failure: UUID | str, what: str = "failure") -> UUID:
     try:
         return failure if isinstance(failure, UUID) else UUID(failure)
     except (ValueError, AttributeError, TypeError):
-        raise ConfigError(f"{what} is {failure!r}: give its id, as 'stepwell failures' shows it") from None
+        raise ConfigError(f"{what} is {quoted(failure)}: give its id, as 'stepwell failures' shows it") from None
 
 
 def _check_group(group: _HasId | UUID | str, what: str) -> UUID:
     try:
         return group if isinstance(group, UUID) else UUID(group) if isinstance(group, str) else group.id
     except (ValueError, AttributeError, TypeError):
-        raise ConfigError(f"{what} is {group!r}: give a group, or its id, which is a UUID") from None
+        raise ConfigError(f"{what} is {quoted(group)}: give a group, or its id, which is a UUID") from None
 
 
 def check_text(text: str | None, what: str) -> str | None:
@@ -111,7 +112,7 @@ def check_text(text: str | None, what: str) -> str | None:
             return text
     except (AttributeError, TypeError, UnicodeEncodeError):
         pass
-    raise ConfigError(f"{what} is {text!r}: it must be text of 1 to 10,000 bytes, without NUL")
+    raise ConfigError(f"{what} is {quoted(text)}: it must be text of 1 to 10,000 bytes, without NUL")
 
 
 def _check_states(state: State | Sequence[State] | None, what: str) -> tuple[State, ...] | None:
@@ -120,10 +121,10 @@ def _check_states(state: State | Sequence[State] | None, what: str) -> tuple[Sta
     try:
         states = (state,) if isinstance(state, str) else tuple(state)
     except TypeError:
-        raise ConfigError(f"{what} is {state!r}: it must be one or several of {', '.join(_STATES)}") from None
+        raise ConfigError(f"{what} is {quoted(state)}: it must be one or several of {', '.join(_STATES)}") from None
     for one in states:
         if one not in _STATES:
-            raise ConfigError(f"{what} is {one!r}: it must be one of {', '.join(_STATES)}")
+            raise ConfigError(f"{what} is {quoted(one)}: it must be one of {', '.join(_STATES)}")
     if not states:
         raise ConfigError(f"{what} is empty: give at least one of {', '.join(_STATES)}")
     return states

@@ -39,8 +39,9 @@ class Plugin:
         `run.outcome` says how the run ended. The first plugin of the app is the outermost.
 
         If this raises another exception than `call` did, that is how the run ends: `Snooze`, `Cancel` and `Fail` mean
-        what they mean in a handler. If it raises none, the run ends as its handler did. The handler of an async task
-        or thread sees the contextvars that are set here.
+        what they mean in a handler. If it raises none, the run ends as its handler did. If a task with `transaction=`
+        succeeds, that is committed when `call` returns, and an exception after it is only logged. The handler of an
+        async task or thread sees the contextvars that are set here.
         """
         await call()
 
@@ -68,3 +69,13 @@ class Plugin:
     async def stop_worker(self, worker: Any) -> None:
         """Called with each `Worker` that was started, after its last handler has ended. It is cancelled if it takes
         longer than ten seconds."""
+
+
+class MiddlewarePlugin(Plugin):
+    """A function of the user's as a plugin, as `@app.middleware` makes it."""
+
+    def __init__(self, fn: Callable[[Run, Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
+        self.fn = fn
+
+    async def wrap_run(self, run: Run, call: Callable[[], Awaitable[None]]) -> None:
+        await self.fn(run, call)

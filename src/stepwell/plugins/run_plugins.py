@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from stepwell.plugins.hooks import overrides, report_failure
+from stepwell.plugins.hooks import name_of, overrides, report_failure
 from stepwell.plugins.plugin import Plugin
 from stepwell.plugins.run import Run
 from stepwell.telemetry.bus import EventBus
@@ -49,7 +49,7 @@ class RunPlugins:
     @property
     def names(self) -> str:
         """The plugins, for a message."""
-        return " or ".join(type(plugin).__qualname__ for plugin in self._plugins)
+        return " or ".join(map(name_of, self._plugins))
 
     def log_ignored(self, hook: str, error: BaseException) -> None:
         """Log what the plugins did wrong after the outcome was written."""

@@ -24,13 +24,14 @@ _LEAST = 1.0
 
 
 class Deadline:
-    """A deadline in `limit` seconds; None: there is none."""
+    """A deadline in `limit` seconds; None: there is none. `is_call_timeout`: `App(call_timeout=...)` has set it."""
 
-    __slots__ = ("_at", "limit")
+    __slots__ = ("_at", "is_call_timeout", "limit")
     _at: float | None
 
-    def __init__(self, limit: float | None) -> None:
+    def __init__(self, limit: float | None, *, is_call_timeout: bool = False) -> None:
         self.limit = limit
+        self.is_call_timeout = is_call_timeout
         self.restart()
 
     def restart(self) -> None:

@@ -113,10 +113,11 @@ class Database:
     def connect(self) -> SyncConnection:
         """Open a connection in autocommit mode, outside the pool. The caller owns it."""
         self.check_use()
+        deadline = self._deadline()
         try:
-            connection = self._open(Deadline(self.call_timeout))
+            connection = self._open(deadline)
         except psycopg.Error as error:
-            raise explain(self._with_limit(error), self.dsn) from error
+            raise explain(_with_limit(error, deadline), self.dsn) from error
         # The time that opening took does not count against the statements.
         connection.patience = self.call_timeout
         return connection
@@ -131,8 +132,8 @@ class Database:
         `wait`, wait for an unreachable server until the deadline."""
         if self._checked:
             return
-        deadline = deadline or Deadline(self.call_timeout)
-        with self.explaining():
+        deadline = deadline or self._deadline()
+        with self.explaining(deadline):
             # An embedded Postgres is started and migrated here, and that may take any time.
             limit = -1 if deadline.left is None or self.address.may_start_a_server else deadline.left
             if not self._checking.acquire(timeout=limit):
@@ -168,7 +169,7 @@ class Database:
         """Lend a pooled connection in autocommit mode. Raises `NoConnection` if there is none by the deadline."""
         self.check_use()
         self._forget_after_fork()
-        deadline = deadline or Deadline(self.call_timeout)
+        deadline = deadline or self._deadline()
         self.ensure_ready(deadline)
         with self._lock:
             if self._pool is None:
@@ -188,7 +189,7 @@ class Database:
         """The same as `connection`, from the pool of the running event loop."""
         self.check_use()
         self._forget_after_fork()
-        deadline = deadline or Deadline(self.call_timeout)
+        deadline = deadline or self._deadline()
         if not self._checked:
             await in_thread(lambda: self.ensure_ready(deadline))
         loop = running_loop()
@@ -227,31 +228,27 @@ class Database:
             self._async_pools.clear()
 
     @contextmanager
-    def explaining(self) -> Generator[None]:
+    def explaining(self, deadline: Deadline | None = None) -> Generator[None]:
         """Re-raise with a hint: permanent errors, errors of Stepwell's own functions, and an unreachable server."""
         try:
             yield
         except psycopg.Error as error:
             if has_a_hint(error):
-                raise explain(self._with_limit(error), self.dsn) from error
+                raise explain(_with_limit(error, deadline or self._deadline()), self.dsn) from error
             raise
 
     @asynccontextmanager
-    async def aexplaining(self) -> AsyncGenerator[None]:
+    async def aexplaining(self, deadline: Deadline | None = None) -> AsyncGenerator[None]:
         try:
             yield
         except psycopg.Error as error:
             if has_a_hint(error):
-                raise await aexplain(self._with_limit(error), self.dsn) from error
+                raise await aexplain(_with_limit(error, deadline or self._deadline()), self.dsn) from error
             raise
 
-    def _with_limit(self, error: psycopg.Error) -> psycopg.Error:
-        """Return the error with the limit of the whole call, not the part of it that was left at the end."""
-        if isinstance(error, Unanswered | NoConnection) and self.call_timeout is not None:
-            error.limit = self.call_timeout
-            if isinstance(error, NoConnection):
-                error.is_call_timeout = True
-        return error
+    def _deadline(self, within: float | None = None) -> Deadline:
+        """The deadline of a call that begins now, with a limit of its own or by `call_timeout`."""
+        return Deadline(within or self.call_timeout, is_call_timeout=not within)
 
     async def answer_of(self, submit: Callable[[Item], asyncio.Future[Row]], item: Item) -> Row:
         """Submit an item that may wait behind the calls of others, and wait for its answer by `call_timeout`."""
@@ -270,8 +267,8 @@ class Database:
         """Run a query on a pooled connection, `within` so many seconds, by default `call_timeout`. It runs again after
         an error that another try may fix, such as a deadlock, and after a lost connection if the query is
         repeatable."""
-        deadline = Deadline(within or self.call_timeout)
-        with self.explaining():
+        deadline = self._deadline(within)
+        with self.explaining(deadline):
             for pause in _TRIES:
                 try:
                     with self.connection(deadline) as connection:
@@ -284,8 +281,8 @@ class Database:
         raise AssertionError
 
     async def afetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
-        deadline = Deadline(within or self.call_timeout)
-        async with self.aexplaining():
+        deadline = self._deadline(within)
+        async with self.aexplaining(deadline):
             for pause in _TRIES:
                 try:
                     async with self.aconnection(deadline) as connection:
@@ -334,6 +331,13 @@ class Database:
         if pool is not None:
             pool.close()
         await in_thread(self.close)
+
+
+def _with_limit(error: psycopg.Error, deadline: Deadline) -> psycopg.Error:
+    """Return the error with the limit of the whole call, not the part of it that was left at the end."""
+    if isinstance(error, Unanswered | NoConnection) and deadline.limit is not None:
+        error.limit, error.is_call_timeout = deadline.limit, deadline.is_call_timeout
+    return error
 
 
 def _wait_for_connection(deadline: Deadline) -> float:

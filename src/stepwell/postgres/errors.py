@@ -70,6 +70,7 @@ class Unanswered(psycopg.OperationalError):
     def __init__(self, limit: float) -> None:
         super().__init__(f"the server has not answered for {limit:.3g} s")
         self.limit = limit
+        self.is_call_timeout = True
 
 
 class NoConnection(psycopg.OperationalError):

@@ -52,14 +52,14 @@ def explain(error: BaseException, dsn: str | None) -> StepwellError:
         return ours
     place = "the database of connection=" if dsn is None else where(dsn)
     said = in_short(error)
-    if isinstance(error, Unanswered):
-        return DatabaseTimeout(
-            f"{place} has not answered for {describe(error.limit)} {_SETTING}. It is unknown whether the call was "
-            "carried out: check before you repeat it. Does the server hang, is it overloaded, or is the network cut?"
-        )
-    if isinstance(error, NoConnection):
+    if isinstance(error, Unanswered | NoConnection):
         limit = f"{describe(error.limit)} {_SETTING}" if error.is_call_timeout else describe(error.limit)
-        return DatabaseTimeout(f"{place} gave no connection within {limit}: {said}. Nothing was sent; {error.act}")
+        if isinstance(error, NoConnection):
+            return DatabaseTimeout(f"{place} gave no connection within {limit}: {said}. Nothing was sent; {error.act}")
+        return DatabaseTimeout(
+            f"{place} has not answered for {limit}. It is unknown whether the call was carried out: check before you "
+            "repeat it. Does the server hang, is it overloaded, or is the network cut?"
+        )
     if is_read_only_error(error):
         return DatabaseError(
             f"{place} takes no writes ({said}), so nothing was written. If it is a standby, name the primary in the "

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import quoted
 
 Duration: TypeAlias = str | int | float | timedelta
 """Seconds as a number, a timedelta, or text such as "50ms", "30s", "1h30m", "7d", "2w"."""
@@ -22,9 +23,9 @@ def seconds(value: Duration, what: str, *, most: float = HUNDRED_YEARS) -> float
     """Return the duration in seconds. Raises `ConfigError`, which names `what`, if it is malformed or out of bounds."""
     length = _parse(value, what)
     if math.isnan(length) or length < 0:
-        raise ConfigError(f"{what} is {value!r}: it cannot be negative")
+        raise ConfigError(f"{what} is {quoted(value)}: it cannot be negative")
     if length > most:
-        raise ConfigError(f"{what} is {value!r}: that is more than {describe(most)}")
+        raise ConfigError(f"{what} is {quoted(value)}: that is more than {describe(most)}")
     return length
 
 
@@ -54,7 +55,7 @@ def _parse(value: Duration, what: str) -> float:
     text = value.strip().lower()
     parts = list(_PART.finditer(text))
     if not parts or "".join(part.group(0) for part in parts) != text:
-        raise ConfigError(f"{what} is {value!r}: write it as '50ms', '30s', '1h30m', '7d' or '2w'")
+        raise ConfigError(f"{what} is {quoted(value)}: write it as '50ms', '30s', '1h30m', '7d' or '2w'")
     return sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
 
 

@@ -10,6 +10,7 @@ from string import Formatter
 from typing import Any
 
 from stepwell.errors import BadArgs, ConfigError
+from stepwell.errors.text import quoted
 from stepwell.values.instant import in_utc
 
 # A longer key is cut, and ends in a digest of the whole.
@@ -116,7 +117,7 @@ def as_stored(key: str, what: str) -> str:
     """Return the key of a limit, rate or turn as it is stored: cut if it is long. Raises `BadArgs` if it cannot be."""
     key = short(key, what)
     if not key.isprintable() and _CONTROL.search(key):
-        raise BadArgs(f"{what} is {key!r}: a key must not have control characters")
+        raise BadArgs(f"{what} is {quoted(key)}: a key must not have control characters")
     return key
 
 
@@ -143,12 +144,12 @@ def short(key: str, what: str) -> str:
 def check_key(key: str, what: str) -> str:
     """Return the key. Raises `BadArgs` if it is empty or cannot be stored."""
     if not key or "\0" in key:
-        raise BadArgs(f"{what} is {key!r}: a key must be text, not empty and without NUL characters")
+        raise BadArgs(f"{what} is {quoted(key)}: a key must be text, not empty and without NUL characters")
     if not key.isascii():
         try:
             key.encode()
         except UnicodeEncodeError:
             raise BadArgs(
-                f"{what} is {key!r}, which holds half of a surrogate pair, so it is no Unicode text"
+                f"{what} is {quoted(key)}, which holds half of a surrogate pair, so it is no Unicode text"
             ) from None
     return key

@@ -8,6 +8,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import quoted
 from stepwell.web.sendable import LONE_SURROGATE
 
 # A browser sends these only if they are set. A program may also send false.
@@ -48,7 +49,7 @@ def check_known(given: Mapping[str, int], known: Collection[str], what: str) -> 
             takes = ", ".join(f"{one}NAME" if one in groups else one for one in known if one != "back") or "none"
             raise ConfigError(f"{name[:100]!r} is no {what} here: it takes {takes}")
         if times > 1 and name not in _LISTS:
-            raise ConfigError(f"{name!r} is given {times} times: give it once")
+            raise ConfigError(f"{quoted(name)} is given {times} times: give it once")
 
 
 def check_storable(fields: Iterable[tuple[str, str]]) -> None:
@@ -56,7 +57,9 @@ def check_storable(fields: Iterable[tuple[str, str]]) -> None:
     for name, value in fields:
         for text in (name, value):
             if "\0" in text or LONE_SURROGATE.search(text):
-                raise ConfigError(f"{name!r} has a NUL character or half a character (a lone surrogate): leave it out")
+                raise ConfigError(
+                    f"{quoted(name)} has a NUL character or half a character (a lone surrogate): leave it out"
+                )
 
 
 def _is_given(name: str, value: Any) -> bool:
@@ -67,7 +70,7 @@ def _is_given(name: str, value: Any) -> bool:
         return True
     if value in (False, ""):
         return False
-    raise ConfigError(f"{name} is {value!r}: it must be true or false")
+    raise ConfigError(f"{name} is {quoted(value)}: it must be true or false")
 
 
 def _texts(name: str, value: Any) -> list[str]:

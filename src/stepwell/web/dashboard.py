@@ -26,6 +26,7 @@ from stepwell.web.mounting import with_prefix
 from stepwell.web.origin import comes_from_here, has_readable_host, is_local
 from stepwell.web.render import static_files
 from stepwell.web.visit import Refused, Visit, json_response
+from stepwell.web.wording import brief
 
 Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
 
@@ -207,7 +208,7 @@ def _guarded(response: Response, *, cached: bool = False) -> Response:
 
 
 def _explain(visit: Visit, error: Exception) -> Response:
-    status, away, said = 400, False, str(error)
+    status, away, said = 400, False, brief(error)
     title: str | None = None
     if isinstance(error, Refused):
         status = error.status
@@ -218,7 +219,7 @@ def _explain(visit: Visit, error: Exception) -> Response:
     elif isinstance(error, DatabaseError | OSError | psycopg.OperationalError | psycopg.InterfaceError):
         status, away = 503, True
     elif isinstance(error, psycopg.Error):
-        status, said = 500, in_short(error)
+        status, said = 500, brief(in_short(error))
     elif isinstance(error, _GONE):
         status = 404
     return visit.page("error.html", {"error": said}, status, code=status, away=away, heading=title)

@@ -11,6 +11,7 @@ from uuid import UUID
 from starlette.datastructures import QueryParams
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import quoted
 from stepwell.jobs.filter import check_text
 from stepwell.values.duration import seconds
 from stepwell.values.job import FINISHED, LIVE
@@ -23,6 +24,8 @@ from stepwell.web.wording import to_time
 
 STATES: tuple[str, ...] = (*LIVE, *FINISHED)
 NAMES = ("state", "queue", "task", "owner", "worker", "metadata", "arg", "error", "failure", "since", "until", "sort")
+_TEXT = ("queue", "task", "owner", "metadata", "arg", "error")
+"""Filters whose spaces count, also at the ends: names may begin or end with one."""
 AGES = ("newest", "oldest")
 """Orders by age: a list in such an order has no last page."""
 SORTS = {"due": "due first", "priority": "highest priority first", "runtime": "longest run first"}
@@ -37,7 +40,7 @@ class JobFilters:
     """The filters of one view."""
 
     given: dict[str, str]
-    """As they were typed; empty ones are left out."""
+    """As they were given; empty ones are left out."""
     search: Search
     before: UUID | None
     sort: str
@@ -56,6 +59,11 @@ class JobFilters:
         return self.sort if self.sort in SORTS else None
 
     @property
+    def spaced(self) -> list[str]:
+        """The filters that begin or end with a space: a person may not have meant to type it."""
+        return [name for name, value in self.given.items() if any(part != part.strip() for part in value.split("="))]
+
+    @property
     def narrowed(self) -> bool:
         """Whether there is a filter besides the state and the order."""
         return bool(set(self.given) - {"state", "sort"})
@@ -63,13 +71,13 @@ class JobFilters:
 
 def read_filters(query: QueryParams, now: Any, redaction: Redaction) -> JobFilters:
     """Read the filters of a URL. Raises `Refused` with the name of a wrong one."""
-    given = {name: query[name].strip() for name in NAMES if query.get(name, "").strip()}
+    given = {name: query[name] if name in _TEXT else query[name].strip() for name in NAMES if query.get(name)}
     try:
         for name, value in given.items():
             check_text(value, name)
         state = given.get("state")
         if state is not None and state not in STATES:
-            raise ConfigError(f"state is {state!r}: it must be one of {', '.join(STATES)}")
+            raise ConfigError(f"state is {quoted(state)}: it must be one of {', '.join(STATES)}")
         argument, value = _argument(given.get("arg"), redaction)
         search = Search(
             state,
@@ -100,7 +108,7 @@ def read_filters(query: QueryParams, now: Any, redaction: Redaction) -> JobFilte
 
 def _sort(given: str | None) -> str:
     if given not in (None, *AGES, *SORTS):
-        raise ConfigError(f"sort is {given!r}: it must be one of {', '.join((*AGES, *SORTS))}")
+        raise ConfigError(f"sort is {quoted(given)}: it must be one of {', '.join((*AGES, *SORTS))}")
     return given or "newest"
 
 
@@ -111,13 +119,13 @@ def _argument(given: str | None, redaction: Redaction) -> tuple[str | None, str 
     name, equals, value = given.partition("=")
     if not equals:
         if redaction:
-            raise ConfigError(f"arg is {given!r}: some fields are hidden here, so write it as name=value")
+            raise ConfigError(f"arg is {quoted(given)}: some fields are hidden here, so write it as name=value")
         return None, given
     # Stripped before it is checked: what is checked must be what is searched.
-    name, value = name.strip(), value.strip()
+    name = name.strip()
     if redaction.hides_path(name):
-        raise ConfigError(f"arg names {name!r}, which is hidden here")
-    if redaction and value[:1] in ("{", "["):
+        raise ConfigError(f"arg names {quoted(name)}, which is hidden here")
+    if redaction and value.lstrip()[:1] in ("{", "["):
         raise ConfigError("arg has a value of several fields: some are hidden here, so name one of them")
     return name, value
 
@@ -126,19 +134,19 @@ def _metadata(given: str | None, redaction: Redaction) -> str | None:
     """A JSON object, or name=value. The value is JSON, or else text."""
     if given is None:
         return None
-    if given.startswith("{"):
+    if given.lstrip().startswith("{"):
         try:
             wanted = json.loads(given)
         except (ValueError, RecursionError):
-            raise ConfigError(f"metadata is {given!r}: write it as name=value, or as a JSON object") from None
+            raise ConfigError(f"metadata is {quoted(given)}: write it as name=value, or as a JSON object") from None
     else:
         name, equals, value = given.partition("=")
         if not equals:
-            raise ConfigError(f"metadata is {given!r}: write it as name=value, or as a JSON object")
+            raise ConfigError(f"metadata is {quoted(given)}: write it as name=value, or as a JSON object")
         try:
             wanted = {name.strip(): json.loads(value)}
         except (ValueError, RecursionError):
-            wanted = {name.strip(): value.strip()}
+            wanted = {name.strip(): value}
     if redaction.touches(wanted):
         raise ConfigError("metadata names a field that is hidden here")
     try:
@@ -160,7 +168,9 @@ def moment(given: str | None, what: str, now: Any) -> datetime | None:
             return in_utc(at)
         return (to_time(now) or datetime.now(UTC)) - timedelta(seconds=seconds(given, what))
     except (ConfigError, OverflowError):
-        raise ConfigError(f"{what} is {given!r}: write how long ago, such as 2h, or a time: 2026-01-31T12:00") from None
+        raise ConfigError(
+            f"{what} is {quoted(given)}: write how long ago, such as 2h, or a time: 2026-01-31T12:00"
+        ) from None
 
 
 def in_utc(at: datetime) -> datetime:
@@ -172,7 +182,7 @@ def to_uuid(given: str | None, what: str) -> UUID | None:
     try:
         return None if not given else UUID(given)
     except ValueError:
-        raise ConfigError(f"{what} is {given!r}: it must be an id") from None
+        raise ConfigError(f"{what} is {quoted(given)}: it must be an id") from None
 
 
 def asked_number(query: QueryParams, name: str, most: int) -> int | None:
@@ -181,7 +191,7 @@ def asked_number(query: QueryParams, name: str, most: int) -> int | None:
     if not given:
         return None
     if not (given.isascii() and given.isdecimal() and len(given) <= len(str(most)) and 1 <= int(given) <= most):
-        raise Refused(400, f"{name} is {given[:100]!r}: it must be a number from 1 to {most}")
+        raise Refused(400, f"{name} is {quoted(given)}: it must be a number from 1 to {most}")
     return int(given)
 
 
@@ -197,5 +207,5 @@ def to_whole(given: str | None, what: str, default: int, most: int, *, least: in
     if given is None:
         return default
     if not (given.isascii() and given.isdecimal() and len(given) < 9 and least <= int(given) <= most):
-        raise ConfigError(f"{what} is {given!r}: it must be a number from {least} to {most}")
+        raise ConfigError(f"{what} is {quoted(given)}: it must be a number from {least} to {most}")
     return int(given)

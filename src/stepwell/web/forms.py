@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Union
 
+from stepwell.errors.text import quoted
 from stepwell.jobs.task import Task
 from stepwell.values.json import encoder
 from stepwell.web.sendable import LONE_SURROGATE
@@ -133,7 +134,7 @@ def arguments_from(fields: list[Field], typed: Mapping[str, list[str]]) -> dict[
                 if way == "null":
                     found[field.name] = None
             case other:
-                raise Refused(400, f"as.{field.name} is {other!r}: it must be one of {', '.join(WAYS)}")
+                raise Refused(400, f"as.{field.name} is {quoted(other)}: it must be one of {', '.join(WAYS)}")
     return found
 
 
@@ -149,7 +150,7 @@ def _loaded(field: Field, text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         if field.widget == "number":
-            raise Refused(400, f"argument {field.name!r} is {text!r}: it must be a number") from None
+            raise Refused(400, f"argument {field.name!r} is {quoted(text)}: it must be a number") from None
         raise Refused(400, f"argument {field.name!r} is not JSON: write text in double quotes") from None
 
 

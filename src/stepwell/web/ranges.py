@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from stepwell.errors.text import quoted
 from stepwell.web.charts import Bars, bars
 from stepwell.web.visit import Refused, Visit
 from stepwell.web.wording import to_time
@@ -53,7 +54,7 @@ def chosen(visit: Visit) -> Range:
     """The range in the URL, or an hour."""
     name = visit.request.query_params.get("range", "1h")
     if name not in RANGES:
-        raise Refused(400, f"range is {name!r}: it must be one of {', '.join(RANGES)}")
+        raise Refused(400, f"range is {quoted(name)}: it must be one of {', '.join(RANGES)}")
     return RANGES[name]
 
 

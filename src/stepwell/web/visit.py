@@ -20,6 +20,7 @@ from stepwell.web.live import POLL_EVERY, is_polled
 from stepwell.web.reads import pulse
 from stepwell.web.render import environment
 from stepwell.web.sendable import sendable, to_json
+from stepwell.web.wording import brief
 
 if TYPE_CHECKING:
     from stepwell.web.dashboard import Dashboard
@@ -131,6 +132,7 @@ class Visit:
 
     def done(self, said: str, back: str, data: Mapping[str, Any] | None = None, *, ok: bool = True) -> Response:
         """Answer to an act: go back to the page it came from, with its filters, and say there what was done."""
+        said = brief(said)
         if self.wants_json:
             return json_response({"ok": ok, "said": said, **(data or {})}, 200 if ok else 409)
         response = RedirectResponse(self.root + inside(back), 303)

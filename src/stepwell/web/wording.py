@@ -10,7 +10,14 @@ from stepwell.values.json_copy import TOO_DEEP
 
 MOST_COUNTED = 10_000
 NOTHING = "\N{EN DASH}"
+_LONGEST_SAID = 4000
 _UNITS = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
+
+
+def brief(said: object) -> str:
+    """A message, cut: it may quote what somebody sent, or what a job has."""
+    text = str(said)
+    return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}... ({len(text):,} characters)"
 
 
 def to_time(given: str | datetime | None) -> datetime | None:

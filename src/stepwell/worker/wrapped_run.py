@@ -23,7 +23,7 @@ async def execute_wrapped(
     plugins: RunPlugins, wanting: Sequence[Plugin], run: Run, execute: Callable[[T], Awaitable[Outcome]], given: T
 ) -> Outcome:
     """Await `execute(given)` inside `wrap_run` of the plugins that want the run."""
-    handler = _Handler(run, execute, given)
+    handler = _Handler(plugins, run, execute, given)
     try:
         await plugins.around_run(run, handler.call, wanting)
     except BaseException as raised:
@@ -39,7 +39,7 @@ async def execute_batch_wrapped(
     plugins: RunPlugins, run: Run, execute: Callable[[], Awaitable[list[Outcome]]]
 ) -> list[Outcome]:
     """The same for a batch, with all plugins."""
-    handler = _BatchHandler(run, execute)
+    handler = _BatchHandler(plugins, run, execute)
     try:
         await plugins.around_run(run, handler.call)
     except BaseException as raised:
@@ -61,9 +61,7 @@ def _is_known(raised: BaseException, handler: _Handler[Any] | _BatchHandler, plu
 
 def _check(plugins: RunPlugins, run: Run, handler: _Handler[Any] | _BatchHandler) -> None:
     if run.outcome is None:
-        raise ConfigError(
-            f"{plugins.names} returned from wrap_run without 'await call()': raise Cancel or Snooze to skip the run"
-        )
+        raise ConfigError(f"{plugins.names} returned without 'await call()': raise Cancel or Snooze to skip the run")
     if handler.error is not None:
         # Without the frames of the plugins, through which it has passed.
         BaseException.with_traceback(handler.error, handler.frames)
@@ -72,9 +70,10 @@ def _check(plugins: RunPlugins, run: Run, handler: _Handler[Any] | _BatchHandler
 class _Handler(Generic[T]):
     """A handler that plugins call, and how it ended."""
 
-    __slots__ = ("_called", "_execute", "_given", "_run", "error", "frames", "outcome")
+    __slots__ = ("_called", "_execute", "_given", "_plugins", "_run", "error", "frames", "outcome")
 
-    def __init__(self, run: Run, execute: Callable[[T], Awaitable[Outcome]], given: T) -> None:
+    def __init__(self, plugins: RunPlugins, run: Run, execute: Callable[[T], Awaitable[Outcome]], given: T) -> None:
+        self._plugins = plugins
         self._run = run
         self._execute = execute
         self._given = given
@@ -89,7 +88,7 @@ class _Handler(Generic[T]):
 
     async def call(self) -> None:
         if self._called:
-            _refuse_twice()
+            _refuse_twice(self._plugins)
         self._called = True
         outcome = self.outcome = await self._execute(self._given)
         if type(outcome) is Succeeded:
@@ -104,9 +103,10 @@ class _Handler(Generic[T]):
 class _BatchHandler:
     """The same for a batch."""
 
-    __slots__ = ("_called", "_execute", "_run", "error", "frames", "outcomes")
+    __slots__ = ("_called", "_execute", "_plugins", "_run", "error", "frames", "outcomes")
 
-    def __init__(self, run: Run, execute: Callable[[], Awaitable[list[Outcome]]]) -> None:
+    def __init__(self, plugins: RunPlugins, run: Run, execute: Callable[[], Awaitable[list[Outcome]]]) -> None:
+        self._plugins = plugins
         self._run = run
         self._execute = execute
         self._called = False
@@ -120,7 +120,7 @@ class _BatchHandler:
 
     async def call(self) -> None:
         if self._called:
-            _refuse_twice()
+            _refuse_twice(self._plugins)
         self._called = True
         self.outcomes = await self._execute()
         self._run.outcome = _name(self.outcomes[0])
@@ -129,9 +129,9 @@ class _BatchHandler:
             raise error
 
 
-def _refuse_twice() -> None:
+def _refuse_twice(plugins: RunPlugins) -> None:
     # Also while the first call goes on, or after it was cancelled: the handler has begun.
-    raise RuntimeError("wrap_run called its handler twice: a run calls it once")
+    raise RuntimeError(f"{plugins.names} called the handler twice: write 'await call()' once")
 
 
 def _name(outcome: Outcome) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from stepwell.contrib.prometheus.metrics import WorkerMetrics
+from stepwell.contrib.prometheus.metrics import register
 from stepwell.contrib.prometheus.run_counts import EVENTS, RunCounts
 from stepwell.contrib.prometheus.server import MetricsServer, Response
 from stepwell.errors import ConfigError, StepwellError
@@ -34,8 +34,8 @@ class Prometheus(Plugin):
     """Counts runs and serves the counts over HTTP, from the start of the first worker to the end of the last.
 
     `port` 0 is any free port, and None serves nothing: `registry` has the metrics for a server of your own. It is a new
-    registry unless given; a given one is served whole, with your own metrics. `host` is the address to listen on. The
-    pages have no password: keep it on loopback, or behind a firewall.
+    registry unless given; a given one is served whole, with your own metrics. Apps with the same registry are added up.
+    `host` is the address to listen on. The pages have no password: keep it on loopback, or behind a firewall.
     """
 
     wanted_events = EVENTS
@@ -55,7 +55,7 @@ class Prometheus(Plugin):
         self._workers: dict[Any, asyncio.AbstractEventLoop] = {}
         self._server: MetricsServer | None = None
         self._gauges = DatabaseGauges()
-        self.registry.register(WorkerMetrics(self.counts, self.statuses, self.database_gauges))
+        register(self.registry, self)
 
     @property
     def url(self) -> str:

@@ -54,6 +54,11 @@ class Histogram:
         made.sum = self.sum
         return made
 
+    def include(self, other: Histogram) -> None:
+        """Add the observations of another with the same bounds."""
+        self._counts = [own + theirs for own, theirs in zip(self._counts, other._counts, strict=True)]
+        self.sum += other.sum
+
     def buckets(self) -> list[tuple[str, float]]:
         """The bounds as text, each with how many observations are at most that, as Prometheus has them."""
         total = 0
@@ -147,6 +152,22 @@ class RunCounts:
             made.claims, made.flushes = self.claims.copy(), self.flushes.copy()
             made.flush_seconds = self.flush_seconds.copy()
         return made
+
+
+def summed(snapshots: Sequence[RunCounts]) -> RunCounts:
+    """Add up snapshots of several apps, into the first."""
+    total, *others = snapshots
+    for other in others:
+        total.ended.update(other.ended)
+        total.enqueued.update(other.enqueued)
+        total.totals.update(other.totals)
+        for mine, theirs in ((total.run, other.run), (total.wait, other.wait)):
+            for labels, histogram in theirs.items():
+                _histogram(mine, labels).include(histogram)
+        total.claims.include(other.claims)
+        total.flushes.include(other.flushes)
+        total.flush_seconds.include(other.flush_seconds)
+    return total
 
 
 def _histogram(histograms: dict[Labels, Histogram], labels: Labels) -> Histogram:

@@ -10,6 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from stepwell.errors import BadArgs
+from stepwell.errors.text import quoted
 from stepwell.jobs.bulk import JobAct, cancelling, deleting, retrying, running_now
 from stepwell.jobs.bulk_operation import MOST_COUNTED
 from stepwell.postgres import queries
@@ -93,7 +94,7 @@ def _confirmed(form: Mapping[str, Sequence[str]]) -> int:
     """The number of jobs that was typed or clicked. More than 10,000 are not counted."""
     typed = one(form, "count").strip().replace(",", "").removesuffix("+")
     if not (typed.isascii() and typed.isdecimal() and len(typed) < 10):
-        raise Refused(400, f"count is {typed!r}: confirm the number of jobs")
+        raise Refused(400, f"count is {quoted(typed)}: confirm the number of jobs")
     number = int(typed)
     shown = next(iter(form.get("shown") or ()), typed)
     if shown != str(number):
@@ -110,5 +111,5 @@ def _as_of(form: Mapping[str, Sequence[str]]) -> str | None:
     except OverflowError:
         pass
     if given:
-        raise Refused(400, f"as_of is {given!r}: it must be a time with its zone, as the preview gave it")
+        raise Refused(400, f"as_of is {quoted(given)}: it must be a time with its zone, as the preview gave it")
     return None

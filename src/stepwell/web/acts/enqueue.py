@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from stepwell.errors import StepwellError
+from stepwell.errors.text import quoted
 from stepwell.jobs.handle import JobHandle
 from stepwell.jobs.task import Task
 from stepwell.postgres.acting import Actor, record_of
@@ -19,6 +20,7 @@ from stepwell.web.forms import arguments_from, fields_of, filled
 from stepwell.web.own_settings import own_settings
 from stepwell.web.pages.new_job import form_page, job_like, task_named
 from stepwell.web.visit import Refused, Visit
+from stepwell.web.wording import brief
 
 OPTIONS = ("queue", "priority", "delay", "metadata")
 
@@ -27,7 +29,7 @@ async def enqueue(visit: Visit) -> Response:
     form = await visit.form()
     task = task_named(visit, one(form, "task"))
     fields = fields_of(task)
-    options = {name: form[name][0].strip() for name in OPTIONS if form.get(name, [""])[0].strip()}
+    options = {name: form[name][0] for name in OPTIONS if form.get(name, [""])[0]}
     like = next(iter(form.get("like") or ()), "")
     own = own_settings(await job_like(visit, like), task) if like else None
     try:
@@ -35,7 +37,7 @@ async def enqueue(visit: Visit) -> Response:
         given = {**(own.options if own else {}), **_read_options(options)}
         job = await _enqueue(visit, task, given, args, kwargs)
     except StepwellError as error:
-        return form_page(visit, task, filled(fields, form), options, str(error), own=own)
+        return form_page(visit, task, filled(fields, form), options, brief(error), own=own)
     if not job.inserted:
         return visit.done(
             "The job was there already: it has the same unique key.", f"/jobs/{job.id}", {"job": str(job.id)}
@@ -60,7 +62,7 @@ def _read_options(typed: Mapping[str, str]) -> dict[str, Any]:
         try:
             options["priority"] = int(typed["priority"])
         except ValueError:
-            raise Refused(400, f"priority is {typed['priority']!r}: it must be a whole number") from None
+            raise Refused(400, f"priority is {quoted(typed['priority'])}: it must be a whole number") from None
     if "metadata" in typed:
         try:
             options["metadata"] = json.loads(typed["metadata"])

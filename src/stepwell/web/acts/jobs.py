@@ -12,6 +12,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from stepwell.errors import BadArgs, CodecError, ConfigError, JobNotFound, StepNotFound, StepwellError
+from stepwell.errors.text import quoted
 from stepwell.jobs.act_by_id import act_by_id
 from stepwell.jobs.bulk import JobAct, cancelling, deleting, moving, retrying, running_now
 from stepwell.postgres.query_plan import arun
@@ -69,12 +70,14 @@ async def delete(visit: Visit) -> Response:
 
 def moving_to(form: Mapping[str, Sequence[str]]) -> JobAct:
     """The act that the fields `to` (a queue), `priority` and `run_at` of a form ask for."""
-    to, priority, run_at = (next(iter(form.get(name) or ()), "").strip() for name in ("to", "priority", "run_at"))
+    to, priority, run_at = (next(iter(form.get(name) or ()), "") for name in ("to", "priority", "run_at"))
+    # The name of a queue may begin or end with a space.
+    priority, run_at = priority.strip(), run_at.strip()
     try:
         # A browser sends a time without its zone. Every time on the pages is in UTC.
         at = None if not run_at else in_utc(datetime.fromisoformat(run_at))
     except (ValueError, OverflowError):
-        raise Refused(400, f"run_at is {run_at!r}: write a time such as 2026-01-31T12:00") from None
+        raise Refused(400, f"run_at is {quoted(run_at)}: write a time such as 2026-01-31T12:00") from None
     try:
         return moving(to or None, None if not priority else int(priority), at)
     except ConfigError as error:
@@ -123,7 +126,7 @@ async def signal(visit: Visit) -> Response:
     try:
         value = json.loads(text) if text else None
     except (ValueError, RecursionError):
-        raise Refused(400, f'the value of the signal is {text!r}: write JSON, such as "yes" or 42') from None
+        raise Refused(400, f'the value of the signal is {quoted(text)}: write JSON, such as "yes" or 42') from None
     try:
         await visit.app.job(job_id).asend(name, value)
     except (JobNotFound, BadArgs, ConfigError) as error:
@@ -172,7 +175,7 @@ async def edit(visit: Visit) -> Response:
 def _new_args(visit: Visit, name: str, form: Mapping[str, Sequence[str]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     task = visit.app.tasks.get(name)
     if task is None:
-        raise Refused(409, f"this app has no task {name!r}: edit the args where its code is")
+        raise Refused(409, f"this app has no task {quoted(name)}: edit the args where its code is")
     if "args" in form:
         try:
             given: Any = json.loads(one(form, "args"))

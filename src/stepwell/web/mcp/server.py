@@ -6,16 +6,19 @@ from collections.abc import Iterable
 from typing import Any, Literal
 from uuid import UUID
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import ToolAnnotations
+from mcp.types import Tool, ToolAnnotations
 
 from stepwell.app import App
-from stepwell.errors import StepwellError
+from stepwell.errors import ConfigError, StepwellError
+from stepwell.errors.text import quoted
 from stepwell.web.access import VIEWER
+from stepwell.web.body import check_known
 from stepwell.web.dashboard import Dashboard
 from stepwell.web.mcp.ask import ask
 from stepwell.web.mcp.bounds import bounded
+from stepwell.web.wording import brief
 
 _READ = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 _INSTRUCTIONS = """\
@@ -35,7 +38,7 @@ Level = Literal["debug", "info", "warning", "error", "critical"]
 def make_mcp_server(app: App, *, redact: Iterable[str] = ()) -> MCPServer:
     """Return a server with the tools, over this app's database. `redact` hides fields, as in the dashboard."""
     dashboard = Dashboard(app, rights=VIEWER, redact=redact)
-    server = MCPServer("stepwell", instructions=_INSTRUCTIONS, log_level="WARNING")
+    server = _Server("stepwell", instructions=_INSTRUCTIONS, log_level="WARNING")
 
     async def whole(path: str, **query: Any) -> dict[str, Any]:
         try:
@@ -188,11 +191,35 @@ def make_mcp_server(app: App, *, redact: Iterable[str] = ()) -> MCPServer:
     return server
 
 
+class _Server(MCPServer):
+    """A server that refuses an argument with a wrong name, and whose errors are no longer than its answers."""
+
+    async def list_tools(self) -> list[Tool]:
+        return [
+            tool.model_copy(update={"input_schema": {**tool.input_schema, "additionalProperties": False}})
+            for tool in await super().list_tools()
+        ]
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+        try:
+            for tool in await super().list_tools():
+                if tool.name == name:
+                    # A filter that is ignored would choose more jobs than were meant.
+                    check_known(dict.fromkeys(arguments, 1), tool.input_schema["properties"], "argument")
+            return await super().call_tool(name, arguments, context)
+        except ConfigError as error:
+            raise ToolError(str(error)) from None
+        except ToolError as error:
+            if (said := brief(error)) == str(error):
+                raise
+            raise ToolError(said) from None
+
+
 def _uuid(given: str, what: str, tool: str) -> str:
     try:
         return str(UUID(given))
     except ValueError:
-        raise ToolError(f"{given!r} is not the id of a {what}: {tool} has ids") from None
+        raise ToolError(f"{quoted(given)} is not the id of a {what}: {tool} has ids") from None
 
 
 async def serve_stdio(app: App, *, redact: Iterable[str] = ()) -> None:

@@ -16,7 +16,8 @@ _MOST = 2**63 - 1
 
 async def show(visit: Visit) -> Response:
     query = visit.request.query_params
-    given = {name: query[name].strip() for name in ("who", "act") if query.get(name, "").strip()}
+    # The name of a user may begin or end with a space.
+    given = {name: query[name] for name in ("who", "act") if query.get(name)}
     try:
         for name, value in given.items():
             check_text(value, name)

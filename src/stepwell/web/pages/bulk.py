@@ -8,6 +8,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import quoted
 from stepwell.postgres import queries
 from stepwell.postgres.queries.bulk import BulkAct
 from stepwell.web.filters import asked_limit, read_filters, to_uuid
@@ -28,7 +29,7 @@ async def preview(visit: Visit) -> Response:
     act = query.get("act", "")
     right = cast("BulkAct", act)
     if act not in bulk.STATES:
-        raise Refused(400, f"act is {act!r}: it must be one of {', '.join(bulk.STATES)}")
+        raise Refused(400, f"act is {quoted(act)}: it must be one of {', '.join(bulk.STATES)}")
     if not visit.may(right):
         raise Refused(403, f"{visit.user.name} may not do this here: it needs the right {right!r}")
     filters = read_filters(query, visit.pulse["now"], visit.dashboard.redaction)

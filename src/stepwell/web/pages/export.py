@@ -11,6 +11,7 @@ from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 
+from stepwell.errors.text import quoted
 from stepwell.web.filters import JobFilters, read_filters
 from stepwell.web.reads import bulk
 from stepwell.web.reads.jobs import search
@@ -45,7 +46,7 @@ async def export(visit: Visit) -> Response:
     }
     chosen = query.get("format", "json")
     if chosen not in formats:
-        raise Refused(400, f"format is {chosen!r}: it must be csv or json")
+        raise Refused(400, f"format is {quoted(chosen)}: it must be csv or json")
     media_type, written = formats[chosen]
     pages = _pages(visit, filters)
     # The first page is read before the answer begins, so that an error is still an answer of its own.

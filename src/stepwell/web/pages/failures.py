@@ -7,6 +7,7 @@ from typing import Any, get_args
 from starlette.responses import Response
 
 from stepwell.errors import ConfigError
+from stepwell.errors.text import quoted
 from stepwell.jobs.filter import check_text
 from stepwell.values.failure_info import FailureState
 from stepwell.web.charts import bars
@@ -20,13 +21,14 @@ _PAGE = 50
 
 async def show(visit: Visit) -> Response:
     query = visit.request.query_params
-    given = {name: query[name].strip() for name in ("state", "task", "sort") if query.get(name, "").strip()}
+    # The name of a task may begin or end with a space.
+    given = {name: query[name] for name in ("state", "task", "sort") if query.get(name)}
     state, sort = given.get("state", "open"), given.get("sort", "last")
     try:
         if state not in STATES:
-            raise ConfigError(f"state is {state!r}: it must be one of {', '.join(STATES)}")
+            raise ConfigError(f"state is {quoted(state)}: it must be one of {', '.join(STATES)}")
         if sort not in ("last", "count"):
-            raise ConfigError(f"sort is {sort!r}: it must be last or count")
+            raise ConfigError(f"sort is {quoted(sort)}: it must be last or count")
         task = check_text(given.get("task"), "task")
         after = to_uuid(query.get("after"), "after")
     except ConfigError as error:

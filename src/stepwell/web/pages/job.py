@@ -8,6 +8,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from stepwell.errors import CodecError, no_such_job
+from stepwell.errors.text import quoted
 from stepwell.web.filters import asked_limit
 from stepwell.web.pages import logs as log_pages
 from stepwell.web.reads import jobs
@@ -93,5 +94,5 @@ async def _steps(visit: Visit, job_id: UUID, offset: int, limit: int = STEPS) ->
 def _offset(visit: Visit) -> int:
     given = visit.request.query_params.get("offset", "0")
     if not (given.isascii() and given.isdecimal() and len(given) < 9):
-        raise Refused(400, f"offset is {given!r}: it must be a number")
+        raise Refused(400, f"offset is {quoted(given)}: it must be a number")
     return int(given)

@@ -8,6 +8,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from stepwell.errors import no_such_job
+from stepwell.errors.text import quoted
 from stepwell.postgres import queries
 from stepwell.values.log_level import LEVELS, level_name
 from stepwell.web.filters import asked_limit
@@ -62,7 +63,7 @@ async def _read(
 def _level(visit: Visit) -> str:
     given = visit.request.query_params.get("level", "debug").lower()
     if given not in LEVELS:
-        raise Refused(400, f"level is {given!r}: it must be one of {', '.join(LEVELS)}")
+        raise Refused(400, f"level is {quoted(given)}: it must be one of {', '.join(LEVELS)}")
     return given
 
 
@@ -71,5 +72,5 @@ def _line(visit: Visit, name: str) -> int | None:
     if given is None:
         return None
     if not (given.isascii() and given.isdecimal() and len(given) < 10):
-        raise Refused(400, f"{name} is {given!r}: it must be the number of a line")
+        raise Refused(400, f"{name} is {quoted(given)}: it must be the number of a line")
     return int(given)

@@ -10,6 +10,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from stepwell.errors import CodecError, no_such_job
+from stepwell.errors.text import quoted
 from stepwell.jobs.task import Task
 from stepwell.web.forms import Field, fields_of
 from stepwell.web.own_settings import OwnSettings, own_settings
@@ -49,7 +50,7 @@ async def job_like(visit: Visit, like: str) -> dict[str, Any]:
     try:
         found = await visit.read(jobs.job(UUID(like)))
     except ValueError:
-        raise Refused(400, f"like is {like!r}: it must be the id of a job") from None
+        raise Refused(400, f"like is {quoted(like)}: it must be the id of a job") from None
     if found is None:
         raise no_such_job(like)
     return found
@@ -73,7 +74,7 @@ def _shown_fields(visit: Visit, text: str | None) -> tuple[dict[str, Any], list[
 def task_named(visit: Visit, name: str) -> Task[..., Any]:
     task = visit.app.tasks.get(name)
     if task is None:
-        raise Refused(404, f"this app has no task {name!r}: enqueue it where its code is")
+        raise Refused(404, f"this app has no task {quoted(name)}: enqueue it where its code is")
     return task
 
 
