@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
@@ -30,7 +29,7 @@ from stepwell.postgres.connection import (
     open_within,
 )
 from stepwell.postgres.errors import NoConnection, Unanswered
-from stepwell.postgres.fetch import afetch, afetch_each, fetch, fetch_each, may_retry, refuse_stale_answer
+from stepwell.postgres.fetch import afetch, afetch_each, fetch, fetch_each, pause_or_raise, refuse_stale_answer
 from stepwell.postgres.hints import aexplain, explain, has_a_hint
 from stepwell.postgres.pool import LoopPool, SyncPool
 from stepwell.postgres.queries import Query
@@ -277,7 +276,7 @@ class Database:
                         refuse_stale_answer(connection, query)
                         return rows
                 except psycopg.Error as error:
-                    time.sleep(_pause_or_raise(error, pause, deadline, repeatable=query.repeatable))
+                    time.sleep(pause_or_raise(error, pause, deadline, repeatable=query.repeatable))
         raise AssertionError
 
     async def afetch(self, query: Query[Row], within: float | None = None) -> list[Row]:
@@ -291,7 +290,7 @@ class Database:
                         refuse_stale_answer(connection, query)
                         return rows
                 except psycopg.Error as error:
-                    await asyncio.sleep(_pause_or_raise(error, pause, deadline, repeatable=query.repeatable))
+                    await asyncio.sleep(pause_or_raise(error, pause, deadline, repeatable=query.repeatable))
         raise AssertionError
 
     def fetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
@@ -303,7 +302,7 @@ class Database:
                     with self.connection() as connection:
                         return fetch_each(connection, queries)
                 except psycopg.Error as error:
-                    time.sleep(_pause_or_raise(error, pause, Deadline(None), repeatable=False))
+                    time.sleep(pause_or_raise(error, pause, Deadline(None), repeatable=False))
         raise AssertionError
 
     async def afetch_each(self, queries: Iterable[Query[Row]]) -> list[Row]:
@@ -313,7 +312,7 @@ class Database:
                     async with self.aconnection() as connection:
                         return await afetch_each(connection, queries)
                 except psycopg.Error as error:
-                    await asyncio.sleep(_pause_or_raise(error, pause, Deadline(None), repeatable=False))
+                    await asyncio.sleep(pause_or_raise(error, pause, Deadline(None), repeatable=False))
         raise AssertionError
 
     def close(self) -> None:
@@ -342,10 +341,3 @@ def _with_limit(error: psycopg.Error, deadline: Deadline) -> psycopg.Error:
 
 def _wait_for_connection(deadline: Deadline) -> float:
     return _DEFAULT_WAIT if deadline.left is None else deadline.left
-
-
-def _pause_or_raise(error: psycopg.Error, pause: float | None, deadline: Deadline, *, repeatable: bool) -> float:
-    """Return the seconds before the next try; raise the error if there must be none."""
-    if pause is None or deadline.left == 0.0 or not may_retry(error, repeatable=repeatable):
-        raise error
-    return pause * random.uniform(0.5, 1)  # noqa: S311

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from stepwell.postgres.acting import record_of, to_record
 from stepwell.postgres.connection import (
     AnyConnection,
     AsyncConnection,
+    Deadline,
     SyncConnection,
     apipeline,
     became_read_only,
@@ -84,7 +86,14 @@ def _unless_lost(connection: AnyConnection, error: TypeError) -> Exception:
     return psycopg.OperationalError(f"the connection was lost ({error})") if connection.closed else error
 
 
-def may_retry(error: psycopg.Error, *, repeatable: bool) -> bool:
+def pause_or_raise(error: psycopg.Error, pause: float | None, deadline: Deadline, *, repeatable: bool) -> float:
+    """Return the seconds before the next try; raise the error if there must be none."""
+    if pause is None or deadline.left == 0.0 or not _may_retry(error, repeatable=repeatable):
+        raise error
+    return pause * random.uniform(0.5, 1)  # noqa: S311
+
+
+def _may_retry(error: psycopg.Error, *, repeatable: bool) -> bool:
     # A caller with a lock_timeout does not want to wait that long several times, nor for a silent server.
     if isinstance(error, psycopg.errors.LockNotAvailable | Unanswered):
         return False
