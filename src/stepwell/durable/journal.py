@@ -80,6 +80,8 @@ class Journal:
         self._closed = False
         self.notes = Notes()
         self.undos: list[Undo] = []
+        self.patches: dict[str, bool] = {}
+        """The answers of `ctx.patched` in this run, by key."""
         saved = read_journal(job)
         self.undoing = saved.undoing
         self.life = saved.life

@@ -48,10 +48,18 @@ def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
 
 
 def patched(journal: Journal, name: str) -> bool:
-    """Whether this job runs the new code: it did so at its first visit, or has no saved steps left to replay."""
+    """Whether this job runs the new code: it did so at its first visit, or has no saved steps left to replay. Each
+    branch has a first visit of its own, since branches come to it in any order."""
     key = f"patch:{check_name(name, 'name')}"
-    saved = journal.peek(journal.branch.prefix + key)
-    if saved is None and (journal.replaying or journal.undoing):
+    full = journal.branch.prefix + key
+    if full not in journal.patches:
+        # A later visit has the answer of the first, even if the replay has ended in between.
+        journal.patches[full] = _runs_new_code(journal, key, full)
+    return journal.patches[full]
+
+
+def _runs_new_code(journal: Journal, key: str, full: str) -> bool:
+    if journal.peek(full) is None and (journal.replaying or journal.undoing):
         return False
     entry = journal.enter("patch", key, key)
     if entry.saved is None:
