@@ -113,10 +113,6 @@ async def test_a_caught_error_has_won_and_the_others_take_nothing_any_more(app: 
     async def child(ctx: Context) -> None:
         await ctx.wait_for("never")
 
-    async def after(ctx: Context) -> list[Any]:
-        first = (await ctx.wait_for("stop", timeout="1d")).value
-        return [first, (await ctx.receive("sig")).value]
-
     @app.task
     async def work(ctx: Context) -> list[Any]:
         async def late() -> None:
@@ -124,11 +120,12 @@ async def test_a_caught_error_has_won_and_the_others_take_nothing_any_more(app: 
             await ctx.step(fail)
 
         try:
-            won = await ctx.first(late(), ctx.wait_for("stop"), ctx.receive("sig"), ctx.spawn(child))
+            won = await ctx.first(late(), ctx.gather(ctx.receive("sig"), ctx.wait_for("stop")), ctx.spawn(child))
             ways.append(f"branch {won.branch}")
         except Fail:
             ways.append("caught")
-        return await after(ctx)
+        first = (await ctx.wait_for("stop", timeout="1d")).value
+        return [first, (await ctx.receive("sig")).value]
 
     @app.task
     def plain_work(ctx: SyncContext) -> list[Any]:
@@ -136,8 +133,11 @@ async def test_a_caught_error_has_won_and_the_others_take_nothing_any_more(app: 
             ctx.wait_for("begin")
             ctx.step(fail)
 
+        def both() -> None:
+            ctx.gather(lambda: ctx.receive("sig"), lambda: ctx.wait_for("stop"))
+
         try:
-            won = ctx.first(late, lambda: ctx.wait_for("stop"), lambda: ctx.receive("sig"), ctx.spawn(child))
+            won = ctx.first(late, both, ctx.spawn(child))
             ways.append(f"branch {won.branch}")
         except Fail:
             ways.append("caught")
@@ -147,12 +147,12 @@ async def test_a_caught_error_has_won_and_the_others_take_nothing_any_more(app: 
     async with Worker(app):
         job = await (plain_work if plain else work).aenqueue()
         await auntil(lambda: ended(app, job.id, "waiting"))
+        await job.asend("sig", 2)
         await app.aemit("begin")
         [loser] = await auntil(lambda: app.ajobs(task="child"))
         await auntil(lambda: ended(app, loser.id, "cancelled"))
         await auntil(lambda: ended(app, job.id, "waiting"))
         await app.aemit("stop", value=1)
-        await job.asend("sig", 2)
         assert await job.aresult(timeout="30s") == [1, 2]
     assert set(ways) == {"caught"}
     assert len(ways) >= 2
