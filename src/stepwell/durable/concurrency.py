@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,9 +19,9 @@ from stepwell.durable.branches import (
     settle,
 )
 from stepwell.durable.children import Child, child_result, spawned_by
-from stepwell.durable.cut_off import CutOff
-from stepwell.durable.exits import Suspend
+from stepwell.durable.exits import Suspend, wait_text
 from stepwell.durable.function_info import name_of
+from stepwell.durable.notes import CutOff
 from stepwell.durable.run_state import RunState
 from stepwell.durable.saved_error import describe_error, tag_decision
 from stepwell.durable.unawaited import close_unused
@@ -100,7 +100,7 @@ async def map(  # noqa: A001 errors quote the coroutine's name
 async def first(run: RunState, branches: Sequence[Awaitable[Any]]) -> First:
     """Run branches concurrently until one has ended, save which one, and cancel the others with their children.
 
-    If it ended with an error, which one is saved only if the handler catches that: see `cut_off`."""
+    If it ended with an error, which one is saved only if the handler catches that: see `CutOff`."""
     if not branches:
         raise ConfigError("ctx.first takes at least one branch")
     journal = run.journal
@@ -162,6 +162,29 @@ async def first(run: RunState, branches: Sequence[Awaitable[Any]]) -> First:
     await _cancel(run, await _live_children(run, branches, names, winner))
     journal.was_saved()
     return First(winner, settle(journal, [end])[0])
+
+
+async def end_cut_off(run: RunState, error: BaseException | None, repeated: Collection[str]) -> None:
+    """See to the branches that were cut off, as the run ends. `repeated` are the steps that the next attempt takes
+    again."""
+    cuts, notes = run.journal.notes.cut_off, run.journal.notes.all()
+    failed = isinstance(error, Exception)
+    # A decision that was noted and not saved is lost with the attempt.
+    lost = [cut for cut in cuts if cut.caught and not (failed and (cut.step.key in repeated or cut.step in notes))]
+    again = [cut for cut in cuts if failed and cut not in lost]
+    backend, job = run.effects.backend, run.job
+    if again:
+        wait = Suspend.all([cut.wait for cut in again])
+        if wait.groups:
+            noted = [step for cut in again for step in cut.notes]
+            await backend.save_waits(job, wait_text(wait, [*noted, *wait.steps]))
+    if error is None:
+        lost = cuts
+    elif unused := [key for cut in lost for key in cut.unused]:
+        # Else these waits would take events that are meant for others.
+        await backend.forget_waits(job, unused)
+    if children := sorted({child_id for cut in lost for child_id in cut.children}):
+        await backend.cancel(children)
 
 
 def _losers(names: Sequence[str], winner: int) -> Sequence[str]:

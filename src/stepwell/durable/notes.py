@@ -5,8 +5,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from stepwell.durable.cut_off import CutOff
+import msgspec
+
+from stepwell.durable.exits import Suspend
 from stepwell.values.step import NewStep
+
+
+class CutOff(msgspec.Struct):
+    """The branches that one `ctx.first` has cut off, because another one failed.
+
+    If that error ends the attempt, the next attempt runs all of them again, so what they wait for is saved. If the
+    handler catches it, they have lost.
+    """
+
+    prefix: str
+    """The prefix of the branch that this `ctx.first` is in."""
+    step: NewStep
+    """Says which branch failed. Saved once the error is caught."""
+    wait: Suspend
+    """What the branches wait for."""
+    notes: Sequence[NewStep]
+    """What they have noted."""
+    unused: Sequence[str]
+    """The keys of their waits whose event they have not used."""
+    children: Sequence[str]
+    """The ids of their children that have not ended."""
+    caught: bool = False
 
 
 class Notes:
@@ -21,6 +45,9 @@ class Notes:
         """Errors of steps that the handler may yet catch, each with the prefix of its branch."""
         self.cut_off: list[CutOff] = []
         """The branches that errors have cut off in `ctx.first`."""
+
+    def __bool__(self) -> bool:
+        return bool(self._noted or self.cut_off)
 
     def add(self, step: NewStep) -> None:
         with self._lock:

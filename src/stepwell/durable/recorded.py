@@ -33,7 +33,8 @@ async def now(effects: Effects) -> datetime:
 
 def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
     """A random value, the same in each run of one life of a job: derived from the job's id, its life and the step's
-    key, so the handler need not wait until it is saved. It is noted all the same, for a fork, which has another id."""
+    key, so the handler need not wait until it is saved. It is noted all the same, for a fork, which has another id: see
+    `save_draws`."""
     entry = journal.enter(kind, kind)
     if entry.saved is not None:
         return bytes(entry.saved.value)
@@ -45,6 +46,15 @@ def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
     encoded = msgspec.json.encode(drawn)
     journal.notes.add(NewStep(entry.key, entry.n, kind, encoded.decode()))
     return encoded
+
+
+async def save_draws(effects: Effects) -> None:
+    """Save the values that were drawn since the last step, as the attempt fails: the step that failed may have handed
+    them on, and a fork that begins at that step must use the same."""
+    draws = [step for step in effects.journal.notes.all() if step.kind in ("random", "uuid")]
+    if draws:
+        await effects.save(draws)
+        effects.journal.made_progress()
 
 
 def patched(journal: Journal, name: str) -> bool:

@@ -7,17 +7,17 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from stepwell.durable.cut_off import end_cut_off
+from stepwell.durable.concurrency import end_cut_off
 from stepwell.durable.effects import Effects, ThreadEffects, finish, run_on_loop
-from stepwell.durable.exits import Lost, StopReplay, Suspend
+from stepwell.durable.exits import Lost, StopReplay, Suspend, wait_text
 from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.journal import Journal
+from stepwell.durable.recorded import save_draws
 from stepwell.durable.run_state import RunState
 from stepwell.durable.saved_error import ErrorOrigin, origin_of
 from stepwell.durable.time_limit import TimeLimitExpired
 from stepwell.durable.unawaited import Unawaited
 from stepwell.durable.undo import undo_all
-from stepwell.durable.wait_text import wait_text
 from stepwell.errors import AmbiguousKey, BadArgs, BadValue, MisfitArgs, NotUndone, TooManySteps
 from stepwell.errors.text import (
     error_line_of,
@@ -73,8 +73,8 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         if error is None:
             if (unawaited := run.unawaited) is not None:
                 await _refuse_open(unawaited, run.job.task)
-            if _cut_off(run):
-                await _end_cut_off(run, None)
+            if run.took_steps and run.journal.notes.cut_off:
+                await end_cut_off(run, None, ())
             _close(run)
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
@@ -87,8 +87,7 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         # Children that the handler has spawned are enqueued however the run ends, unless it was told to end now.
         if run.took_steps and not isinstance(error, Lost | asyncio.CancelledError):
             await run.all_spawned()
-            if _cut_off(run):
-                await _end_cut_off(run, error)
+            await _end_attempt(run, error)
     except BaseException as raised:
         error = raised
     finally:
@@ -108,8 +107,8 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         if error is None:
             if (unawaited := run.unawaited) is not None:
                 unawaited.refuse_unused(run.job.task)
-            if _cut_off(run):
-                run_on_loop(run.effects.backend, lambda: _end_cut_off(run, None))
+            if run.took_steps and run.journal.notes.cut_off:
+                run_on_loop(run.effects.backend, lambda: end_cut_off(run, None, ()))
             _close(run)
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
@@ -118,9 +117,9 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         if _must_undo(run, error):
             effects = ThreadEffects(run.journal, run.effects.backend)
             return finish(_compensate(run, effects, task, error, max_result_size))
-        if _cut_off(run) and not isinstance(error, Lost):
+        if run.took_steps and run.journal.notes and not isinstance(error, Lost):
             failed = error
-            run_on_loop(run.effects.backend, lambda: _end_cut_off(run, failed))
+            run_on_loop(run.effects.backend, lambda: _end_attempt(run, failed))
     except BaseException as raised:
         error = raised
     finally:
@@ -195,13 +194,13 @@ def _is_tried_again(run: RunState, task: HasRetry, outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.delay is not None and run.counted_attempt < most
 
 
-def _cut_off(run: RunState) -> bool:
-    return run.took_steps and bool(run.journal.notes.cut_off)
-
-
-async def _end_cut_off(run: RunState, error: BaseException | None) -> None:
-    step = None if error is None else _step_of(error)
-    await end_cut_off(run, error, () if step is None else (step.key, *step.beside))
+async def _end_attempt(run: RunState, error: BaseException) -> None:
+    """Save what the next attempt and a fork need of this one, although it has come to no further step."""
+    if run.journal.notes.cut_off:
+        step = _step_of(error)
+        await end_cut_off(run, error, () if step is None else (step.key, *step.beside))
+    if isinstance(error, Exception):
+        await save_draws(run.effects)
 
 
 def _close(run: RunState) -> None:

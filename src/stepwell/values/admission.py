@@ -16,10 +16,9 @@ import msgspec
 
 from stepwell.errors import ConfigError
 from stepwell.values.bounds import check_flag, check_whole
-from stepwell.values.dataclass_defaults import set_defaults
 from stepwell.values.duration import seconds
 from stepwell.values.instant import may_hold_offsets, with_instants
-from stepwell.values.json import encode_other
+from stepwell.values.json import encode_other, set_defaults
 from stepwell.values.public_call import public_value
 from stepwell.values.rate import Rate
 from stepwell.values.template import LONGEST, check_template, fill, filled, short
