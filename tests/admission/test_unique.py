@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import psycopg
 import pytest
 from pydantic import BaseModel
@@ -857,3 +858,30 @@ def test_sql_enqueues_with_a_unique_key(conn: Connection) -> None:
     assert live(conn) == 3
     enqueue("work", "k")
     assert live(conn) == 4
+
+
+@dataclass
+class Noted:
+    id: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    order: Noted
+    kind: str = "box"
+
+
+async def test_a_field_that_is_left_out_and_one_that_is_given_its_default_make_one_key(app: App) -> None:
+    @app.task(unique=True)
+    async def bill(order: Noted, parcels: list[Parcel], by: dict[str, Noted | None]) -> None: ...
+
+    order = msgspec.json.decode(b'{"id": 1}', type=Noted)
+    parcel = msgspec.json.decode(b'{"order": {"id": 1}}', type=Parcel)
+    given = [
+        await bill.aenqueue(Noted(1), [Parcel(Noted(1))], {"ada": Noted(1)}),
+        await bill.aenqueue(order, [parcel], {"ada": order}),
+        await bill.aenqueue(Noted(1, "late"), [parcel], {"ada": order}),
+        await bill.aenqueue(order, [Parcel(Noted(1, "late"))], {"ada": order}),
+    ]
+    assert [job.inserted for job in given] == [True, False, True, True]

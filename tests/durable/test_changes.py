@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 from deploying import deployed, waits
 from waiting import auntil
 
-from stepwell import App, Context, JobFailed, Restart, Retry, Worker
+from stepwell import App, Context, JobFailed, Restart, Retry, SyncContext, Worker
 from stepwell.durable import journal
 from stepwell.errors import ConfigError
 from stepwell.testing import Clock
@@ -249,6 +249,34 @@ async def test_a_step_that_no_job_can_have_is_refused_by_name(app: App, step: An
         await app.afork(job, step=step)
     with pytest.raises(ConfigError, match="step is"):
         await job.aretry(step=step)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_fork_at_the_failed_step_draws_what_that_step_was_given(app: App, plain: bool) -> None:
+    given: list[tuple[UUID, float]] = []
+
+    def pay(token: UUID, jitter: float) -> None:
+        given.append((token, jitter))
+        raise ConnectionError("it may have paid")
+
+    @app.task(retry=Retry(max_attempts=2, initial="5ms"))
+    async def work(ctx: Context) -> None:
+        await ctx.step(one)
+        await ctx.step(pay, ctx.uuid(), ctx.random())
+
+    @app.task(retry=Retry(max_attempts=2, initial="5ms"))
+    def plain_work(ctx: SyncContext) -> None:
+        ctx.step(one)
+        ctx.step(pay, ctx.uuid(), ctx.random())
+
+    async with Worker(app):
+        job = await (plain_work if plain else work).aenqueue()
+        with pytest.raises(JobFailed):
+            await job.aresult(timeout="30s")
+        with pytest.raises(JobFailed):
+            await (await app.afork(job, step="pay")).aresult(timeout="30s")
+    assert len(given) == 4
+    assert len(set(given)) == 1
 
 
 async def test_a_fork_has_all_tries_of_its_step(app: App) -> None:

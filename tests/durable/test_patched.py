@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from stepwell import App, Context, Retry, Worker
+import pytest
+from waiting import auntil
+
+from stepwell import App, Context, Retry, SyncContext, Worker
 
 
 @pytest.mark.slow
@@ -26,3 +29,56 @@ async def test_tries_and_branches_that_lost_are_not_taken_for_steps_to_come(app:
 
     async with Worker(app):
         assert await (await work.aenqueue()).aresult(timeout="20s")
+
+
+async def waits(job: Any) -> bool:
+    info = await job.ainfo()
+    return info is not None and info.state == "waiting"
+
+
+@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_patch_that_is_asked_for_in_a_loop_has_one_answer(app: App, old: bool, plain: bool) -> None:
+    deployed = not old
+
+    @app.task
+    async def work(ctx: Context) -> list[bool]:
+        found = [ctx.patched("new")] if deployed else []
+        await ctx.step(str, key="before")
+        await ctx.wait_for("deployed")
+        return [*found, *(ctx.patched("new") for _ in range(2))]
+
+    @app.task
+    def plain_work(ctx: SyncContext) -> list[bool]:
+        found = [ctx.patched("new")] if deployed else []
+        ctx.step(str, key="before")
+        ctx.wait_for("deployed")
+        return [*found, *(ctx.patched("new") for _ in range(2))]
+
+    async with Worker(app):
+        job = await (plain_work if plain else work).aenqueue()
+        await auntil(lambda: waits(job))
+        deployed = True
+        await app.aemit("deployed")
+        assert await job.aresult(timeout="30s") == [not old] * 3
+
+
+async def test_each_branch_has_an_answer_of_its_own(app: App) -> None:
+    deployed = False
+
+    @app.task
+    async def work(ctx: Context) -> list[list[bool]]:
+        async def one(n: int) -> list[bool]:
+            found = [ctx.patched("new")] if deployed else []
+            await ctx.wait_for("deployed")
+            return [*found, ctx.patched("new")] if deployed else []
+
+        return await ctx.gather(*(one(n) for n in range(2 if deployed else 1)))
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        await auntil(lambda: waits(job))
+        deployed = True
+        await app.aemit("deployed")
+        await app.aemit("deployed")
+        assert await job.aresult(timeout="30s") == [[False, False], [True, True]]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from waiting import Heard
+from waiting import Heard, auntil
 
 from stepwell import App, Context, JobFailed, Retry, SyncContext, Worker
 from stepwell.telemetry.jobs import AttemptFailed
@@ -145,3 +147,32 @@ async def test_what_is_not_awaited_yet_when_the_job_waits_is_awaited_in_a_later_
 
     async with Worker(app):
         assert await (await work.aenqueue()).aresult("10s") == 5
+
+
+@pytest.mark.parametrize("how", ["lost", "forgotten", "refused"])
+async def test_the_branches_of_what_is_never_awaited_are_closed_with_it(app: App, how: str) -> None:
+    @app.task(retry=Retry(max_attempts=1))
+    async def work(ctx: Context) -> None:
+        def nested() -> Any:
+            return ctx.gather(ctx.first(ctx.wait_for("x"), ctx.wait_for("y")), ctx.sleep("1h"))
+
+        if how == "lost":
+            await ctx.first(nested(), ctx.step(charge, 1))
+            await ctx.sleep("1.01s")
+        elif how == "forgotten":
+            nested()
+        else:
+            await ctx.first(nested(), [])  # pyright: ignore[reportArgumentType]
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        async with Worker(app):
+            job = await work.aenqueue()
+            await auntil(lambda: finished(job))
+        gc.collect()
+    assert [str(one.message) for one in told if "never awaited" in str(one.message)] == []
+
+
+async def finished(job: Any) -> bool:
+    info = await job.ainfo()
+    return info is not None and info.state in ("succeeded", "failed")

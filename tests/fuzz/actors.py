@@ -149,8 +149,8 @@ class RawWorker:
             return
         what = dice.one(
             ("claim", "claim_jobs", "claim_jobs", "finish", "finish", "fail", "snooze", "suspend", "suspend", "advance",
-            "restart", "save_steps", "save_steps", "spawn", "report_progress", "renew", "forget_waits", "step_saved",
-            "still_held")
+            "restart", "save_steps", "save_steps", "spawn", "report_progress", "renew", "forget_waits", "save_waits",
+            "step_saved", "still_held")
         )  # fmt: skip
         self._session.in_a_mood(lambda: self._do(what))
 

@@ -175,6 +175,8 @@ class Arguments:
             "register_worker._owner": lambda: dice.one(OWNERS),
             "register_worker._schedules": lambda: dice.one(SCHEDULES),
             "suspend._waits": self._wait,
+            "begin_waits._waits": self._wait,
+            "save_waits._wait": self._wait,
             "fail._besides": lambda: json.dumps([dice.one(STEP_KEYS)]) if dice.chance(0.3) else None,
             "fail._errors": lambda: "an error",
             "save_steps._errors": lambda: '{"type": "E", "message": "m"}' if dice.chance(0.2) else None,

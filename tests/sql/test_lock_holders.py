@@ -119,6 +119,7 @@ def test_every_statement_that_a_worker_writes_with_gives_up_on_a_lock(
         queries.steps.spawn([child]),
         queries.outcomes.report_progress(ids, epochs, ["{}"] * 3),
         queries.steps.forget_waits(job_id, epoch, ["k"]),
+        queries.steps.save_waits(job_id, epoch, '{"steps": [], "groups": []}'),
         queries.jobs.cancel_branches(ids, "no"),
     ]
     bounded = [queries.locks.bounded(query, 0.01) for query in bounded]

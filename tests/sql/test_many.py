@@ -607,14 +607,14 @@ def snooze_of_what_was_cancelled(conn: Connection, count: int) -> Act:
     return lambda: calls.snooze(conn, held)
 
 
-@case("suspend", "end_waits")
+@case("suspend", "begin_waits", "end_waits")
 def suspend_many(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     wait = '{"steps": [{"key": "e", "n": 1, "kind": "sleep", "delay": 9, "pending": true}], "groups": [["e"]]}'
     return lambda: fetch(conn, queries.outcomes.suspend(calls.ids(held), calls.epochs(held), [wait] * count))
 
 
-@case("suspend", "take_events")
+@case("suspend", "begin_waits", "take_events")
 def suspend_many_until_an_event(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     wait = (

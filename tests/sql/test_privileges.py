@@ -34,6 +34,7 @@ backfill_schedule       owner   operator
 backlog                 caller
 begin_cancelled_undo    caller
 begin_undo              caller
+begin_waits             caller
 bulk_change             caller
 bulk_chunk              owner   worker
 bulk_matches            caller
@@ -235,6 +236,7 @@ run_now                 owner   operator
 runs_to_replace         caller
 save_steps              owner   worker
 save_view               owner   operator
+save_waits              owner   worker
 saved_size              caller
 schedule_times          owner   worker
 schema_version          owner   everybody

@@ -103,6 +103,7 @@ _SAMPLES: dict[str, Any] = {
     "savings": [Saving(_ID, 1, [NewStep("k", 1, "step", "1", SavedError("T", "m"), 1, 0.1, True, True)])],
     "children": [Spawning(_ID, 1, NewStep("k", 1, "child"), NewJob("t", "{}"))],
     "moves": [Move(_ID, 1, None, "c", "1", 2, 0.5, "q")],
+    "wait": '{"steps": [], "groups": []}',
     "waits": ['{"steps": [], "groups": [], "at_once": true}'],
     "args": ["{}"],
     "parent_ids": [_ID],

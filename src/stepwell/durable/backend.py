@@ -77,6 +77,8 @@ class StepBackend(msgspec.Struct, frozen=True):
     cancel: Callable[[list[str]], Awaitable[None]]
     """Cancel children whose branch lost a `ctx.first`."""
     forget_waits: Callable[[ClaimedJob, list[str]], Awaitable[None]]
+    save_waits: Callable[[ClaimedJob, str], Awaitable[None]]
+    """Save what branches wait for that an error has cut off; given as for stepwell.suspend."""
     was_saved: Callable[[ClaimedJob, str], Awaitable[bool]]
     """Whether a transaction whose commit is in doubt has saved its step."""
     transaction: Callable[[bool, Sessions | None], AbstractAsyncContextManager[OpenTransaction]]

@@ -8,7 +8,7 @@ go on. Each branch has its own keys, so the order in which branches run does not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -35,6 +35,9 @@ class Raised(msgspec.Struct, frozen=True):
         """Whether this is no error, but a signal that ends the run."""
         return not isinstance(self.error, Exception)
 
+
+# For a branch that is about to wait, or about to return: in a thread it gets there a little later than one that fails.
+_MOMENT = 0.1
 
 BranchEnd = Returned | Raised | Suspend
 Start = Callable[[], Awaitable[Any]]
@@ -78,24 +81,32 @@ async def run_branches(
     return [end for end in ends if end is not None]
 
 
-async def run_first(journal: Journal, starts: Sequence[tuple[str, Start]]) -> tuple[int, BranchEnd]:
-    """Run all branches until one has ended, and cancel the others. If all that are left wait, the end is `Suspend`."""
+async def run_first(journal: Journal, starts: Sequence[tuple[str, Start]]) -> tuple[int, BranchEnd, Sequence[Suspend]]:
+    """Run all branches until one has ended, and cancel the others. If all that are left wait, the end is `Suspend`.
+    Also returns what branches wait for."""
     running = {_begin(journal, *start): index for index, start in enumerate(starts)}
     waiting: list[Suspend] = []
     try:
         while running:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in sorted(done, key=lambda task: running[task]):
+            if any(_has_failed(task.result()) for task in done):
+                done, _ = await asyncio.wait(running, timeout=_MOMENT)
+            for task in sorted(done, key=lambda task: (_has_failed(task.result()), running[task])):
                 end = task.result()
                 if not isinstance(end, Suspend):
-                    return running[task], end
+                    return running[task], end, waiting
                 del running[task]
                 waiting.append(end)
                 if end.at_once:
-                    return -1, end
+                    return -1, end, waiting
     finally:
         await _cancel(running)
-    return -1, Suspend.all(waiting)
+    return -1, Suspend.all(waiting), waiting
+
+
+def _has_failed(end: BranchEnd) -> bool:
+    # Errors come last: a branch that fails at once in each attempt must not hide that another has its event.
+    return isinstance(end, Raised) and not end.ends_run
 
 
 def _begin(journal: Journal, name: str, start: Start) -> asyncio.Task[BranchEnd]:
@@ -132,12 +143,6 @@ def as_start(branch: object) -> Start:
         return await branch  # pyright: ignore[reportUnknownVariableType]
 
     return start
-
-
-def close_unused(branches: Sequence[object]) -> None:
-    for branch in branches:
-        if isinstance(branch, Coroutine):
-            branch.close()
 
 
 def keys_of(items: Sequence[Any], key: Callable[[Any], str] | None) -> list[str]:

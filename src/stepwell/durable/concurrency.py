@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,16 +13,18 @@ from stepwell.durable.branches import (
     Returned,
     Start,
     as_start,
-    close_unused,
     keys_of,
     run_branches,
     run_first,
     settle,
 )
 from stepwell.durable.children import Child, child_result, spawned_by
-from stepwell.durable.exits import Suspend
+from stepwell.durable.exits import Suspend, wait_text
 from stepwell.durable.function_info import name_of
+from stepwell.durable.notes import CutOff
 from stepwell.durable.run_state import RunState
+from stepwell.durable.saved_error import describe_error, tag_decision
+from stepwell.durable.unawaited import close_unused
 from stepwell.errors import ConfigError, StepChanged
 from stepwell.values.bounds import check_whole
 from stepwell.values.step import NewStep
@@ -38,16 +40,16 @@ class First(NamedTuple):
 async def gather(run: RunState, branches: Sequence[Awaitable[Any]], *, return_exceptions: bool) -> list[Any]:
     """Run branches concurrently, and wait for children together: one wait, until all have ended."""
     journal = run.journal
-    name = journal.number_branch("gather")
     ends: list[BranchEnd | None] = [None] * len(branches)
     children = {index: branch for index, branch in enumerate(branches) if isinstance(branch, Child)}
     try:
+        name = journal.number_branch("gather")
         starts = {
             index: (f"{name}[{index}]", as_start(branch))
             for index, branch in enumerate(branches)
             if index not in children
         }
-    except ConfigError:
+    except BaseException:
         close_unused(branches)
         raise
     for index, end in zip(starts, await run_branches(journal, list(starts.values())), strict=True):
@@ -96,18 +98,24 @@ async def map(  # noqa: A001 errors quote the coroutine's name
 
 
 async def first(run: RunState, branches: Sequence[Awaitable[Any]]) -> First:
-    """Run branches concurrently until one has ended, save which one, and cancel the others with their children."""
+    """Run branches concurrently until one has ended, save which one, and cancel the others with their children.
+
+    If it ended with an error, which one is saved only if the handler catches that: see `CutOff`."""
     if not branches:
         raise ConfigError("ctx.first takes at least one branch")
     journal = run.journal
-    name = journal.number_branch("first")
     try:
+        name = journal.number_branch("first")
         entry = journal.enter("first", "first")
+        starts = [(f"{name}[{index}]", as_start(branch)) for index, branch in enumerate(branches)]
     except Suspend as suspend:
         close_unused(branches)
         await run.effects.leave(suspend)
+    except BaseException:
+        close_unused(branches)
+        raise
     winner: int | None = None if entry.saved is None else msgspec.json.decode(entry.saved.value)
-    names = [f"{name}[{index}]" for index in range(len(branches))]
+    names = [own for own, _ in starts]
     if winner is not None and winner >= len(branches):
         close_unused(branches)
         raise StepChanged(
@@ -115,39 +123,89 @@ async def first(run: RunState, branches: Sequence[Awaitable[Any]]) -> First:
         )
     if journal.undoing:
         # The losers' steps are compensated, too, so every branch is replayed as far as it came.
-        ends = await run_branches(journal, list(zip(names, (as_start(branch) for branch in branches), strict=True)))
+        ends = await run_branches(journal, starts)
         values = settle(journal, ends if winner is None else [ends[winner]])
         return First(winner or 0, values[0])
     if winner is not None:
         close_unused([branch for index, branch in enumerate(branches) if index != winner])
-        _give_up(run, names, winner)
-        # The run that saved the winner may have died before it cancelled the losers.
-        await _cancel_losers(run, branches, names, winner)
-        end = (await run_branches(journal, [(names[winner], as_start(branches[winner]))]))[0]
+        # The run that saved the winner may have died before it gave up the losers.
+        losers = _losers(names, winner)
+        await _forget_waits(run, [key for own in losers for key in journal.waits_in(own, pending=True)])
+        _give_up(run, losers)
+        await _cancel(run, await _live_children(run, branches, names, winner))
+        end = (await run_branches(journal, [starts[winner]]))[0]
+        if isinstance(end, Raised) and isinstance(end.error, Exception):
+            tag_decision(end.error, entry.key)
         return First(winner, settle(journal, [end])[0])
     await run.all_spawned()
-    winner, end = await run_first(journal, list(zip(names, (as_start(branch) for branch in branches), strict=True)))
+    winner, end, waiting = await run_first(journal, starts)
     if isinstance(end, Suspend) or (isinstance(end, Raised) and end.ends_run):
         settle(journal, [end])
-    stale = [key for index, own in enumerate(names) if index != winner for key in journal.waits_in(own)]
-    if stale:
-        # Else these waits would take events that are meant for others.
-        await run.effects.backend.forget_waits(run.job, stale)
-    await run.effects.save(journal.notes.and_steps(NewStep(entry.key, entry.n, "first", str(winner))))
-    _give_up(run, names, winner)
-    await _cancel_losers(run, branches, names, winner)
+    losers = _losers(names, winner)
+    unused = [key for own in losers for key in journal.waits_in(own)]
+    decision = NewStep(entry.key, entry.n, "first", str(winner))
+    if isinstance(end, Raised) and isinstance(end.error, Exception):
+        # Only if the handler catches the error, this branch has won. Else the next attempt runs all of them again.
+        tag_decision(end.error, entry.key)
+        prefixes = tuple(journal.prefix_of(own) for own in losers)
+        noted = [step for step in journal.notes.all() if step.key.startswith(prefixes)]
+        decision.error = describe_error(end.error)
+        children = await _live_children(run, branches, names, winner)
+        journal.notes.cut_off.append(
+            CutOff(journal.branch.prefix, decision, Suspend.all(waiting), noted, unused, children)
+        )
+        _give_up(run, losers)
+        raise end.error
+    await _forget_waits(run, unused)
+    await run.effects.save(journal.notes.and_steps(decision))
+    _give_up(run, losers)
+    await _cancel(run, await _live_children(run, branches, names, winner))
     journal.was_saved()
     return First(winner, settle(journal, [end])[0])
 
 
-def _give_up(run: RunState, names: Sequence[str], winner: int) -> None:
-    for index, name in enumerate(names):
-        if index != winner:
-            run.journal.give_up(name)
+async def end_cut_off(run: RunState, error: BaseException | None, repeated: Collection[str]) -> None:
+    """See to the branches that were cut off, as the run ends. `repeated` are the steps that the next attempt takes
+    again."""
+    cuts, notes = run.journal.notes.cut_off, run.journal.notes.all()
+    failed = isinstance(error, Exception)
+    # A decision that was noted and not saved is lost with the attempt.
+    lost = [cut for cut in cuts if cut.caught and not (failed and (cut.step.key in repeated or cut.step in notes))]
+    again = [cut for cut in cuts if failed and cut not in lost]
+    backend, job = run.effects.backend, run.job
+    if again:
+        wait = Suspend.all([cut.wait for cut in again])
+        if wait.groups:
+            noted = [step for cut in again for step in cut.notes]
+            await backend.save_waits(job, wait_text(wait, [*noted, *wait.steps]))
+    if error is None:
+        lost = cuts
+    elif unused := [key for cut in lost for key in cut.unused]:
+        # Else these waits would take events that are meant for others.
+        await backend.forget_waits(job, unused)
+    if children := sorted({child_id for cut in lost for child_id in cut.children}):
+        await backend.cancel(children)
 
 
-async def _cancel_losers(run: RunState, branches: Sequence[Awaitable[Any]], names: Sequence[str], winner: int) -> None:
-    """Cancel the children that lost, and the children of branches that lost."""
+def _losers(names: Sequence[str], winner: int) -> Sequence[str]:
+    return [name for index, name in enumerate(names) if index != winner]
+
+
+def _give_up(run: RunState, losers: Sequence[str]) -> None:
+    for name in losers:
+        run.journal.give_up(name)
+
+
+async def _forget_waits(run: RunState, keys: list[str]) -> None:
+    if keys:
+        # Else these waits would take events that are meant for others.
+        await run.effects.backend.forget_waits(run.job, keys)
+
+
+async def _live_children(
+    run: RunState, branches: Sequence[Awaitable[Any]], names: Sequence[str], winner: int
+) -> list[str]:
+    """The ids of the children that lost, and of the children of branches that lost, unless they have ended."""
     await run.all_spawned()
     losers = [index for index in range(len(branches)) if index != winner]
     prefixes = tuple(run.journal.prefix_of(names[index]) for index in losers)
@@ -155,5 +213,9 @@ async def _cancel_losers(run: RunState, branches: Sequence[Awaitable[Any]], name
     lost += [spawned for spawned in run.spawned if spawned.key.startswith(prefixes)]
     live = {child.child_id for child in lost if child.saved is None or child.saved.pending}
     live.update(child_id for index in losers for child_id in run.journal.children_in(names[index]))
-    if live:
-        await run.effects.backend.cancel(sorted(child_id for child_id in live if child_id is not None))
+    return sorted(child_id for child_id in live if child_id is not None)
+
+
+async def _cancel(run: RunState, children: list[str]) -> None:
+    if children:
+        await run.effects.backend.cancel(children)

@@ -80,6 +80,8 @@ class Journal:
         self._closed = False
         self.notes = Notes()
         self.undos: list[Undo] = []
+        self.patches: dict[str, bool] = {}
+        """The answers of `ctx.patched` in this run, by key."""
         saved = read_journal(job)
         self.undoing = saved.undoing
         self.life = saved.life
@@ -122,7 +124,7 @@ class Journal:
             branch = found[1] if found is not None and found[0] is self else self._root
             if branch.leaving is not None:
                 raise branch.leaving
-            if self.notes.errors:
+            if self.notes.errors or self.notes.cut_off:
                 self._keep_caught(branch)
             if key is not None:
                 full = branch.prefix + check_own_key(key)
@@ -215,9 +217,9 @@ class Journal:
         _branch.set((self, branch))
         return branch
 
-    def waits_in(self, name: str) -> list[str]:
+    def waits_in(self, name: str, *, pending: bool = False) -> list[str]:
         """The keys of a branch's waits whose event the branch has not used: the wait is pending, or it ended after the
-        branch last ran."""
+        branch last ran. `pending`: only those that are pending, for a branch that does not run any more."""
         prefix = self.prefix_of(name)
         # Filtered first: otherwise each `first` in a `map` would compare all branches of the run with each other.
         branches = [branch for branch in self._branches if branch.prefix.startswith(prefix)]
@@ -228,7 +230,7 @@ class Journal:
             last[max(own, key=len, default=prefix)] = step
         went_on = {branch.prefix for branch in branches if branch.last and branch.last not in self._memo}
         unused = [step for own, step in last.items() if not step.timed_out and own not in went_on]
-        waits = [step for step in steps if step.pending or step in unused]
+        waits = [step for step in steps if step.pending or (not pending and step in unused)]
         return [step.key for step in waits if step.kind in ("wait", "receive")]
 
     def children_in(self, name: str) -> list[str]:
@@ -273,12 +275,16 @@ class Journal:
 
     def _keep_caught(self, branch: Branch) -> None:
         # A handler that reaches another step, in the branch that failed or above it, has caught the error.
-        for step in self.notes.keep_errors(branch.prefix):
+        self.notes.keep_decisions(branch.prefix)
+        self._keep_errors(branch.prefix)
+
+    def _keep_errors(self, prefix: str) -> None:
+        for step in self.notes.keep_errors(prefix):
             self.tell(ErrorNotKept, step.key, (step.error and step.error.type) or "an error")
 
     def keep_all_errors(self) -> None:
         """Keep the errors that the handler has caught and its branches have failed with: the handler is suspended."""
-        self._keep_caught(self._root)
+        self._keep_errors(self._root.prefix)
 
     def count_bytes(self, value: str, key: str) -> None:
         """Count a value that every later claim will carry. Large values are stored apart, and do not count."""
@@ -294,6 +300,10 @@ class Journal:
         self._progressed = self._progressed or progress
         if self.always_replay:
             self.leave(Suspend(at_once=True))
+
+    def made_progress(self) -> None:
+        """Count attempts from 1 again, as stepwell.fail does when it finds more saved steps."""
+        self._progressed = True
 
     def tell_saved(self, steps: Sequence[NewStep]) -> None:
         for step in steps:

@@ -5,19 +5,49 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+import msgspec
+
+from stepwell.durable.exits import Suspend
 from stepwell.values.step import NewStep
+
+
+class CutOff(msgspec.Struct):
+    """The branches that one `ctx.first` has cut off, because another one failed.
+
+    If that error ends the attempt, the next attempt runs all of them again, so what they wait for is saved. If the
+    handler catches it, they have lost.
+    """
+
+    prefix: str
+    """The prefix of the branch that this `ctx.first` is in."""
+    step: NewStep
+    """Says which branch failed. Saved once the error is caught."""
+    wait: Suspend
+    """What the branches wait for."""
+    notes: Sequence[NewStep]
+    """What they have noted."""
+    unused: Sequence[str]
+    """The keys of their waits whose event they have not used."""
+    children: Sequence[str]
+    """The ids of their children that have not ended."""
+    caught: bool = False
 
 
 class Notes:
     """The noted records of one run. The job is still correct if they are never saved."""
 
-    __slots__ = ("_lock", "_noted", "errors")
+    __slots__ = ("_lock", "_noted", "cut_off", "errors")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._noted: list[NewStep] = []
         self.errors: list[tuple[str, NewStep, bool]] = []
         """Errors of steps that the handler may yet catch, each with the prefix of its branch."""
+        self.cut_off: list[CutOff] = []
+        """The branches that errors have cut off in `ctx.first`."""
+
+    def __bool__(self) -> bool:
+        return bool(self._noted or self.cut_off)
 
     def add(self, step: NewStep) -> None:
         with self._lock:
@@ -36,6 +66,14 @@ class Notes:
             self.errors = [one for one in self.errors if not one[0].startswith(prefix)]
             self._noted += [step for step, _ in caught]
         return [step for step, kept in caught if not kept]
+
+    def keep_decisions(self, prefix: str) -> None:
+        """Note which branches failed in each `ctx.first` whose error the handler has caught in a branch."""
+        with self._lock:
+            for cut in self.cut_off:
+                if not cut.caught and cut.prefix.startswith(prefix):
+                    cut.caught = True
+                    self._noted.append(cut.step)
 
     def all(self) -> list[NewStep]:
         """The records that the next save includes."""

@@ -33,7 +33,8 @@ async def now(effects: Effects) -> datetime:
 
 def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
     """A random value, the same in each run of one life of a job: derived from the job's id, its life and the step's
-    key, so the handler need not wait until it is saved. It is noted all the same, for a fork, which has another id."""
+    key, so the handler need not wait until it is saved. It is noted all the same, for a fork, which has another id: see
+    `save_draws`."""
     entry = journal.enter(kind, kind)
     if entry.saved is not None:
         return bytes(entry.saved.value)
@@ -47,11 +48,28 @@ def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
     return encoded
 
 
+async def save_draws(effects: Effects) -> None:
+    """Save the values that were drawn since the last step, as the attempt fails: the step that failed may have handed
+    them on, and a fork that begins at that step must use the same."""
+    draws = [step for step in effects.journal.notes.all() if step.kind in ("random", "uuid")]
+    if draws:
+        await effects.save(draws)
+        effects.journal.made_progress()
+
+
 def patched(journal: Journal, name: str) -> bool:
-    """Whether this job runs the new code: it did so at its first visit, or has no saved steps left to replay."""
+    """Whether this job runs the new code: it did so at its first visit, or has no saved steps left to replay. Each
+    branch has a first visit of its own, since branches come to it in any order."""
     key = f"patch:{check_name(name, 'name')}"
-    saved = journal.peek(journal.branch.prefix + key)
-    if saved is None and (journal.replaying or journal.undoing):
+    full = journal.branch.prefix + key
+    if full not in journal.patches:
+        # A later visit has the answer of the first, even if the replay has ended in between.
+        journal.patches[full] = _runs_new_code(journal, key, full)
+    return journal.patches[full]
+
+
+def _runs_new_code(journal: Journal, key: str, full: str) -> bool:
+    if journal.peek(full) is None and (journal.replaying or journal.undoing):
         return False
     entry = journal.enter("patch", key, key)
     if entry.saved is None:

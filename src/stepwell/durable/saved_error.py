@@ -78,6 +78,16 @@ def tag_beside(error: BaseException, others: Iterable[BaseException]) -> None:
             error.stepwell_step = step._replace(beside=tuple(beside))  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def tag_decision(error: Exception, key: str) -> None:
+    """Mark an error with the `ctx.first` that it has ended: if the step is tried again, so are all its branches."""
+    step = origin_of(error)
+    if step is None:
+        tag_error(error, key, final=False)
+    elif key not in step.beside:
+        with contextlib.suppress(AttributeError):
+            error.stepwell_step = step._replace(beside=(*step.beside, key))  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def origin_of(error: BaseException) -> ErrorOrigin | None:
     tagged: ErrorOrigin | None = getattr(error, "stepwell_step", None)
     if tagged is None and isinstance(error, StepFailed):

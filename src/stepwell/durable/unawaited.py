@@ -71,10 +71,17 @@ class Unawaited:
 
     def close(self) -> None:
         """Close the coroutines that were never awaited, and forget all."""
-        for one in list(self._all.values()):
-            if inspect.iscoroutine(one) and _is_unused(one):
-                one.close()
+        close_unused([one for one in list(self._all.values()) if inspect.iscoroutine(one) and _is_unused(one)])
         self._all.clear()
+
+
+def close_unused(made: Iterable[object]) -> None:
+    """Close coroutines that nobody awaits, and the branches of a `ctx.gather` or `ctx.first` among them."""
+    for one in made:
+        if isinstance(one, CoroutineType) and one.cr_frame is not None and one.__qualname__ in ("gather", "first"):
+            close_unused(one.cr_frame.f_locals.get("branches", ()))
+        if isinstance(one, Coroutine):
+            one.close()
 
 
 def is_open(one: Coroutine[Any, Any, Any] | Unentered) -> bool:

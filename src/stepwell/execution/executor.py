@@ -7,10 +7,12 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from stepwell.durable.effects import Effects, ThreadEffects, finish
-from stepwell.durable.exits import Lost, StopReplay, Suspend
+from stepwell.durable.concurrency import end_cut_off
+from stepwell.durable.effects import Effects, ThreadEffects, finish, run_on_loop
+from stepwell.durable.exits import Lost, StopReplay, Suspend, wait_text
 from stepwell.durable.job_context import JobContext, run_of
 from stepwell.durable.journal import Journal
+from stepwell.durable.recorded import save_draws
 from stepwell.durable.run_state import RunState
 from stepwell.durable.saved_error import ErrorOrigin, origin_of
 from stepwell.durable.time_limit import TimeLimitExpired
@@ -43,7 +45,7 @@ from stepwell.values.outcome import (
     Undone,
 )
 from stepwell.values.retry import Retry, pause_after
-from stepwell.values.step import LEAST_UNDO_ATTEMPTS, NewStep, is_undoing
+from stepwell.values.step import LEAST_UNDO_ATTEMPTS, is_undoing
 
 _TURNS = 5
 
@@ -55,12 +57,6 @@ class HasRetry(Protocol):
     def name(self) -> str: ...
     @property
     def retry(self) -> Retry: ...
-
-
-class _Wait(msgspec.Struct):
-    steps: list[dict[str, Any]]
-    groups: list[list[str]]
-    at_once: bool
 
 
 async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_size: int) -> Outcome:
@@ -77,6 +73,8 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         if error is None:
             if (unawaited := run.unawaited) is not None:
                 await _refuse_open(unawaited, run.job.task)
+            if run.took_steps and run.journal.notes.cut_off:
+                await end_cut_off(run, None, ())
             _close(run)
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
@@ -89,6 +87,7 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         # Children that the handler has spawned are enqueued however the run ends, unless it was told to end now.
         if run.took_steps and not isinstance(error, Lost | asyncio.CancelledError):
             await run.all_spawned()
+            await _end_attempt(run, error)
     except BaseException as raised:
         error = raised
     finally:
@@ -108,6 +107,8 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         if error is None:
             if (unawaited := run.unawaited) is not None:
                 unawaited.refuse_unused(run.job.task)
+            if run.took_steps and run.journal.notes.cut_off:
+                run_on_loop(run.effects.backend, lambda: end_cut_off(run, None, ()))
             _close(run)
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
@@ -116,6 +117,9 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         if _must_undo(run, error):
             effects = ThreadEffects(run.journal, run.effects.backend)
             return finish(_compensate(run, effects, task, error, max_result_size))
+        if run.took_steps and run.journal.notes and not isinstance(error, Lost):
+            failed = error
+            run_on_loop(run.effects.backend, lambda: _end_attempt(run, failed))
     except BaseException as raised:
         error = raised
     finally:
@@ -190,6 +194,15 @@ def _is_tried_again(run: RunState, task: HasRetry, outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.delay is not None and run.counted_attempt < most
 
 
+async def _end_attempt(run: RunState, error: BaseException) -> None:
+    """Save what the next attempt and a fork need of this one, although it has come to no further step."""
+    if run.journal.notes.cut_off:
+        step = _step_of(error)
+        await end_cut_off(run, error, () if step is None else (step.key, *step.beside))
+    if isinstance(error, Exception):
+        await save_draws(run.effects)
+
+
 def _close(run: RunState) -> None:
     if run.took_steps:
         run.journal.close()
@@ -259,13 +272,7 @@ def _step_of(error: BaseException) -> ErrorOrigin | None:
 
 def _suspended(suspend: Suspend, journal: Journal) -> Suspended:
     journal.keep_all_errors()
-    steps = [_as_json(step) for step in journal.notes.and_steps(*suspend.steps)]
-    return Suspended(msgspec.json.encode(_Wait(steps, suspend.groups, suspend.at_once)).decode())
-
-
-def _as_json(step: NewStep) -> dict[str, Any]:
-    fields = {name: value for name, value in msgspec.structs.asdict(step).items() if value is not None}
-    return fields if step.value is None else {**fields, "value": msgspec.Raw(step.value)}
+    return Suspended(wait_text(suspend, journal.notes.and_steps(*suspend.steps)))
 
 
 def _only_suspends(group: BaseExceptionGroup[BaseException]) -> list[Suspend]:

@@ -20,7 +20,7 @@ from (
         register_worker, rivals, renew, unregister_worker, first_ready, ready_queues, claim, claim_jobs, read_claimed,
         report_progress, write_logs, answer_stacks, still_held, hand_back_unknown, lock_holders, hold_misfits,
         finish, fail, snooze, suspend, restart, advance, save_steps, step_saved, spawn, cancel, cancel_group,
-        forget_waits, large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit,
+        forget_waits, save_waits, large_value, promote, rescue, rescue_jobs, rescue_unregistered, lead, lead_and_rescue, admit,
         admit_keys, lines, return_stray_permits,
         add_stats, count_enqueued, sum_stats,
         put_schedules, rename_schedules, remove_schedules, remove_stale_schedules, due_schedules, schedule_times,

@@ -64,7 +64,7 @@ begin
             note_lost, open_failure_groups, open_rate, promote_one, prune_bulks, prune_events, prune_groups, prune_keys,
             prune_logs, prune_rows, prune_signals, put_schedules, queue_room, read_claimed, read_stack, release,
             remove_worker, rename_schedules, renew, rescue_jobs, rescue_unregistered, results, retry, return_permits,
-            return_stray_permits, room_of, run_now, seal_group, send, set_failures, step_saved, steps_done,
+            return_stray_permits, room_of, run_now, save_waits, seal_group, send, set_failures, step_saved, steps_done,
             still_held, task_settings, tick_one, use_queue_tokens
           }'
         ),
@@ -94,7 +94,7 @@ begin
             enable_nestloop = off, enable_hashjoin = on, enable_mergejoin = off, work_mem = ''256MB''
           }',
           '{
-            advance, begin_cancelled_undo, begin_undo, count_members, delete_steps, edit_args, fail, free_keys,
+            advance, begin_cancelled_undo, begin_undo, begin_waits, count_members, delete_steps, edit_args, fail, free_keys,
             hand_back_unknown, hold_misfits, keep_events, note_claimed, pass_on, queue_again, replace_jobs,
             report_progress, restart, save_steps, settle_groups, snooze, spawn, start_callbacks, suspend, take_keys,
             take_plain_keys, tick, tick_many, to_history, uncount_members, write_logs

@@ -247,6 +247,7 @@ def _backend() -> StepBackend:
         read_large=nothing,
         cancel=nothing,
         forget_waits=nothing,
+        save_waits=nothing,
         was_saved=nothing,
         transaction=lambda blocking, _: _no_transaction(blocking),
         save_in=nothing,

@@ -18,7 +18,7 @@ from stepwell.errors import ConfigError
 from stepwell.values.bounds import check_flag, check_whole
 from stepwell.values.duration import seconds
 from stepwell.values.instant import may_hold_offsets, with_instants
-from stepwell.values.json import encode_other
+from stepwell.values.json import encode_other, set_defaults
 from stepwell.values.public_call import public_value
 from stepwell.values.rate import Rate
 from stepwell.values.template import LONGEST, check_template, fill, filled, short
@@ -263,9 +263,11 @@ def stored_unique(unique: Unique, key: str, task: str, queue: str) -> StoredUniq
 
 
 def _canonical(arguments: Mapping[str, Any]) -> str:
-    """All arguments as one text: whatever the order of their names, sets and dicts, and the zone of their times.
+    """All arguments as one text: whatever the order of their names, sets and dicts, and the zone of their times, and
+    whether a field that has its default was given.
     Arguments that JSON writes in different ways are different, even if they are equal in Python, such as 1 and True."""
     plain: Any = dict(arguments)
+    set_defaults(plain)
     try:
         text = _sorting.encode(plain).decode()
     except TypeError:

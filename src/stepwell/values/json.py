@@ -6,7 +6,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, cast
 
 import msgspec
@@ -17,6 +18,7 @@ from stepwell.values.sealing import PLAIN, Sealer
 
 # The largest limit that can be set in a database. Most databases accept less ("stepwell sizes").
 LARGEST_VALUE = 512 * 1024 * 1024
+_LEAVES = (str, int, float, bytes, type(None), type)
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -60,6 +62,30 @@ def encode_value(value: Any, most: int, setting: str, what: str, *about: str, se
 def new_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     """Make a decoder for values of an annotation. Raises `TypeError` if JSON cannot hold such values."""
     return msgspec.json.Decoder(kind, dec_hook=_decode_other)
+
+
+def set_defaults(value: Any) -> None:
+    """Give every dataclass in a decoded value the fields that it has by default, so that equal ones encode alike.
+    msgspec leaves a field that JSON does not have to the class, and then does not encode it."""
+    if isinstance(value, _LEAVES):
+        return
+    if is_dataclass(value):
+        kind, own = type(value), getattr(value, "__dict__", None)
+        for field in fields(value):
+            # With slots, the class has no default, and the object has all fields.
+            in_class = field.default is not MISSING and getattr(kind, field.name, MISSING) is field.default
+            if own is not None and in_class and field.name not in own:
+                own[field.name] = field.default
+            set_defaults(getattr(value, field.name, None))
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            set_defaults(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for inner in cast("Mapping[Any, Any]", value).values():
+            set_defaults(inner)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for inner in cast("list[Any]", value):
+            set_defaults(inner)
 
 
 def may_hold_nan(text: str) -> bool:

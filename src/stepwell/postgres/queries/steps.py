@@ -100,6 +100,10 @@ def forget_waits(job_id: str, epoch: int, keys: list[str]) -> Query[bool]:
     )
 
 
+def save_waits(job_id: str, epoch: int, wait: str) -> Query[bool]:
+    return Query("select stepwell.save_waits(%s::uuid, %s::integer, %s::text)", (job_id, epoch, wait), one_column)
+
+
 def large_value(job_id: str, key: str) -> Query[str]:
     return Query("select stepwell.large_value(%s::uuid, %s::text)::text", (job_id, key), one_column)
 

@@ -83,6 +83,7 @@ class StepStore:
             read_large=self._read_large,
             cancel=self._cancel,
             forget_waits=self._forget_waits,
+            save_waits=self._save_waits,
             was_saved=self._was_saved,
             transaction=lambda blocking, sessions: open_transaction(transactions, sessions, blocking=blocking),
             save_in=_save_in,
@@ -157,6 +158,11 @@ class StepStore:
 
     async def _forget_waits(self, job: ClaimedJob, keys: list[str]) -> None:
         query = queries.steps.forget_waits(job.id, job.epoch, keys)
+        if not (await self._ask_bounded(query, (job.id,), with_family=False))[0]:
+            raise Lost
+
+    async def _save_waits(self, job: ClaimedJob, wait: str) -> None:
+        query = queries.steps.save_waits(job.id, job.epoch, wait)
         if not (await self._ask_bounded(query, (job.id,), with_family=False))[0]:
             raise Lost
 
