@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from stepwell.durable.backend import Durability
 from stepwell.durable.children import Spawned, Spawner
 from stepwell.durable.effects import Effects
 from stepwell.durable.journal import Journal
-from stepwell.durable.unawaited import Unawaited, Unentered, is_open
+from stepwell.durable.unawaited import Unawaited, Unentered, is_open, note_branches
 from stepwell.errors import BadValue, ConfigError
 from stepwell.values.job import ClaimedJob
 
@@ -124,12 +124,14 @@ class RunState:
         if self._spawner is not None:
             await self._spawner.finished()
 
-    def track(self, coroutine: Coroutine[Any, Any, T], branches: Iterable[object] = ()) -> Coroutine[object, None, T]:
+    def track(self, coroutine: Coroutine[Any, Any, T], branches: Sequence[object] = ()) -> Coroutine[object, None, T]:
         """Expect the handler to await this coroutine, which awaits `branches` itself."""
         # Not a Coroutine[Any, Any, T]: where overloads are given an Any, mypy gives up.
         self.expect(coroutine)
-        if branches and self._unawaited is not None:
-            self._unawaited.hand_over(branches)
+        if branches:
+            note_branches(coroutine, branches)
+            if self._unawaited is not None:
+                self._unawaited.hand_over(branches)
         return coroutine
 
     def expect(self, made: Coroutine[Any, Any, Any] | Unentered) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from types import CoroutineType
 from typing import Any, Protocol, cast
+from weakref import WeakKeyDictionary
 
 from stepwell.durable.function_info import name_of
 from stepwell.errors import ConfigError, NotAwaited
 
 _FEW = 64
+# The branches that a coroutine of `ctx.gather` or `ctx.first` awaits once it runs.
+_branches: WeakKeyDictionary[Coroutine[Any, Any, Any], Sequence[object]] = WeakKeyDictionary()
 
 
 class Unentered(Protocol):
@@ -75,11 +78,15 @@ class Unawaited:
         self._all.clear()
 
 
+def note_branches(coroutine: Coroutine[Any, Any, Any], branches: Sequence[object]) -> None:
+    _branches[coroutine] = branches
+
+
 def close_unused(made: Iterable[object]) -> None:
     """Close coroutines that nobody awaits, and the branches of a `ctx.gather` or `ctx.first` among them."""
     for one in made:
-        if isinstance(one, CoroutineType) and one.cr_frame is not None and one.__qualname__ in ("gather", "first"):
-            close_unused(one.cr_frame.f_locals.get("branches", ()))
+        if inspect.iscoroutine(one):
+            close_unused(_branches.get(one, ()))
         if isinstance(one, Coroutine):
             one.close()
 
