@@ -1,4 +1,4 @@
-"""Code that changes under running jobs, jobs that begin again, forks, and what guards against mistakes."""
+"""Code that changes under running jobs, jobs that begin again, and what guards against mistakes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from waiting import auntil
 from stepwell import App, Context, JobFailed, Restart, Retry, Worker
 from stepwell.durable import journal
 from stepwell.errors import ConfigError
-from stepwell.testing import Clock
 
 SOON = Retry(max_attempts=5, initial="5ms", jitter=0)
 ONCE = Retry(max_attempts=1)
@@ -214,34 +213,6 @@ async def test_a_job_may_begin_again_with_no_steps_under_its_id(app: App, conn: 
     assert (info.attempt, info.args) == (1, {"n": 3, "got": [0, 1, 2]})
 
 
-async def test_a_fork_has_all_from_before_its_step(app: App) -> None:
-    drawn: list[Any] = []
-
-    def ask(n: int) -> int:
-        drawn.append(n)
-        return len(drawn)
-
-    @app.task
-    async def work(ctx: Context) -> list[Any]:
-        chance = str(ctx.uuid())
-        return [chance, await ctx.step(ask, 1), await ctx.step(ask, 2), str(ctx.uuid())]
-
-    async with Worker(app):
-        job = await work.aenqueue()
-        chance, _, _, later = await job.aresult(timeout="10s")
-        fork = await app.afork(job.id, step="ask#2")
-        forked = await fork.aresult(timeout="10s")
-        assert forked[:3] == [chance, 1, 3]
-        assert forked[3] != later
-        info = await fork.ainfo()
-        with pytest.raises(LookupError, match="has no step 'never'"):
-            await app.afork(job, step="never")
-        with pytest.raises(LookupError, match="there is no job"):
-            await app.afork("01a1e0af-c50b-7b66-94ec-ea018e1e252e", step="ask")
-    assert info is not None
-    assert info.forked_from == job.id
-
-
 @pytest.mark.parametrize("step", ["\0", "a\ud800", 7, b"a"])
 async def test_a_step_that_no_job_can_have_is_refused_by_name(app: App, step: Any) -> None:
     job = app.job(uuid4())
@@ -249,36 +220,6 @@ async def test_a_step_that_no_job_can_have_is_refused_by_name(app: App, step: An
         await app.afork(job, step=step)
     with pytest.raises(ConfigError, match="step is"):
         await job.aretry(step=step)
-
-
-async def test_a_fork_has_all_tries_of_its_step(app: App) -> None:
-    tries: list[int] = []
-
-    def flaky() -> str:
-        tries.append(1)
-        if len(tries) % 2:
-            raise ConnectionError("busy")
-        return "done"
-
-    @app.task
-    async def work(ctx: Context) -> str:
-        # So long a pause that the job is handed back: then each try has an earlier place than the step itself.
-        return await ctx.step(flaky, retry=Retry(max_attempts=2, initial="1m"))
-
-    async def handed_back(job: Any) -> bool:
-        info = await job.ainfo()
-        return info is not None and info.state not in ("ready", "running")
-
-    async with Worker(app), Clock(app) as clock:
-        job = await work.aenqueue()
-        await auntil(lambda: handed_back(job))
-        await clock.advance("2m")
-        assert await job.aresult(timeout="10s") == "done"
-        fork = await app.afork(job, step="flaky")
-        await auntil(lambda: handed_back(fork))
-        await clock.advance("2m")
-        assert await fork.aresult(timeout="10s") == "done"
-    assert len(tries) == 4
 
 
 async def test_a_failed_job_may_be_taken_back_to_a_step(app: App) -> None:
@@ -500,22 +441,3 @@ async def test_a_large_value_is_the_new_one_after_the_job_was_taken_back(app: Ap
             await job.aresult(timeout="10s")
         assert await job.aretry(step="big")
         assert await job.aresult(timeout="10s") == "11"
-
-
-async def test_a_fork_does_not_undo_what_the_other_job_did(app: App) -> None:
-    undone: list[str] = []
-
-    @app.task(retry=ONCE)
-    async def work(ctx: Context) -> None:
-        await ctx.step(one, undo=undone.append)
-        await ctx.step(two)
-        raise ValueError("no")
-
-    async with Worker(app):
-        job = await work.aenqueue()
-        with pytest.raises(JobFailed):
-            await job.aresult(timeout="10s")
-        fork = await app.afork(job, step="two")
-        with pytest.raises(JobFailed):
-            await fork.aresult(timeout="10s")
-    assert undone == ["one"]
