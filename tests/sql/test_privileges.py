@@ -94,6 +94,7 @@ end_waits               caller
 enqueue                 owner   producer worker
 enqueue_many            owner   producer worker
 enqueue_unique          owner   producer worker
+enter_first             caller
 expiry                  caller
 fail                    owner   worker
 fail_broken             caller

@@ -196,8 +196,8 @@ class Task(Enqueuer[P, R]):
             admission = msgspec.structs.replace(admission, unique=unique)
         return admission
 
-    def with_failed_step(self, outcome: Outcome) -> Outcome:
-        """Add the step that failed to an outcome, if this task is one step of a chain."""
+    def with_step(self, outcome: Outcome) -> Outcome:
+        """Add the step that failed or snoozed to an outcome, if this task is one step of a chain."""
         return outcome
 
     def for_job(self, job: ClaimedJob, emit: Callable[[PolicyUnreadable], None]) -> Task[P, R]:

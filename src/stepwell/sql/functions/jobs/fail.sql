@@ -5,7 +5,8 @@
 -- _failed_steps[k] is the step at which the job failed, and _besides[k] a JSON array of the steps that failed beside
 -- it: the next attempt, or a retry, repeats all of them. _parent_ids are the parents of those jobs that were spawned.
 -- _by_queue is as in stepwell.finish. _frames[k] is the function of the user's code that raised the error, for the
--- group that the failure is counted in; null: there is none, or it is not known. Returns the ids refused by the fence.
+-- group that the failure is counted in; null: there is none, or it is not known. _first_steps[k] is the step of a chain,
+-- or state of a machine, that the job began with, if it failed there. Returns the ids refused by the fence.
 create or replace function stepwell.fail(
   _ids uuid[],
   _epochs integer[],
@@ -20,7 +21,8 @@ create or replace function stepwell.fail(
   _parent_ids uuid[] default null,
   _besides text[] default null,
   _by_queue boolean[] default null,
-  _frames text[] default null
+  _frames text[] default null,
+  _first_steps text[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
 as $$
@@ -35,6 +37,9 @@ begin
   perform stepwell.lock_family(_ids, _parent_ids, true);
   if _besides is not null then
     perform stepwell.mark_beside(_ids, _epochs, _besides);
+  end if;
+  if _first_steps is not null then
+    perform stepwell.enter_first(_ids, _epochs, _first_steps);
   end if;
   with outcome as materialized (
     select distinct on (u.id, u.epoch) u.id, u.epoch, coalesce(left(u.reason, 200), 'error') as reason,
