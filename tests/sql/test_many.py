@@ -41,7 +41,7 @@ LEAST = 0.002
 
 FEW = {
     "add_histograms", "answer_stacks", "backfill_schedule", "bulk_matches", "dashboard_export", "dashboard_jobs",
-    "did_you_mean", "find_jobs", "grant_kinds", "grant_role", "known_role", "notify_queues", "percentiles",
+    "find_jobs", "grant_kinds", "grant_role", "known_role", "nearest_name", "notify_queues", "percentiles",
     "revoke_role", "set_queue",
 }  # fmt: skip
 """Functions whose arrays name states, roles, kinds of rights, settings, limited queues, what workers know, or are

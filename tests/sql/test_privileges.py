@@ -85,7 +85,6 @@ delete_view             owner   operator
 deliver                 caller
 deliver_events          owner
 deliver_late            owner   worker
-did_you_mean            caller
 due_schedules           owner   worker
 edit_args               owner   operator
 emit                    owner   producer worker
@@ -163,6 +162,7 @@ merge_failures          caller
 microseconds            caller
 missing_tokens          caller
 move_jobs               owner   operator
+nearest_name            caller
 note_claimed            caller
 note_failures           caller
 note_lost               caller

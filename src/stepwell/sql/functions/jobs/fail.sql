@@ -63,8 +63,8 @@ begin
     join stepwell.job j on j.id = o.id and j.epoch = o.epoch
     where j.id = any (_ids) and j.worker_id is not null
     for no key update of j
-  ), caused as materialized (
-    -- Many fail for few causes.
+  ), kinds as materialized (
+    -- Many failures have few fingerprints.
     select c.task, c.type, c.frame, stepwell.failure_group_of(c.task, c.type, nullif(c.frame, '')) as fingerprint
     from (select distinct h.task, h.type, h.frame from held h where not h.cancelling) c
   ), counted as materialized (
@@ -73,7 +73,7 @@ begin
       h.delay is not null and not h.cancelling and a.attempt < h.most as again, h.task, h.frame,
       case when not h.cancelling then c.fingerprint end as fingerprint
     from held h
-    left join caused c on c.task = h.task and c.type = h.type and c.frame = h.frame
+    left join kinds c on c.task = h.task and c.type = h.type and c.frame = h.frame
     cross join lateral (select case when h.steps > h.steps_counted then 1 else h.attempt end as attempt) a
   ), judged as materialized (
     select h.id, h.reason, h.type, h.message, h.traceback, h.delay, h.keep, h.epoch, h.attempt, h.claimed_at,
