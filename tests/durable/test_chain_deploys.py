@@ -10,6 +10,7 @@ from waiting import auntil
 
 from stepwell import App, Context, Done, Fail, JobFailed, Next, Retry, Snooze, Step, Worker
 
+ONCE = Retry(max_attempts=1)
 LATER = Retry(max_attempts=3, initial="1h", jitter=0)
 
 
@@ -155,3 +156,31 @@ async def test_a_machine_that_failed_in_its_first_state_may_start_with_another_i
         assert await job.aedit_args(Paid("eve"))
         assert await job.aretry()
         assert await job.aresult(timeout="10s") == "eve paid"
+
+
+async def test_a_chain_does_not_take_over_the_jobs_of_a_durable_function(app: App, dsn: str) -> None:
+    @app.task(name="ingest")
+    async def function(ctx: Context, url: str) -> None:
+        await ctx.step(fetch, url)
+        await ctx.receive("go")
+
+    async with Worker(app):
+        jobs = [await function.aenqueue("ab") for _ in range(2)]
+        for job in jobs:
+            await auntil(lambda job=job: waits(job))
+    for job, transaction in zip(jobs, (False, True), strict=True):
+
+        async def first(ctx: Context, url: str) -> str:
+            return url
+
+        async with App(dsn) as later:
+            later.chain("ingest", Step(first, name="fetch", transaction=transaction), store, retry=ONCE)
+            await later.job(job.id).asend("go", "on")
+            async with Worker(later):
+                with pytest.raises(JobFailed, match="has saved the steps of a durable function"):
+                    await later.job(job.id).aresult(timeout="10s")
+
+
+async def waits(job: Any) -> bool:
+    info = await job.ainfo()
+    return info is not None and info.state == "waiting"

@@ -14,7 +14,7 @@ from stepwell.durable.journal import read_journal
 from stepwell.durable.run_state import RunState
 from stepwell.durable.sync_context import SyncContext
 from stepwell.durable.time_limit import TimeLimit, TimeLimitExpired
-from stepwell.errors import BadArgs, StepNotFound
+from stepwell.errors import BadArgs, StepChanged, StepNotFound
 from stepwell.execution.executor import outcome_of, outcome_of_args
 from stepwell.flows.flow import Advancing, Flow, FlowStep, at_first
 from stepwell.jobs.task import Task
@@ -41,6 +41,11 @@ async def execute_flow(
     while True:
         step: FlowStep | None = None
         try:
+            if saved.of_function:
+                raise StepChanged(
+                    f"job {job.id} ({task.name}) has saved the steps of a durable function, and {task.name!r} is "
+                    "a chain or a machine now: give that another name"
+                )
             step = flow.first(job.args, cursor) if begins or cursor is None else flow.find(cursor)
             if step is None:
                 raise StepNotFound(

@@ -78,7 +78,7 @@ def for_run(task: Task[..., Any], job: ClaimedJob) -> tuple[Task[..., Any], Clai
     except Exception:
         return task, job
     step = task.first(job.args, cursor) if begins or cursor is None else task.find(cursor)
-    if step is None or not step.apart or Advancing(task, step, job).astray(cursor):
+    if step is None or not step.apart or saved.of_function or Advancing(task, step, job).astray(cursor):
         return task, job
     apart = StepTask(task, step, job, n, first=begins)
     if begins:

@@ -74,6 +74,11 @@ class SavedJournal(msgspec.Struct, frozen=True):
         return bool(self.steps) and sum(step.done for step in self.steps) > self.steps_counted
 
     @property
+    def of_function(self) -> bool:
+        """Whether a durable function saved these steps, and not a chain or machine."""
+        return any(step.kind != "state" for step in self.steps or ())
+
+    @property
     def first_step(self) -> str | None:
         """The step of a chain or state of a machine that the job began with; None: it has not, or that is not known."""
         return next((step.key for step in self.steps or () if step.n == 1 and step.kind == "state"), None)
